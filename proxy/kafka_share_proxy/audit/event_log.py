@@ -1,8 +1,7 @@
 """Queue of audit events to be written, numbered and bounded, and their text: one JSON object per line.
 
-How it works. An event is a few references until it is written. The text between its values is the same for each kind,
-so a line is joined from fragments that were made once. The C extension `audit._event_log` holds the queue and does
-this. Without it, the Python fallback here does. `KERNEL` names the one in use.
+The text between values is the same for each kind, so a line is joined from fragments that were made once. The C
+extension `audit._event_log` does this, or the Python fallback here. `KERNEL` names the one in use.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ COMMON = 8
 
 
 class EventLog(Protocol):
-    """Bounded queue of events that are not written yet."""
+    """Bounded queue of unwritten events."""
 
     @property
     def seq(self) -> int:
@@ -39,8 +38,7 @@ class EventLog(Protocol):
     def __len__(self) -> int: ...
 
     def offer(self, kind: str, place: Place, group: str | None, member: str | None, values: tuple[Any, ...], /) -> None:
-        """Add an event with the current time. `values`: by `events.FIELDS` of the kind; values are JSON types or
-        `Told`.
+        """Add an event with the current time. `values`: by `events.FIELDS` of the kind; JSON types or `Told`.
 
         Raises KeyError for an unknown kind, and TypeError for a wrong number of values.
         """
@@ -50,14 +48,12 @@ class EventLog(Protocol):
     def take(
         self, cost_max: int, proxy_id: str, cluster: str | None, topic_name: Callable[[bytes], str], /
     ) -> list[bytes]:
-        """Remove the oldest events and return their lines, line end included.
-
-        Returns as many as `cost_max` allows (`events.COSTS`), at least one.
+        """Remove the oldest events, as many as `cost_max` allows (`events.COSTS`) and at least one. Return their lines,
+        line end included.
         """
 
 
 def event_log(most: int, wall_ms: Callable[[], int]) -> EventLog:
-    """Return an empty log of at most `most` events. `wall_ms`: milliseconds since 1970."""
     return _Log(most, wall_ms, LAYOUTS, as_json)
 
 

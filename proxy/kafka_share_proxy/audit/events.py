@@ -1,6 +1,6 @@
 """Audit events: their kinds, fields and JSON values.
 
-`FIELDS` has the fields of each kind in the order of `schemas/internal/AuditEvent.json`. A test compares them.
+`FIELDS` has the fields of each kind in the order of `schemas/internal/AuditEvent.json`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PROXY, BROKERS = "proxy", "brokers"
 """Values of `by`: the side that serves the group."""
 
 COSTS = {"load": 2000, "hot_keys": 15, "plan_loaded": 30}
-"""Cost of writing one event, relative to other kinds, which take half a microsecond."""
+"""Cost of writing one event, relative to other kinds (half a microsecond)."""
 
 
 class Place(NamedTuple):

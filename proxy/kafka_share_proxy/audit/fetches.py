@@ -51,7 +51,6 @@ class GivenRecords(NamedTuple):
 
     @classmethod
     def all_of(cls, batches: BatchTable) -> GivenRecords:
-        """Return the counts of whole batches, without any record left out."""
         first, last = batches[0], batches[-1]
         rows, size = batches.records_count, last.end - first.position
         return cls(first.base_offset, last.last_offset, rows, rows, size, size)
@@ -65,7 +64,6 @@ class Fetches:
         self._sums: dict[Reader, list[int]] = {}
 
     def add(self, reader: Reader, records: GivenRecords, requests: int = 1) -> None:
-        """Add records that a reader received in this number of responses."""
         sums = self._sums.get(reader)
         if sums is None:
             if len(self._sums) >= READERS_MAX:

@@ -1,9 +1,8 @@
-"""The heaviest hashes of a sample in bounded memory: the summary of Misra and Gries, for many records at a time.
+"""The heaviest hashes of a sample in bounded memory(audit/README.md rule 9).
 
-How it works. Counts are added up until there are many more hashes than are kept. Then the count of the heaviest hash
-that is not kept is subtracted from all counts, and hashes without a positive count are removed. `error`, the sum of the
-subtracted counts, never exceeds the records divided by `kept` + 1 (Misra and Gries 1982; for merging such summaries:
-Agarwal and others, Mergeable Summaries, 2012).
+Counts are added up until there are many more hashes than are kept. Then the count of the heaviest hash that is not kept
+is subtracted from all counts, and hashes without a positive count are removed. `error`, the sum of the subtracted
+counts, never exceeds the records divided by `kept` + 1.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 KEPT_MAX = 128
 """Hashes kept in one summary. Every hash with more than 1 % of the records is among them."""
 CROWDED = 8
-"""Multiple of the kept hashes that may be held before the summary is cut: sorting takes longer than adding."""
+"""Multiple of the kept hashes held before the summary is cut: sorting takes longer than adding."""
 
 
 class HeavyKeys:
@@ -30,7 +29,6 @@ class HeavyKeys:
         """Maximum number of records that a hash may have beyond its count."""
 
     def add(self, hashes: Sequence[int], weight: int = 1) -> None:
-        """Add one hash for each record. Each represents `weight` records."""
         if weight == 1:
             self._counts.update(hashes)
         else:
@@ -41,7 +39,7 @@ class HeavyKeys:
             self._reduce()
 
     def heaviest(self, most: int) -> list[tuple[int, int]]:
-        """Return at most `most` hashes with their counts, the heaviest first."""
+        """Return at most `most` hashes with their counts, in descending order."""
         if len(self._counts) > self._kept_max:
             self._reduce()
         return self._counts.most_common(most)

@@ -1,8 +1,4 @@
-"""Load of partitions in one interval, as one proxy sees it: totals, and a sample of keys by bucket and hash.
-
-In a fleet, two proxies may record totals and samples (audit/README.md rule 6). The job `audit` adds up the events, and
-then divides the totals among buckets in proportion to the samples.
-"""
+"""Load of partitions in one interval, as one proxy sees it: totals, and a sample of keys by bucket and hash."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ HOT_KEYS_REPORTED = 32
 
 
 class Buckets:
-    """Sampled records and their bytes by bucket. Converted to text when the event is written."""
+    """Sampled records and their bytes by bucket."""
 
     __slots__ = ("bytes", "records")
 
@@ -44,11 +40,7 @@ class Buckets:
 
 
 class Sampled:
-    """The sample of one partition. Each key represents `weight` records.
-
-    Its precision is stated as the size of a simple random sample with the same precision for the share of a set of keys
-    (`effective_size`).
-    """
+    """Sample of one partition. Each key represents `weight` records."""
 
     __slots__ = (
         *("_largest", "_pairs", "_pairs_max", "_squares", "buckets", "counted", "heavy", "heavy_null_keys"),
@@ -61,7 +53,7 @@ class Sampled:
         self.heavy_null_keys = 0
         """Sampled records with a null key, in addition to those counted by hash."""
         self.records = self.null_keys = 0
-        """Records that the sampled keys represent, and those of them with a null key."""
+        """Records that the sampled keys represent."""
         self.keys = self.looks = self.counted = 0
         """Number of sampled keys, of looks, and of keys that are counted by hash."""
         self.names: dict[int, bytes] = {}
@@ -102,7 +94,7 @@ class Sampled:
 
 
 class EffectiveSize:
-    """Effective size of a sample. Computed when the event is written."""
+    """Effective size of a sample."""
 
     __slots__ = ("_sampled",)
 
@@ -129,8 +121,8 @@ class Loads:
     """Load of all partitions since the last events."""
 
     def __init__(self, now: float, key_bytes: int = SHOWN_BYTES, draw: Callable[[], float] | None = None) -> None:
-        """`now` is in seconds of the loop's clock. `key_bytes`: maximum bytes of a key in `hot_keys`; 0 for no keys.
-        `draw` returns uniform random numbers of [0, 1); None for `evenly_spread`.
+        """`now`: seconds of the loop's clock. `key_bytes`: maximum bytes of a key in `hot_keys`; 0 for no keys. `draw`:
+        uniform random numbers of [0, 1); None for `evenly_spread`.
         """
         self._since = now
         self._key_bytes = key_bytes
@@ -147,7 +139,7 @@ class Loads:
         return load
 
     def add_sample(self, place: Place, samples: Sequence[KeySample], rows: float) -> None:
-        """Add the keys of one look at a partition. `rows`: records that the look represents."""
+        """Add the keys of one look. `rows`: records that it represents."""
         load = self.of(place)
         if load.sampled is None:
             if self._sampled >= SAMPLED_PLACES_MAX:
@@ -159,7 +151,7 @@ class Loads:
             load.sampled.add(samples, min(max(int(rows / keys + self._draw()), 1), WEIGHT_MAX))
 
     def take(self, now: float) -> Iterator[tuple[str, Place, tuple[Any, ...]]]:
-        """Yield kind, place and values of the events since the last call, and reset all load."""
+        """Yield kind, place and values of the events since the last call, and reset."""
         interval_ms = round((now - self._since) * 1000)
         loads, self._loads, self._sampled, self._since = self._loads, {}, 0, now
         for place, load in sorted(loads.items()):

@@ -1,13 +1,7 @@
 """Sampling of record keys: in proportion to the rows of every partition, within a budget of keys.
 
-How it works. Each partition counts the keys that are due: one for every `n` rows that are read of it, with the same `n`
-for all partitions. Whenever enough keys for a look are due, a run of the records just read is sampled (systematic
-sampling with probability proportional to size; Cochran, Sampling Techniques, 3rd ed., 1977, chapters 8 and 9A). Each
-key represents the rows that were read for it, so that looks of different sizes and times add up (Hansen and Hurwitz,
-1943). `n` is 1 while the budget is full and grows as the square of what was spent, which gives short traffic nearly as
-many keys as the budget allows, and equal chances to early and late records.
-
-A look is one such run: about 20 us of inline work. Compressed or very large batches are processed by another thread.
+Rules and sources: audit/README.md, "The sample of keys". A look is one run of sampled records: about 20 us of inline
+work. Compressed or very large batches are processed by another thread.
 """
 
 from __future__ import annotations
@@ -29,14 +23,14 @@ from kafka_share_proxy.wire.records.key_samples import KeySample
 from kafka_share_proxy.wire.records.records import HEADER
 
 LOOK_RECORDS_LEAST, LOOK_RECORDS_MIN, LOOK_RECORDS_MAX = 8, 64, 128
-"""Limits of the number of keys of one look: few while nearly all keys are read, more if a look represents many rows.
+"""Limits of the number of keys of one look: few while nearly all keys are read.
 
-They do not exceed the usual reads of a partition: else small reads would get fewer keys for the same rows.
+Not more than usual reads have: else small reads would get fewer keys for the same rows.
 """
 LOOK_BATCHES = 32
 """Maximum number of batches in one look."""
 LOOKS_PER_READ = 16
-"""Maximum number of runs in one read. If more keys are due, the runs are longer."""
+"""Maximum number of runs in one read."""
 READ_RECORDS_MAX = 2048
 """Maximum number of keys sampled from one read, about 0.4 ms of work."""
 KEYS_PER_LOOK = 1024
@@ -46,19 +40,19 @@ READ_FOR_ONE = 128
 BURST_S = 4.0
 """Capacity of the budget, in seconds of its rate."""
 REFILL_S = 60.0
-"""Seconds after which an empty budget is full again, however much is read."""
+"""Seconds after which an empty budget is full again."""
 EVERY_MAX = 1 << 16
 """Maximum number of rows for each key."""
 BATCH_COST = 16
-"""Keys charged in addition for each batch, whose cost does not depend on its records."""
+"""Keys charged in addition for each batch."""
 READS_REMEMBERED = 8
-"""Number of sampled reads over which the usual size of a partition's reads is averaged."""
+"""Number of sampled reads over which the size of a partition's reads is averaged."""
 OPENED_FOR_ONE = 4
 """Records of decompressed batches that are charged as one key."""
 PLACES_MAX = 10_000
 """Maximum number of partitions whose due keys are counted. Beyond it, all counts are reset."""
 INLINE_BYTES = 1 << 20
-"""Maximum size of a batch that is sampled inline. Larger ones are sampled in another thread."""
+"""Maximum size of a batch that is sampled inline."""
 INLINE_PACKED_BYTES = 16 << 10
 """Maximum size of a compressed batch that is sampled inline: decompressing takes up to a millisecond."""
 OPENED_BYTES_MAX = 16 << 20
@@ -69,11 +63,11 @@ LOOKS_IN_THREADS_MAX = 4
 _GOLDEN = 0.6180339887498949
 
 Seen = Callable[[Place, Sequence[KeySample], float], None]
-"""Function that receives the partition, the samples of one look, and the rows that they represent."""
+"""Receiver of the partition, the samples of one look, and the rows that they represent."""
 
 
 def evenly_spread() -> Callable[[], float]:
-    """Return a function that returns numbers of [0, 1) that are never close together, always the same ones."""
+    """Return a generator of numbers of [0, 1) that are never close together, always the same ones."""
     numbers = count(1)
     return lambda: next(numbers) * _GOLDEN % 1
 
@@ -102,10 +96,9 @@ class _Partition:
         """Usual number of records of one read."""
 
     def size(self, every: int) -> int:
-        """Return the number of keys of one look. While all keys are sampled (`every` is 1), every read is sampled.
+        """Return the number of keys of one look.
 
-        It does not depend on the sampled read: otherwise small reads would be sampled more often than in proportion to
-        their rows.
+        It does not depend on the read: otherwise small reads would be sampled too often.
         """
         if every == 1:
             return 1
@@ -113,12 +106,12 @@ class _Partition:
         return max(min(target, int(self.usual)), LOOK_RECORDS_LEAST)
 
     def add(self, rows: float, every: int) -> None:
-        """Add rows that were read, of which each `every` earn one key."""
+        """Add rows, of which each `every` earn one key."""
         self.due = min(self.due + rows / every, READ_RECORDS_MAX)
         self.rows += rows
 
     def take(self, keys: int) -> float:
-        """Remove due keys, and return the number of rows that they represent."""
+        """Remove due keys. Return the number of rows that they represent."""
         rows = self.rows * keys / self.due
         self.due -= keys
         self.rows -= rows
@@ -158,10 +151,10 @@ class KeySampling:
         """Looks without a result, because a batch was broken or huge, or no thread was free."""
 
     def read(self, place: Place, batches: BatchTable, data: memoryview, untold: int = 0) -> float:
-        """Count whole batches that were read from a partition, and sample some of their keys if these are due.
+        """Count whole batches that were read, and sample some of their keys if these are due.
 
-        `data` is empty if another proxy has the bytes. `untold`: records that were read before and not reported here.
-        Returns the number of rows of this partition after which the next keys are due.
+        `data` is empty if another proxy has the bytes. `untold`: records read before and not reported here. Returns the
+        number of rows after which the next keys are due.
         """
         if not self._budget_max:
             return inf
@@ -177,7 +170,6 @@ class KeySampling:
         return max(size - partition.due, 0.0) * every
 
     def passed(self, place: Place, untold: int) -> None:
-        """Count records that were read and whose bytes are no longer available."""
         if untold and self._budget_max:
             every = self._earn(untold)
             partition = self._partitions.get(place) or self._begin(place, untold, every)
@@ -245,11 +237,10 @@ class KeySampling:
 
 
 def _run(batches: BatchTable, data: memoryview, position: float, size: int) -> list[SampledBatch]:
-    """Return a run of about `size` records that begins at any record with the same chance, and wraps around.
+    """Return a run of about `size` records.
 
-    If batches have more records than the run, every n-th record is sampled, so that a run covers about one batch:
-    neighbours in a batch are more alike than the records of the whole batch. `position` is the start of the run, as a
-    fraction of all records.
+    A run covers about one batch, if necessary with every n-th record: neighbours are more alike than the records of a
+    batch. `position` is the start of the run, as a fraction of all records.
     """
     count, total = len(batches), batches.records_count
     stride = max(total // count // size, 1)

@@ -1,8 +1,6 @@
 """Entry point of audit events: a bounded log, and the sums that later become events.
 
-How it works. Other rooms report an action with a plain call, which does not format, look up or wait for anything.
-`app.observing.audit_shipping` calls `tick` several times a second, takes lines out of the log and writes them. If the
-log is full, the event is dropped but has used its number of `seq`, so that readers of the events see the gap.
+`app.observing.audit_shipping` calls `tick` several times a second, takes lines out of the log and writes them.
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ from kafka_share_proxy.loop.interfaces import Timers, Workers
 from kafka_share_proxy.wire.key_text import SHOWN_BYTES
 
 SCOPE_EVERY_S = 3600.0
-"""Seconds after which `scope` events are repeated, so that each daily file says which events cannot be seen."""
+"""Seconds after which `scope` events are repeated, so that each daily file has them."""
 
 
 class Audit:
-    """The audit of a process, if it is enabled."""
+    """Audit of a process."""
 
     def __init__(
         self,
@@ -49,19 +47,19 @@ class Audit:
         self._load_interval_s = load_interval_s
         self.log = event_log(queue_events, timers.wall_ms)
         self.offer = self.log.offer
-        """See EventLog.offer. An attribute and not a method, because it is called often."""
+        """An attribute and not a method, because it is called often."""
         self.now, self.wall_ms = timers.now, timers.wall_ms
-        """Clock of the loop in seconds, and wall clock in milliseconds since 1970."""
+        """Seconds of the loop, and milliseconds since 1970."""
         now = timers.now()
         self.loads = Loads(now, key_bytes, draw)
         """Load by partition."""
         self.keys = KeySampling(timers, looks_per_s, self.loads.add_sample, draw, workers)
-        """Sampling of keys. It is called where records are read, with their bytes."""
+        """Called where records are read, with their bytes."""
         self.fetches = Fetches(self._fetched)
         self.on_sums: list[Callable[[], object]] = []
-        """Callbacks before events of loads or fetches are made, for rooms with sums of their own to add."""
+        """Callbacks of rooms that add their sums before events of loads or fetches are made."""
         self.on_interval: list[Callable[[], object]] = []
-        """Callbacks before events of loads are made, for reports once in an interval."""
+        """Callbacks before events of loads are made."""
         self._scopes: dict[str, tuple[str, str]] = {}
         self._load_due, self._fetches_due = now + load_interval_s, now + REPORT_EVERY_S
         self._scope_due = now + SCOPE_EVERY_S
@@ -69,7 +67,7 @@ class Audit:
     # Reports
 
     def see(self, subject: str, sees: str, reason: str) -> None:
-        """Report which events of a subject are recorded, if that has changed. `sees` is all, part or none."""
+        """Report which events of a subject are recorded, if that has changed. `sees`: all, part or none."""
         if self._scopes.get(subject) != (sees, reason):
             self._scopes[subject] = (sees, reason)
             self._report_scope(subject)
@@ -91,7 +89,6 @@ class Audit:
             self.report_load()
 
     def report_load(self) -> None:
-        """Make events of the load since the last call."""
         for call in (*self.on_interval, *self.on_sums):
             call()
         for kind, place, values in self.loads.take(self._timers.now()):

@@ -1,9 +1,8 @@
 """Connection of the proxy's own to one broker for frequent requests, driven by the loop itself.
 
-How it works: a channel begins as a Trio stream, so that `cluster_connection.open_connection` can read versions and
-authenticate on it, which is rare and has many steps. After `begin` the loop reads and writes it by plain calls. An
-append of share state then needs no pass through Trio's scheduler and no thread switch (see `reactor`). Responses arrive
-in the order of the requests. A channel that fails in any way is closed, and all pending requests are notified.
+A channel begins as a Trio stream, so that `cluster_connection.open_connection` can read versions and authenticate on
+it. After `begin` the loop reads and writes it by plain calls: an append of share state needs no pass through Trio's
+scheduler (see `reactor`). A channel that fails in any way is closed, and all pending requests are notified.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import Address
 
 RESPONSE_S = 10.0
-"""Seconds without a response after which a channel is closed. Longer than a broker waits for its replicas
-(`timeout_ms`).
-"""
+"""Seconds without a response after which a channel is closed. Longer than brokers wait for replicas (`timeout_ms`)."""
 READS_MAX = 16
 """Maximum number of reads in one call, so that a busy channel does not delay the others."""
 
@@ -130,11 +127,11 @@ class Channel(trio.abc.Stream):
 
     @property
     def waiting_since(self) -> float:
-        """Time (of the reactor) at which the oldest pending request was sent. inf if none is pending."""
+        """Time (of the reactor) at which the oldest pending request was sent, or inf."""
         return self._in_flight[0].deadline - RESPONSE_S if self._in_flight else inf
 
     def highest(self, key: int, ours_max: int) -> int:
-        """Return the highest common version. Raises RemoteProtocolError if the broker has no such API."""
+        """Raises RemoteProtocolError if the broker has no such API."""
         theirs = self.versions.ranges.get(key)
         if theirs is None or theirs[0] > ours_max:
             raise RemoteProtocolError(f"the broker has no version of API {key} up to {ours_max}")
@@ -143,7 +140,7 @@ class Channel(trio.abc.Stream):
     def send_request(
         self, key: int, version: int, message: RequestMessage[R], done: Callable[[R | None], None]
     ) -> None:
-        """Send a request. `done` is called once, with the response, or with None if the channel closes before it."""
+        """`done` is called once, with the response, or with None if the channel closes before it."""
         if self.closed:
             done(None)
             return

@@ -23,7 +23,7 @@ RETRY_MIN_S, RETRY_MAX_S = 0.05, 0.5
 
 
 class ChannelKey(NamedTuple):
-    """Key of a channel. Requests that must not wait for each other have different purposes and therefore channels."""
+    """Key of a channel. Requests that must not wait for each other have different purposes."""
 
     node_id: int
     purpose: str
@@ -53,7 +53,7 @@ class BrokerChannels:
         `on_unreachable`: called with a node that could not be reached. Another broker may have its partitions by now.
         """
         self.addresses: dict[int, Address] = {}
-        """Addresses of the brokers, kept up to date by the caller."""
+        """Kept up to date by the caller."""
         self._on_changed = on_changed
         self._on_unreachable = on_unreachable
         self._to_dial, self._dials = trio.open_memory_channel[ChannelKey](inf)
@@ -65,7 +65,7 @@ class BrokerChannels:
         self._opening: dict[ChannelKey, float] = {}
         self._failures: dict[ChannelKey, _Failures] = {}
         self._troubles: dict[int, LastingTrouble] = {}
-        """Trouble by node id: a lost broker is one trouble for all channels to it."""
+        """Trouble by node id, for all its channels."""
 
     async def run(self) -> None:
         """Dial channels as they are needed, until cancelled. The caller then calls `close`."""
@@ -86,7 +86,7 @@ class BrokerChannels:
         return None
 
     def is_late(self, node_id: int, purpose: str) -> bool:
-        """Return True if a response, or the channel itself, is overdue: the broker may be lost."""
+        """True if a response, or the channel itself, is overdue."""
         key = ChannelKey(node_id, purpose)
         channel = self._open.get(key)
         if channel is not None:
@@ -94,7 +94,6 @@ class BrokerChannels:
         return key in self._failures or trio.current_time() - self._opening.get(key, inf) >= SILENT_S
 
     def give_up(self, node_id: int, purpose: str, reason: str) -> None:
-        """Close this channel, and notify its pending requests that no response will arrive."""
         channel = self._open.get(ChannelKey(node_id, purpose))
         if channel is not None:
             channel.close(reason)

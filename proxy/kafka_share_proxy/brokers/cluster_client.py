@@ -1,10 +1,8 @@
 """Client of the proxy's own for requests that any broker can serve.
 
-How it works: `ClusterClient` keeps one connection. When it is lost, all bootstrap servers and the brokers in the last
-Metadata response are dialled concurrently (`racing`), and the first that is ready is kept. A broker that is lost
-without a TCP reset, with its machine or its network, ends no connection. Therefore a request without a response after
-SILENT_S is sent to other brokers too, one more connection at a time. The first response wins, and its connection is
-kept. Any request may therefore be sent twice.
+`ClusterClient` keeps one connection. When it is lost, all bootstrap servers and the brokers in the last Metadata
+response are dialled concurrently (`racing`), and the first that is ready is kept. Without a response after SILENT_S a
+request is sent to other brokers too (brokers/README.md rule 5). Any request may therefore be sent twice.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ class AuthenticationNeeded(UpstreamLost):
 
 
 class ClusterClient:
-    """Requests to any broker that responds. Not for concurrent tasks."""
+    """Requests to any broker. Not for concurrent tasks."""
 
     def __init__(
         self, bootstrap: Sequence[Address], settings: ClusterClientSettings, nodes: Mapping[int, Address] | None = None
@@ -57,7 +55,7 @@ class ClusterClient:
         self._open: ClusterConnection | None = None
 
     async def metadata(self, topics: Sequence[str] = ()) -> tuple[messages.MetadataResponse, BrokerVersions]:
-        """Return the MetadataResponse about all brokers and these topics, and the versions of the broker that sent it.
+        """Return the response about all brokers and these topics, and the versions of its sender.
 
         Raises:
             UpstreamLost: no server responds. Has the reason of each.
@@ -86,7 +84,7 @@ class ClusterClient:
         return response, self._open.versions
 
     async def any_versions(self) -> tuple[Address, BrokerVersions]:
-        """Return the first server that reports its versions, and these. Needs no identity.
+        """Return the first server that reports its versions. Needs no identity.
 
         Raises UpstreamLost, with the reason of every server, if none does.
         """
@@ -114,10 +112,9 @@ class ClusterClient:
             await opened.aclose()
 
     async def _connected(self, candidates: list[Address], reasons: list[ProxyError]) -> ClusterConnection | None:
-        """Return the kept connection, or one to the first of these servers that is ready. None if there is none.
+        """Return the kept connection, or one to the first server that is ready, or None.
 
-        Servers that failed, with their reasons added to `reasons`, and the one that is returned are removed from
-        `candidates`.
+        Servers that failed, and the one that is returned, are removed from `candidates`.
         """
         if self._open is not None and trio.current_time() < self._open.expires:
             return self._open
@@ -153,9 +150,7 @@ class ClusterClient:
         key: int,
         query: RequestMessage[R],
     ) -> tuple[ClusterConnection, R]:
-        """Send the request to other servers, because the first one failed or is silent. Failures are added to
-        `reasons`.
-        """
+        """Send the request to other servers, because the first one failed or is silent."""
         if not first.closed:
             return await self._one_by_one(first, candidates, reasons, key, query)
         while (opened := await self._connected(candidates, reasons)) is not None:
@@ -173,7 +168,7 @@ class ClusterClient:
         key: int,
         query: RequestMessage[R],
     ) -> tuple[ClusterConnection, R]:
-        """Try servers in order. All but the last are given up after SILENT_S. The pending one is dialled again last."""
+        """Give up all but the last after SILENT_S. The pending one is dialled again last."""
         candidates.sort(key=first.address.__eq__)
         while candidates:
             address = candidates.pop(0)
@@ -187,7 +182,7 @@ class ClusterClient:
         raise _summed_up(reasons)
 
     def _explained(self, error: ProxyError, opened: ClusterConnection) -> ProxyError:
-        """Return AuthenticationNeeded if the broker closed the connection at the first request without a response."""
+        """Return AuthenticationNeeded if the broker closed the connection at the first request."""
         if not isinstance(error, UpstreamLost) or opened.responded or self.settings.identity is not None:
             return error
         return AuthenticationNeeded(str(error))

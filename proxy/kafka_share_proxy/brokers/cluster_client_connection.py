@@ -1,7 +1,4 @@
-"""The proxy's own identity as a connection for handlers (interfaces.Connection), with one request at a time.
-
-It lets the proxy run handler code for itself. Any broker may serve the requests.
-"""
+"""The proxy's own identity as a connection for handlers (interfaces.Connection): it runs handler code for itself."""
 
 from __future__ import annotations
 
@@ -71,7 +68,7 @@ class ClusterClientConnection:
 
 
 async def drive(handler: Coroutine[Promise[Any], None, T]) -> T:
-    """Run a handler coroutine from a Trio task, and cancel it with the task."""
+    """Run a handler from a Trio task, and cancel it with the task."""
     done = trio.Event()
     task: Task[T] = Task(handler, lambda _: done.set())
     try:

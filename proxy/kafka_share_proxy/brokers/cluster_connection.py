@@ -1,7 +1,6 @@
 """Connection of the proxy's own to one broker, under its own identity. Carries no client data.
 
-`open_connection` dials, reads the broker's versions, and authenticates if the proxy has an identity. After that one
-request at a time is sent. Sources: KIP-35, KIP-511 (ApiVersions), KIP-43, KIP-152 (SASL), KIP-368 (session lifetime).
+Sources: KIP-35, KIP-511 (ApiVersions), KIP-43, KIP-152 (SASL), KIP-368 (session lifetime).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ CLIENT_ID = "kafka-share-proxy"
 RESPONSE_TIMEOUT_S = 15.0
 """Seconds without a response after which the broker is given up."""
 SESSION_SHARE = 0.8
-"""Fraction of the session lifetime after which a session is renewed (KIP-368; clients re-authenticate at 85-95 %)."""
+"""Fraction of the session lifetime after which a session is renewed (KIP-368)."""
 READ_BYTES = 64 << 10
 
 
@@ -47,12 +46,11 @@ class Identity:
     """Principal at the brokers: the proxy's own, or a client's."""
 
     mechanism: str
-    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; for a client also OAUTHBEARER."""
     username: str
     password: Callable[[], str] = field(repr=False)
-    """Read at every authentication, so that a changed password file takes effect."""
+    """Read at every authentication: a changed file takes effect."""
     fetch: Callable[[], Awaitable[str]] | None = field(default=None, repr=False)
-    """Fetches a token as the password, at every authentication. Raises UpstreamLost if it fails."""
+    """Fetches a token as the password. Raises UpstreamLost."""
 
     async def secret(self) -> Callable[[], str]:
         if self.fetch is None:
@@ -62,7 +60,7 @@ class Identity:
 
 
 STREAM_ENDED = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError)
-"""Errors of a stream that has ended. Other components may dial and close it as well."""
+"""Errors of a stream that has ended."""
 
 Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
@@ -77,13 +75,13 @@ class ClusterClientSettings:
     """Largest response, in bytes, that is accepted."""
     tls: ssl.SSLContext | None = None
     server_name: str | None = None
-    """Name to verify. None = the host that is dialled."""
+    """None: the host that is dialled."""
     identity: Identity | None = None
     connect: Connect = trio.open_tcp_stream
     client_id: str = CLIENT_ID
-    """Client id in every request. Quotas may depend on it."""
+    """Client id in every request, for quotas."""
     requires_sasl: bool = False
-    """True if a listener without SASL is refused where there is an identity. The proxy's own connections accept it."""
+    """True to refuse a listener without SASL where there is an identity."""
     tls_setting: str = "upstream.tls"
     """Setting to check if a broker speaks TLS and the proxy does not."""
 
@@ -106,7 +104,6 @@ class ClusterConnection:
         self.expires = math.inf
         """Time (trio.current_time) at which to renew the SASL session or replace the connection."""
         self.responded = False
-        """True after a response that needs an identity if the broker requires one."""
         self.closed = False
         self._stream = stream
         self._settings = settings
@@ -114,7 +111,7 @@ class ClusterConnection:
         self._received = bytearray()
 
     async def send_request(self, key: int, message: RequestMessage[R], version: int | None = None) -> R:
-        """Send a request and return the response, in the highest common version unless one is passed.
+        """Return the response, in the highest common version unless one is passed.
 
         Raises UpstreamLost if the connection ends or stays silent, RemoteProtocolError if the response is invalid. The
         connection is unusable after either.
@@ -134,7 +131,7 @@ class ClusterConnection:
         return response
 
     def hand_over(self) -> trio.abc.Stream:
-        """Return the stream, for a caller that pipelines requests. Do not send requests here afterwards.
+        """Return the stream, for a caller that pipelines requests.
 
         Raises RemoteProtocolError if the broker has sent more than responses.
         """
@@ -193,9 +190,7 @@ async def connection(address: Address, settings: ClusterClientSettings) -> Async
 
 
 async def open_connection(address: Address, settings: ClusterClientSettings) -> ClusterConnection:
-    """Dial, read the versions, authenticate.
-
-    Raises UpstreamLost if the broker cannot be reached, AuthenticationFailed if it refuses the identity,
+    """Raises UpstreamLost if the broker cannot be reached, AuthenticationFailed if it refuses the identity,
     RemoteProtocolError if it does not speak Kafka.
     """
     opened = ClusterConnection(address, await _dial(address, settings), settings)
@@ -247,7 +242,7 @@ async def _first_response(opened: ClusterConnection, settings: ClusterClientSett
 
 
 async def _send_all(opened: ClusterConnection, requests: Generator[sasl.Query, Any, T]) -> T:
-    """Send the requests of a generator, and each response into it; return its result."""
+    """Send the requests of a generator, and each response into it. Return its result."""
     response = None
     try:
         while True:
@@ -261,7 +256,7 @@ async def _send_all(opened: ClusterConnection, requests: Generator[sasl.Query, A
 async def mechanisms(opened: ClusterConnection, mechanism: str = "PLAIN") -> tuple[str, ...]:
     """Return the SASL mechanisms of a listener. Empty if it does not authenticate.
 
-    Call it on a connection that has not authenticated. The connection is unusable afterwards.
+    The connection must not be authenticated, and is unusable afterwards.
     """
     request = messages.SaslHandshakeRequest(mechanism=mechanism)
     response = await opened.send_request(ApiKey.SASL_HANDSHAKE, request, version=sasl.HANDSHAKE_VERSION)
@@ -278,12 +273,11 @@ async def _authenticate(opened: ClusterConnection, identity: Identity, *, is_req
 
 
 def session_ends(lifetime_ms: int) -> float:
-    """Return when (trio.current_time) to renew a session that begins now. inf if `lifetime_ms` is 0: no lifetime."""
+    """Return when (trio.current_time) to renew a session that begins now. inf if it has no lifetime."""
     return trio.current_time() + SESSION_SHARE * lifetime_ms / 1000 if lifetime_ms > 0 else math.inf
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the text of an error of the operating system or of TLS, without decoration."""
     while isinstance(error, trio.BrokenResourceError) and error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -298,11 +292,11 @@ def reason_of(error: BaseException) -> str:
 
 
 _NOT_TLS = frozenset({"UNEXPECTED_EOF_WHILE_READING", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
-"""Reasons of OpenSSL when a peer without TLS closes the connection or replies in another protocol."""
+"""Reasons of OpenSSL when a peer does not speak TLS."""
 
 
 def handshake_failure(error: BaseException, tls_setting: str) -> str:
-    """Return why a TLS handshake failed, with the setting to check if the peer seems not to speak TLS."""
+    """Return why a TLS handshake failed, with the setting to check."""
     while isinstance(error, trio.BrokenResourceError) and error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -313,5 +307,5 @@ def handshake_failure(error: BaseException, tls_setting: str) -> str:
 
 
 def _inner(error: BaseException) -> Sequence[BaseException]:
-    """Return the errors of all addresses of a name, since Trio tries each."""
+    """Return the errors of all addresses, since Trio tries each."""
     return error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)

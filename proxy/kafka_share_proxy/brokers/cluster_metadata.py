@@ -1,9 +1,7 @@
 """ClusterMetadata: brokers, topics and leaders, merged from Metadata responses.
 
-How it works: each component that has decoded a Metadata response passes it to `fold`. The view holds the last response
-about each topic. A leader epoch never decreases for the same topic id, as in Kafka's own client (Metadata.java). Errors
-about the requester rather than the topic (29) change nothing. An entry that proved wrong is marked stale. The brokers'
-addresses are upstream's own, never the proxy's.
+Each component that has decoded a Metadata response passes it to `fold`. Rules: brokers/README.md 10 and 11. The
+brokers' addresses are upstream's own, never the proxy's.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ _NO_MEMBER = Leader(UNKNOWN_NODE, -1)
 
 
 class ClusterMetadata:
-    """View of the cluster. All times are `now` of the caller, in monotonic seconds."""
+    """View of the cluster. Times are monotonic seconds of the caller."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -67,10 +65,9 @@ class ClusterMetadata:
         self._stale: set[str] = set()
 
     def fold(self, metadata: messages.MetadataResponse, now: float, *, all_topics: bool = False) -> frozenset[str]:
-        """Merge a MetadataResponse, as the broker sent it. Return the names of topics that changed or were deleted.
+        """Return the names of topics that changed or were deleted.
 
-        `all_topics`: the response lists all topics, and others are forgotten. Pass it only for a principal that may see
-        every topic.
+        `all_topics`: others are forgotten. Only for a principal that may see every topic.
         """
         self._fold_brokers(metadata, now)
         changed = {name for topic in metadata.topics or () if (name := self._fold_topic(topic, now)) is not None}
@@ -83,23 +80,22 @@ class ClusterMetadata:
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """Brokers of the last response that listed any, by node id."""
         return self._brokers
 
     def node_at(self, address: Address | None) -> int:
-        """Return the broker that advertises exactly this address, else UNKNOWN_NODE."""
+        """Return the broker that advertises this address, else UNKNOWN_NODE."""
         return UNKNOWN_NODE if address is None else self._nodes.get(address, UNKNOWN_NODE)
 
     def topic(self, name: str) -> Topic | None:
         return self._topics.get(name)
 
     def topic_since(self, name: str, seen: float) -> Topic | None:
-        """Return a topic that a response has described since `seen` and that is not stale, or None."""
+        """Return a topic that is not stale and was described since `seen`."""
         topic = self._topics.get(name)
         return topic if topic is not None and topic.seen >= seen and name not in self._stale else None
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """Return a topic by its 16-byte id. None for an unknown id, which must be queried."""
+        """None for an unknown id, which must be queried."""
         return self._topics.get(self._names.get(topic_id, ""))
 
     def topics(self) -> Iterable[Topic]:
@@ -120,11 +116,11 @@ class ClusterMetadata:
         return name in self._stale or name not in self._topics
 
     def age(self, name: str, now: float) -> float:
-        """Return the seconds since the last response about the topic. inf if it is unknown or stale."""
+        """Return seconds since the last response about the topic. inf if it is unknown or stale."""
         return inf if self.is_stale(name) else now - self._topics[name].seen
 
     def _fold_brokers(self, metadata: messages.MetadataResponse, now: float) -> None:
-        """Merge the brokers. An empty list is an error or a broker that has not caught up, and removes no broker."""
+        """Merge brokers. An empty list is an error or a broker that has not caught up, and removes no broker."""
         if metadata.cluster_id is not None:
             self.cluster_id = metadata.cluster_id
         if not metadata.brokers:
@@ -137,7 +133,7 @@ class ClusterMetadata:
         self._nodes = {broker.address: broker.node_id for broker in self._brokers.values()}
 
     def _fold_topic(self, response: messages.MetadataResponse.MetadataResponseTopic, now: float) -> str | None:
-        """Merge a topic. Return its name if it changed or was deleted."""
+        """Return the topic's name if it changed or was deleted."""
         if response.error_code in _GONE:
             name = response.name if response.name is not None else self._names.get(response.topic_id)
             return name if name is not None and self._drop(name) else None
@@ -169,7 +165,7 @@ class ClusterMetadata:
 
 
 def _leaders(partitions: Iterable[messages.MetadataResponse.MetadataResponsePartition]) -> tuple[Leader, ...]:
-    """Return leaders by index. A partition that the response did not list has no leader."""
+    """Return leaders by index. Partitions that the response did not list have none."""
     known = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in partitions if p.partition_index >= 0}
     if len(known) == max(known, default=-1) + 1:
         return tuple(known[index] for index in range(len(known)))
@@ -177,11 +173,11 @@ def _leaders(partitions: Iterable[messages.MetadataResponse.MetadataResponsePart
 
 
 def _count(known: Mapping[int, Leader]) -> int:
-    """Limit the number of partitions: an absurd index in a broken response must not allocate as many entries."""
+    """Limit the number of partitions: an absurd index in a broken response must not allocate as many."""
     return min(max(known, default=-1) + 1, 2 * len(known) + 1000)
 
 
 def _never_back(before: tuple[Leader, ...], now: tuple[Leader, ...]) -> tuple[Leader, ...]:
-    """Keep newer leaders against the response of a broker that lags. Epoch -1 means unknown and proves nothing."""
+    """Keep newer leaders against a broker that lags. Epoch -1 means unknown."""
     kept = [old if 0 <= new.epoch < old.epoch else new for old, new in zip(before, now, strict=False)]
     return (*kept, *now[len(kept) :])

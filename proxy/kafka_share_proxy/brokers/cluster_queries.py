@@ -1,6 +1,6 @@
 """Requests of handlers under the proxy's own identity (interfaces.ClusterQueries), each on a new connection.
 
-Rare by design: handlers use the client's own connection wherever it leads to the right broker.
+Rare by design (brokers/README.md rule 8).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kafka_share_proxy.wire.values import Address
 R = TypeVar("R", bound=Message)
 
 QUERIES_MAX = 32
-"""Maximum number of requests in flight. Further ones fail immediately."""
+"""Maximum number of requests in flight."""
 RESPONSE_S = 5.0
-"""Seconds to connect and receive the response before a broker counts as lost. The caller waits for one request only."""
+"""Seconds to connect and receive the response."""
 
 
 class ClusterClientQueries:

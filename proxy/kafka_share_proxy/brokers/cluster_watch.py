@@ -1,9 +1,8 @@
 """Watch of the upstream cluster: requests its metadata at start and periodically, and reports changes.
 
-How it works: `first` waits until the cluster responds and every broker in its response has reported its versions.
-`follow` repeats this every interval and passes the result to `seen`. If upstream requires an identity and the proxy has
-none (or a wrong one), the brokers are those of the settings, and topics are unknown. Clients are served all the same,
-under their own identities.
+`first` waits until the cluster responds and every listed broker has reported its versions. `follow` repeats this every
+interval and passes the result to `seen`. Without a sufficient identity the brokers are those of the settings, and
+topics are unknown.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ UNDECIDED_MAX_S = 30.0
 KNOWN_BROKER_S = 3.0
 """Seconds after which a broker with known versions counts as silent."""
 TOPICS_MAX = 1_000
-"""Maximum number of topics in all requests of one refresh."""
 TOPICS_AT_ONCE = 25
-"""Maximum number of topics in one request: parsing a response about a thousand would delay every client."""
+"""Maximum number of topics in one request: parsing a thousand would delay every client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +38,9 @@ class SeenCluster:
     """Result of one refresh."""
 
     brokers: Mapping[int, Address]
-    """Node id -> upstream address. Empty if no broker may report them and the settings list none."""
+    """Empty if no broker may report them and the settings list none."""
     metadata: tuple[messages.MetadataResponse, ...]
-    """MetadataResponses, the topics divided among them. Empty if the proxy's identity is not sufficient."""
+    """Empty if the proxy's identity is not sufficient."""
     versions: Mapping[int, BrokerVersions]
     silent: Mapping[int, str]
     """Node id -> reason, for brokers that did not report their versions."""
@@ -61,15 +59,14 @@ class ClusterWatch:
     topics: Callable[[], Iterable[str]] = tuple
     reachable: bool = False
     trouble: str = "upstream was not contacted yet"
-    """Problem of the last refresh. Empty if there is none."""
+    """Empty if there is none."""
     refused: bool = False
     silent: Mapping[int, str] = field(default_factory=dict)
     _versions: dict[int, BrokerVersions] = field(default_factory=dict)
     _troubles: dict[int, LastingTrouble] = field(default_factory=dict)
-    """Node id -> trouble, for brokers that were silent at least once."""
     _requested: trio.Event = field(default_factory=trio.Event)
     _last_logged: tuple[str, float] = ("", 0.0)
-    """Last logged event and its time. It is logged again only as a reminder."""
+    """Last logged event and its time."""
 
     async def first(self) -> SeenCluster:
         began = trio.current_time()
@@ -102,11 +99,11 @@ class ClusterWatch:
                 seen(sight)
 
     def check_soon(self) -> None:
-        """Refresh soon, because a broker could not be reached and the cluster may have changed."""
+        """Refresh soon, because a broker could not be reached."""
         self._requested.set()
 
     async def refresh(self) -> SeenCluster | None:
-        """Return the result of one refresh. None if no server responds (`trouble` has the reason)."""
+        """None if no server responds (`trouble` has the reason)."""
         try:
             brokers, metadata = await self._brokers()
         except (UpstreamLost, RemoteProtocolError, AuthenticationFailed) as error:
@@ -144,10 +141,7 @@ class ClusterWatch:
         self.notes(event, **({"reason": self.trouble} if self.trouble else {}))
 
     def _report_silent(self, sight: SeenCluster) -> None:
-        """Log brokers that the cluster lists but that are silent, while it lasts and when it ends.
-
-        A broker that is no longer listed has not recovered. The callback `seen` reports its removal.
-        """
+        """Log brokers that the cluster lists but that are silent, while it lasts and when it ends."""
         for node_id, reason in sight.silent.items():
             if node_id not in self._troubles:
                 events = ("broker-not-answering", "broker-answers")
@@ -159,10 +153,9 @@ class ClusterWatch:
                 trouble.ended()
 
     async def _request_versions(self, brokers: Mapping[int, Address]) -> dict[int, str]:
-        """Request the versions of all brokers, since one may be lost or upgraded in place. Return node id -> reason for
-        silent ones.
+        """Return node id -> reason for silent brokers. One may be lost or upgraded in place.
 
-        If no broker is known, the bootstrap servers are queried in their place (ids below 0).
+        If no broker is known, the bootstrap servers are queried (ids below 0).
         """
         targets = dict(brokers) or {-1 - index: address for index, address in enumerate(self.bootstrap)}
         for removed in set(self._versions) - set(targets):

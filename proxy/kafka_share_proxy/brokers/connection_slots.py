@@ -1,7 +1,6 @@
 """Values that features store for a client connection, each in a typed slot that the feature declares and owns.
 
-A slot is declared once, in the module of its feature: `RIGHTS = ConnectionSlot(Rights)`. `RIGHTS.of(connection)` is the
-value of that connection. Values are dropped with their connection, or by `forget`.
+`RIGHTS = ConnectionSlot(Rights)` declares a slot. `RIGHTS.of(connection)` is its value, until `forget`.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ SlotValues = dict["_Slot", Any]
 
 
 class _Slot:
-    """Base of all slots. The slot itself is the key of its value."""
-
     __slots__ = ()
 
     def forget(self, connection: Connection) -> None:

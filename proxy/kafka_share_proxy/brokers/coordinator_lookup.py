@@ -19,7 +19,7 @@ class CoordinatorRefused(ProxyError):
 
 
 async def coordinator_of(client: ClusterClient, group: str) -> Address:
-    """Return the address of the group's coordinator. Raises CoordinatorRefused, UpstreamLost, AuthenticationFailed."""
+    """Raises CoordinatorRefused, UpstreamLost, AuthenticationFailed."""
     request = about_coordinators(CoordinatorOf.GROUP, [group])
     for _ in range(TRIES):
         response, _ = await client.send_request(ApiKey.FIND_COORDINATOR, request)

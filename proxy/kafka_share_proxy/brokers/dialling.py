@@ -1,8 +1,6 @@
 """Upstream connections: names are resolved off the loop, every address of every target is tried in order.
 
 If an address is slow, the next is tried concurrently, and the first connection wins.
-
-Dialling runs in Trio tasks: it is rare, takes several steps, and must never block the loop.
 """
 
 from __future__ import annotations
@@ -24,11 +22,11 @@ class Dialled(NamedTuple):
 
     sock: socket.socket
     address: Address
-    """Target of the connection, by the name in the settings or metadata (TLS verifies the host)."""
+    """Target of the connection, by name (TLS verifies the host)."""
 
 
 Done = Callable[[Dialled | OSError], None]
-"""Called once, from a Trio task, with the connection or the error; never after the cancelling call."""
+"""Called once, from a Trio task; never after the cancelling call."""
 
 Dial = Callable[[Sequence[Address], Done], Callable[[], None]]
 
@@ -42,7 +40,7 @@ class Dialler:
         self._last_good: dict[tuple[Address, ...], Address] = {}
 
     def __call__(self, targets: Sequence[Address], done: Done) -> Callable[[], None]:
-        """Dial the targets in order until one accepts (see Dial). The one that accepted last time is tried first."""
+        """Dial in order. The target that accepted last time is tried first."""
         scope = trio.CancelScope()
         self._nursery.start_soon(self._dial, tuple(targets), done, scope, name="dial")
         return scope.cancel
@@ -79,11 +77,11 @@ class Dialler:
 
 
 _REMEMBERED_MAX = 100
-"""Maximum number of target lists whose last good target is cached. There is one, unless settings change."""
+"""Maximum number of target lists whose last good target is cached."""
 
 
 async def connect(target: Address, timeout_s: float) -> socket.socket:
-    """Return a connected, non-blocking socket to the first address of the target that accepts.
+    """Return a non-blocking socket to the first address that accepts.
 
     Raises:
         OSError: none does, each within `timeout_s` seconds. The text has the target and the reason.
@@ -105,7 +103,7 @@ async def connect(target: Address, timeout_s: float) -> socket.socket:
 
 
 async def first_connected(attempts: Sequence[Callable[[], Awaitable[socket.socket]]]) -> tuple[int, socket.socket]:
-    """Return the index and the socket of the first attempt that connects. The others are cancelled.
+    """Return the index and the socket of the first attempt that connects.
 
     Raises:
         OSError: none did. The text has all reasons.

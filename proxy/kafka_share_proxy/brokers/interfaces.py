@@ -1,4 +1,4 @@
-"""Requests to brokers: on a client's own connection as its principal, or under the proxy's identity."""
+"""Requests to brokers, as a client's principal or under the proxy's identity."""
 
 from __future__ import annotations
 
@@ -21,14 +21,10 @@ class Connection(Protocol):
 
     @property
     def node_id(self) -> int:
-        """Broker of the upstream connection. For the bootstrap listener, the one that was reached.
-
-        UNKNOWN_NODE: it advertises another address than the one that was dialled, or none was dialled yet.
-        """
+        """Broker that was reached. UNKNOWN_NODE: none yet, or it advertises another address."""
 
     @property
-    def is_bootstrap(self) -> bool:
-        """True if the client dialled the bootstrap listener, which represents all brokers."""
+    def is_bootstrap(self) -> bool: ...
 
     @property
     def client_host(self) -> str: ...
@@ -37,22 +33,21 @@ class Connection(Protocol):
     def slot_values(self) -> SlotValues: ...
 
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
-        """Send a request of the proxy's own on the client's upstream connection, as its principal.
+        """Send a request of the proxy on the client's upstream connection, as its principal.
 
-        `body` and the response are without header. Responses arrive in order. Fails with UpstreamLost if the connection
-        ends first, RemoteProtocolError if the response is larger than `limits.collected_bytes`. Cancelling the waiter
-        does not cancel the request: a late response is dropped unless a callback is still registered on the promise.
+        `body` and the response are without header. Fails with UpstreamLost if the connection ends first,
+        RemoteProtocolError if the response is larger than `limits.collected_bytes`. Cancelling the waiter does not
+        cancel the request.
         """
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Call back once when this client connection ends, after its handler (if any) was cancelled."""
+        """Call back once when this connection ends, after its handler (if any) was cancelled."""
 
 
 class ClusterQueries(Protocol):
-    """Requests under the proxy's own identity, to brokers other than the one of the client's connection."""
+    """Requests under the proxy's own identity, to other brokers."""
 
     def send_request(self, node_id: int, key: int, request: RequestMessage[R]) -> Promise[R]:
-        """Return the response, in the highest common version.
-
-        Fails with a ProxyError: unknown broker, unreachable broker, timeout, too many concurrent requests.
+        """Send a request. Fails with a ProxyError: unknown broker, unreachable broker, timeout, too many concurrent
+        requests.
         """

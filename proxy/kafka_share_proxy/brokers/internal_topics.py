@@ -1,6 +1,6 @@
 """Compacted topics of the proxy's own: created if they are missing, with their leaders.
 
-They have as many replicas as `__consumer_offsets`. Requests use the proxy's own identity, by one task at a time.
+For one task at a time.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ COMPACTED = {
     "segment.bytes": str(8 << 20),
     "min.cleanable.dirty.ratio": "0.2",
 }
-"""Settings at creation. Segments are small because only closed segments are compacted, and a start reads everything."""
+"""Settings at creation. Segments are small because only closed ones are compacted, and a start reads everything."""
 REFUSALS = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
-"""Errors for a missing right of the proxy's own identity on the topic."""
+"""Errors for a missing right on the topic."""
 
 
 class TopicRefused(ProxyError):
@@ -45,12 +45,10 @@ class TopicLeaders:
 
     partitions: int
     leaders: dict[int, int]
-    """Partition -> node id. Partitions without a leader are left out."""
+    """Partitions without a leader are left out."""
     addresses: dict[int, Address]
     topic_id: bytes = ZERO_UUID
-    """Id of the topic, which changes when it is deleted and created anew. Zero if the brokers do not report it
-    (KIP-516).
-    """
+    """Changes when the topic is deleted and created anew (KIP-516). Zero if the brokers do not report it."""
     replicas: int = 0
     """Lowest number of replicas of a partition. 0 if it is not known."""
     excess_partitions: int = 0
@@ -60,7 +58,6 @@ class TopicLeaders:
         return len(self.leaders) == self.partitions
 
     def address_of(self, partition: int) -> Address | None:
-        """Return the address of the partition's leader, or None."""
         return self.addresses.get(self.leaders.get(partition, UNKNOWN_NODE))
 
 
@@ -76,7 +73,7 @@ class InternalTopic:
         self._configs = configs
 
     async def leaders(self, *, may_have_grown: bool = False) -> TopicLeaders | None:
-        """Request the leaders. None if the topic does not exist.
+        """None if the topic does not exist.
 
         Args:
             may_have_grown: accept a topic with more partitions, because it is in use already.
@@ -111,7 +108,7 @@ class InternalTopic:
         return TopicLeaders(self._partitions, leaders, addresses, topic_id, replicas, excess)
 
     async def settings(self, view: TopicLeaders) -> TopicSettings:
-        """Request the settings of the topic; `view` is what `leaders` returned.
+        """`view` is what `leaders` returned.
 
         Raises:
             UpstreamLost, AuthenticationFailed: no server responds, or the one that does has no such topic yet.
@@ -132,7 +129,7 @@ class InternalTopic:
         )
 
     async def create(self) -> bool:
-        """Create the topic. False if another proxy just did, or its existence is not known yet.
+        """False if another proxy just did, or its existence is not known yet.
 
         Raises:
             TopicRefused: the cluster refuses. UpstreamLost, AuthenticationFailed: no server responds.
@@ -162,14 +159,13 @@ class InternalTopic:
         return TopicRefused(f"the proxy's own identity may not {right} topic {self._name}")
 
     def check(self, code: int, right: str) -> None:
-        """Raise for an error of a partition: TopicRefused if this right is missing, else UpstreamLost."""
+        """Raise TopicRefused if this right is missing, else UpstreamLost."""
         if code in REFUSALS:
             raise self.refused(right)
         if code != ErrorCode.NONE:
             raise UpstreamLost(f"topic {self._name}: {error_name(code)}")
 
     async def _replicas(self) -> int:
-        """Return the replicas of `__consumer_offsets`, else 3 or the number of brokers if lower."""
         response, _ = await self._client.metadata([OFFSETS_TOPIC])
         (topic,) = response.topics
         counts = [len(partition.replica_nodes or ()) for partition in topic.partitions or ()]

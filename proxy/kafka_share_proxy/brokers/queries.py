@@ -1,4 +1,4 @@
-"""Request messages that several rooms send to brokers: topics, settings, coordinators. None creates anything."""
+"""Request messages that several rooms send to brokers: topics, settings, coordinators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Resource(IntEnum):
 def about_topics(
     names: Iterable[str] = (), ids: Iterable[bytes] = (), *, operations: bool = False
 ) -> messages.MetadataRequest:
-    """Return a MetadataRequest about these topics, existing or not. Without any: about the brokers alone.
+    """Return a MetadataRequest. Without any topic: about the brokers alone.
 
     `operations`: include the rights of the requesting principal. Ids need v12, which every supported broker has.
     """
@@ -43,12 +43,11 @@ def about_topics(
 
 
 def about_all_topics() -> messages.MetadataRequest:
-    """Return a MetadataRequest about every topic that the requesting principal may see."""
     return messages.MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
 def about_coordinators(kind: CoordinatorOf, names: Sequence[str]) -> messages.FindCoordinatorRequest:
-    """Return a FindCoordinatorRequest (v4 and later) for groups or transactional ids."""
+    """Return a FindCoordinatorRequest (v4 and later)."""
     return messages.FindCoordinatorRequest(key_type=kind, coordinator_keys=list(names))
 
 

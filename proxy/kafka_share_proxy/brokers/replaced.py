@@ -1,7 +1,5 @@
-"""Bounded wait for a broker that may be lost without a TCP reset, with its machine or its network.
-
-A caller that has waited for a while checks repeatedly whether another broker is leader or coordinator by now. If so,
-the wait ends, and the outcome of the request is unknown.
+"""Bounded wait for a broker that may be lost without a TCP reset. If another broker has replaced it, the outcome of the
+request is unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ async def unless_replaced(
     silent_s: float = SILENT_S,
     look_s: float = LOOK_S,
 ) -> T:
-    """Return the result of `wait`, unless another broker replaces the one that it waits for.
+    """Return the result of `wait`.
 
     Args:
         is_replaced: called after `silent_s`, and then every `look_s`. A ProxyError counts as no.

@@ -1,19 +1,7 @@
-"""Rights of a connection's principal, as its own upstream connection reports them.
-
-The proxy does not know principals. It queries the broker on the client's connection and caches the result for a bounded
-time for that connection only. None of these requests changes anything upstream:
-
-- READ on a group: Heartbeat v4 of a member that cannot exist. Every broker checks the right before it checks whether it
-  is the coordinator.
-- DESCRIBE on a group: FindCoordinator v4.
-- DELETE on a group: OffsetDelete v0 without topics. Never cached: deletions are rare.
-- Rights on topics: the bits of Metadata v8+ (`topic_leaders`), or the error of a Fetch for the topic.
-- Authorized operations in a response: DescribeGroups v5 (v6 returns none for ids that are no classic group). Error 16
-  is forwarded.
+"""Rights of a connection's principal, as its own upstream connection reports them: brokers/README.md rules 15 to 22.
 
 A right is granted only by the codes of `GRANTS`, which Kafka 3.9.1 and 4.3.0 return only after their authorizer has
-allowed the operation. Any other code refuses: 30, the -1 of an authorizer that throws, or a retriable one. Only 30 is
-cached. A broker refuses the first of these requests on a connection that has not authenticated.
+allowed the operation. Any other code refuses: 30, the -1 of an authorizer that throws, or a retriable one.
 """
 
 from __future__ import annotations
@@ -41,15 +29,13 @@ NO_BITS = -2147483648
 PROBE_MEMBER = "kafka-share-proxy-rights-probe"
 
 VERDICTS_BYTES_MAX = 1 << 20
-"""Maximum bytes of the rights cached per connection: about 4,000 with usual names. Beyond it, the older half is
-evicted. A group id may have 32 KiB.
-"""
+"""Maximum bytes of the rights cached per connection: about 4,000 with usual names (brokers/README.md rule 22)."""
 RIGHTS_AT_ONCE = 500
 VERDICT_BYTES = 200
 
 
 class Right(IntEnum):
-    """Right that can be queried. An IntEnum because its hash is needed with every request."""
+    """An IntEnum because its hash is needed with every request."""
 
     READ_GROUP = auto()
     DESCRIBE_GROUP = auto()
@@ -94,21 +80,21 @@ class Rights:
     bytes: int = 0
 
     def verdict(self, right: Right, name: str, now: float, cache_s: float) -> bool | None:
-        """Return True if allowed, False if refused, None if it must be queried."""
+        """True if allowed, False if refused, None if it must be queried."""
         remembered = self.verdicts.get((right, name))
         if remembered is None or now - remembered[1] > cache_s:
             return None
         return remembered[0]
 
     def group_code(self, right: Right, group_id: str, now: float, cache_s: float) -> ErrorCode | None:
-        """Return a cached verdict about a group as the error code for a client. None if it must be queried."""
+        """Return a cached verdict as the error code for a client. None if it must be queried."""
         allowed = self.verdict(right, group_id, now, cache_s)
         if allowed is None:
             return None
         return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
     def remember_group(self, right: Right, group_id: str, code: ErrorCode, now: float) -> None:
-        """Cache the broker's verdict. A code that neither grants nor refuses the right is not cached."""
+        """Cache the verdict, unless the code neither grants nor refuses the right."""
         if code in (ErrorCode.NONE, ErrorCode.GROUP_AUTHORIZATION_FAILED):
             self.remember(right, group_id, code == ErrorCode.NONE, now)
 
@@ -132,7 +118,7 @@ def _bytes_of(name: str) -> int:
 
 
 AbsentTopics = dict[str | bytes, tuple[float, int]]
-"""Topics, by name or id, that the broker did not show to a connection -> (time of the response, error code)."""
+"""Topics, by name or id, that the broker did not show -> (time of the response, error code)."""
 
 _RIGHTS = ConnectionSlot(Rights)
 _ABSENT_TOPICS = ConnectionSlot[AbsentTopics](dict)
@@ -143,18 +129,18 @@ def rights_of(connection: Connection) -> Rights:
 
 
 def absent_topics_of(connection: Connection) -> AbsentTopics:
-    """Return the topics that the broker did not show to this connection. The caller modifies the dict."""
+    """Return a dict that the caller modifies."""
     return _ABSENT_TOPICS.of(connection)
 
 
 def forget(connection: Connection) -> None:
-    """Forget the rights and absent topics of a connection, because its principal may change."""
+    """Forget all, because the principal may change."""
     _RIGHTS.forget(connection)
     _ABSENT_TOPICS.forget(connection)
 
 
 def refusal(query: int, code: int) -> ErrorCode:
-    """Return NONE if this code grants the right (API key of `GRANTS`), else the code."""
+    """Return NONE if this code grants the right, else the code."""
     return ErrorCode.NONE if code in GRANTS[query] else ErrorCode.of(code)
 
 
@@ -167,7 +153,7 @@ def request_read_group(connection: Connection, group_id: str) -> Promise[memoryv
 
 
 def on_read_group(connection: Connection, group_id: str, response: memoryview, now: float) -> ErrorCode:
-    """Cache and return the result of `request_read_group`: NONE, or the code that refuses."""
+    """Cache and return NONE, or the code that refuses."""
     decoded = registry.codec_of(messages.HeartbeatResponse, HEARTBEAT_VERSION).decode(response)
     code = refusal(ApiKey.HEARTBEAT, decoded.error_code)
     rights_of(connection).remember_group(Right.READ_GROUP, group_id, code, now)
@@ -175,7 +161,6 @@ def on_read_group(connection: Connection, group_id: str, response: memoryview, n
 
 
 def request_describe_groups(connection: Connection, group_ids: Sequence[str]) -> list[Promise[memoryview]]:
-    """Request DESCRIBE on groups in batches, for `on_describe_groups`."""
     parts = (group_ids[start : start + RIGHTS_AT_ONCE] for start in range(0, len(group_ids), RIGHTS_AT_ONCE))
     return [_request_describe_groups(connection, part) for part in parts]
 
@@ -187,7 +172,7 @@ def _request_describe_groups(connection: Connection, group_ids: Sequence[str]) -
 
 
 def on_describe_groups(connection: Connection, response: memoryview, now: float) -> dict[str, ErrorCode]:
-    """Cache and return the result of `request_describe_groups` for each group: NONE, or the code that refuses.
+    """Cache and return NONE, or the code that refuses, for each group.
 
     A caller with many groups must use the result: only as many as fit into `VERDICTS_BYTES_MAX` are cached.
     """
@@ -212,7 +197,7 @@ def on_delete_group(response: memoryview) -> ErrorCode:
 
 
 def request_group_bits(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
-    """Request the authorized operations on groups, existing or not, for `group_bits`."""
+    """Request the authorized operations on groups, existing or not."""
     request = messages.DescribeGroupsRequest(groups=list(group_ids), include_authorized_operations=True)
     body = registry.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).encode(request)
     return connection.send_request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)

@@ -1,10 +1,4 @@
-"""Topics, leaders and topic rights, refreshed over the requesting client's own connection.
-
-A client gets "unknown topic" or "not the leader" only from fresh metadata. Metadata older than
-`TopicQueryOptions.metadata_age_s` is refreshed first, on that client's connection and therefore with its rights. That
-age also bounds the rate: a topic is looked up once per that time, and an absent topic is remembered per connection for
-the same time.
-"""
+"""Topics, leaders and topic rights, refreshed over the requesting client's own connection."""
 
 from __future__ import annotations
 
@@ -26,7 +20,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
 METADATA_VERSION = 12
-"""Lowest version of Metadata with topic ids. Every supported broker has it."""
+"""Lowest version of Metadata with topic ids."""
 
 RIGHTS_GRACE_S = 5.0
 """Seconds that a cached right stays valid after its refresh is due (`TopicQueryOptions.rights_cache_s`), so that it
@@ -41,10 +35,9 @@ _BITS_WITH = frozenset(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
 )
-"""Errors that a broker returns, with the rights on the topic, only to principals with DESCRIBE (3.9.1, 4.3.0)."""
+"""Errors returned with the rights, only to principals with DESCRIBE (3.9.1, 4.3.0)."""
 
 ABSENT_MAX = 1000
-"""Maximum number of absent topics cached per connection. Beyond it, all are evicted."""
 TOPIC_LENGTH_MAX = 249
 """Maximum length of a topic name (org.apache.kafka.common.internals.Topic)."""
 
@@ -54,13 +47,12 @@ class TopicQueryOptions:
     """Lifetimes of cached results, in seconds."""
 
     rights_cache_s: float = 15.0
-    """Lifetime of a right that the broker granted or refused (brokers/README.md rule 15)."""
     metadata_age_s: float = 1.0
-    """Maximum age of a topic's metadata for an "unknown" or "not the leader" error."""
+    """Maximum age of metadata for an "unknown" or "not the leader" error."""
 
 
 class TopicQuery(Protocol):
-    """Services that these requests need: a part of `forwarding.served.services.Services`."""
+    """A part of `forwarding.served.services.Services`."""
 
     @property
     def timers(self) -> Timers: ...
@@ -73,7 +65,7 @@ class TopicQuery(Protocol):
 
 
 def request_topics(connection: Connection, names: Iterable[str] = (), ids: Iterable[bytes] = ()) -> Promise[memoryview]:
-    """Request Metadata for these topics, with the principal's rights, for `on_topics`."""
+    """Request Metadata for these topics, with the principal's rights."""
     request = about_topics(names, ids, operations=True)
     return connection.send_request(
         ApiKey.METADATA, METADATA_VERSION, registry.request(ApiKey.METADATA, METADATA_VERSION).encode(request)
@@ -81,7 +73,7 @@ def request_topics(connection: Connection, names: Iterable[str] = (), ids: Itera
 
 
 def on_topics(connection: Connection, services: TopicQuery, response: memoryview) -> messages.MetadataResponse:
-    """Fold the response into the view, remember the rights in it, and return it decoded."""
+    """Fold the response and the rights in it, and return it decoded."""
     now = services.timers.now()
     metadata: messages.MetadataResponse = registry.codec_of(messages.MetadataResponse, METADATA_VERSION).decode(
         response
@@ -117,7 +109,7 @@ TOPICS_AT_ONCE = 500
 def request_many_topics(
     connection: Connection, names: Collection[str], ids: Collection[bytes] = ()
 ) -> list[Promise[memoryview]]:
-    """Request any number of topics, in several requests sent together. See `request_topics`."""
+    """Send several requests together. See `request_topics`."""
     requested = [*((name, None) for name in names), *((None, topic_id) for topic_id in ids)]
     parts = [requested[start : start + TOPICS_AT_ONCE] for start in range(0, len(requested), TOPICS_AT_ONCE)]
     return [
@@ -139,7 +131,7 @@ async def on_many_topics(
 
 
 def names_to_query(connection: Connection, services: TopicQuery, names: Iterable[str], right: Right) -> list[str]:
-    """Return the topics whose metadata is old, or for which this connection's right is not known."""
+    """Return the topics whose metadata is old, or for which the right is not known."""
     now, options, view = services.timers.now(), services.options, services.topology
     rights = rights_of(connection)
     queried = []
@@ -157,7 +149,7 @@ def topics_to_query(
     partitions: Iterable[TopicIdPartition],
     settled: Container[TopicIdPartition] = (),
 ) -> tuple[set[str], set[bytes]]:
-    """Return the names and ids to request: those that are due and could change the verdict of `judge`.
+    """Return the names and ids that are due and could change the verdict of `judge`.
 
     `settled`: partitions that will not be read from the broker, so that no Fetch would notice a deleted topic.
     """
@@ -208,7 +200,7 @@ def judge_topics(connection: Connection, services: TopicQuery, topic_ids: Iterab
 
 
 def judge(connection: Connection, services: TopicQuery, partition: TopicIdPartition) -> ErrorCode:
-    """Return NONE if this connection may read the partition here, by the view (sharegroups/README.md rule 22)."""
+    """Return NONE if this connection may read the partition here (sharegroups/README.md rule 22)."""
     topic, code = judge_topic(connection, services, partition.topic_id)
     if topic is None or code != ErrorCode.NONE:
         return code
@@ -226,13 +218,13 @@ def judge_topic(connection: Connection, services: TopicQuery, topic_id: bytes) -
 
 
 def trouble_with(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode:
-    """Return the error with which the broker hid a topic (name or id), such as 29 or -1. NONE if it is just unknown."""
+    """Return the error with which the broker hid a topic, such as 29 or -1. NONE if it is just unknown."""
     code = _recent_error(connection, services, topic)
     return ErrorCode.NONE if code is None or code in _BITS_WITH or code == ErrorCode.UNKNOWN_TOPIC_ID else code
 
 
 def describe_refusal(connection: Connection, services: TopicQuery, name: str) -> ErrorCode:
-    """Return the error that refuses DESCRIBE on a topic that was just requested. NONE if allowed or no such topic."""
+    """Return the error that refuses DESCRIBE on a topic that was just requested, or NONE."""
     allowed = verdict(connection, services, Right.DESCRIBE_TOPIC, name, RIGHTS_GRACE_S)
     if allowed is not None:
         return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -243,14 +235,13 @@ def describe_refusal(connection: Connection, services: TopicQuery, name: str) ->
 
 
 def _recent_error(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode | None:
-    """Return the error with which the broker hid the topic. None without a recent response."""
+    """None without a recent response."""
     requested_at, code = absent_topics_of(connection).get(topic, (-inf, 0))
     believed = services.timers.now() - requested_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
     return ErrorCode.of(code) if believed else None
 
 
 def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
-    """Return NONE if this node is the leader of the partition, else the error code."""
     return (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not 0 <= partition < len(topic.leaders)
@@ -261,11 +252,10 @@ def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
 
 
 def verdict(connection: Connection, services: TopicQuery, right: Right, name: str, grace_s: float = 0.0) -> bool | None:
-    """Return True if allowed, False if refused, None if unknown. `grace_s`: seconds added to the lifetime."""
+    """True if allowed, False if refused, None if unknown. `grace_s`: added to the lifetime."""
     return rights_of(connection).verdict(right, name, services.timers.now(), services.options.rights_cache_s + grace_s)
 
 
 def _just_absent(connection: Connection, services: TopicQuery, topic: str | bytes) -> bool:
-    """Return True if this connection's broker has recently reported the topic as absent or hidden."""
     requested_at, _ = absent_topics_of(connection).get(topic, (-inf, 0))
     return services.timers.now() - requested_at <= services.options.metadata_age_s

@@ -1,7 +1,7 @@
 """Reader of the log of a topic of the proxy's own, from its start, over a connection to its leader.
 
-ListOffsets names the topic, because later versions add nothing that is needed. Fetch uses the topic id if the caller
-knows it, to detect a topic that was deleted and created anew under the same name (KIP-516).
+Fetch uses the topic id if the caller knows it, to detect a topic that was deleted and created anew under the same name
+(KIP-516).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONSUMER = -1
 async def request_offsets(
     opened: ClusterConnection, topic: str, partitions: Iterable[int], timestamp: int
 ) -> list[messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
-    """Return the ListOffsetsPartitionResponse of each partition, errors included. Raises UpstreamLost."""
+    """Return the response's entries, errors included. Raises UpstreamLost."""
     request = messages.ListOffsetsRequest
     entries = [request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp) for partition in partitions]
     query = request(replica_id=CONSUMER, topics=[request.ListOffsetsTopic(name=topic, partitions=entries)])
@@ -41,7 +41,7 @@ async def fetch(
     partition_bytes: int,
     topic_id: bytes = ZERO_UUID,
 ) -> list[messages.FetchResponse.PartitionData]:
-    """Return the PartitionData from these offsets on (partition -> offset), errors included. Raises UpstreamLost.
+    """Fetch from `positions` (partition -> offset). Errors are included. Raises UpstreamLost.
 
     `topic_id`: the topic must have this id. If another topic has the name by now, the error is UNKNOWN_TOPIC_ID.
     """

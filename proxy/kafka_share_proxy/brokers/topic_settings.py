@@ -1,8 +1,4 @@
-"""Settings of an internal topic, and what they mean for the records in it (durable/README.md rules 35 to 38). Pure.
-
-An internal topic keeps the last record of each key. Only `cleanup.policy=compact` does that: every other policy deletes
-records that are confirmed, or lets the topic grow without bound.
-"""
+"""Settings of an internal topic, and what they mean for the records in it (durable/README.md rules 35 to 38)."""
 
 from __future__ import annotations
 
@@ -18,8 +14,8 @@ DELETE_RETENTION = "delete.retention.ms"
 RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
 REQUESTED_SETTINGS = (POLICY, MESSAGE_BYTES, IN_SYNC, UNCLEAN, DELETE_RETENTION, RETENTION_MS, RETENTION_BYTES)
 DELETE_RETENTION_MIN_MS = 600_000
-"""Minimum retention of tombstones: longer than it takes to read the topic from its start, because a reader that has
-passed a record and misses its tombstone keeps what was deleted. Kafka's default is a day.
+"""Minimum retention of tombstones: longer than reading the topic takes. A reader that misses a tombstone keeps what was
+deleted.
 """
 SAFE_REPLICAS = 3
 """Minimum number of replicas with which `min.insync.replicas` can be above 1 while one broker is away."""
@@ -33,7 +29,7 @@ class TopicSettings:
     server: str
     """Broker address to name in commands."""
     values: Mapping[str, str]
-    """Values of REQUESTED_SETTINGS by name, as far as the broker reported them."""
+    """As far as the broker reported them."""
     unknown: str = ""
     """Reason why the settings could not be read. Empty if they were."""
     replicas: int = 0
@@ -47,7 +43,7 @@ class TopicSettings:
 
     @property
     def unsafe(self) -> str:
-        """Reason why the topic loses confirmed records, with the command that corrects it. Empty if it does not."""
+        """Return why the topic loses confirmed records, with the command that corrects it. Empty if it does not."""
         policy = self.values.get(POLICY)
         if policy is None or policy == COMPACT:
             return ""
@@ -71,7 +67,7 @@ class TopicSettings:
         return f"brokers delete what is stored in it {' and '.join(limits)}"
 
     def risks(self) -> dict[str, str]:
-        """Return what puts stored records or the service at risk: name -> sentence with the correcting command."""
+        """Return name -> risk of stored records or the service, with the correcting command."""
         return dict(self._risks())
 
     def _risks(self) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,7 @@
 """One poll of the application: its begin, callbacks during the wait, and its end (client/README.md rules 13-15).
 
-How it works. A poll that was cancelled, or raised, is open: the next one continues it. Events are received from the
-channel one by one, and stay at the head of the queue until they are processed, callbacks included. Records leave the
-buffer in the step in which `poll` returns, so nothing can be lost in between.
+A poll that was cancelled, or raised, is open. Events stay at the head of the queue until they are processed, callbacks
+included.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class ApplicationPoll:
 
     @trio.lowlevel.enable_ki_protection
     async def run(self, deadline: float, records_max: int) -> PollResult:
-        """Positions do not advance beyond the records that it returns until `passed`. Raises as `Consumer.poll`."""
+        """Return records, beyond which positions do not advance until `passed`. Raises as `Consumer.poll`."""
         if self._is_polling:
             raise trio.BusyResourceError("another task polls this consumer")
         self._is_polling = True
@@ -98,7 +97,6 @@ class ApplicationPoll:
         self._reported_revoked = NOTHING
 
     async def _begin(self) -> None:
-        """Give up the partitions to be revoked, unless an open poll has done so already."""
         if not self._poll_is_open:
             await self.report_revoked(self._network.core.ledger.next)
         continues, self._poll_is_open = self._poll_is_open, True
@@ -198,7 +196,6 @@ class ApplicationPoll:
             self.passed(parts)
 
     def passed(self, parts: Iterable[PartitionRecords]) -> None:
-        """Advance the positions of records that were returned to the application."""
         for (partition, flow), offset in {(part.partition, part.flow): part.next_offset for part in parts}.items():
             self._network.core.consumed(partition, offset, flow)
 

@@ -15,7 +15,7 @@ from kafka_share_proxy.wire.sasl import SEPARATOR
 
 MECHANISM = "OAUTHBEARER"
 TOKEN_S = 20.0
-"""Time limit of the callback. After it, and after any error, connections are tried again as if a broker were down."""
+"""Time limit of the callback in seconds."""
 
 FetchToken = Callable[[], str | Awaitable[str]]
 

@@ -1,11 +1,7 @@
 """One pipelined connection to one broker (client/README.md rules 5-7).
 
-How it works. `send` appends a frame to a queue and its request to the list of waiting requests. One task writes,
-another reads. Callers never write or read themselves, so a cancelled caller cannot leave the stream between two frames.
-A connection that fails in any way ends as a whole, and all waiting requests get the reason.
-
-A session with a lifetime is renewed on the connection (KIP-368). Once renewal is due, new requests are held back. When
-all sent requests have responses, the login of `wire.sasl.authentication` runs. Then the held requests are sent.
+`send` appends a frame to a queue and its request to the list of waiting requests. A connection that fails in any way
+ends as a whole, and all waiting requests get the reason. Renewal of a session: client/README.md rule 12.
 """
 
 from __future__ import annotations
@@ -43,17 +39,17 @@ RESPONSE_BYTES_MAX = 100 * MIB
 WAITING_MAX = 100
 """Held back or in flight. One more is refused."""
 READ_BYTES = 64 << 10
-"""Bytes of one read between frames. A larger frame is read into a separate buffer."""
+"""Bytes of one read between frames."""
 READ_BYTES_MAX = MIB
 CLOSED = "the broker closed the connection"
 CORRELATION_IDS = 1 << 31
-"""Number of correlation ids before they repeat (AbstractRequest: int32, not negative)."""
+"""Correlation ids before they repeat (AbstractRequest: int32, not negative)."""
 
 Done = Callable[[Outcome], None]
 """Called once, from the connection's task or from `send`; must not raise."""
 
 AUTHENTICATE_VERSIONS = (1, 2)
-"""Versions of SaslAuthenticate. From version 1 on it returns the lifetime of the session."""
+"""From version 1 on the response contains the lifetime of the session."""
 
 API_KEYS = {name: key for key, name in registry.API_KEYS.items()}
 
@@ -163,7 +159,7 @@ class BrokerConnection:
             self.close(reason)
 
     async def run(self) -> None:
-        """Write and read until the connection ends. `trouble` then contains the reason."""
+        """`trouble` then contains the reason."""
         try:
             with self._scope:
                 await self._write_and_read()
@@ -188,7 +184,7 @@ class BrokerConnection:
             each.done(RequestFailure(kind, f"{each.api}: {self.address}: {reason}"))
 
     def _renew_session(self) -> None:
-        """Begin the login once no request waits for a response. A broker accepts no other request during it."""
+        """Begin the login once no request waits for a response."""
         if self._identity is None or self._renewing is not None or self._is_fetching or self._waiting:
             return
         if self._identity.fetch is None or self._nursery is None:
@@ -209,7 +205,7 @@ class BrokerConnection:
         self._request_on(None)
 
     def _request_on(self, response: Outcome | None) -> None:
-        """Send the next request of a login. At its end, send the requests that were held back."""
+        """At the end of the login, send the requests that were held back."""
         if self._renewing is None or isinstance(response, RequestFailure):
             return  # the connection has ended
         try:
@@ -317,7 +313,7 @@ class BrokerConnection:
         return await self._exactly(size)
 
     async def _large(self, size: int) -> memoryview:
-        """Read a large frame without an intermediate copy. Records refer to these bytes."""
+        """Read without an intermediate copy. Records refer to these bytes."""
         frame = self._memory.take(size)
         have = min(size, len(self._received))
         frame[:have] = self._received[:have]

@@ -1,9 +1,7 @@
 """Connections to brokers by node and lane, dialled on demand (client/README.md rules 8-12).
 
-How it works. Each node and lane (`_NodeLane`) has at most one connection, and the requests that wait for it. The first
-request starts dialling, after the backoff for earlier failures of the node. Once there is a connection, all waiting
-requests are sent. If dialling fails, all of them fail. A request for any node uses an open connection, else a node that
-has not failed, else the bootstrap servers.
+The first request of a node and lane (`_NodeLane`) starts dialling, after the backoff for earlier failures. If dialling
+fails, all waiting requests fail.
 """
 
 from __future__ import annotations
@@ -44,9 +42,9 @@ RECONNECT_BACKOFF_S, RECONNECT_BACKOFF_MAX_S = 0.05, 1.0
 UNSENT_MAX = 100
 """One more fails immediately."""
 SETUP_S = 30.0
-"""Seconds for dialling, TLS, versions and SASL together. A slower server counts as unreachable."""
+"""Seconds for dialling, TLS, versions and SASL together."""
 FAILURES_MAX = 100
-"""Number of nodes with a backoff at which nodes that left the cluster are forgotten."""
+"""Number of nodes with a backoff at which unknown nodes are forgotten."""
 
 _TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
 
@@ -133,7 +131,7 @@ class BrokerConnections:
     # Choice of the node
 
     def _any_node(self) -> int:
-        """Return the least busy node with an open connection, else a node that has not failed, else ANY_NODE."""
+        """See client/README.md rule 11."""
         open_ones = [(each.waiting, node) for node, lane, each in self.open_connections() if lane is Lane.DATA]
         if open_ones:
             return min(open_ones)[1]
@@ -158,7 +156,6 @@ class BrokerConnections:
     # Connections
 
     def _retire(self, node_lane: _NodeLane) -> None:
-        """Remove a connection that has ended, or whose node has another address now."""
         opened = node_lane.connection
         if opened is None:
             return

@@ -22,7 +22,7 @@ _ADVICE = (
     ("refuses", ""),
     ("does not take", ""),
 )
-"""Part of an error text -> what to check; the first match counts."""
+"""The first match counts."""
 _BOOTSTRAP = "Check the address in bootstrap=, that a broker runs there, and firewalls"
 _ADVERTISED = "This address comes from advertised.listeners of the broker: check that it is reachable from this machine"
 

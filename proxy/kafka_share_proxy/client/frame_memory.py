@@ -14,7 +14,7 @@ FRAME_BYTES_MAX = 8 * MIB
 UNUSED_MAX = 2
 """Maximum number of frames whose memory one consumer keeps although nothing is in it."""
 SPARE = 8
-"""One part in this many is added to a size, because the sizes of responses to the same request differ a little."""
+"""Fraction added to a size: the sizes of similar responses differ a little."""
 
 
 class FrameMemory:
@@ -27,7 +27,7 @@ class FrameMemory:
         """All that is in use, and little that is not."""
 
     def take(self, size: int) -> memoryview:
-        """Return memory of this size, which contains any bytes. It is in use as long as a memoryview refers to it."""
+        """Return memory of this sizewith any content, in use as long as a memoryview refers to it."""
         fitting = (each for each in self._known if size <= len(each) <= 2 * size and _is_free(each))
         memory = next(fitting, None)
         if memory is None:
@@ -39,14 +39,13 @@ class FrameMemory:
         return taken
 
     def drop_unused(self, unused_max: int = 1) -> None:
-        """Free the memory of all but this many frames in which nothing is."""
         unused = [number for number, each in enumerate(self._known) if _is_free(each)]
         for number in reversed(unused[: max(0, len(unused) - unused_max)]):
             del self._known[number]
 
 
 def _is_free(memory: bytearray) -> bool:
-    """Return True if no memoryview refers to it. A change of its size is refused otherwise."""
+    """Try to change the size, which is refused while a memoryview refers to it."""
     try:
         memory.append(memory.pop())
     except BufferError:

@@ -1,7 +1,7 @@
 """Records finished in any order: an offset ledger for each partition, and what to commit (client/README.md rule 18).
 
-How it works. A ledger begins at the committed offset, whose metadata contain the ranges done above it. A position that
-is moved in any other way begins a new ledger; `moves` of the position detects this.
+A ledger begins at the committed offset, whose metadata contain the ranges done above it. A position that is moved in
+any other way begins a new ledger; `moves` of the position detects this.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class IndividualCommits:
         return True
 
     def left_out(self, parts: Iterable[PartitionRecords], returned: Iterable[ConsumerRecord]) -> None:
-        """Mark as done the records that interceptors withheld from the application."""
+        """Mark records as done that interceptors withheld."""
         kept = {(each.topic, each.partition, each.offset) for each in returned}
         for part in parts:
             for offset in part.records.positions.offsets:
@@ -121,7 +121,7 @@ class IndividualCommits:
         return kept
 
     def _moved(self, kept: _Kept | None, moves: int, part: PartitionRecords) -> _Kept:
-        """Start a new ledger for the main flow after a move. Ranges that a second flow reads stay as they are."""
+        """Start a new ledger for the main flow after a move."""
         if kept is None or not kept.left:
             return _Kept(self._new(None), moves)
         begin = part.records.positions.offsets[0] if part.records else part.next_offset

@@ -1,9 +1,7 @@
 """Records of one poll of `async for`, returned one by one (client/README.md rule 28).
 
-How it works. Records are returned in pieces. Each piece knows the position that its records belong to. While that
-position was not moved or given up, the next record may be returned. The check compares two numbers for each record. The
-extension does it, where it could be built, without a coroutine for each record. The position advances when a piece
-ends, or on request (`settle`) to the end of the last record returned.
+Records are returned in pieces (client/README.md rule 29). The extension checks each without a coroutine. The position
+advances when a piece ends, or on request (`settle`).
 """
 
 from __future__ import annotations
@@ -83,7 +81,7 @@ class IteratedRecords:
         self._handed_out: HandedOut[ConsumerRecord] | None = None
 
     def asynchronous(self, one_by_one: AsyncIterator[ConsumerRecord]) -> AsyncIterator[ConsumerRecord]:
-        """Return an iterator of the same records as this one, which it uses for those that are not `current`."""
+        """Return an iterator that uses this one for records that are not `current`."""
         if EXTENSION is None:
             return one_by_one
         if self._handed_out is None:
@@ -162,12 +160,11 @@ class IteratedRecords:
         )
 
     def forget(self, partition: TopicPartition) -> None:
-        """Drop the remaining records of a partition whose position is moved."""
         self._put_back()
         self._pieces = deque(each for each in self._pieces if each.parts[0].partition != partition)
 
     def _made(self, piece: _Piece) -> _Piece:
-        """Return the piece with keys and values deserialized, as far as that goes. The others are the next piece."""
+        """Deserialize as far as that goes. The others are the next piece."""
         if piece.is_made or not self._deserializers:
             return piece
         records, error = self._deserializers.made(piece.records)
@@ -181,7 +178,7 @@ class IteratedRecords:
         return first._replace(records=records, is_made=True)
 
     def _next_piece(self) -> _Piece | None:
-        """Remove the first piece that may be returned. Stale ones are dropped, those of paused partitions stay."""
+        """Drop stale pieces. Those of paused partitions stay."""
         paused: list[_Piece] = []
         found = None
         while found is None and self._pieces:
@@ -194,7 +191,6 @@ class IteratedRecords:
         return found
 
     def _put_back(self) -> None:
-        """Put the remaining records of the current piece back as the first piece."""
         self.settle()
         if self._piece is not None and (left := length_hint(self.current)):
             handed_out = len(self._piece.records) - left

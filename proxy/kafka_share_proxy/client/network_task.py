@@ -1,9 +1,7 @@
 """The task that does all I/O of one consumer, and the application's side of its channels (client/README.md rules 1-3).
 
-How it works. Each loop iteration processes the events of the application and the responses of brokers, polls the core
-for requests, sends them, and reports events to the application. Then it waits for the next event or response, or for
-the core's next deadline. Nothing else changes the core, except that the application's poll removes records from its
-buffer.
+Each iteration processes events and responses, polls the core, sends requests, and reports events. Nothing else changes
+the core, except that the application's poll removes records from its buffer.
 """
 
 from __future__ import annotations
@@ -53,13 +51,11 @@ from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import Address
 
 CALLS_MAX = 10_000
-"""Waiting calls, and events that the network task has not processed. One more is refused."""
+"""Maximum number of waiting calls, and of unprocessed events."""
 ERRORS_MAX = 100
 """Later errors repeat earlier ones and are dropped."""
 ITERATION_MIN_S = 0.001
-"""Minimum wait of a loop iteration in seconds, also if a deadline has passed. A bug elsewhere must not cause a busy
-loop.
-"""
+"""Minimum wait of an iteration in seconds: a bug elsewhere must not cause a busy loop."""
 
 
 class ConsumerClosed(ConsumerError):
@@ -75,7 +71,7 @@ class PollBegan(NamedTuple):
 
     call_id: int
     continues: bool = False
-    """This poll continues one that was cancelled. Nothing is released again then."""
+    """Nothing is released again by a continued poll."""
 
 
 class GiveUp(NamedTuple):
@@ -132,7 +128,7 @@ class NetworkLoop(Generic[Core]):
         self.core = core
         self.metrics = metrics or ClientMetrics()
         self.clock = clock or SuspensionClock()
-        """Locks and sessions end while the machine is suspended, so this clock counts that time."""
+        """Locks and sessions end while the machine is suspended."""
         self.observe = observe
         group_id = core.options.group_id
         self.log = TroubleLog("consumer without a group" if group_id is None else f"consumer of group {group_id!r}")
@@ -217,7 +213,7 @@ class NetworkLoop(Generic[Core]):
 
     @contextmanager
     def _time_limit(self, call: str, call_id: int = 0) -> Iterator[None]:
-        """Limit a wait. Raises the last refusal of the call by a broker, else CallTimedOut."""
+        """Raise the last refusal of the call by a broker, else CallTimedOut."""
         timeout_s = self.core.options.api_timeout_s
         try:
             with trio.fail_after(timeout_s):
@@ -245,7 +241,6 @@ class NetworkLoop(Generic[Core]):
             self._is_waited_for = False
 
     def nudge(self) -> None:
-        """Start a loop iteration, because there is space in the buffer."""
         self._something.set()
 
     def error_taken(self) -> None:
@@ -322,7 +317,7 @@ class NetworkLoop(Generic[Core]):
         self._something.set()
 
     def _note_nodes(self, connections: BrokerConnections) -> None:
-        """Pass the addresses of brokers in Metadata, and of the coordinator in FindCoordinator, to the connections."""
+        """Use addresses of Metadata and FindCoordinator responses."""
         coordinator, nodes = self.core.coordinator, self.core.metadata.nodes
         if nodes is self._nodes_seen[0] and coordinator.address == self._nodes_seen[1]:
             return
@@ -343,7 +338,7 @@ class NetworkLoop(Generic[Core]):
                 self._to_application.send_nowait(event)
 
     def _is_wanted(self, event: BackgroundEvent) -> bool:
-        """Return True to report an event. One unread arrival is enough, and errors are limited."""
+        """One unread arrival is enough, and errors are limited."""
         if isinstance(event, CatchUpChanged):
             return False
         if isinstance(event, FetchArrived):
@@ -378,13 +373,10 @@ class NetworkTask(NetworkLoop[ConsumerCore]):
     _is_member = False
 
     async def begin_poll(self, *, continues: bool) -> None:
-        """Begin a poll after all earlier events. The network task runs an iteration only if it has something to do.
-
-        `continues`: the previous poll was cancelled, and this one continues it.
-        """
+        """Begin a poll after all earlier events, or continue a cancelled one."""
         now = self.clock.now()
         is_due = now >= self.core.next_deadline
-        """After a suspension the session or a delay may have ended. The network side must check that first."""
+        """After a suspension the session or a delay may have ended."""
         waits = continues or self.closed or is_due or self._from_application.statistics().current_buffer_used
         if not waits and self.core.begin_poll_quietly(now):
             await trio.lowlevel.checkpoint()

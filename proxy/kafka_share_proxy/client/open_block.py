@@ -34,8 +34,8 @@ Opened = TypeVar("Opened", bound=Closable)
 class OpenBlock(Generic[Opened]):
     """Context manager that runs the network task in parallel to the block.
 
-    An exception of the block, including Ctrl-C, is raised unchanged and not in a group: the nursery does not receive
-    it. A cancellation, alone or in a group, is forwarded to the nursery, because the nursery may be what was cancelled.
+    An exception of the block is raised unchanged (client/README.md rule 17). A cancellation is forwarded to the
+    nursery, which may be what was cancelled.
 
     Ctrl-C is raised in the program's own task when it waits. The tasks of the consumer are protected from it
     (trio.lowlevel.enable_ki_protection), because the group must still be left.

@@ -1,8 +1,7 @@
 """Records as returned to the application: opened on its side of the channel, built on access.
 
-How it works. The network side keeps record batches as received (`FetchedChunk`). `opened` parses a chunk batch by
-batch. It verifies checksums and decompresses. A corrupt batch ends its chunk: the records before it are valid, and the
-position stays at the corrupt batch (client/README.md rule 15).
+A corrupt batch ends its chunk: the records before it are valid, and the position stays at the corrupt batch
+(client/README.md rule 15).
 """
 
 from __future__ import annotations
@@ -265,7 +264,7 @@ def _opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> I
 
 
 def _wanted(part: PartitionRecords, key_filter: KeyFilter) -> list[PartitionRecords]:
-    """Return the records that match the filter. The last part keeps the next offset of the whole."""
+    """The last part keeps the next offset of the whole."""
     unwanted = [(offset, offset) for offset in key_filter.unwanted(part.records)]
     if not unwanted:
         return [part]

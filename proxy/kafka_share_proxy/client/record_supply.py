@@ -1,11 +1,8 @@
 """Opened records that are not returned yet: the application's end of the fetch buffer (client/README.md rules 15 and
 37).
 
-How it works. A poll takes chunks out of the buffer of the network side, at most `bytes_max` bytes at a time. Their
-batches are opened one by one, on demand, until the poll has enough records or has opened OPENED_BYTES_MAX. Remaining
-records are kept for the next poll, and dropped if their position moves in the meantime. Records of partitions that are
-paused or being revoked are kept for that time. A batch that cannot be read is raised as an error when no record is left
-before it.
+Remaining records are kept for the next poll, and dropped if their position moves in the meantime. Records of partitions
+that are paused or being revoked are kept for that time.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from kafka_share_proxy.wire.records.records import OPENED_BYTES_MAX
 from kafka_share_proxy.wire.values import TopicPartition
 
 POLL_BYTES_MAX = 1 << 20
-"""Bytes of record batches, as received, that one poll takes out of the fetch buffer. At least one chunk is taken."""
+"""Bytes of received batches that one poll takes. At least one chunk is taken."""
 
 Room = Callable[[TopicPartition], int]
 """Function that returns the number of records of a partition that may be returned."""
@@ -35,7 +32,7 @@ class _Reading:
     def __init__(self, chunk: FetchedChunk, options: ConsumerOptions, *, check_crcs: bool) -> None:
         self.chunk = chunk
         self.opened_bytes = 0
-        """Bytes of memory of the part that `part` returned last, in addition to those of the chunk."""
+        """Bytes of the last part, in addition to those of the chunk."""
         self._options = options
         self._check_crcs = check_crcs
         self._position = chunk.first
@@ -91,7 +88,7 @@ class RecordSupply:
     def take(
         self, records_max: int, room: Room, bytes_max: int = POLL_BYTES_MAX, *, may_raise: bool = True
     ) -> list[PartitionRecords]:
-        """Return the next records. Parts may be empty, for example past control records. Positions do not change.
+        """Parts may be empty, for example past control records. Positions do not change.
 
         Raises:
             RecordsUnreadable: the next batch cannot be read. Its position stays, and it is read again. If raising is
@@ -131,7 +128,7 @@ class _Taking:
         self._room = room
         self._rooms: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
-        """Partitions with kept records, of which no later records may be returned."""
+        """Partitions with kept records, before any later ones."""
         self._opened = 0
 
     @property
@@ -140,7 +137,7 @@ class _Taking:
         return self._left <= 0 or self._opened >= OPENED_BYTES_MAX
 
     def all_of(self, reading: _Reading, *, may_raise: bool) -> bool:
-        """Take all allowed records of a chunk. Returns: True if none are left. Raises RecordsUnreadable."""
+        """True if no allowed records of the chunk are left. Raises RecordsUnreadable."""
         partition = reading.chunk.partition
         if partition in self._stopped:
             return False

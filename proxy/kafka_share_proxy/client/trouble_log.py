@@ -28,8 +28,7 @@ PATIENCE_S = {
     TroubleKind.GROUP: 1.0,
     TroubleKind.REQUEST: 5.0,
 }
-"""Time for which a trouble must last before it is logged: a new topic, a moved leader and a new coordinator take a
-moment."""
+"""Time for which a trouble must last before it is logged(client/README.md rule 31)."""
 
 _LOST = (
     ("max.poll.interval", "Poll more often, or raise max_poll_interval_s"),
@@ -61,7 +60,6 @@ class TroubleLog:
         self._minute, self._in_minute, self._left_out = -1, 0, 0
 
     def reported(self, trouble: Trouble) -> None:
-        """Log a trouble if it is new, has changed or is due for a reminder."""
         now = trio.current_time()
         key = trouble.kind, trouble.subject
         if key not in self._lines and len(self._lines) >= TROUBLES_MAX:

@@ -31,7 +31,7 @@ class PlannedPart(NamedTuple):
 def apply(
     services: CommitServices, group: CommittingGroup, member_id: str, accepted: Sequence[PlannedPart]
 ) -> list[PlannedPart]:
-    """Apply the accepted parts of a request. Return those whose ranges must be stored before the client hears of it."""
+    """Return the parts whose ranges must be stored before the client hears of it."""
     audit, changes, changed, told = services.audit, [], [], []
     for part in accepted:
         entry, place, held, commit, offset, _, _ = part
@@ -50,10 +50,7 @@ def apply(
 
 
 def epoch_of(held: PartitionCommits | None, asked_offset: int, requested_epoch: int, offset: int) -> int:
-    """Return the leader epoch of the offset that is committed instead of the member's, or -1 if it is unknown.
-
-    A consumer would take a wrong epoch for a truncated log (KIP-320).
-    """
+    """Return the leader epoch of the committed offset, or -1 (commits/README.md rule 7)."""
     if offset == asked_offset:
         return requested_epoch
     return held.committed_epoch if held is not None and held.is_committed_known and held.committed == offset else -1

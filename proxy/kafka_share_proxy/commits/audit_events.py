@@ -16,7 +16,7 @@ from kafka_share_proxy.offsets.ranges import RangeChange
 from kafka_share_proxy.wire.values import TopicPartition
 
 RANGES_REPORTED = 1000
-"""The event always contains the total number of ranges."""
+"""Maximum number of ranges in an event, which always has the total."""
 
 
 class AcceptedCommit(NamedTuple):
@@ -30,7 +30,7 @@ class AcceptedCommit(NamedTuple):
 
 @dataclass(slots=True)
 class CommitAudit:
-    """Source of the audit events, one per process, created only if audit is on."""
+    """Created only if audit is on."""
 
     audit: Audit
     state_owner: CallbackOwner
@@ -56,7 +56,7 @@ class CommitAudit:
 
 
 def _values(commit: AcceptedCommit) -> tuple[Any, ...]:
-    """Return the values at acceptance, because other commits may follow before this one is stored."""
+    """Copy the values: other commits may follow before this one is stored."""
     put, held = commit.change.put, commit.held
     return (
         held.committed,

@@ -1,8 +1,7 @@
 """Committed offsets of the broker, requested over the client's own connection (commits/README.md rule 14).
 
-The request is OffsetFetch v7: the lowest version with `require_stable`, which excludes offsets that an open transaction
-may change (KIP-447), and one that names topics. It needs DESCRIBE on the group and on the topics. A client that may
-commit has both.
+OffsetFetch v7 is the lowest version with `require_stable` (KIP-447), and names topics. A client that may commit has the
+DESCRIBE rights that it needs.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ class BrokerOffset(NamedTuple):
     leader_epoch: int
     metadata: str | None
     error_code: ErrorCode
-    """UNSTABLE_OFFSET_COMMIT if an open transaction may change the offset."""
 
 
 async def request_committed(

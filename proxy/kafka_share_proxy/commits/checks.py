@@ -1,8 +1,4 @@
-"""`check` for individual commits: whether they are served, and which rights the proxy's own identity lacks.
-
-Missing rights do not keep the proxy from working: without them, commits with ranges in their metadata are refused, and
-everything else is served.
-"""
+"""`check` for individual commits: whether they are served, and which rights the proxy's own identity lacks."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from kafka_share_proxy.feature.state_rights import StateRights
 
 
 class CommitCheck:
-    """Part of `check` about individual commits. See FeatureCheck."""
+    """See FeatureCheck."""
 
     name = "individual commits"
 
@@ -40,7 +36,7 @@ class CommitCheck:
 
 
 def judge(settings: Commits, found: StateRights | None) -> Iterator[str]:
-    """Yield a remark for each problem. `found` is None if there is no identity to query with."""
+    """Yield remarks. `found`: None without an identity."""
     if not _is_stored(settings):
         return
     for text in state_rights.judge(found and replace(found, unsafe=""), INDIVIDUAL_COMMITS):  # see `obstacles`
@@ -48,7 +44,7 @@ def judge(settings: Commits, found: StateRights | None) -> Iterator[str]:
 
 
 def obstacles(settings: Commits, found: StateRights | None) -> Iterator[str]:
-    """Yield the reason why the cluster would lose ranges that the proxy has confirmed."""
+    """Yield why the cluster would lose ranges that the proxy has confirmed."""
     if _is_stored(settings) and found is not None and found.unsafe:
         yield f"individual commits would be lost: {found.unsafe}"
 
@@ -63,7 +59,6 @@ def _is_stored(settings: Commits) -> bool:
 
 
 def line(settings: Commits, found: StateRights | None) -> str:
-    """Return a sentence for people on how individual commits are served."""
     if not settings.serve:
         return "Individual commits: off (commits.serve)."
     if any(judge(settings, found)) or any(obstacles(settings, found)):

@@ -34,7 +34,7 @@ COMMITS: tuple[DeclaredApi[CommitServices], ...] = (
 )
 """APIs that are handled after share groups, which refuse requests about their own group ids."""
 DELETIONS: tuple[DeclaredApi[CommitServices], ...] = (k42_delete_groups.API, k47_offset_delete.API)
-"""APIs that are handled before share groups, which forward requests about all other groups to the broker."""
+"""APIs that are handled before share groups, which forward requests about all other groups."""
 
 
 def commits(services: CommitServices) -> dict[int, Served]:
@@ -48,7 +48,7 @@ def deletions(services: CommitServices) -> dict[int, Served]:
 
 
 def of_owner(services: CommitServices) -> dict[int, FramedHandler]:
-    """Return the handlers for requests of other proxies. They return None if this proxy is not the owner."""
+    """None: this proxy is not the owner."""
     return {api.key: _owned(api, services).handle_peers for api in (*COMMITS, *DELETIONS)}
 
 
@@ -57,7 +57,7 @@ def _owned(api: DeclaredApi[CommitServices], services: CommitServices) -> OwnedA
 
 
 def _unless_busy(api: DeclaredApi[CommitServices], services: CommitServices) -> Handler:
-    """Wrap the handler: requests that waited too long for a partition are refused with 15, which clients retry."""
+    """Refuse requests that waited too long for a partition with 15."""
     handler, away = api.handler(services), api.away
     assert away is not None  # noqa: S101  # declared in this package, checked by a test
 
@@ -78,7 +78,7 @@ def _served(api: DeclaredApi[CommitServices], services: CommitServices) -> Serve
 
 
 def _of_ours(handler: Handler, splits: Splits, services: CommitServices) -> Handler:
-    """Make the handler receive only known groups. Later handlers or the broker respond for the others."""
+    """Leave unknown groups to later handlers or the broker."""
 
     async def handle(call: Call[RequestMessage[Message]]) -> ResponseFrame | Message | None:
         own_groups, other_groups = list[object](), list[object]()

@@ -13,9 +13,8 @@ from kafka_share_proxy.loop.histogram import Histogram, seconds
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 
 OTHERS = "(others)"
-"""Name of the combined entry for groups beyond `groups_max`."""
 NEAR_LIMIT = 0.8
-"""Fraction of the allowed ranges from which on a partition is counted as near the limit."""
+"""Fraction of the allowed ranges from which on a partition is near the limit."""
 GROUPS_A_STEP = 20
 """Each group may have thousands of ranges."""
 
@@ -25,10 +24,9 @@ class CommitFigures:
     """Counters of individual commits, one object per process."""
 
     commits: Counter[str] = field(default_factory=Counter)
-    """Commits of partitions at this owner, by outcome: "individual", "plain", or "refused" by the broker or the proxy.
-    """
+    """Commits of partitions by outcome: "individual", "plain", or "refused"."""
     append_s: Histogram = field(default_factory=seconds)
-    """Seconds from a change of ranges until it was stored or had failed."""
+    """Seconds until a change of ranges was stored or had failed."""
 
     def took(self, code: ErrorCode | None, *, is_individual: bool) -> None:
         is_refused = code is not None and code != NO_ERROR
@@ -41,16 +39,16 @@ class GroupCommits(NamedTuple):
     group_id: str
     ranges: int
     offsets_open: int
-    """Unfinished offsets between the committed offsets and the ends of the last ranges."""
+    """Unfinished offsets below the ends of the last ranges."""
 
 
 class HeldSurvey(NamedTuple):
     """Result of one survey of all groups held here."""
 
     groups: list[GroupCommits]
-    """The groups with the most ranges, and one entry for all others."""
+    """Groups with the most ranges, and one entry for all others."""
     near_limit: int
-    """Number of partitions near the maximum number of ranges. At the maximum, commits are refused with 12."""
+    """Partitions near the maximum number of ranges."""
 
 
 def survey(held: HeldCommits, groups_max: int, ranges_max: int) -> Generator[None, None, HeldSurvey]:

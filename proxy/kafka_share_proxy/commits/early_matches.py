@@ -1,8 +1,7 @@
 """Checks of request bytes that select the requests for individual commits. All others pass in C
 (`early_matches.ByKnownGroup`).
 
-A request without `ic/` in it, and of a group that is not known, is not selected. While the set of known groups is
-uncertain, every request is checked in full (`followed_groups`).
+While the set of known groups is uncertain, every request is checked in full (`followed_groups`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from kafka_share_proxy.forwarding.dispatch.early_matches import (
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 TEXT_WORD = b"ic/"
-"""Prefix of every ranges text, including those of later versions."""
 
 WORDS: Mapping[int, tuple[bytes, ...]] = {
     ApiKey.OFFSET_COMMIT: (TEXT_WORD,),
@@ -29,7 +27,7 @@ WORDS: Mapping[int, tuple[bytes, ...]] = {
     ApiKey.TXN_OFFSET_COMMIT: (TEXT_WORD,),
     ApiKey.OFFSET_DELETE: (),
 }
-"""Words that select a request, for APIs whose requests name one group. Other requests are decoded first."""
+"""Words that select a request of one group. Others are decoded first."""
 
 
 def may_be_individual(key: int, services: CommitServices) -> EarlyMatch:

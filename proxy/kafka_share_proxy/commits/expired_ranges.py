@@ -1,9 +1,8 @@
 """Deletion of the ranges of groups that no longer exist, in memory and in the topic (commits/README.md rule 22).
 
-Brokers do not notify anyone when the offsets of a group expire. The owner therefore requests, under the proxy's own
-identity, what is committed for the partitions that have ranges. A group is gone if two consecutive rounds find no
-committed offset, and neither does a third check under the lock of the whole group. Nothing is deleted if the
-coordinator does not respond, if the identity may not see the group or a topic, or if a transaction may be open.
+A group is gone if two consecutive rounds find no committed offset, and neither does a third check under the lock of the
+whole group. Nothing is deleted if the coordinator does not respond, if the proxy's identity may not see the group or a
+topic, or if a transaction may be open.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ PARTITIONS_PER_REQUEST = 1_000
 """Larger groups need several requests."""
 
 NOTHING_COMMITTED = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Error codes that mean "nothing committed", with offset -1. A named topic id was known, and ids are never reused."""
+"""Error codes that mean "nothing committed". Topic ids are never reused."""
 
 
 class ExpiredGroups:
@@ -42,7 +41,7 @@ class ExpiredGroups:
     def __init__(self, services: CommitServices) -> None:
         self._services = services
         self._rotation = InTurn("")
-        """`suspected` are the groups that had no committed offset in the last round."""
+        """`suspected`: groups without a committed offset."""
 
     def start(self) -> None:
         check_every(self._services.timers, CHECK_EVERY_S, self.check_groups)
@@ -66,7 +65,7 @@ class ExpiredGroups:
         return self._services.gate.lets_in((state_partition(name),))
 
     async def _coordinators(self, names: Sequence[str]) -> dict[int, list[str]]:
-        """Return node id -> groups that it coordinates. Raises ProxyError."""
+        """Raises ProxyError."""
         brokers = sorted(self._services.services.topology.brokers)
         if not brokers or not names:
             return {}
@@ -92,7 +91,6 @@ class ExpiredGroups:
         return without_offsets
 
     async def _empty(self, node_id: int, queried: Mapping[str, Sequence[TopicPartition]]) -> set[str]:
-        """Return the groups without a committed offset in these partitions, or in any partition if none are given."""
         message = messages.OffsetFetchRequest
         requested_groups = [
             message.OffsetFetchRequestGroup(
@@ -112,7 +110,7 @@ class ExpiredGroups:
     def _topics(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]:
-        """Return the topics of these partitions. A missing topic id is filled in from the cluster's metadata."""
+        """Return topics. A missing topic id is filled in from the cluster's metadata."""
         message, by_topic = messages.OffsetFetchRequest, dict[tuple[str, bytes], list[int]]()
         for partition in partitions:
             topic = self._services.services.topology.topic(partition.topic)
@@ -126,7 +124,7 @@ class ExpiredGroups:
         ]
 
     async def _end(self, name: str, by_coordinator: Mapping[int, Sequence[str]]) -> None:
-        """Check the group again under the lock of the whole group, then delete its ranges. Raises ProxyError."""
+        """Check again under the lock of the whole group, then delete. Raises ProxyError."""
         node_id = next(each for each, names in by_coordinator.items() if name in names)
 
         async def end() -> None:
@@ -165,5 +163,4 @@ def _has_nothing(
 
 
 def _may_be_open(group: CommittingGroup) -> bool:
-    """Return True if an open transaction may still commit offsets of the group."""
     return any(held.transaction is not None for held in group.partitions.values())

@@ -1,9 +1,7 @@
 """One OffsetCommit that was sent to the coordinator on the fast path, until the client has its response.
 
-The order of steps is that of `apis/k08_offset_commit`. What the coordinator accepted changes memory and is queued for
-storing. Then the locks of the partitions are released. The coordinator's response is sent to the client unchanged once
-everything is stored. If storing fails, the partitions get 15. A request is over when its client has a response or has
-disconnected. Its appends continue without it.
+The order of steps is that of `apis/k08_offset_commit`. Locks are released when changes are queued for storing. A
+request is over when its client has a response or has disconnected. Its appends continue without it.
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ class FastCommit(ExpectedResponse):
     correlation_id: int = 0
     response: bytes = b""
     changed: Sequence[PlannedPart] = ()
-    """Partitions to store before the client gets its response."""
+    """Partitions to store before the response."""
     _appends: Sequence[Promise[None]] = ()
 
     def send(self, frame: memoryview) -> None:
@@ -153,7 +151,7 @@ class FastCommit(ExpectedResponse):
     # Stored
 
     def _finish_when_stored(self) -> None:
-        """Finish when every append in flight for the group has ended. Usually the last one ends last."""
+        """Finish when every append of the group has ended."""
         if self.is_over:
             return
         for append in reversed(self._appends):
@@ -169,19 +167,19 @@ class FastCommit(ExpectedResponse):
         self._finish(NO_ERROR)
 
     def overdue(self) -> None:
-        """Respond with 15 because the appends took too long. They continue."""
+        """Respond with 15. The appends continue."""
         if not self.is_over:
             self._finish(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _finish(self, code: ErrorCode) -> None:
-        """Respond to the client, unless the lease has ended: another proxy may own the group and hold other ranges."""
+        """Respond, unless the lease has ended: another proxy may own the group, and hold other ranges."""
         if self.services.gate.lease():
             self._response(code)
         else:
             Task(self._once_leased(code), self._waited, self.connection.owner).start()
 
     async def _once_leased(self, code: ErrorCode) -> None:
-        """Wait for a bounded time until the lease is renewed (see OwnedApi), then respond."""
+        """Wait for a bounded time until the lease is renewed (see OwnedApi)."""
         timers, gate = self.services.timers, self.services.gate
         deadline = timers.now() + HOLD_MAX_S
         while not (self.is_over or gate.lease() or timers.now() >= deadline):
@@ -206,7 +204,6 @@ class FastCommit(ExpectedResponse):
         self.connection.immediate_response(self.response)
 
     def _with_code(self, code: ErrorCode) -> bytes:
-        """Return the coordinator's response with this code in the partitions that could not be stored."""
         response = self._decoded()
         changed = {(part.entry[0], part.topic_partition.partition) for part in self.changed}
         for topic in response.topics or ():
@@ -216,7 +213,7 @@ class FastCommit(ExpectedResponse):
         return bytes(frames.response(self.request.key, self.request.version, self.correlation_id, response))
 
     def interrupted(self) -> None:
-        """Refuse the request because this proxy lost the group. Its appends may or may not be stored."""
+        """Refuse the request. Its appends may or may not be stored."""
         if self.is_over:
             return
         if self.locks is not None:

@@ -1,9 +1,6 @@
 """Fast path without a task for OffsetCommit in its most common form, which members send thousands of times a second.
 
-Theory of operation. `FastPath.take` handles a request that needs no other request first: the group is marked, its
-committed offsets are known, its partitions are not locked, and the state is loaded here. Such a request is planned and
-forwarded to the coordinator with two fields changed, under the client's correlation id (`fast_commits`). All other
-requests are left to `apis/k08_offset_commit`, which does the same in the same order. Tests compare the two.
+Rule: commits/README.md 23. All other requests are left to `apis/k08_offset_commit`.
 """
 
 from __future__ import annotations
@@ -61,14 +58,14 @@ class FastPath:
         return True
 
     def _may_serve(self, group: CommittingGroup) -> bool:
-        """Return True if this proxy owns the group, which all proxies know to be marked."""
+        """True if this proxy owns a group that all proxies know to be marked."""
         services, gate = self._services, self._services.gate
         if not (group.is_marker_stored and group.is_marker_seen) or gate.refused or services.off:
             return False
         return services.serves(group.group_id) and gate.lets_in(group.doors)
 
     def _planned(self, group: CommittingGroup, entries: Sequence[CommittedEntry]) -> list[PlannedPart] | None:
-        """Return None if another request is needed first, or if something has to be refused."""
+        """None if another request is needed first, or something has to be refused."""
         planned = []
         for entry in entries:
             part = self._part(group, entry)
@@ -101,7 +98,7 @@ class FastPath:
         return PlannedPart(entry, topic_partition, held, commit, plan.offset, plan.moves, epoch)
 
     def _topic(self, name: str | bytes) -> Topic | None:
-        """Return None if the topic has to be requested from the broker."""
+        """None if the topic has to be requested."""
         services = self._services
         view = services.services.topology
         if isinstance(name, bytes):
@@ -110,12 +107,11 @@ class FastPath:
 
 
 def _is_settled(held: PartitionCommits, topic: Topic) -> bool:
-    """Return True if the committed offset is known for the current topic id, and nothing has to be stored first."""
     return held.is_committed_known and not held.unsure and held.topic_id == topic.topic_id != ZERO_UUID
 
 
 def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:
-    """Return None if the metadata contains more than ranges. Raises CommitTextError."""
+    """None if the metadata contains more than ranges. Raises CommitTextError."""
     ranges = None if metadata is None else one_range(metadata)
     if ranges is not None and ranges_max:
         return PartitionCommit(offset, ranges)

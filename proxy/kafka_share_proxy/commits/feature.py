@@ -122,9 +122,7 @@ class CommitRuntime:
 
     @property
     def why_not(self) -> str:
-        """Return the reason why requests must wait here, regardless of the owner of the ranges; empty if there
-        is none.
-        """
+        """Return why requests must wait, regardless of the owner; empty if they need not."""
         if not (self.is_stored and self.services.followed.uncertain):
             return ""
         return f"which groups commit individually is not known of {len(self.services.followed.uncertain)} partitions"
@@ -145,7 +143,7 @@ class CommitRuntime:
         )
 
     async def run(self) -> None:
-        """Follow which groups commit individually, and watch for deleted groups, until cancelled."""
+        """Follow which groups commit individually, and watch for deleted groups."""
         ExpiredGroups(self.services).start()
         await self.services.followed.run()
 
@@ -177,5 +175,4 @@ def new_services(settings: Commits, platform: Platform) -> CommitServices:
 
 
 def options(settings: Commits) -> CommitOptions:
-    """Return the options of individual commits from the settings."""
     return CommitOptions(groups=settings.groups, ranges_max=settings.ranges_max)

@@ -1,8 +1,8 @@
 """Groups that commit individually, as every proxy knows them from the topic of ranges, whichever proxy owns them.
 
-Theory of operation. A `durable.tail.Tail` reads the topic. Only the records of type *group* matter here. The early
-check of requests (`early_matches`) reads the result in C: a dict of group ids, and the partitions of the topic that are
-*uncertain*, that is, whose groups are unknown. A partition is uncertain
+Only records of type *group* matter here. The early check of requests (`early_matches`) reads the result in C: a dict of
+group ids, and the partitions of the topic that are *uncertain*, that is, whose groups are unknown. A partition is
+uncertain
 
 - while it is loaded. Requests of its groups wait (`is_known` returns None). If loading takes longer than PASS_AFTER_S,
   they are treated as groups without ranges until it is loaded.
@@ -36,16 +36,16 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.errors import ProxyError
 
 GROUPS_MAX = 100_000
-"""Beyond it, all groups of the partition with the next group go to their owner."""
+"""Maximum number of groups. Beyond it, all groups of the partition with the next one go to their owner."""
 GROUP_CHARACTERS_MAX = 16_000_000
-"""Maximum total length of the remembered group ids, with the same effect. An id may have 32 KiB."""
+"""Maximum total length of the ids, with the same effect. An id may have 32 KiB."""
 PASS_AFTER_S = 30.0
 """Seconds that plain commits wait for a topic that cannot be read."""
 CHECK_S = 1.0
 
 
 class FollowedGroups:
-    """The known groups of all proxies; see described_state.Follower."""
+    """See described_state.Follower."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class FollowedGroups:
     ) -> None:
         """`access`: for the topic of ranges. None if ranges are in memory. `is_owned`: see Tail."""
         self.groups: dict[str, int] = {}
-        """Group id -> partition of its group record. The early check of requests reads this dict directly."""
+        """Partition by group id. The early check of requests reads this dict directly."""
         self.uncertain: dict[int, bool] = {}
-        """Partitions whose groups are unknown -> True if all groups are treated as known."""
+        """True if all groups of the partition are treated as known."""
         self.off = ""
         self.overflowing: set[int] = set()
         self._notes = notes
@@ -69,7 +69,7 @@ class FollowedGroups:
         self._gave_up = False
         self._waiters: list[Promise[None]] = []
         self.tail: Tail | None = None
-        """Reader of the topic of ranges; None if ranges are in memory."""
+        """None if ranges are in memory."""
         if access is not None:
             self.tail = Tail(
                 INDIVIDUAL_COMMITS,
@@ -82,7 +82,7 @@ class FollowedGroups:
             )
 
     def is_known(self, group_id: str) -> bool | None:
-        """Return True if all commits of a group go to its owner, None while that is unknown."""
+        """None while that is unknown."""
         if group_id in self.groups:
             return True
         if not self.uncertain:
@@ -91,7 +91,7 @@ class FollowedGroups:
         return certainty or (None if state_partition(group_id) in self.uncertain else False)
 
     def changed(self) -> Promise[None]:
-        """Return a promise that is settled when more is known. Callers that stop waiting must call `forget_waiter`."""
+        """Return a promise for the next change. Callers that stop waiting must call `forget_waiter`."""
         promise: Promise[None] = Promise()
         self._waiters.append(promise)
         return promise
@@ -101,7 +101,7 @@ class FollowedGroups:
             self._waiters.remove(promise)
 
     def add(self, group_id: str) -> None:
-        """Add a group whose record the owner has just stored, before this proxy's own tail reads it."""
+        """Add a group before this proxy's own tail reads the record."""
         partition = state_partition(group_id)
         if group_id in self.groups or partition in self.overflowing:
             return

@@ -1,5 +1,4 @@
-"""Individual commits in the memory of their owner, loaded from the topic and dropped when another proxy becomes the
-owner."""
+"""Individual commits in the memory of their owner."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 LOADED_AT_ONCE = 1000
 
 COMPRESSED_TO = 4
-"""Lower bound of the compression ratio of range records (14 was measured)."""
+"""Lower bound of the compression ratio (14 was measured)."""
 
 
 @dataclass(slots=True)
@@ -42,15 +41,13 @@ class CommittingGroup:
 
     group_id: str
     is_marked: bool = False
-    """True if the group record is in the topic or being appended."""
+    """True if the group record is stored or being appended."""
     is_marker_stored: bool = False
     is_marker_seen: bool = False
-    """True if every proxy of the fleet sends the group's commits to the owner."""
     partitions: dict[TopicPartition, PartitionCommits] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     appends: dict[Promise[None], None] = field(default_factory=dict)
     doors: tuple[int] = field(init=False)
-    """Partition of the topic, as a gate expects it."""
 
     def __post_init__(self) -> None:
         self.doors = (state_partition(self.group_id),)
@@ -72,7 +69,7 @@ class CommittingGroup:
 
 @dataclass(slots=True)
 class _Loaded:
-    """Ranges of one partition while they are loaded. Arrays, because there may be a million."""
+    """Arrays, because there may be a million ranges."""
 
     starts: array[int] = field(default_factory=lambda: array("q"))
     ends: array[int] = field(default_factory=lambda: array("q"))
@@ -86,7 +83,6 @@ class _Loaded:
             self.newest = value
 
     def commits(self) -> PartitionCommits:
-        """Ranges that overlap or are split over several records are stored again."""
         ranges, change = loaded(zip(self.starts, self.ends, strict=True))
         held = PartitionCommits(ranges, stored_committed=self.newest.committed_offset, topic_id=self.newest.topic_id)
         held.not_stored(change)
@@ -99,7 +95,6 @@ class HeldCommits:
     def __init__(self) -> None:
         self.groups: dict[str, CommittingGroup] = {}
         self.append_bytes = COMPRESSED_TO * INDIVIDUAL_COMMITS.message_bytes
-        """Maximum bytes of records in one append, before compression."""
 
     def group(self, group_id: str) -> CommittingGroup:
         group = self.groups.get(group_id)
@@ -108,7 +103,7 @@ class HeldCommits:
         return group
 
     def let_go(self, group_id: str) -> None:
-        """Drop a group that a request created and that has no state to keep."""
+        """Drop a group without state."""
         group = self.groups.get(group_id)
         if group is not None and not group.is_marked and not group.appends and not group.topics_with_ranges():
             del self.groups[group_id]

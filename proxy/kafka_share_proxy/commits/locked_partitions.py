@@ -26,7 +26,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 T = TypeVar("T")
 
 LOCK_MAX_S = 10.0
-"""Beyond it the client has to retry: the broker of another client does not respond."""
+"""Seconds of waiting for a lock, after which the client has to retry."""
 
 
 class PartitionBusy(ProxyError):
@@ -34,8 +34,7 @@ class PartitionBusy(ProxyError):
 
 
 WHOLE_GROUP = TopicPartition("", -1)
-"""Lock key of a whole group. A request on any partition holds it shared, a request that ends the group holds it alone.
-It sorts before all partitions."""
+"""Lock key of a whole group, held alone by a request that ends it. Sorts before all partitions."""
 
 
 async def with_locks(
@@ -45,10 +44,9 @@ async def with_locks(
     needs_alone: Callable[[TopicPartition], bool],
     work: Callable[[], Awaitable[T]],
 ) -> T:
-    """Run `work` while this request holds the locks of these partitions, and return its result. Raises PartitionBusy.
+    """Run `work` under the locks of these partitions. Raises PartitionBusy.
 
-    A lock is held alone if `needs_alone` returns True. If that changes during the wait, all locks are acquired again,
-    alone.
+    If `needs_alone` changes during the wait, all locks are acquired again, alone.
     """
     modes = {partition: needs_alone(partition) for partition in sorted(partitions)}
     locks, keys = services.locks, _keys(group_id, {WHOLE_GROUP: False, **modes})
@@ -67,16 +65,14 @@ async def with_locks(
 
 
 async def with_whole_group(services: CommitServices, group_id: str, work: Callable[[], Awaitable[T]]) -> T:
-    """Run `work` while no other request works on any partition of the group, and return its result. Raises
-    PartitionBusy.
-    """
+    """Run `work` while no other request works on the group. Raises PartitionBusy."""
     with services.locks.queued(_keys(group_id, {WHOLE_GROUP: True})) as grants:
         await _waited(services, grants)
         return await work()
 
 
 async def _waited(services: CommitServices, grants: Iterable[Promise[None]]) -> bool:
-    """Wait for these locks. Return True if any of them was not granted immediately. Raises PartitionBusy."""
+    """True if any lock was not granted immediately. Raises PartitionBusy."""
     has_waited = False
     deadline = services.timers.now() + LOCK_MAX_S
     for grant in grants:
@@ -94,9 +90,9 @@ def _keys(group_id: str, modes: Mapping[TopicPartition, bool]) -> dict[Hashable,
 async def load_partitions(
     services: CommitServices, connection: Connection, group: CommittingGroup, commits: Iterable[RequestedCommit]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Drop ranges of recreated topics and fetch unknown committed offsets. Return the errors by partition.
+    """Drop ranges of recreated topics and fetch unknown committed offsets. Return the errors.
 
-    Afterwards the topic no longer holds anything that a rewind has dropped.
+    Afterwards the topic holds nothing that a rewind has dropped.
     """
     placed = [
         (requested.topic_partition, requested.topic_id)
@@ -117,10 +113,9 @@ async def load_partitions(
 async def load_committed(
     services: CommitServices, connection: Connection, group: CommittingGroup, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Fetch the committed offsets that are unknown. Return the errors by partition. Raises UpstreamLost.
+    """Return the errors by partition. Raises UpstreamLost.
 
-    Ranges in the broker's metadata are stored before this returns, because the next commit overwrites them at the
-    broker (commits/README.md rule 17).
+    Ranges in the broker's metadata are stored before this returns (commits/README.md rule 17).
     """
     unknown = [partition for partition in partitions if not group.of(partition).is_committed_known]
     if not unknown:
@@ -148,7 +143,7 @@ async def _troubles_storing(
 
 
 def text_of(metadata: str | None) -> CommitText | None:
-    """Return the ranges text in metadata of the broker. None if there is none, or if it cannot be parsed."""
+    """None if the metadata has no text, or a malformed one."""
     if commit_text_version(metadata) != VERSION:
         return None
     try:

@@ -1,7 +1,6 @@
 """Storing the group record before the first text of a group is forwarded (commits/README.md rule 2).
 
-It is stored only for clients that may READ the group. Otherwise clients could fill the topic with records of invented
-groups.
+Only for clients that may READ the group: others could fill the topic with invented groups.
 """
 
 from __future__ import annotations
@@ -20,16 +19,12 @@ from kafka_share_proxy.loop.waiting import settled_by, wait_until
 from kafka_share_proxy.wire.errors import ErrorCode
 
 SEEN_MAX_S = 2.0
-"""Seconds that the first text of a group waits for the other proxies to read its group record. Nearly always a fiftieth
-of that is enough.
-"""
+"""Seconds that the first text of a group waits for the other proxies to read its group record."""
 QUERY_AGAIN_S = 0.02
 
 
 async def mark_first(call: Call[CommitRequest], services: CommitServices, commits: Iterable[RequestedCommit]) -> None:
-    """Wait until the group is marked, if the request contains a text. On failure, refuse its individual commits. Raises
-    UpstreamLost.
-    """
+    """Mark the group before its first text. On failure, refuse the individual commits. Raises UpstreamLost."""
     individual = [requested for requested in commits if requested.text is not None and requested.code is None]
     group = services.held.group(call.message.group_id)
     if not individual or (group.is_marker_stored and group.is_marker_seen):
@@ -58,7 +53,7 @@ async def _marked(call: Call[CommitRequest], services: CommitServices, group: Co
 
 
 async def _not_seen_by(services: CommitServices, group: CommittingGroup) -> str:
-    """Wait until every proxy of the fleet has read the group record. Return the others' names at SEEN_MAX_S."""
+    """Return the names of proxies that have not read the group record within SEEN_MAX_S."""
     fleet = services.fleet
     knowing: set[str] = set()
     deadline = services.timers.now() + SEEN_MAX_S

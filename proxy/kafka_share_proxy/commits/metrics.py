@@ -13,7 +13,7 @@ from kafka_share_proxy.feature.metrics import Metrics
 
 
 def add(metrics: Metrics, services: CommitServices, tail: Tail | None) -> None:
-    """Add all metrics. `tail`: the reader of the topic of ranges, None if ranges are in memory."""
+    """Add all metrics. `tail`: None if ranges are in memory."""
     figures, followed, held = services.figures, services.followed, services.held
     words = "Commits of a partition in groups with ranges, by kind; refused by the broker or here."
     metrics.add("commits", "counter", words, lambda: figures.commits, "kind")
@@ -35,7 +35,7 @@ def add(metrics: Metrics, services: CommitServices, tail: Tail | None) -> None:
 
 
 def _of_groups(metrics: Metrics, services: CommitServices) -> None:
-    """Add the metrics by group. The groups with the most ranges are shown by name."""
+    """Add metrics by group. Groups with the most ranges are shown by name."""
     now = [HeldSurvey([], 0)]
     groups_max = services.services.limits.metrics_groups
 

@@ -1,10 +1,8 @@
 """Locks that prevent overlapping commits of one partition (commits/README.md rule 10).
 
-Theory of operation. Each partition of each group has a lock while a request holds it or waits for it. Several requests
-can hold it *shared*: their commits do not change the committed offset. One request holds it *alone* if its commit
-changes that offset. Requests wait in FIFO order, so that a stream of shared requests does not starve the others.
-Consecutive shared requests enter together. All requests acquire the locks of several partitions in the same order. The
-number of waiters is bounded, because a connection has one request at a time.
+Several requests can hold a lock *shared*: their commits do not change the committed offset. Requests wait in FIFO
+order, so that a stream of shared requests does not starve the others. The number of waiters is bounded, because a
+connection has one request at a time.
 """
 
 from __future__ import annotations
@@ -83,7 +81,7 @@ class PartitionLocks:
             del self._locks[partition]
 
     def enter(self, partitions: Mapping[Hashable, bool]) -> bool:
-        """Acquire all these locks (True: alone) if no wait is needed. Return False if any is taken."""
+        """True: alone. Return False if any lock is taken."""
         locks = self._locks
         if not locks.keys().isdisjoint(partitions) and not self._may_enter(partitions):
             return False
@@ -114,11 +112,7 @@ class PartitionLocks:
 
     @contextmanager
     def queued(self, partitions: Mapping[Hashable, bool]) -> Iterator[Iterable[Promise[None]]]:
-        """Queue for each lock (True: alone) in the order given. The caller awaits the promises one after the other.
-
-        Each lock is requested only after the previous one was granted, so that no request holds a later lock while it
-        waits for an earlier one.
-        """
+        """Queue for each lock (True: alone) in the order given, after the previous one was granted."""
         held: list[tuple[Hashable, _Waiter]] = []
 
         def grants() -> Iterator[Promise[None]]:

@@ -1,4 +1,4 @@
-"""Log lines with the reason of a refused commit. The member receives only an error code."""
+"""Log lines with the reason of a refused commit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Partitions of a commit request: which commits are individual, which are refused, and to which topic each belongs.
 
-OffsetCommit and TxnOffsetCommit have the same structure. Topics have names, or ids (OffsetCommit from v10,
-TxnOffsetCommit from v6 on). Ranges are stored by name and id.
+Topics have names, or ids (OffsetCommit from v10, TxnOffsetCommit from v6 on).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ NO_RANGES = OffsetRanges()
 
 
 class HasTopicName(Protocol):
-    """Topic in a message. The name is empty if the message uses ids. Not all classes have a `topic_id`."""
+    """The name is empty if the message uses ids."""
 
     name: str
 
@@ -47,7 +46,7 @@ class RequestedCommit:
     topic: CommitTopic
     entry: CommitEntry
     topic_partition: TopicPartition | None = None
-    """None for an unknown topic id, which the broker judges, or for a partition that was named before."""
+    """None for an unknown topic id, which the broker judges, or for a duplicate partition."""
     topic_id: bytes = ZERO_UUID
     text: CommitText | None = None
     """None in a plain commit."""
@@ -70,9 +69,7 @@ class RequestedCommit:
 
 
 async def requested_commits(call: Call[CommitRequest], services: CommitServices) -> list[RequestedCommit]:
-    """Return all partitions of a request in its order, with those refused that cannot be committed. Raises
-    UpstreamLost.
-    """
+    """Return all partitions of a request in its order, refused ones included. Raises UpstreamLost."""
     commits: list[RequestedCommit] = []
     for topic in call.message.topics or ():
         for entry in topic.partitions or ():
@@ -105,7 +102,7 @@ def _read_text(requested: RequestedCommit, ranges_max: int) -> None:
 
 
 async def load_topics(call: Call[Message], services: CommitServices, topics: Iterable[HasTopicName]) -> None:
-    """Request topics without recent metadata over the client's connection. Raises UpstreamLost."""
+    """Request topics without recent metadata. Raises UpstreamLost."""
     view, since = services.services.topology, services.timers.now() - services.options.topic_age_s
     names: dict[str, None] = {}
     ids: dict[bytes, None] = {}
@@ -146,7 +143,7 @@ def _place(commits: Sequence[RequestedCommit], services: CommitServices) -> None
 
 
 def _check_slicing(commits: Sequence[RequestedCommit], services: CommitServices, group_id: str) -> None:
-    """Refuse ranges of a second slicing of a topic: those of a view do not apply to it (commits/README.md rule 13)."""
+    """See commits/README.md rule 13."""
     individual = [
         (requested, requested.topic_partition.topic)
         for requested in commits
@@ -166,7 +163,7 @@ def _check_slicing(commits: Sequence[RequestedCommit], services: CommitServices,
 
 
 def kept_metadata(requested: RequestedCommit, ranges: OffsetRanges = NO_RANGES) -> str | None:
-    """Return the metadata that the broker keeps of a commit, with these ranges in it (commits/README.md rule 11)."""
+    """Return the metadata for the broker, with these ranges in it (commits/README.md rule 11)."""
     metadata = requested.entry.committed_metadata
     text = requested.text
     if text is None:
@@ -176,8 +173,5 @@ def kept_metadata(requested: RequestedCommit, ranges: OffsetRanges = NO_RANGES) 
 
 
 def final_nul(metadata: str | None) -> str:
-    """Return the NUL at the end of metadata from confluent-kafka-python, else an empty string.
-
-    That client reads beyond the end of metadata without a NUL (2.16, measured).
-    """
+    """See commits/README.md rule 11."""
     return NUL if metadata is not None and metadata.endswith(NUL) else ""

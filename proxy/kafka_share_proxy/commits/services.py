@@ -31,17 +31,15 @@ class CommitOptions:
     """Options of individual commits."""
 
     groups: str = EVERY_GROUP
-    """Group id, or pattern with * and ?, of the groups whose texts are parsed."""
     ranges_max: int = 10_000
     topic_age_s: float = 5.0
-    """A topic recreated under the same name is noticed within this time."""
 
     def has_ranges(self, group_id: str, metadata: str | None) -> bool:
-        """Return True if a commit with this metadata is an individual commit (commits/README.md rule 1)."""
+        """True for an individual commit (commits/README.md rule 1)."""
         return commit_text_version(metadata) is not None and self.serves(group_id)
 
     def serves(self, group_id: str) -> bool:
-        """Return True if texts of this group are parsed."""
+        """See CommitOptions.serves."""
         return self.groups == EVERY_GROUP or fnmatchcase(group_id, self.groups)
 
 
@@ -58,12 +56,12 @@ def _none_followed() -> FollowedGroups:
 
 @dataclass(slots=True, kw_only=True)
 class CommitServices:
-    """Objects for the handlers of individual commits in addition to their `Call`. One per process."""
+    """Objects for the handlers in addition to their `Call`."""
 
     services: Services
     journal: Journal[CommitKey]
     state_owner: CallbackOwner = PROCESS
-    """Receiver of the callbacks of appends, whichever client caused them."""
+    """Receiver of the callbacks of appends."""
     options: CommitOptions = field(default_factory=CommitOptions)
     held: HeldCommits = field(default_factory=HeldCommits)
     locks: PartitionLocks = field(default_factory=PartitionLocks)
@@ -74,9 +72,8 @@ class CommitServices:
     figures: CommitFigures = field(default_factory=CommitFigures)
 
     audit: CommitAudit | None = None
-    """None if audit is off, which is the default."""
     base_of: Callable[[str], str] = str
-    """Return the topic that stores the records of a topic. For a view that is its base."""
+    """Topic that stores the records of a topic. For a view that is its base."""
 
     @property
     def feature(self) -> str:
@@ -92,7 +89,7 @@ class CommitServices:
         return 0.0
 
     def knows(self, group_id: str) -> bool | None:
-        """Return True if all commits of a group go to its owner, None while that is unknown."""
+        """None while that is unknown."""
         if not self.serves(group_id):
             return False
         return True if group_id in self.held.groups else self.followed.is_known(group_id)
@@ -103,7 +100,7 @@ class CommitServices:
 
     @property
     def off(self) -> str:
-        """The identity or right that the proxy lacks to serve texts. Empty if none."""
+        """Identity or right that the proxy lacks."""
         return self.followed.off or self.gate.denied
 
     def has_ranges(self, group_id: str, metadata: str | None) -> bool:
@@ -111,5 +108,4 @@ class CommitServices:
         return self.options.has_ranges(group_id, metadata)
 
     def serves(self, group_id: str) -> bool:
-        """See CommitOptions.serves."""
         return self.options.serves(group_id)

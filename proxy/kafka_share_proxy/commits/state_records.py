@@ -1,14 +1,8 @@
-"""Encoding and decoding of the records in `__individual_commit_offsets`.
+"""Encoding and decoding of the records in `__individual_commit_offsets` (commits/README.md rule 20).
 
-A key begins with its record type, a value with its version (both int16), as in Kafka's own coordinator records. The
-layouts are in schemas/internal. A proxy that finds an unknown type or version must not own that partition: a newer
-proxy has written data that this one would lose.
-
-Theory of operation. A commit may have 10,000 ranges and a topic 1,000,000, and the generated codecs take three to four
-times as long as this code. The key of a range ends with its two offsets. The part before them is the same for all
-ranges of a partition: it is decoded once and cached, so that its strings exist only once in memory. All ranges of one
-commit have the same value, which is also decoded once, and encoded by hand. Tests compare all of it with the generated
-codecs.
+A commit may have 10,000 ranges and a topic 1,000,000, and the generated codecs take three to four times as long as this
+code. The part of a key before its offsets is the same for all ranges of a partition: it is decoded once and cached. All
+ranges of one commit have the same value, which is also decoded once.
 """
 
 from __future__ import annotations
@@ -29,7 +23,7 @@ M = TypeVar("M", bound=Message)
 
 TOPIC = "__individual_commit_offsets"
 PARTITIONS = ownership_rules.PARTITIONS
-"""Part of the format: with another number, groups would map to other partitions."""
+"""Part of the format."""
 
 RANGE, GROUP, TAKEOVER, KEEP_ALIVE = range(4)
 VERSION = 0
@@ -37,14 +31,14 @@ VERSION = 0
 REMEMBERED = 10_000
 VALUES_REMEMBERED = 1_000
 REMEMBERED_LENGTH_MAX = 512
-"""Maximum length of cached keys and values. Clients may send ids of 32 KiB."""
+"""Maximum length of cached keys and values."""
 
 _OFFSETS = Struct(">qq")
 _VALUE_NUMBERS = Struct(">h16siqqB")
-"""Version, topic id, leader epoch, committed offset, time, and the length of the member id as a varint, plus one."""
+"""Version, topic id, leader epoch, committed offset, time, length of the member id."""
 _NO_METADATA_NO_TAGS = b"\0\0"
 SHORT_MAX = 126
-"""Maximum bytes of a member id whose length fits in one byte."""
+"""Maximum bytes of a member id with a length of one byte."""
 _INT16 = 2
 RANGE_PREFIX = RANGE.to_bytes(_INT16, "big")
 _VERSION_PREFIX = VERSION.to_bytes(_INT16, "big")
@@ -113,7 +107,7 @@ _known_prefix = lru_cache(maxsize=REMEMBERED)(range_prefix)
 
 
 def decode_key(key: bytes) -> CommitKey:
-    """Raises RemoteProtocolError, also for unknown types and for the types that all states share."""
+    """Raises RemoteProtocolError, also for the types that all states share."""
     if key[:_INT16] == RANGE_PREFIX:
         partition, first, last = split_range_key(key)
         return RangeKey(*partition, first, last)
@@ -128,10 +122,9 @@ def is_range_key(key: bytes) -> bool:
 
 
 def split_range_key(key: bytes) -> tuple[RangePartition, int, int]:
-    """Decode a key for which `is_range_key` is true. Return topic-partition, first offset and last offset.
+    """Return topic-partition, first offset and last offset. Raises RemoteProtocolError.
 
-    The same object is returned for all ranges of a partition, so that many ranges do not need as many strings. Raises
-    RemoteProtocolError.
+    The same object is returned for all ranges of a partition, to save strings.
     """
     prefix = key[: -_OFFSETS.size]
     partition = _known_partition(prefix) if len(prefix) <= REMEMBERED_LENGTH_MAX else _partition(prefix)
@@ -170,7 +163,7 @@ def range_value(value: RangeValue) -> bytes:
 
 
 def decode_range_value(value: bytes) -> RangeValue:
-    """Equal bytes often return the same object. Raises RemoteProtocolError."""
+    """Raises RemoteProtocolError."""
     return (_known_value if len(value) <= REMEMBERED_LENGTH_MAX else _range_value)(value)
 
 
@@ -190,12 +183,11 @@ _known_value = lru_cache(maxsize=VALUES_REMEMBERED)(_range_value)
 
 
 def group_value(time_ms: int) -> bytes:
-    """Encode a group record. `time_ms` is when the group began to commit ranges, in milliseconds since 1970."""
     return _versioned(messages.CommittingGroupValue(time_ms=time_ms))
 
 
 def group_time_ms(value: bytes) -> int:
-    """Return when a group began to commit ranges, in milliseconds since 1970. Raises RemoteProtocolError."""
+    """Raises RemoteProtocolError."""
     return _read(messages.CommittingGroupValue, value).time_ms
 
 

@@ -1,13 +1,8 @@
 """Appends of changed ranges of a group to the topic.
 
-Theory of operation. Memory has already changed when an append begins. Appends of one group are stored in their order,
-so later commits are planned on top of appends in flight. A commit without changes waits for all of them, because its
-response states that its ranges are stored. After a failed append it is unknown which of its records are in the topic.
-The partitions remember them (`PartitionCommits.not_stored`) and repeat them in the next append. All of this continues
-after the client has disconnected.
-
-In each append, puts precede the tombstones that they make possible, so that a partly stored append loses no range.
-10,000 ranges are 1.5 MB of very similar records, 45 to 110 KB compressed. Readers see them as one append.
+Rule: commits/README.md 8. Memory has already changed when an append begins. Appends of one group are stored in their
+order. After a failed one the partitions remember its records (`PartitionCommits.not_stored`). All of this continues
+after the client has disconnected. 10,000 ranges are 1.5 MB of very similar records, 45 to 110 KB compressed.
 """
 
 from __future__ import annotations
@@ -29,11 +24,9 @@ from kafka_share_proxy.wire.values import TopicPartition
 Entry = tuple[CommitKey, bytes | None]
 
 FEW, FEW_BYTES = 16, 1 << 10
-"""Maximum number of records, and bytes of each name and value, that fit in any append unchecked. Most commits have two
-records.
-"""
+"""Records, and bytes of each name and value, that fit in any append unchecked."""
 RECORD_BYTES = 64
-"""Approximate bytes of a record without the names in its key and without its value."""
+"""Bytes of a record without the names in its key and without its value."""
 
 
 class StoredChange(NamedTuple):
@@ -47,7 +40,7 @@ class StoredChange(NamedTuple):
 
 
 def store(services: CommitServices, group: CommittingGroup, changes: Sequence[StoredChange]) -> None:
-    """Start storing the changes, in one append if they fit. `stored` waits for it."""
+    """Start one append if the changes fit. `stored` waits for it."""
     changes = [each for each in changes if each.change]
     if changes:
         _append_all(services, group, _records(services, group, changes), changes)
@@ -79,7 +72,7 @@ def _add(
 def _append_all(
     services: CommitServices, group: CommittingGroup, records: Sequence[Entry], changes: Sequence[StoredChange]
 ) -> None:
-    """Split the records over several appends if they are too large; each of these may be the last one stored."""
+    """Split records over appends, each of which may be the last one stored."""
     name, most = len(group.group_id), services.held.append_bytes
     if len(records) <= FEW and name <= FEW_BYTES and max([len(value or b"") for _, value in records]) <= FEW_BYTES:
         _append(services, group, records, changes)
@@ -103,7 +96,7 @@ def mark_group(services: CommitServices, group: CommittingGroup) -> None:
 
 
 def end_group(services: CommitServices, group: CommittingGroup) -> None:
-    """Start storing tombstones for all records of the group. `stored` waits for them."""
+    """Start storing tombstones for all records of the group."""
     changes = [StoredChange(partition, held, held.ended()) for partition, held in group.partitions.items()]
     records: list[Entry] = []
     for each in changes:
@@ -164,7 +157,7 @@ def outcome_of(append: Promise[None]) -> ErrorCode:
 
 
 async def stored_or_reported(services: CommitServices, group: CommittingGroup) -> bool:
-    """Wait until the end of ranges is stored. Return False and log it on failure (commits/README.md rule 22)."""
+    """Return False and log it on failure (commits/README.md rule 22)."""
     if await stored(services, group) == ErrorCode.NONE:
         return True
     services.services.notes("ranges-not-ended", group=group.group_id, reason="the topic takes no records now")

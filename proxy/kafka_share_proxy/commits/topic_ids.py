@@ -1,10 +1,7 @@
 """Topic ids, verified at the broker of the coordinator before a commit inherits anything (commits/README.md rule 16).
 
-A commit *inherits* from earlier ones when more is committed than the client sent: the offset moved forward, or, in a
-transaction, earlier ranges in the metadata. Offsets of a deleted topic of the same name must not be inherited, and the
-cached topic id may be `topic_age_s` old. The Metadata request goes over the connection that the commit goes over, after
-the commit was received: a client that read the recreated topic sent its commit after the recreation. A request that has
-topic ids (OffsetCommit v10, TxnOffsetCommit v6) needs no verification, because the coordinator judges these ids itself.
+A commit *inherits* when more is committed than the client sent. The Metadata request goes over the connection of the
+commit, after the commit was received: a client that read the recreated topic sent its commit after the recreation.
 """
 
 from __future__ import annotations
@@ -21,10 +18,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID
 
 
 async def current_topic_ids(call: Call[Message], services: CommitServices, names: Collection[str]) -> dict[str, bytes]:
-    """Return the current id by name at the broker of the client's connection, without topics it does not show.
-
-    Raises UpstreamLost.
-    """
+    """Return the ids of the topics that the broker shows. Raises UpstreamLost."""
     responses = request_many_topics(call.connection, names)
     topics = await on_many_topics(call.connection, services.services, responses, call.work)
     return {each.name: bytes(each.topic_id) for each in topics if each.name and bytes(each.topic_id) != ZERO_UUID}
@@ -36,9 +30,9 @@ async def verify_topic_ids(
     commits: Sequence[RequestedCommit],
     inheriting: Collection[RequestedCommit],
 ) -> bool:
-    """Verify the topic ids of commits that inherit; True if nothing has changed. Raises UpstreamLost.
+    """True if nothing has changed. Raises UpstreamLost.
 
-    Otherwise the commits have the current id now, or are refused where the broker has no such topic.
+    Otherwise the commits have the current id now, or are refused.
     """
     names = {
         requested.topic_partition.topic

@@ -1,10 +1,6 @@
 """Routing of a request: to the owner of its group, to the broker, or back to the client with an error.
 
-Theory of operation. A commit with a ranges text always goes to the owner. All requests about a group that is known to
-commit individually go there too. While that is unknown for a group, its requests wait for a bounded time
-(commits/README.md rule 4), because a plain commit that is forwarded might overwrite ranges. If the proxy lacks the
-identity or rights for the topic of ranges, texts are refused and the rest of the request is forwarded
-(commits/README.md rule 5).
+Rules: commits/README.md 3 to 5.
 """
 
 from __future__ import annotations
@@ -38,7 +34,7 @@ def groups_of(api: DeclaredApi[CommitServices], call: Call[Any]) -> Sequence[str
 
 
 def until_loaded(api: DeclaredApi[CommitServices], handler: Handler, services: CommitServices) -> Handler:
-    """Wrap a handler of requests about known groups or with a text. None lets all other requests pass."""
+    """Wrap a handler of requests about known groups or with a text."""
 
     async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         if await _has_text(services, call):

@@ -69,18 +69,17 @@ class ClientCore(Generic[Options]):
         raise NotImplementedError
 
     def last_refusal(self, _call_id: int) -> ProxyError | None:
-        """Return the error with which brokers refuse the call at present."""
         return None
 
     def gauges(self) -> Mapping[str, float]:
-        """Return present values for metrics, by the end of their names."""
+        """Return metrics by the end of their names."""
         raise NotImplementedError
 
     def give_up(self, call_id: int) -> None:
         raise NotImplementedError
 
     def poll(self, now: float) -> list[UnsentRequest]:
-        """Return the requests to send now and set `next_deadline`."""
+        """Set `next_deadline`."""
         requests: list[UnsentRequest] = []
         self.next_deadline = math.inf
         for manager in self._managers:

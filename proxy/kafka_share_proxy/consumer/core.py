@@ -72,8 +72,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
     ) -> None:
         """Create the managers. No request is sent before `start`.
 
-        `jitter` returns a random number in [-1, 1] for backoffs. `member_id` is a fresh UUID, for a KIP-848 member.
-        Every transition is passed to the callbacks.
+        `jitter` draws from [-1, 1]. `member_id`: a fresh UUID, for a KIP-848 member.
         """
         super().__init__(
             options,
@@ -88,7 +87,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         self.ledger = RevokeLedger()
         self._subscribed = False
         self._leave: tuple[int, float] | None = None
-        """Call that waits until the group is left, and the time after which commits no longer delay that."""
+        """Call, and the time after which commits no longer delay that."""
         self._leave_call: int | None = None
         self._next_auto_commit = -math.inf
         self.flow = RebalanceFlow(self.rebalance_trace, options.delay_limits)
@@ -134,10 +133,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         self.catch_up.clear()
 
     def begin_poll(self, now: float) -> None:
-        """Begin a poll of the application.
-
-        Revoked partitions that it did not delay are released, and the records that it received count as processed.
-        """
+        """Release partitions that were not delayed. Received records count as processed."""
         self.coordinator.retry()
         self.positions.retry()
         if self._subscribed:
@@ -147,7 +143,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         self.catch_up.keep_up()
 
     def begin_poll_quietly(self, now: float) -> bool:
-        """Begin a poll that releases, commits and joins nothing. Return False, with nothing changed, if it would."""
+        """Begin a poll that releases, commits and joins nothing. Return False if it would."""
         commits = self.options.auto_commit_interval_s is not None and now >= self._next_auto_commit
         if commits or self.ledger.next or self.coordinator.failed is not None:
             return False
@@ -168,14 +164,14 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         return self.fetches, self.catch_up.fetches
 
     def consumed(self, partition: TopicPartition, next_offset: int, flow: Flow = Flow.MAIN) -> None:
-        """Note that the application has received all records of a flow below `next_offset`, for automatic commits."""
+        """Note delivered records, for automatic commits."""
         if flow is Flow.CHILD:
             self.catch_up.consumed(partition, next_offset)
         else:
             self.positions.consumed(partition, next_offset)
 
     def processed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetSpan]:
-        """Return the span of offsets delivered to the application by either flow, the end exclusive."""
+        """Return the offsets delivered to the application by either flow."""
         spans: dict[TopicPartition, OffsetSpan] = {}
         for each in partitions:
             both = Position()
@@ -186,7 +182,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         return spans
 
     def to_commit(self, partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what to commit when everything that the application has received is processed."""
+        """Return what to commit when all delivered records are processed."""
         positions = ((each, self.positions.get(each)) for each in sorted(partitions))
         return {
             each: self.catch_up.consumed_offset(each, position.offset)
@@ -197,15 +193,14 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         }
 
     def split(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what to commit. If two flows read, each offset belongs to one of them."""
+        """Return what to commit. Each offset belongs to one flow."""
         return {each: self.catch_up.split(each, offset) for each, offset in offsets.items()}
 
     def delay_revoke(self, partitions: Iterable[TopicPartition], now: float) -> bool:
-        """Delay the release by one poll. Return False if any partition is lost, including by a deadline that has
-        passed.
+        """Return False if any partition is lost, including by its deadline.
 
-        Raises ConfigurationError if offsets are committed automatically, which assumes that polled records are
-        processed, and ValueError if a partition is neither to be revoked nor lost; nothing is delayed.
+        Raises ConfigurationError if offsets are committed automatically, and ValueError if a partition is neither to be
+        revoked nor lost; nothing is delayed.
         """
         if self.options.auto_commit_interval_s is not None:
             raise ConfigurationError("delay_revoke needs enable.auto.commit=false: polled is not processed")
@@ -215,9 +210,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
     # Events
 
     def handle(self, event: ApplicationEvent, now: float) -> None:
-        """Carry out an application event, in the order of the application's calls.
-
-        Raises ConfigurationError for a call that needs a group, without one, and ValueError for an invalid regular
+        """Raises ConfigurationError for a call that needs a group, without one, and ValueError for an invalid regular
         expression.
         """
         self._check(event)
@@ -330,9 +323,8 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         self._read_nothing_but(partitions)
 
     def _topics_of(self, partitions: Partitions) -> set[str]:
-        """Return the topics, with those under whose names the partitions are committed.
-
-        The proxy creates a view when a Metadata request contains its name.
+        """Include the topics under whose names the partitions are committed: the proxy creates views that Metadata
+        names.
         """
         topics = {each.topic for each in partitions}
         if self.options.group_id is not None:
@@ -351,7 +343,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         self.ledger.release_all()
 
     def _finish_leaving(self, now: float) -> None:
-        """Leave the group once commits are complete, because a member that has left cannot commit."""
+        """Leave once commits are complete, because a member that has left cannot commit."""
         if self._leave is not None and (self.commits.is_idle or now >= self._leave[1]):
             self._leave_call = self._leave[0]
             self._leave = None
@@ -401,7 +393,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
                     pass
 
     def _enqueue_event(self, event: BackgroundEvent) -> None:
-        """Queue an event, without a duplicate of a queued one: the application may not poll for a long time."""
+        """Skip duplicates: the application may not poll for a long time."""
         if isinstance(event, event_types.FetchArrived):
             if any(isinstance(each, event_types.FetchArrived) for each in self._outbox):
                 return

@@ -27,7 +27,7 @@ class PartitionLostError(ConsumerError):
 
 
 class CallTimedOut(ConsumerError):
-    """A call had no result within api_timeout_s. The text names the last known cause."""
+    """A call had no result within api_timeout_s. The text names the cause."""
 
 
 class BrokerRefused(ConsumerError):
@@ -60,7 +60,7 @@ class LeaveGroup(NamedTuple):
     """Give up all partitions and leave the group."""
 
     call_id: int
-    """Identifier of the call, above 0 and unique among all calls."""
+    """Unique, above 0."""
 
 
 class Commit(NamedTuple):
@@ -71,10 +71,7 @@ class Commit(NamedTuple):
 
 
 class FetchCommitted(NamedTuple):
-    """Look up committed offsets.
-
-    The result maps each partition to an OffsetAndMetadata, None if nothing is committed.
-    """
+    """The result maps partitions to OffsetAndMetadata, None if nothing is committed."""
 
     call_id: int
     partitions: Partitions
@@ -85,7 +82,7 @@ class ListOffsets(NamedTuple):
 
     call_id: int
     timestamps: Mapping[TopicPartition, int]
-    """Milliseconds since 1970, by partition. -1: log end, -2: log start, -3: largest timestamp."""
+    """Milliseconds since 1970. -1: log end, -2: log start, -3: largest timestamp."""
 
 
 class AckPartitionsRevoked(NamedTuple):
@@ -111,7 +108,7 @@ class Seek(NamedTuple):
     partition: TopicPartition
     offset: int
     flow: Flow = Flow.MAIN
-    """CHILD: the second flow reads again from its own position."""
+    """CHILD reads again from its own position."""
 
 
 class Pause(NamedTuple):
@@ -141,7 +138,7 @@ class RevokePartitions:
     rebalance_id: int
     partitions: Partitions
     deadline: float
-    """When partitions that are not acknowledged are given up as lost, in monotonic seconds."""
+    """When partitions are given up as lost, in monotonic seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +177,7 @@ class CallDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRefused:
-    """Value of a commit's CallDone if some partitions were refused. The other partitions are committed."""
+    """Value of a commit's CallDone if some partitions were refused."""
 
     errors: Mapping[TopicPartition, ProxyError]
     left_out: Mapping[TopicPartition, Sequence[OffsetSpan]] = field(default_factory=dict)
@@ -196,7 +193,7 @@ class CommitRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangesLeftOut:
-    """Value of a commit's CallDone if all offsets are committed but some ranges above them are not."""
+    """Value of a commit's CallDone if some ranges are not committed."""
 
     left_out: Mapping[TopicPartition, Sequence[OffsetSpan]]
 
@@ -216,7 +213,7 @@ class PositionFound:
     partition: TopicPartition
     committed: OffsetAndMetadata
     main_from: int | None = None
-    """Offset at which the main flow continues, leaving older records to a second flow, if there is one."""
+    """Offset at which the main flow leaves older records to a second flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +223,7 @@ class CatchUpChanged:
     partition: TopicPartition
     token: OffsetSpan
     remaining: int
-    """Number of offsets still to be read. 0: the range is finished."""
+    """Number of offsets. 0: the range is finished."""
     reason: str
 
 
@@ -248,7 +245,7 @@ class AwaitAcknowledgements(NamedTuple):
 
     call_id: int
     only: Mapping[TopicPartition, set[int]] | None = None
-    """Offsets to wait for. None means all that are due or in flight."""
+    """None: all that are due or in flight."""
 
 
 ShareApplicationEvent = Subscribe | LeaveGroup | AwaitAcknowledgements

@@ -66,11 +66,7 @@ class MetadataRequests:
         needs_weights: bool = False,
         troubles: Troubles | None = None,
     ) -> None:
-        """Send no request until a topic is needed.
-
-        `makes_topics` is allow.auto.create.topics. `needs_weights` requests the weights of slots, which only the proxy
-        knows.
-        """
+        """`makes_topics`: allow.auto.create.topics. `needs_weights`: of slots, which only the proxy knows."""
         self._troubles = troubles or Troubles()
         self._options = options
         self._makes_topics = makes_topics
@@ -84,7 +80,7 @@ class MetadataRequests:
         self._missing: set[str] = set()
         self._watched: frozenset[str] = frozenset()
         self._unwatched: set[str] = set()
-        """Not watched, such as the topics of a group that this member leads."""
+        """Topics of a group that this member leads."""
         self._pattern: re.Pattern[str] | None = None
         self._update_due = False
         self._fresh_until = self._not_before = -math.inf
@@ -94,7 +90,7 @@ class MetadataRequests:
     # Requests of other components
 
     def watch(self, topics: Iterable[str], pattern: str | None = None) -> None:
-        """Keep metadata current, with a pattern of all topics. Raises ValueError for an invalid regular expression."""
+        """Watch topics, or all with a pattern. Raises ValueError for an invalid regular expression."""
         try:
             self._pattern = None if pattern is None else re.compile(pattern)
         except re.error as error:
@@ -144,7 +140,7 @@ class MetadataRequests:
         return {name: weights for name, weights in known.items() if weights}
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """Return the leader. If it is unknown, return LeaderAndEpoch() and request an update."""
+        """Request an update if the leader is unknown."""
         topic = self.topics.get(partition.topic)
         leader = LeaderAndEpoch() if topic is None else topic.leaders.get(partition.partition, LeaderAndEpoch())
         if leader.node_id == NO_LEADER or leader.node_id not in self.nodes:
@@ -170,7 +166,7 @@ class MetadataRequests:
             self._troubles.report(TroubleKind.TOPIC, partition, text, "Check that the brokers with its replicas run")
 
     def note_leader(self, partition: TopicPartition, leader: LeaderAndEpoch) -> None:
-        """Note a leader returned by a broker (KIP-951), unless its epoch is not newer than the known one."""
+        """Note a newer leader (KIP-951)."""
         topic = self.topics.get(partition.topic)
         if topic is not None and leader.epoch > topic.leaders.get(partition.partition, LeaderAndEpoch()).epoch:
             topic.leaders[partition.partition] = leader
@@ -273,7 +269,7 @@ class MetadataRequests:
             self._troubles.report(TroubleKind.TOPIC, name, f"topic {name!r}: {code.name}")
 
     def _merged(self, topic: Any) -> KnownTopic:
-        """Ignore a leader with an older epoch unless the topic was created anew."""
+        """Merge a topic. An older epoch counts only for a recreated one."""
         before = self.topics.get(topic.name)
         leaders = {each.partition_index: LeaderAndEpoch(each.leader_id, each.leader_epoch) for each in topic.partitions}
         if before is not None and before.topic_id == topic.topic_id:
@@ -295,7 +291,7 @@ class MetadataRequests:
         return [BackgroundError(error=ConsumerError(f"Metadata: {failure.reason}"))]
 
     def _rebootstrap(self, now: float) -> None:
-        """Return to the bootstrap servers after failures for `rebootstrap_after_s`: all known nodes may have moved."""
+        """Return to the bootstrap servers: all known nodes may have moved."""
         if self._failing_since is not None and now - self._failing_since >= self._options.rebootstrap_after_s:
             self._forget_nodes()
             self._failing_since = now

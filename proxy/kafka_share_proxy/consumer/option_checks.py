@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 INT32_MAX = (1 << 31) - 1
 SECONDS_MAX = INT32_MAX / 1000
-"""Longest time that Kafka's requests can carry, in milliseconds as int32."""
+"""Longest time that requests can carry, in milliseconds as int32."""
 
 T = TypeVar("T")
 
@@ -39,10 +39,9 @@ TIME_FROM_0 = Range(least=0, most=SECONDS_MAX)
 
 
 def option(default: T, kafka: str, accepted: Range) -> T:
-    """Declare a field of options.
+    """Declare an option.
 
-    `kafka` is the name of the setting in Kafka's clients; the own name where Kafka has none. `accepted` values are in
-    addition to None where the type allows it.
+    `kafka`: name of the setting in Kafka's clients, or the own name. None is accepted where the type allows it.
     """
     made: Any = field(default=default, metadata={"kafka": kafka, "accepted": accepted})
     return made  # type: ignore[no-any-return]  # as dataclasses.field is typed
@@ -64,7 +63,7 @@ def mistakes(options: Any) -> list[str]:
 
 
 def types_hold(options: Any) -> bool:
-    """Return True if every option has its type, so that options can be compared."""
+    """True if all types hold: options can be compared then."""
     kind: Any = type(options)
     return all(matches(getattr(options, each.name), hint) for each, hint in _options(kind))
 
@@ -78,7 +77,7 @@ def wrong_type(name: str, value: object, hint: Any) -> str:
 
 
 def matches(value: object, hint: Any) -> bool:
-    """Return True if a value has a type. An int is also a float; a bool is no number, and NaN is none either."""
+    """Check a type. An int is also a float; a bool and NaN are no numbers."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
         return True
@@ -129,7 +128,7 @@ def _options(kind: type) -> tuple[tuple[Field[Any], Any], ...]:
 
 
 def _names_in_scope(kind: type) -> dict[str, Any]:
-    """Return the globals of the modules that define a dataclass and its bases; `__module__` may be the public name."""
+    """Return globals of the defining modules; `__module__` may be the public name."""
     bases = [base for base in reversed(kind.__mro__) if is_dataclass(base)]
     return {name: value for base in bases for name, value in vars(base)["__init__"].__globals__.items()}
 

@@ -16,17 +16,15 @@ ANY_NODE = -1
 
 
 class Lane(Enum):
-    """Connection of a node that a request uses. A fetch of many bytes must not delay a heartbeat."""
+    """Connection of a node. A fetch of many bytes must not delay a heartbeat."""
 
     DATA = "data"
     COORDINATOR = "coordinator"
     """Heartbeats and commits."""
     CATCHING_UP = "catching up"
-    """Fetches of the second flow, which must not wait for a Fetch of the newest records at the broker."""
+    """Fetches of the second flow, which must not wait at the broker."""
     JOINING = "joining"
-    """JoinGroup. Its response is delayed until all members have joined, and a broker handles one request of a
-    connection at a time.
-    """
+    """JoinGroup, whose response is delayed until all members have joined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,7 +43,7 @@ class UnsentRequest:
 
     @property
     def subject(self) -> tuple[str, int | None]:
-        """Key of the request in `Troubles`: API and node, without the node for requests to the coordinator."""
+        """API and node, without the node for requests to the coordinator."""
         return self.api, None if self.lane in (Lane.COORDINATOR, Lane.JOINING) else self.node_id
 
 
@@ -55,7 +53,7 @@ class FailureKind(Enum):
     DISCONNECTED = "disconnected"
     """The connection failed or ended. The broker may have processed the request."""
     TIMED_OUT = "timed out"
-    """The connection was made, and no response arrived in time."""
+    """No response arrived in time."""
     UNSUPPORTED_VERSION = "unsupported version"
     """The broker supports none of the versions."""
     AUTHENTICATION = "authentication failed"
@@ -86,7 +84,7 @@ class Wanted:
 
     requests: tuple[UnsentRequest, ...] = ()
     wake_at: float = math.inf
-    """Time of the next poll if nothing happens before; seconds, monotonic."""
+    """Monotonic seconds."""
     events: tuple[BackgroundEvent, ...] = ()
 
 
@@ -116,7 +114,7 @@ class RetryBackoff:
     jitter: Callable[[], float]
     attempts: int = 0
     ready_at: float = field(default=-math.inf)
-    """Time at which the next attempt may begin; seconds, monotonic."""
+    """Monotonic seconds."""
 
     def failed(self, now: float) -> None:
         pause = min(self.max_s, self.first_s * BACKOFF_BASE ** min(self.attempts, 32))

@@ -62,7 +62,7 @@ class TopicListing:
         return Wanted(tuple(each.request for each in due if each.request is not None))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Handle the response. A request that failed for a passing reason is repeated."""
+        """Repeat a request that failed for a passing reason."""
         queries = [each for each in self._queries if each.request is request]
         if not queries:
             return []

@@ -1,7 +1,6 @@
 """Present troubles of one consumer: what its requests fail with, until they succeed (consumer/README.md rule 45).
 
-Managers report a trouble each time they meet it and end it when it is over. A waiting call that times out names the
-present troubles as its cause, and the client logs them.
+Managers report a trouble each time they meet it and end it when it is over.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ from typing import NamedTuple
 from kafka_share_proxy.consumer.requests import FailureKind, Lane, Outcome, RequestFailure, UnsentRequest
 
 TROUBLES_MAX = 100
-"""Beyond it, the trouble that was reported longest ago is dropped."""
 SHOWN_MAX = 3
 
 COORDINATOR = "coordinator"
 
 
 class TroubleKind(Enum):
-    """Part of the consumer that a trouble concerns. The value ends the name of its logger."""
+    """The value ends the name of its logger."""
 
     CONNECTION = "connections"
     TOPIC = "topics"
@@ -33,11 +31,11 @@ class Trouble(NamedTuple):
 
     kind: TroubleKind
     subject: Hashable
-    """Key within the kind, for example a node id, a topic name or the name of an API."""
+    """For example a node id, a topic name or an API."""
     text: str
     """One clause without a full stop."""
     advice: str = ""
-    """One sentence without a full stop. Empty if the text contains the advice."""
+    """One sentence without a full stop."""
 
     def __str__(self) -> str:
         return f"{self.text}. {self.advice}" if self.advice else self.text
@@ -73,9 +71,7 @@ class Troubles:
             self.observer.reported(trouble)
 
     def end(self, kind: TroubleKind, subject: Hashable, reports: int | None = None) -> None:
-        """Note that something works again. A trouble that the successful step reported itself is kept (`reports` before
-        it).
-        """
+        """End a trouble, unless the successful step reported it itself (`reports` before it)."""
         present = self._present.get((kind, subject))
         if present is not None and (reports is None or present[1] <= reports):
             del self._present[kind, subject]
@@ -83,11 +79,7 @@ class Troubles:
                 self.observer.ended(present[0])
 
     def on_outcome(self, request: UnsentRequest, outcome: Outcome, reports: int) -> None:
-        """Note that a request as a whole failed, or that it got a response.
-
-        `reports` is the value before the sender processed the outcome. Failed connections are reported where they are
-        made.
-        """
+        """`reports`: before the sender processed the outcome. Failed connections are reported where they are made."""
         if isinstance(outcome, RequestFailure):
             if outcome.kind is not FailureKind.DISCONNECTED:
                 self.report(TroubleKind.REQUEST, request.subject, f"{request.api}: {outcome.reason}")

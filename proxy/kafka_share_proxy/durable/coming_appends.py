@@ -1,10 +1,8 @@
 """Announced appends, so that an append that could go now waits for them and is sent together with them.
 
-How it works: `begin` announces an append (an individual commit: when it is forwarded to the coordinator), `end`
-withdraws it. The usual time between the two is learned: a 4.3 coordinator responds in less than 1 ms. An append waits
-only for one that began before it was requested and is expected within `SHARE_MAX_S`, so that a single caller does not
-wait, and a stuck one delays no other. Appends do not wait if the coordinator gathers commits itself, as 3.9 does for 10
-ms from the first one on: it gathers again as soon as one client commits again, and all others are still in time.
+Rule: durable/README.md 34. `begin` announces an append (an individual commit: when it is forwarded to the coordinator),
+`end` withdraws it. The usual time between the two is learned. A coordinator of 3.9 gathers commits for 10 ms from the
+first one on: it gathers again as soon as one client commits again, and all others are still in time.
 """
 
 from __future__ import annotations
@@ -12,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 SHARE_MAX_S = 0.001
-"""Maximum seconds that an append waits for others. The loop's clock wakes it up to a millisecond later."""
+"""Maximum seconds that an append waits for others."""
 LATE_S = 0.005
-"""Seconds beyond twice the usual time after which a late append is no longer waited for."""
+"""Seconds beyond twice the usual time after which an append is no longer waited for."""
 GATHERS_S = 0.005
-"""Seconds. A coordinator that usually takes longer gathers commits itself, and appends do not wait."""
+"""Seconds. A coordinator that takes longer gathers commits itself, and appends do not wait."""
 LEARNT = 1 / 8
 """Weight of the last sample in the moving average."""
 
@@ -28,9 +26,9 @@ class ComingAppends:
         self.usual_s = 0.0
         """Average seconds from `begin` to `end`."""
         self.on_end: Callable[[], None] | None = None
-        """Called at each `end`. Set by the journal while an append waits."""
+        """Set by the journal while an append waits."""
         self._since: dict[object, float] = {}
-        """Caller -> time of its `begin`, in the order of these times."""
+        """Caller -> time of its `begin`, ascending."""
 
     def __len__(self) -> int:
         return len(self._since)
@@ -39,7 +37,6 @@ class ComingAppends:
         self._since[caller] = now
 
     def end(self, caller: object, now: float) -> None:
-        """Withdraw the announcement. A second call has no effect."""
         began = self._since.pop(caller, None)
         if began is None:
             return
@@ -48,7 +45,7 @@ class ComingAppends:
             self.on_end()
 
     def is_one_due(self, requested_at: float, now: float) -> bool:
-        """Return True if an append requested at `requested_at` should wait for a coming one."""
+        """True if an append requested at `requested_at` should wait for a coming one."""
         since = self._since
         while since:
             caller, began = next(iter(since.items()))

@@ -1,11 +1,8 @@
 """Description of a state: its topic, its records, and the objects that its records are loaded into.
 
-How it works: a *state* is what a feature keeps in one compacted topic: the latest value of each key. Journal, replay,
-takeover and tail depend on its constant `DescribedState` and on nothing else of the feature. Every key begins with its
-record type (int16), as in Kafka's coordinator records. Two types do not belong to the feature: a *takeover* begins the
-period of an owner (`partition_log`), and a *keep-alive* has no content and keeps a broker from forgetting the producer.
-A proxy that reads an unlisted type must not own that partition: a newer proxy has written something that this one would
-lose.
+A *state* is what a feature keeps in one compacted topic: the latest value of each key. Every key begins with its record
+type (int16), as in Kafka's coordinator records. Two types do not belong to the feature: a *takeover* begins the period
+of an owner (`partition_log`), and a *keep-alive* has no content and keeps a broker from forgetting the producer.
 """
 
 from __future__ import annotations
@@ -49,34 +46,32 @@ _INT16 = 2
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedState(Generic[K]):
-    """Storage of a state. `K` is the decoded key of a record."""
+    """`K` is the decoded key of a record."""
 
     name: str
-    """Name for people ("share state") and prefix of log events ("share-state-loaded")."""
+    """Name for people ("share state"), and prefix of log events."""
     serves: str
-    """Services that need the state, in the plural ("share groups"), and prefix of log events ("share-groups-off")."""
+    """Services that need the state, in the plural ("share groups"), and prefix of log events."""
     setting: str
     """Setting that defines where the state is kept."""
     topic: str
     transactional_prefix: str
-    """Prefix of the producers' transactional ids, before the partition number."""
+    """The partition number follows."""
     record_types: frozenset[int]
     """Types of the feature's own records."""
     takeover_type: int
     keep_alive_type: int
     encode_key: Callable[[K], bytes]
-    """Encode a key, including its record type. Values are passed as bytes: only the feature knows when to encode them.
-    """
+    """Values are passed as bytes: only the feature knows when to encode them."""
     partition_of: Callable[[K], int]
     partitions: int = PARTITIONS
-    """Number of partitions of the topic. Part of the format: another count would change the partition of every key. At
-    most `ownership_rules.PARTITIONS`: partition n of every state belongs to the owner of number n. Members of a fleet
+    """Number of partitions of the topic, at most `ownership_rules.PARTITIONS`. Part of the format. Members of a fleet
     own runs of numbers, so that few of them own a state with fewer partitions than numbers.
     """
     record_bytes: int = MESSAGE_BYTES // 2
     """Maximum value size in bytes that the feature would like to write."""
     message_bytes: int = MESSAGE_BYTES
-    """`max.message.bytes` of the topic at creation, and the assumed limit if the setting cannot be read."""
+    """`max.message.bytes` at creation, and if the setting cannot be read."""
 
     def __post_init__(self) -> None:
         own = {self.takeover_type, self.keep_alive_type}
@@ -91,20 +86,18 @@ class DescribedState(Generic[K]):
 
     @cached_property
     def configs(self) -> Mapping[str, str]:
-        """Settings of the topic at creation, except those that depend on the brokers."""
         return {**COMPACTED, "max.message.bytes": str(self.message_bytes)}
 
     def event(self, what: str) -> str:
-        """Return a log event about the state: "loaded" -> "share-state-loaded"."""
+        """Return the name of a log event: "loaded" -> "share-state-loaded"."""
         return f"{self.name.replace(' ', '-')}-{what}"
 
     def served_event(self, what: str) -> str:
-        """Return a log event about the services: "off" -> "share-groups-off"."""
+        """Return the name of a log event: "off" -> "share-groups-off"."""
         return f"{self.serves.replace(' ', '-')}-{what}"
 
     @cached_property
     def levels(self) -> EventLevels:
-        """Level of each log event about the state and its services."""
         levels = {self.event(what): level for what, level in _STATE_LEVELS.items()}
         return levels | {self.served_event(what): level for what, level in _SERVED_LEVELS.items()}
 
@@ -131,7 +124,7 @@ class DescribedState(Generic[K]):
         return key[:_INT16] == self._keep_alive_prefix
 
     def reign_of(self, key: bytes) -> Reign | None:
-        """Return the reign that a record with this key begins. None for records of other types.
+        """None for records of other types.
 
         Raises:
             RemoteProtocolError: the record type is not listed.
@@ -157,47 +150,42 @@ class DescribedState(Generic[K]):
 
 
 class HeldState(Protocol):
-    """Records of a state in memory while this proxy owns their partitions."""
+    """Records of a state in memory, of partitions that this proxy owns."""
 
     async def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Load the last value of each key of one partition, in log order.
-
-        Keep-alives may be among them. A large partition is loaded in slices, with a checkpoint between two of them.
+        """Load the last value of each key of one partition, in log order, with checkpoints. Keep-alives may be among
+        them.
 
         Raises:
             RemoteProtocolError: a record cannot be read here. The partition is not served then.
         """
 
     async def forget(self, partitions: Collection[int]) -> None:
-        """Drop these partitions from memory: another proxy owns them, or they are loaded anew."""
+        """Drop partitions that are read anew: their topic was deleted, or its log was cut."""
 
     def stored(self, partitions: Collection[int], time_ms: int) -> Iterator[tuple[Any, bytes]]:
-        """Yield keys and values of these partitions, each value as it is when it is yielded. `time_ms`: now, since
-        1970.
-        """
+        """Yield keys and values, each value as it is when it is yielded. `time_ms`: now, since 1970."""
 
     def limit_records(self, message_bytes: int) -> None: ...
 
     def figures(self) -> Mapping[str, Any]:
-        """Return figures about the memory, for the log line that reports the load."""
+        """Figures for the log line that reports the load."""
 
 
 class Follower(Protocol):
-    """Records in memory of a state that this proxy reads without owning it."""
+    """Records of a state that this proxy reads without owning it."""
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Apply the next record of its partition, keep-alives included. None deletes the key.
+        """Apply the next record of its partition. None deletes the key.
 
         Raises:
             RemoteProtocolError: the record cannot be read here. The rest of that partition is not read.
         """
 
-    def forget(self, partitions: Collection[int]) -> None:
-        """Drop partitions that are read anew from their start: their topic was deleted, or its log was cut."""
+    def forget(self, partitions: Collection[int]) -> None: ...
 
 
 def unknown_type(key: bytes) -> RemoteProtocolError:
-    """Return the error for a record that a newer proxy has written."""
     return RemoteProtocolError(f"a record of type {int.from_bytes(key[:_INT16], 'big', signed=True)} is not known here")
 
 

@@ -1,10 +1,8 @@
 """Admission of requests that depend on a state: it must be loaded, and this proxy must own it.
 
-How it works: a gate has a door for each partition of the state's topic, and one lease for all of them. A handler checks
-the door of its group before and after it runs. While the door is closed, a request waits for a bounded time, with its
-connection muted, because a client that retries costs more. Then its feature refuses it with an error that every stock
-client retries. Requests that run when a door closes are ended, so that none continues with the state of another owner.
-The second check is for the lease: a machine that was suspended beyond it must not return old state.
+Rule: durable/README.md 26. A gate has a door for each partition of the state's topic, and one lease for all of them.
+While a door is closed, requests wait with their connection muted, because a client that retries costs more. The check
+after the handler is for the lease: a machine that was suspended beyond it must not return old state.
 """
 
 from __future__ import annotations
@@ -29,30 +27,29 @@ class _Door:
 
 
 class StateGate:
-    """Gate of one state, open until it is closed."""
+    """Gate of one state, open at first."""
 
     def __init__(
         self, partitions: int, partition_of: Callable[[str], int], lease: Callable[[], bool] = lambda: True
     ) -> None:
-        """`partition_of`: returns the partition that stores the state of a group, by group id."""
+        """`partition_of`: by group id."""
         self.all = range(partitions)
         self.refused: dict[int, str] = {}
-        """Partitions that cannot be read here and are not served -> reason."""
+        """Partitions that are not served -> reason."""
         self.lease = lease
-        """True if no other proxy can have become the owner, by a clock that counts sleep."""
+        """True if no other proxy can be the owner."""
         self.standby = ""
-        """The proxy that serves everything while this one is a standby. Empty if none is known."""
+        """The proxy that serves everything while this one is a standby. Empty if unknown."""
         self.denied = ""
-        """The rights that the proxy's own identity lacks to own the state. Empty if none is known."""
+        """Rights that the proxy's own identity lacks."""
         self.partition_of = partition_of
         self._doors = [_Door() for _ in self.all]
         self._loading: dict[int, float | None] = {}
-        """Partitions closed for loading -> time at which a caller first saw this."""
+        """Partition -> time at which a caller first saw it loading."""
         self._waiters: list[Promise[None]] = []
 
     @property
     def is_open(self) -> bool:
-        """True if requests about all groups can be served now."""
         return self.lets_in(self.all)
 
     @property
@@ -71,7 +68,7 @@ class StateGate:
         return not partitions or self.lease()
 
     def why_not(self, partitions: Iterable[int]) -> tuple[ErrorCode, str]:
-        """Return the error code and the reason of the first closed door, or those of an ended lease."""
+        """Return the error code and the reason of the first closed door, or of an ended lease."""
         for partition in partitions:
             door = self._doors[partition]
             if door.code != ErrorCode.NONE:
@@ -80,15 +77,14 @@ class StateGate:
 
     @property
     def loading(self) -> Collection[int]:
-        """Partitions that are being loaded here. Their groups are not known yet."""
         return self._loading.keys()
 
     def is_loading(self, group_id: str) -> bool:
-        """Return True if the group's partition is being loaded. Hashes only if any partition is."""
+        """Check the group. Hashes only if any partition is being loaded."""
         return bool(self._loading) and self.partition_of(group_id) in self._loading
 
     def loading_for(self, partition: int, now: float) -> float:
-        """Return the seconds since a caller first saw the partition loading. 0 if it is not, or at the first call."""
+        """Return the seconds since a caller first saw the partition loading, or 0."""
         if partition not in self._loading:
             return 0.0
         since = self._loading[partition]
@@ -97,7 +93,7 @@ class StateGate:
         return now - since
 
     def enter(self, partitions: Iterable[int], end: Callable[[], None]) -> None:
-        """Register a request in progress until `leave`. `end` is called when one of its doors closes."""
+        """Register a request. `end` is called when one of the doors closes."""
         for partition in partitions:
             self._doors[partition].inside[end] = None
 
@@ -139,7 +135,7 @@ class StateGate:
             waiter.set(None)
 
     def wait(self) -> Promise[None]:
-        """Return a promise that is settled at the next change. Pass it to `forget` if it is no longer needed."""
+        """Return a promise for the next change. Pass it to `forget` if it is no longer needed."""
         promise: Promise[None] = Promise()
         self._waiters.append(promise)
         return promise

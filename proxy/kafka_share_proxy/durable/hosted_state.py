@@ -1,11 +1,8 @@
 """One state as far as this proxy owns it: its partitions are taken over, read, served, and given up.
 
-How it works: `begin` starts one *takeover* of newly assigned partitions. It creates or checks the topic, takes over
-every partition (`journal`), reads each from its start to the takeover record (`replay`), lets the feature load the
-records, and opens the gate. To give partitions up, `close_doors` rejects new requests, the caller waits until
-`is_idle`, and `give_up` closes the gate and lets the feature forget. `state_home` decides which partitions, and when,
-for all states at the same time, each at its own pace. A deleted topic is created again (durable/README.md rules 31 and
-33).
+`begin` starts one *takeover* of newly assigned partitions (durable/README.md rules 13 to 17, 31 and 33). To give
+partitions up, `close_doors` rejects new requests, the caller waits until `is_idle`, and `give_up` closes the gate and
+lets the feature forget. `state_home` decides which partitions, and when, for all states.
 """
 
 from __future__ import annotations
@@ -38,36 +35,35 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolE
 T = TypeVar("T")
 
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
-"""Shortest and longest delay in seconds after a failed step of a takeover."""
+"""Shortest and longest delay in seconds after a failed step."""
 ABSENT_CHECKS = 5
-"""Consecutive looks without a topic before it counts as deleted: a broker that has just started may not know it."""
+"""Looks without a topic before it counts as deleted: a broker that has just started may not know it."""
 LOOK_S = 10.0
-"""Seconds between two looks. Without appends, a topic that was deleted and created anew is noticed within this time."""
+"""Seconds between two looks at the topic."""
 
 
 class HostedState:
-    """Partitions of one state on this proxy. `served` are the loaded ones."""
+    """`served` are the loaded partitions."""
 
     def __init__(self, state: DescribedState[Any], held: HeldState, gate: StateGate, host: StateHost) -> None:
         """`held`: its records in memory. `gate`: where requests wait for it."""
         self.state, self.held, self.gate = state, held, gate
         self.off = ""
-        """Description of what the proxy lacks to serve the state. Everything else works, so the proxy continues."""
+        """Empty if the proxy has what it needs to serve the state."""
         self.trouble = f"{state.name} is not loaded yet"
-        """Reason why the state is not served. Empty while it is."""
+        """Empty while the state is served."""
         self.loaded_s = 0.0
         self.served: set[int] = set()
         self.is_closing = False
-        """True while the proxy stops and rejects new requests."""
         self._host = host
         self._access = host.access
         self._notes = host.access.notes
         self._takeovers: dict[int, Takeover] = {}
         self._load_lock = trio.Lock()
-        """Held while a partition is loaded or forgotten: a load must not bring back what is given up meanwhile."""
+        """A load must not bring back what is given up meanwhile."""
         self._assigned: set[int] = set()
         self._topic_id = b""
-        """Id of the topic that was taken over. Empty before the first takeover."""
+        """Empty before the first takeover."""
         self._lost_topic = trio.Event()
         self._missed, self._lost_why, self._restores = 0, "", False
         off, on = state.served_event("off"), state.served_event("on")
@@ -113,11 +109,10 @@ class HostedState:
         return self.served | self._takeovers.keys()
 
     def of(self, numbers: Iterable[int]) -> set[int]:
-        """Return the partitions of this state that belong to the owner of these numbers."""
+        """Return the partitions of this state with these numbers."""
         return {number for number in numbers if number < self.state.partitions}
 
     async def run(self) -> None:
-        """Look up leaders and coordinators whenever the journal misses one, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._leaders.run, self._topic(), self._after_refresh)
             while True:
@@ -125,10 +120,7 @@ class HostedState:
                 await self._begin_anew(nursery)
 
     async def prepare(self) -> None:
-        """Prepare for a first start while the group of proxies forms, which takes some seconds.
-
-        Errors are ignored. The takeover meets them again and reports them.
-        """
+        """Prepare while the group of proxies forms, which takes some seconds. The takeover reports errors."""
         topic = self._topic()
         try:
             if await topic.leaders() is None:
@@ -145,7 +137,7 @@ class HostedState:
     # Ownership
 
     def begin(self, numbers: Iterable[int], nursery: trio.Nursery, *, restores: bool = False) -> None:
-        """Take over the partitions of these numbers, until they are served or given up. `restores`: see Takeover."""
+        """Take over partitions. `restores`: see Takeover."""
         partitions = self.of(numbers)
         if partitions:
             if not self.owned:
@@ -156,7 +148,7 @@ class HostedState:
             nursery.start_soon(self._take_over, takeover)
 
     def is_idle(self, numbers: Iterable[int]) -> bool:
-        """Return True if none of the served partitions has an append queued or in flight."""
+        """True if none of the served partitions has an append queued or in flight."""
         return self.journal.is_idle(self.served.intersection(numbers))
 
     def close_doors(self, numbers: Iterable[int], reason: str) -> None:
@@ -174,7 +166,7 @@ class HostedState:
         self._notes(self.state.event("given-up"), partitions=len(released), left=len(self.served))
 
     def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] | None = None, standby: str = "") -> None:
-        """Reject new requests and end those in progress. None: all partitions. `standby`: the serving proxy."""
+        """None: all partitions. `standby`: the serving proxy."""
         self.trouble = reason
         self.gate.standby = standby
         self.gate.close(code, reason, partitions)
@@ -198,7 +190,7 @@ class HostedState:
     # Topic lost
 
     async def _begin_anew(self, nursery: trio.Nursery) -> None:
-        """Take over all assigned partitions again. The topic's contents are forgotten, or written again."""
+        """Take over all again. The topic's contents are forgotten, or written again."""
         reason, self._lost_topic = self._lost_why, trio.Event()
         restores, self._restores = self._restores, False
         affected = set(self.served) if restores else self.owned
@@ -228,7 +220,7 @@ class HostedState:
         self._lose_topic(f"the log of partition {partition} is another one, or its end is lost")
 
     def _lose_topic(self, reason: str, *, restores: bool = False) -> None:
-        """Begin anew. `restores`: the topic is the same, and memory still has the records that brokers have deleted."""
+        """Begin anew. `restores`: the topic is the same, and memory has the records that brokers have deleted."""
         self._restores = restores and not self._lost_topic.is_set()
         if not self._restores:
             self._missed, self._topic_id = 0, b""
@@ -279,7 +271,7 @@ class HostedState:
         )
 
     def _serve(self, takeover: Takeover) -> None:
-        """Serve a takeover that is completely loaded. Has no `await`, so that nothing changes meanwhile."""
+        """Serve the takeover, without `await`, so that nothing changes meanwhile."""
         loaded = set(takeover.partitions)
         for partition in loaded:
             del self._takeovers[partition]
@@ -299,7 +291,7 @@ class HostedState:
             self.gate.open(partitions)
 
     async def _prepare_topic(self, takeover: Takeover) -> None:
-        """Wait until the topic exists, every partition has a leader, and the settings keep what is stored."""
+        """Return when every partition has a leader, and the settings keep what is stored."""
         topic = self._topic()
         try:
             self._learn_sizes(topic, await self._attempt_prepare(topic, takeover))
@@ -330,13 +322,13 @@ class HostedState:
             self._notes("state-topic-created", topic=self.state.topic)
 
     def _learn_sizes(self, topic: StateTopic, settings: TopicSettings) -> None:
-        """Read the maximum size of a record batch. Repeated at every takeover, since the setting may change."""
+        """Read the maximum size, at every takeover, since `max.message.bytes` may change."""
         size = topic.message_bytes(settings, self._notes)
         self.journal.limit_batches(size)
         self.held.limit_records(size)
 
     async def _learn_periods(self) -> None:
-        """Request how soon the brokers forget idle producers, at every takeover, since the setting may change."""
+        """Request expiration times, at every takeover, since the setting may change."""
         own, leaders = self._access.own, self._leaders.view.leaders
         if own is not None and leaders:
             self.journal.keep_alive(*await producer_expiration.periods(own, min(leaders.values()), self._notes))
@@ -377,7 +369,6 @@ class HostedState:
             await self._read_each(takeover, error)
 
     async def _read_each(self, takeover: Takeover, error: RemoteProtocolError) -> None:
-        """Find the partitions that cannot be read, and refuse them."""
         refused = False
         for partition, each in list(takeover.replays.items()):
             try:
@@ -439,7 +430,7 @@ class HostedState:
             takeover.note()
 
     def _denied(self, partition: int, code: ErrorCode) -> None:
-        """Report a right that is missing to own the partition, to waiting clients too."""
+        """Report a missing right, to waiting clients too."""
         needed = (
             f"it needs WRITE on topic {self.state.topic} and on transactional ids {self.state.transactional_prefix}*"
         )
@@ -448,7 +439,7 @@ class HostedState:
         self.gate.denied = self.trouble
 
     def _lost(self, partition: int, code: ErrorCode) -> None:
-        """Stop serving, because another proxy has taken over. -1: an internal error, all partitions are lost."""
+        """Stop serving. -1: an internal error, all partitions are lost."""
         self._notes(self.state.event("lost"), partition=partition, reason=f"another proxy took over ({code.name})")
         self._host.on_lost(partition if partition >= 0 else None)
 

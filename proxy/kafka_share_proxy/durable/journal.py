@@ -1,9 +1,8 @@
 """A journal that stores a state in a topic of the cluster, with one producer per partition.
 
-How it works: `durable.state_producer` decides what is sent and what a response means; the journal sends it. Appends
-requested in one loop iteration are sent together at its end. Each leader has at most one Produce in flight, which
-carries everything that waits for any of its partitions. All of it runs as plain callbacks of the loop. The caller finds
-the leaders of partitions and the coordinators of transactional ids when the journal calls `need_view`.
+`durable.state_producer` decides what is sent and what a response means. Appends requested in one loop iteration are
+sent together at its end, one Produce to each leader (durable/README.md rule 6). The caller finds leaders and
+coordinators when the journal calls `need_view`.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode, LocalProtocolErro
 from kafka_share_proxy.wire.records.records import Record
 
 PRODUCE_VERSION_MAX = 11
-"""Version 12 may begin a transaction, and version 13 names topics by id. The journal needs neither."""
+"""Highest version used: 12 may begin a transaction, and 13 names topics by id."""
 INIT_PRODUCER_ID_VERSION_MAX = 4
 REPLICAS_MS = 5_000
-"""Milliseconds that a leader waits for its replicas. After that the outcome is unknown."""
+"""Milliseconds that a leader waits for its replicas."""
 TRANSACTION_MS = 60_000
 """Transaction timeout, which InitProducerId requires although there are no transactions."""
 ALL_REPLICAS = -1
@@ -60,7 +59,7 @@ R = TypeVar("R", bound=Message)
 
 
 class TopicJournal(Generic[K]):
-    """Journal over a topic (see interfaces.Journal). Refuses everything until `serve`, and again after `stop`."""
+    """Journal over a topic. Refuses everything until `serve`, and again after `stop`."""
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class TopicJournal(Generic[K]):
         self.state = state
         self.leaders: dict[int, int] = {}
         self.coordinators: dict[int, int] = {}
-        """Partition -> node id of the coordinator of its transactional id."""
+        """Node id of the coordinator, by partition."""
         self.coming = ComingAppends()
         self.appends = 0
         self._message_bytes = BATCH_BYTES_MAX
@@ -99,19 +98,18 @@ class TopicJournal(Generic[K]):
         self._alarm: Timer | None = None
         self._alarm_at = inf
         self._busy: dict[int, set[int]] = {}
-        """Leaders with a Produce in flight -> partitions that wait for its response before they append."""
+        """Leaders with a Produce in flight -> partitions that wait for its response."""
         self._under_way = UnderWay(self._purposes)
         self._may_be_late = False
-        """True if a broker may be late with a response."""
         self._requested_at: float | None = None
-        """When the first append was requested that waits for coming appends. None if none waits."""
+        """Time of the first append that waits for coming appends."""
         self._rings_at = -inf
         """When the alarm of that wait rings."""
 
     # Journal interface
 
     def append(self, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:
-        """See interfaces.Journal. All records belong to one partition."""
+        """All records belong to one partition."""
         promise: Promise[None] = Promise()
         state = self.state
         if not records:
@@ -128,7 +126,7 @@ class TopicJournal(Generic[K]):
         return self._add(producer, partition, records)
 
     def restore(self, partition: int, records: Sequence[tuple[K, bytes]]) -> Promise[None]:
-        """Append to a partition that was taken over and is not served yet. See `append`."""
+        """Append to a partition that is not served yet."""
         return self._add(self._producers[partition], partition, records)
 
     def _add(self, producer: StateProducer, partition: int, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:
@@ -146,7 +144,6 @@ class TopicJournal(Generic[K]):
     # Ownership
 
     def keep_alive(self, keep_alive_s: float, identity_s: float) -> None:
-        """Set how often each partition is written to from now on, and how often producer identities are renewed."""
         self._keep_alive_s, self._identity_s = keep_alive_s, identity_s
         for producer in self._producers.values():
             producer.renew_every(keep_alive_s, identity_s, self._reactor.now())
@@ -159,7 +156,7 @@ class TopicJournal(Generic[K]):
             producer.limit_batches(message_bytes)
 
     def take_over(self, partitions: Iterable[int]) -> None:
-        """Begin to take over partitions. `JournalEvents.taken_over` reports each one."""
+        """Begin the takeover. `JournalEvents.taken_over` reports each partition."""
         for partition in partitions:
             self._serving.discard(partition)
             producer = self._producers[partition] = StateProducer(
@@ -170,13 +167,12 @@ class TopicJournal(Generic[K]):
         self._schedule_check()
 
     def proceed(self, partition: int) -> None:
-        """Continue the takeover of a partition that no other producer can be writing to (`JournalEvents.checking`)."""
+        """Continue the takeover after `JournalEvents.checking`."""
         self._producers[partition].proceed()
         self._to_check.add(partition)
         self._schedule_check()
 
     def forget_keys(self, partition: int, keys: Sequence[bytes]) -> None:
-        """Delete records that nothing depends on, without waiting for the result."""
         time_ms = self._reactor.wall_ms()
         records = [Record(key, None, timestamp=time_ms) for key in keys]
         if self._producers[partition].add(records, None, self._reactor.now()):
@@ -191,7 +187,7 @@ class TopicJournal(Generic[K]):
         return not any(self._producers[p].tokens() for p in partitions if p in self._producers)
 
     def stop(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
-        """Release ownership of partitions. Waiting appends are refused, whether or not they were stored."""
+        """Refuse waiting appends, whether or not they were stored."""
         stopped = set(partitions)
         self._serving -= stopped
         self._to_check -= stopped
@@ -207,7 +203,7 @@ class TopicJournal(Generic[K]):
         return self.state.takeover(self._owner, self._reactor.wall_ms(), producer_id, producer_epoch)
 
     def unreachable(self, node_id: int) -> None:
-        """Forget the leaders and coordinators on a broker that cannot be reached, so that they are looked up again."""
+        """Look up the leaders and coordinators on this broker again."""
         self.leaders = {partition: node for partition, node in self.leaders.items() if node != node_id}
         self.coordinators = {partition: node for partition, node in self.coordinators.items() if node != node_id}
         self.check_soon()
@@ -215,14 +211,13 @@ class TopicJournal(Generic[K]):
     # The loop
 
     def check_soon(self) -> None:
-        """Check all waiting appends at the end of this loop iteration, because leaders or channels may have changed."""
+        """Check all waiting appends, because leaders or channels may have changed."""
         for behind in self._busy.values():
             self._to_check |= behind
             behind.clear()
         self._schedule_check()
 
     def _schedule_check(self) -> None:
-        """Check at the end of this loop iteration whether something can be sent."""
         if not self._is_planned:
             self._is_planned = True
             self._reactor.call_on_behalf_of(self, self._check)
@@ -231,7 +226,7 @@ class TopicJournal(Generic[K]):
         self._reactor.call_on_behalf_of(self, callback)
 
     def failed(self, error: Exception) -> None:
-        """Give up all partitions after an internal error: no later append could be trusted (see CallbackOwner)."""
+        """Give up all partitions: after an internal error no later append could be trusted."""
         self._notes("callback-failed", error=error)
         self._events.lost(-1, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -262,10 +257,7 @@ class TopicJournal(Generic[K]):
         self._set_alarm(looked_at, now)
 
     def _waits_for_coming(self, now: float) -> bool:
-        """Return True if appends that could go now wait for coming ones (durable/README.md rule 34).
-
-        The next check is when one of the coming appends ends, and in SHARE_MAX_S at the latest.
-        """
+        """Return True if appends that could go now wait for coming ones (durable/README.md rule 34)."""
         coming = self.coming
         coming.on_end = None
         if not coming or not self._to_check:
@@ -284,7 +276,7 @@ class TopicJournal(Generic[K]):
     def _request_for(
         self, partition: int, producer: StateProducer, appends: dict[int, dict[int, Append]], now: float
     ) -> bool:
-        """Send or collect the partition's next request. False if it has none now, or its leader is busy."""
+        """Send or collect the partition's next request. False if there is none, or its leader is busy."""
         request_type = producer.wants(now)
         if request_type is None:
             return False
@@ -317,8 +309,7 @@ class TopicJournal(Generic[K]):
     def _set_alarm(self, looked_at: Iterable[int], now: float) -> None:
         """Set the alarm for retries, keep-alives and overdue appends.
 
-        One alarm serves every partition that was checked since it last rang. Its reason has often passed by the time it
-        rings. It may therefore ring too early, and is set anew for each partition when it does.
+        One alarm serves every partition that was checked since it last rang, and may ring too early.
         """
         waiting = self._to_check.union(*self._busy.values())
         idle = [self._producers.get(partition) for partition in looked_at if partition not in waiting]
@@ -344,7 +335,7 @@ class TopicJournal(Generic[K]):
     # Requests
 
     def _on_behalf_of_journal(self, responded: Callable[[R | None], None]) -> Callable[[R | None], None]:
-        """Return a callback that runs on behalf of the journal, so that an internal error does not end the channel."""
+        """Run it on behalf of the journal, so that an internal error does not end the channel."""
         return lambda response: on_behalf_of(self, partial(responded, response))
 
     def _identify(
@@ -445,7 +436,6 @@ class TopicJournal(Generic[K]):
             self._notes("state-append-failed", topic=self.state.topic, partition=partition, reason=code.name)
 
     def _continue_with(self, responded: Iterable[int], now: float) -> None:
-        """Continue if there is more to send, to these partitions or to others that waited for their leader."""
         for partition in responded:
             producer = self._producers.get(partition)
             if producer is not None and producer.wants(now) is not None:
@@ -470,7 +460,7 @@ class TopicJournal(Generic[K]):
 
 
 CHECK_MIN_S, CHECK_MAX_S = 0.01, 0.25
-"""Minimum and maximum seconds until the next check that no event triggers."""
+"""Seconds until the next check that no event triggers."""
 
 
 def _refuse(token: object, code: ErrorCode, reason: str) -> None:

@@ -14,16 +14,15 @@ class JournalEvents:
     """Callbacks of a journal, for the owner of its partitions."""
 
     need_view: Callable[[], None] = lambda: None
-    """Called when a partition has no known leader, or its leader may have changed."""
+    """Called when a leader is unknown or may have changed."""
     taken_over: Callable[[int, TakenOver], None] = lambda _partition, _outcome: None
     checking: Callable[[int], None] = lambda _partition: None
-    """Called with a partition that is to be checked for an earlier owner before `proceed`."""
+    """Called with a partition to check for an earlier owner before `proceed`."""
     lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
-    """Called with a partition that another proxy has taken over, -1 for all of them after an internal error."""
+    """-1: all partitions, after an internal error."""
     denied: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
-    """Called with a partition that the proxy's own identity may not take over."""
     went_back: Callable[[int], None] = lambda _partition: None
-    """Called with a partition whose log is no longer the one that was taken over. The journal stops appending to it."""
+    """Called with a partition whose log is no longer the one that was taken over."""
 
 
 NO_EVENTS = JournalEvents()

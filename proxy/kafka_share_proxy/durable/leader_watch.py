@@ -22,7 +22,7 @@ PATIENCE_S = 3.0
 
 
 class LeaderWatch:
-    """Watch of the leaders, active while `run` is. `view` is the last result."""
+    """`view` is the last result."""
 
     def __init__(
         self,
@@ -71,7 +71,6 @@ class LeaderWatch:
         self.view = view
 
     def check_soon(self) -> None:
-        """Request a lookup, because a leader is missing or may have changed."""
         self._requested.set()
 
     async def refresh(self) -> None:
@@ -80,13 +79,13 @@ class LeaderWatch:
         await refreshed.wait()
 
     async def is_led_elsewhere(self, leaders: Mapping[int, int]) -> bool:
-        """Look up the leaders. Return True if any partition has another one than in `leaders` (by partition)."""
+        """True if any partition has another leader than in `leaders`."""
         await self.refresh()
         now = self.view.leaders
         return any(now.get(partition, node_id) != node_id for partition, node_id in leaders.items())
 
     async def run(self, topic: StateTopic, also: Callable[[StateTopic], Awaitable[None]] | None = None) -> None:
-        """Look up the leaders when requested, and periodically, until cancelled. `also` is called each time.
+        """Look up when requested, and periodically. `also` is called each time.
 
         Closes the topic.
         """

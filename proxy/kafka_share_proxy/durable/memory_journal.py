@@ -21,7 +21,6 @@ class MemoryJournal(Generic[K]):
 
     @property
     def values(self) -> Mapping[K, bytes]:
-        """Values that a replay would return, by key."""
         return self._values
 
     def append(self, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:

@@ -1,10 +1,8 @@
 """Routing of requests about groups to the owner of their state: this proxy, through the gate, or another one.
 
-How it works: if all state partitions of the groups in a request are owned and open here, the handler runs. A request
-about groups of several owners is split, and the responses are joined. If a partition has no owner at the moment, the
-request waits for a bounded time, is tried again, and is refused in the end. Requests of tools wait longer while the
-state is being loaded: the Java admin client retries IncrementalAlterConfigs, AlterShareGroupOffsets, DeleteGroups and
-the like neither on 14 nor on 15.
+Rules: durable/README.md 26, fleet/README.md 11 and 12. Requests of tools wait longer while the state is being loaded:
+the Java admin client retries IncrementalAlterConfigs, AlterShareGroupOffsets, DeleteGroups and the like neither on 14
+nor on 15.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
 
 CHECK_AGAIN_S = 0.1
-"""Seconds before a request is sent again to a proxy that is not the owner although the table says so."""
+"""Seconds before a request is sent again to a proxy that is not the owner."""
 
 
 class OwnedServices(Protocol):
@@ -38,12 +36,11 @@ class OwnedServices(Protocol):
     def feature(self) -> str: ...
 
     @property
-    def gate(self) -> StateGate:
-        """Gate that admits requests while the required state is loaded here."""
+    def gate(self) -> StateGate: ...
 
     @property
     def fleet(self) -> Fleet | None:
-        """Other proxies that own groups. None if this one owns all or none."""
+        """None if this proxy owns all or none."""
 
     @property
     def timers(self) -> Timers: ...
@@ -54,7 +51,7 @@ class OwnedServices(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OwnedApi:
-    """API whose requests are served by the owner of the groups in them (`Needs.OWNER`)."""
+    """API that the owner of the groups serves (`Needs.OWNER`)."""
 
     api: DeclaredApi[Any]
     handler: Handler
@@ -73,7 +70,7 @@ class OwnedApi:
         return await self._dispatch(call, services.timers.now())
 
     async def handle_peers(self, call: Call[Any]) -> ResponseFrame | None:
-        """Serve a request that another proxy forwarded. None if this proxy is not the owner."""
+        """None if this proxy is not the owner."""
         gate = self.services.gate
         partitions = await self.partitions_of(call)
         if partitions is None or not gate.lets_in(partitions):
@@ -83,7 +80,7 @@ class OwnedApi:
         return await framed(call, await self._inside(call, partitions))
 
     async def partitions_of(self, call: Call[Any]) -> tuple[int, ...] | None:
-        """Return the distinct state partitions of the groups in a request. None if it has too many groups."""
+        """None if the request has too many groups."""
         splits, most, partition_of = self.api.splits, self.api.groups_max, self.services.gate.partition_of
         if splits is None:
             group_id = call.message.group_id
@@ -98,7 +95,6 @@ class OwnedApi:
         return tuple(partitions)
 
     async def _dispatch(self, call: Call[Any], began: float) -> ResponseFrame | Message | None:
-        """Try the owners until one responds or the time is over."""
         services = self.services
         while True:
             partitions = await self.partitions_of(call) or ()
@@ -124,7 +120,7 @@ class OwnedApi:
     async def _attempt(
         self, call: Call[Any], partitions: Sequence[int], owner: Peer | str | None
     ) -> ResponseFrame | Message | None:
-        """Return the response, or None if the request should be tried again."""
+        """None if the request should be tried again."""
         if isinstance(owner, str):
             return await self._refusal(call, partitions)
         if owner is None:
@@ -140,9 +136,7 @@ class OwnedApi:
     async def _inside(self, call: Call[Any], partitions: Sequence[int]) -> ResponseFrame | Message | None:
         """Run the handler. Its response counts only if no door was closed meanwhile and the lease holds.
 
-        If the lease has ended, wait for its renewal: the group of proxies may have been unreachable as long as the
-        append was in flight, because one broker crashed. If the lease returns while the door is open, no other proxy
-        was the owner.
+        An ended lease may return: one crashed broker delays both an append and the group of proxies.
         """
         services, gate, ended = self.services, self.services.gate, False
         done: Promise[None] = Promise()
@@ -173,7 +167,7 @@ class OwnedApi:
         return task.value
 
     def _owner_of(self, partition: int) -> Peer | str | None:
-        """Return the owning proxy, None for this one or no owner now, or a str if the partition is served nowhere."""
+        """None for this proxy or no owner, a str if the partition is served nowhere."""
         services = self.services
         if partition in services.gate.refused:
             return _UNREADABLE
@@ -182,7 +176,7 @@ class OwnedApi:
         return services.fleet.owner(partition)
 
     async def _cut(self, call: Call[Any], owners: Mapping[int, object]) -> list[Call[Any]]:
-        """Split the call into one call for each owner. Entries without a group go with the first."""
+        """Split the call by owner. Entries without a group go with the first."""
         splits, partition_of = self._splits, self.services.gate.partition_of
         first = id(next(iter(owners.values())))
         parts: dict[int, list[Any]] = {}
@@ -223,7 +217,6 @@ def _holds(services: OwnedServices, partitions: Sequence[int]) -> bool:
 
 
 async def gate_change(services: OwnedServices, deadline: float) -> None:
-    """Wait until the gate or the lease has changed, or the deadline has passed."""
     changed = services.gate.wait()
     try:
         await first_until(services.timers, deadline, changed)

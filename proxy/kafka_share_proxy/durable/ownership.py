@@ -26,37 +26,34 @@ class OwnershipEvents:
     renewed: Callable[[], None] = lambda: None
     """Called when the lease was renewed."""
     refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
-    """Called when another proxy is the owner, or the owner cannot be determined."""
+    """Called when another proxy is the owner, or it is unknown."""
 
 
 class Ownership(Protocol):
-    """Assignment of partitions of every state to this proxy. Implemented by `ownership_group.Membership`."""
+    """Assignment of partitions to this proxy. See `ownership_group.Membership`."""
 
     lease_s: float
-    """Maximum seconds that a lost owner continues by its own clock."""
     assigned: frozenset[int]
 
     async def run(self, events: OwnershipEvents) -> None:
         """Take part in the assignment, until cancelled."""
 
     def stopped(self, partitions: Iterable[int]) -> None:
-        """Report that numbers that are no longer assigned were stopped. Another proxy may own them now."""
+        """Report stopped numbers, which another proxy may own now."""
 
-    def is_valid(self) -> bool:
-        """Return True if no other proxy can have become the owner."""
+    def is_valid(self) -> bool: ...
 
     @property
-    def is_member(self) -> bool:
-        """True if the assignment to this proxy is known."""
+    def is_member(self) -> bool: ...
 
 
 @dataclass(slots=True, eq=False)
 class Takeover:
-    """Partitions of one state that were assigned together, until they are served."""
+    """Partitions of one state, from assignment until they are served."""
 
     partitions: set[int]
     restores: bool = False
-    """True if memory is written to the topic again, instead of loaded from the logs."""
+    """True if memory is written to the topic, instead of loaded."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     taken: dict[int, TakenOver] = field(default_factory=dict)
     checking: set[int] = field(default_factory=set)
@@ -78,12 +75,11 @@ class Takeover:
 
 
 def lacks_identity(error: ProxyError | None) -> bool:
-    """Return True if brokers require an identity that the proxy lacks, or refuse the one it has."""
     return isinstance(error, AuthenticationNeeded | AuthenticationFailed)
 
 
 def refusal_of(error: ProxyError, state: DescribedState[Any]) -> tuple[ErrorCode, str, bool]:
-    """Return the error code for clients, the reason, and True if an identity is missing, for trouble in a takeover."""
+    """Return the error code, the reason, and True if an identity is missing."""
     if lacks_identity(error):
         text = (
             f"{state.serves} are off: their state is kept in a topic ({state.setting}), for which the proxy needs "

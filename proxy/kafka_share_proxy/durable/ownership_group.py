@@ -1,19 +1,8 @@
 """Membership in the group of proxies, which assigns the owners of state partitions (durable/README.md rules 20-25).
 
-How it works: JoinGroup and SyncGroup have a connection of their own, because a JoinGroup waits for the slowest member.
-Heartbeats use another connection. The proxy joins as a static member named by its address, so that it rejoins
-immediately after a quick restart. If a second proxy has the same name, the older one gets error 82, stops serving, and
-rejoins without a name as a standby.
-
-A member leaves when it stops, so that another member takes over immediately. The only member does not leave: the group
-would become empty, and the next first member would wait for `group.initial.rebalance.delay.ms` (3 s). A static member
-that returns within its session joins the existing generation (KIP-345).
-
-In a fleet (`ownership_rules.spread`), a partition that this proxy must release stays in its list of partitions until
-`stopped` is called. Then the proxy rejoins, which starts a new generation, and the new table gives the partition away.
-
-A coordinator that is lost without a TCP reset ends no connection. While it does not respond, the brokers are queried
-for a new coordinator (`brokers.replaced`).
+JoinGroup and SyncGroup have a separate connection, because a JoinGroup waits for the slowest member. A partition that
+this proxy must release stays in its list until `stopped` is called. Then it rejoins, which starts a new generation. A
+lost coordinator: `brokers.replaced`.
 """
 
 from __future__ import annotations
@@ -53,33 +42,28 @@ from kafka_share_proxy.wire.values import Address
 GROUP_KEY = 0
 HEARTBEATS_PER_SESSION = 6
 HEARTBEATS_PER_SESSION_IN_FLEET = 24
-"""Heartbeats per session in a fleet. Members notice a leave with their next heartbeat, and again with the heartbeat of
-each member that must rejoin.
-"""
+"""Heartbeats per session: members notice a leave with their next one, and with that of each member that must rejoin."""
 MARGIN_SHARE = 0.25
 """Safety margin of the lease, as a fraction of the session timeout."""
 RETRY_MIN_S, RETRY_SOON_S, RETRY_MAX_S = 0.02, 0.05, 0.2
-"""Shortest, middle and longest delay between two attempts to find the group's coordinator: after the lease has ended no
-requests are served until it responds. The shortest follows a change, that is, another coordinator or one that is
-loading. The longest applies after SOON_S.
+"""Delays between two attempts to find the coordinator. The shortest follows a change: another coordinator, or one that
+is loading. The longest applies after SOON_S.
 """
 SOON_S = 30.0
-"""Seconds within which brokers find another coordinator, unless there is another fault."""
+"""Seconds within which brokers find another coordinator."""
 LOADING_BEATS = 5
-"""Heartbeats on one connection that may fail while the coordinator loads, before brokers are queried again. Dialling
-takes longer.
-"""
+"""Heartbeats that may fail while the coordinator loads, before brokers are queried again."""
 DIAL_AGAIN_S = 0.2
-"""Delay in seconds before an unreachable coordinator is dialled again. The brokers may name another one meanwhile."""
+"""Delay in seconds before an unreachable coordinator is dialled again."""
 NEW_GROUP_S = 10.0
-"""Seconds without a coordinator that are not reported as trouble: a new cluster creates its offsets topic first."""
+"""Seconds without a coordinator that are not reported: a new cluster creates its offsets topic first."""
 LEAVE_S = 2.0
 
 T = TypeVar("T")
 
 
 class NotReadyYet(UpstreamLost):
-    """The coordinator of the group is not available yet, as for a while in every new cluster."""
+    """The coordinator of the group is not available yet."""
 
 
 class NotAMember(ProxyError):
@@ -102,16 +86,16 @@ class Membership:
     ) -> None:
         """`peer`: address for other proxies of a fleet; empty if one proxy owns everything.
 
-        `serves`: the services that owners provide, in the plural ("share groups"), for messages and event names.
+        `serves`: services that owners provide, for messages and event names.
         """
         self.lease_s = session_s
         self.trouble = "the group of proxies was not contacted yet"
-        """Reason why this proxy is not the owner. Empty while it is."""
+        """Empty while this proxy is the owner."""
         self.assigned: frozenset[int] = frozenset()
         self.elsewhere: dict[int, str] = {}
         """Addresses of the other owners, by partition."""
         self.peers: frozenset[str] = frozenset()
-        """Addresses of the other members, whether or not they own partitions."""
+        """Addresses of the other members."""
         self.generation = -1
         self._events = OwnershipEvents()
         """Events of `run`, without which nothing changes."""
@@ -129,14 +113,12 @@ class Membership:
         self._instance: str | None = f"proxy-{address}-{peer}" if peer else f"proxy-{address}"
         self._member_id = ""
         self._holding: set[int] = set()
-        """Partitions that were assigned and not stopped. They must not be given to another proxy."""
+        """Partitions that must not be given to another proxy."""
         self._join_anew = trio.Event()
         self._is_only_member: bool | None = None
-        """True if the table contains no other member. None before the first table."""
+        """None before the first table."""
         self._delay = RETRY_MIN_S
-        """Delay after the next failure. News resets it."""
         self._failing_since = inf
-        """trio.current_time() of the first failure since the lease was renewed."""
         self._coordinator_address: Address | None = None
         """Coordinator in the brokers' last response."""
         self._dial_at = -inf
@@ -184,7 +166,6 @@ class Membership:
     # One coordinator
 
     async def _take_part(self) -> None:
-        """Be a member at one coordinator, until it cannot be reached or another one replaces it."""
         address = await self._coordinator()
         if address != self._coordinator_address:
             self._coordinator_address, self._dial_at, self._delay = address, -inf, RETRY_MIN_S
@@ -206,7 +187,7 @@ class Membership:
             raise
 
     async def _unless_moved(self, wait: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `wait`, unless the brokers name another coordinator first. Not for concurrent tasks."""
+        """Return the result of `wait`, unless the brokers name another coordinator first."""
         return await unless_replaced(wait, self._has_moved, look_s=RETRY_SOON_S)
 
     async def _has_moved(self) -> bool:
@@ -229,7 +210,7 @@ class Membership:
                 await self._join_anew.wait()
 
     async def _heartbeat_once_loaded(self, heartbeat_connection: ClusterConnection) -> ErrorCode:
-        """Send a heartbeat, and retry while a coordinator that was just elected still loads the group."""
+        """Retry while a coordinator that was just elected still loads the group."""
         for _ in range(LOADING_BEATS):
             with suppress(NotReadyYet):
                 return await self._heartbeat(heartbeat_connection)
@@ -266,7 +247,7 @@ class Membership:
         self._events.renewed()
 
     async def _rejoin(self, address: Address, heartbeat_connection: ClusterConnection) -> None:
-        """Join the next generation, and continue the heartbeats of the current one meanwhile."""
+        """Join the next generation, and continue the heartbeats meanwhile."""
 
         async def keep_beating() -> None:
             while True:
@@ -284,7 +265,7 @@ class Membership:
     # Joining
 
     async def _join(self, address: Address) -> None:
-        """Join until a generation has begun with this proxy. Raises NotAMember, UpstreamLost, RemoteProtocolError."""
+        """Raises NotAMember, UpstreamLost, RemoteProtocolError."""
         async with AsyncExitStack() as stack:
             joining = await self._dial(address, stack)
             while True:
@@ -332,7 +313,7 @@ class Membership:
     async def _sync(
         self, joining: ClusterConnection, joined: messages.JoinGroupResponse
     ) -> dict[str, OwnerInTable] | None:
-        """Return the table of the generation. None if the next generation has begun already."""
+        """None if the next generation has begun already."""
         request = messages.SyncGroupRequest
         assignments = []
         if joined.leader == joined.member_id and not joined.skip_assignment:
@@ -427,7 +408,7 @@ class Membership:
             self._notes(f"{served.replace(' ', '-')}-{event}", reason=reason)
 
     def _report_unreachable(self, error: ProxyError) -> None:
-        """Report that the group cannot be reached. Ownership continues while the lease is valid."""
+        """Report trouble. Ownership continues while the lease is valid."""
         text = f"the group of proxies cannot be reached: {error}"
         if not self.is_valid():
             self._group_trouble.happened(text, patient=isinstance(error, NotReadyYet))

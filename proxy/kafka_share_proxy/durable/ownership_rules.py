@@ -1,14 +1,4 @@
-"""Ownership of state: the table of owners, and the lease of each owner (durable/README.md rules 20-25).
-
-How it works: partition n of the topic of every state belongs to the owner of number n (0 to PARTITIONS - 1), so that
-one proxy has everything that is stored about a group of clients. Proxies are members of one classic group, whose leader
-writes the table of owners. A member that cannot reach the group must stop before the group can have given its
-partitions away: `Lease` counts from when the request was *sent* that the group responded to.
-
-Either one proxy owns everything (`assign`), or all share it (`spread`), where a partition moves between live members in
-two steps: the table assigns it to no other member until its owner has stopped and rejoined without it. The two modes
-have different protocol names, so that the group refuses a proxy in another mode than its members.
-"""
+"""Ownership of state: the table of owners, and the lease of each owner (durable/README.md rules 20 to 25 and 30)."""
 
 from __future__ import annotations
 
@@ -24,13 +14,12 @@ from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 PARTITIONS = 50
 """Number of slices of ownership. Part of the protocol between proxies."""
 GROUP = "__proxy_owners"
-"""Group id, with the prefix of everything that is hidden from clients."""
 PROTOCOL_TYPE = "proxy"
 PROTOCOL, FLEET_PROTOCOL = "share-state", "share-state-fleet"
 """Protocol names: one owner of everything; everything spread over all members."""
 VERSIONS = range(2)
 FLEET_VERSION = 1
-"""First version with the members' addresses for other proxies."""
+"""First version with the members' addresses."""
 _INT16 = 2
 
 M = TypeVar("M", bound=Message)
@@ -38,21 +27,18 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(slots=True)
 class Lease:
-    """Time until which no other proxy can have become the owner. All times are seconds of a clock that counts sleep."""
+    """Time until which no other proxy can have become the owner, by a clock that counts sleep."""
 
     session_s: float
-    """Seconds after which the group removes a silent member."""
     rebalance_s: float
-    """Seconds after which the group continues without a member that does not rejoin."""
     margin_s: float
-    """Safety margin in seconds for clock drift and for responses in flight."""
+    """Safety margin in seconds for clock drift and responses in flight."""
     ends: float = field(default=-inf, init=False)
-    """When the lease ends unless it is renewed."""
     _renewed: float = -inf
     _rebalancing_since: float = inf
 
     def on_heartbeat(self, code: ErrorCode, sent: float) -> None:
-        """Process the result of a heartbeat sent then. 0 and 27 confirm the membership. Any other code ends it."""
+        """Process a code: 0 and 27 confirm the membership, any other ends it."""
         if code == ErrorCode.NONE:
             self._renewed = max(self._renewed, sent)
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -63,7 +49,7 @@ class Lease:
         self._update_end()
 
     def joined(self, sent: float) -> None:
-        """Start the lease of a new generation. `sent`: when the last request of the join was sent."""
+        """Begin a generation. `sent`: when the last request of the join was sent."""
         self._renewed, self._rebalancing_since = sent, inf
         self._update_end()
 
@@ -72,12 +58,10 @@ class Lease:
         self._update_end()
 
     def is_valid(self, now: float) -> bool:
-        """Return True if this proxy may still respond as the owner."""
         return now < self.ends
 
     @property
     def is_rebalancing(self) -> bool:
-        """True if the group waits for this member to join the next generation."""
         return self._rebalancing_since < inf
 
     def _update_end(self) -> None:
@@ -92,9 +76,9 @@ class ProxyMember(NamedTuple):
     address: str
     owned: tuple[int, ...] = ()
     instance: str = ""
-    """Name of the static member. Empty for a member without one."""
+    """Name of the static member."""
     peer: str = ""
-    """Address for other proxies. Empty if one proxy owns everything."""
+    """Empty if one proxy owns everything."""
 
 
 class OwnerInTable(NamedTuple):
@@ -107,10 +91,7 @@ class OwnerInTable(NamedTuple):
 
 
 def assign(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dict[str, OwnerInTable]:
-    """Return the table for one owner of everything: the first member that owns something, else the first, by member id.
-
-    Several members may claim to own something. The fence decides in the end.
-    """
+    """Return the table for one owner of everything: the first member that owns something, else the first."""
     everything = tuple(partitions)
     order = sorted(members)
     chosen = next((member_id for member_id in order if members[member_id].owned), order[0] if order else "")
@@ -121,10 +102,10 @@ def assign(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dic
 
 
 def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dict[str, OwnerInTable]:
-    """Return the table for a fleet: as even as possible, with as few moves as possible.
+    """Return an even table for a fleet, with as few moves as possible.
 
-    A partition beyond its owner's share has no owner in this table: it is assigned after its owner has stopped. If
-    several members claim a partition, the first by id wins. The fence decides in the end.
+    A partition beyond its owner's share has no owner in this table. If several members claim one, the first by id wins.
+    The fence decides in the end.
     """
     order = sorted(members)
     owners: dict[int, str] = {}
@@ -146,7 +127,7 @@ def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dic
 
 
 def _quotas(held: Mapping[str, list[int]], count: int) -> dict[str, int]:
-    """Return the number of partitions for each member. Members with most get the extra ones, to limit moves."""
+    """Give members with most partitions the extra ones, to limit moves."""
     if not held:
         return {}
     share, more = divmod(count, len(held))
@@ -162,7 +143,7 @@ def encode_member(member: ProxyMember) -> bytes:
 
 
 def decode_member(data: bytes) -> ProxyMember:
-    """Decode a member's metadata. Raises RemoteProtocolError, also for an unknown version."""
+    """Raises RemoteProtocolError, also for an unknown version."""
     message = _decode(messages.ProxyMemberMetadata, data)
     return ProxyMember(message.address, tuple(message.owned_partitions), message.instance, message.peer)
 
@@ -183,7 +164,7 @@ def encode_table(table: Mapping[str, OwnerInTable]) -> bytes:
 
 
 def decode_table(data: bytes) -> dict[str, OwnerInTable]:
-    """Decode the table. Raises RemoteProtocolError, also for an unknown version."""
+    """Raises RemoteProtocolError, also for an unknown version."""
     message = _decode(messages.ProxyAssignment, data)
     return {
         owner.member_id: OwnerInTable(owner.address, tuple(owner.partitions), owner.instance, owner.peer)
@@ -192,7 +173,7 @@ def decode_table(data: bytes) -> dict[str, OwnerInTable]:
 
 
 def is_mine(member_id: str, owner: OwnerInTable, my_id: str, my_instance: str | None) -> bool:
-    """True if the line is about this proxy. A static member that rejoined has another id than the table."""
+    """Compare ids. A static member that rejoined has another id than the table."""
     return member_id == my_id or bool(my_instance and owner.instance == my_instance)
 
 

@@ -1,8 +1,6 @@
 """Contents of a state partition: its log, read from the start to the offset of this proxy's takeover record.
 
-How it works: the log is a sequence of reigns, each begun by a takeover record with the (producer id, epoch) of its
-owner. A batch counts only if it was written under the latest takeover record before it (durable/README.md rule 15). The
-last value of each key in those batches is the state.
+The log is a sequence of reigns, each begun by a takeover record (durable/README.md rules 13 to 15).
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ class Reign(NamedTuple):
 
 ENDLESS = (1 << 63) - 1
 TAKEOVERS_KEPT = 64
-"""Maximum number of takeover records kept. Beyond it, those that nothing depends on are deleted."""
+"""Maximum number of takeover records kept."""
 
 
 @dataclass(slots=True)
@@ -32,34 +30,34 @@ class Replay:
     """State of one partition, as far as it was read."""
 
     reign_of: Callable[[bytes], Reign | None]
-    """Return the reign that a record begins, by its key. None for other records. Raises for unreadable keys."""
+    """None for other records. Raises for unreadable keys."""
     until: int
-    """Offset of this proxy's takeover record, the last one to read. ENDLESS for followers."""
+    """Offset of this proxy's takeover record. ENDLESS for followers."""
     next_offset: int = 0
     start: int = 0
     values: dict[bytes, bytes] = field(default_factory=dict)
     ignored: int = 0
-    """Number of batches from producers that were no longer the owner."""
+    """Batches of producers that were no longer the owner."""
     sink: Callable[[Record], None] | None = None
-    """Called with each record that counts, except takeover records, instead of filling `values`."""
+    """Receiver of each record that counts, except takeover records."""
     unwanted: bytes = b""
-    """Prefix of keys that the sink ignores. Empty: none."""
+    """Prefix of keys that the sink ignores."""
     newest_ms: int = -1
-    """Timestamp of the last batch that counted, in milliseconds since 1970."""
+    """Milliseconds since 1970 of the last batch that counted."""
     reign: Reign | None = None
     _last_value: bytes = b""
-    """Last value read. Equal consecutive values, as in one commit of many ranges, share one object."""
+    """Equal consecutive values share one object."""
     _takeovers: dict[Reign, bytes] = field(default_factory=dict)
-    """Reign -> key of its record, in the order of the log."""
+    """Key of the takeover record, by reign in the order of the log."""
     _reign_of_key: dict[bytes, Reign] = field(default_factory=dict)
-    """Reign of the last record of each key, deletions included."""
+    """By the last record of each key, deletions included."""
 
     @property
     def done(self) -> bool:
         return self.next_offset > self.until
 
     def read(self, batch: BatchHeader, records: Callable[[], Iterable[Record]]) -> None:
-        """Apply the next batch. `records` decodes it, and is not called for a batch that does not count.
+        """`records` decodes the batch, if it counts.
 
         Raises:
             RemoteProtocolError: the batch cannot be read here. The next read begins with it again.
@@ -82,16 +80,14 @@ class Replay:
             self.newest_ms = batch.max_timestamp
 
     def superfluous(self) -> list[bytes]:
-        """Return the keys of takeover records on which nothing depends. Empty while there are few."""
+        """Return the keys of takeover records on which nothing depends, if there are many."""
         if len(self._takeovers) <= TAKEOVERS_KEPT:
             return []
         needed = Counter(self._reign_of_key.values())
         return [key for reign, key in self._takeovers.items() if reign != self.reign and not needed[reign]]
 
     def _may_begin(self, writer: Reign) -> bool:
-        """Return True if this producer may begin a reign. Epochs of one producer id only grow: a late takeover by an
-        earlier owner does not restore it.
-        """
+        """Check the epoch, which only grows: a late takeover does not restore an earlier owner."""
         if writer.producer_id < 0:
             return False
         return writer not in self._takeovers and (

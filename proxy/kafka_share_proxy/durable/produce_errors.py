@@ -9,12 +9,8 @@ lower. A broker raises errors at three points:
   this leader, and stays there unless the next leader lacks it.
 - *both*: the same code is raised before and after, and the response does not show which.
 
-An error from before the append is about one attempt only. If an earlier attempt may have been appended, the batch may
-be in the log all the same: sizes, rights and the number of in-sync replicas are checked before duplicates are found.
-
-Duplicates are found by producer id, epoch, and first and last sequence number, among the last five batches of a
-producer (`ProducerStateEntry.findDuplicateBatch`). Content is not compared, and the response is success with the offset
-of the batch that was first. An older duplicate gets 45.
+Rules: durable/README.md 7 to 10. An error from before the append is about one attempt only. A duplicate older than the
+last five batches gets 45.
 """
 
 from __future__ import annotations
@@ -37,17 +33,16 @@ class Follows(Enum):
     """Next action of the producer."""
 
     STORED = auto()
-    """The batch is in the log, on as many replicas as the topic demands."""
     UNKNOWN = auto()
-    """The batch may be in the log. Send the same bytes again, until they are accepted or the producer is fenced."""
+    """The batch may be in the log. Send the same bytes again."""
     NOT_NOW = auto()
-    """This attempt wrote nothing, but the next one may succeed. Retry for a while, then refuse."""
+    """This attempt wrote nothing. Retry for a while, then refuse."""
     NEVER = auto()
-    """This attempt wrote nothing, and the next one would not either. Refuse."""
+    """This attempt wrote nothing, nor would the next. Refuse."""
     TOO_LARGE = auto()
-    """This attempt wrote nothing, and fewer records at a time may fit."""
+    """This attempt wrote nothing. Fewer records may fit."""
     START_AGAIN = auto()
-    """The broker does not know the producer's sequence numbers. Write a new takeover record, then the same content."""
+    """The broker forgot the sequence numbers. Write a new takeover record, then the same content."""
     FENCED = auto()
     """Another proxy has taken over."""
 
@@ -192,13 +187,10 @@ PRODUCE_ERRORS: tuple[ProduceError, ...] = (
         Follows.FENCED,
     ),
 )
-"""Rows by code. No path of a produce in 3.9 or 4.3 raises a code without a row. Such a code therefore does not prove
-that nothing was appended.
-"""
+"""No path of a produce in 3.9 or 4.3 raises other codes. They do not prove that nothing was appended."""
 
 _FOLLOWS = {ErrorCode.NONE: Follows.STORED} | {row.code: row.follows for row in PRODUCE_ERRORS}
 
 
 def what_follows(code: ErrorCode) -> Follows:
-    """Return the next action of the producer for this error code of its batch."""
     return _FOLLOWS.get(code, Follows.UNKNOWN)

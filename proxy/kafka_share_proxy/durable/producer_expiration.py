@@ -22,7 +22,7 @@ RESPONSE_S = 5.0
 
 
 class Periods(NamedTuple):
-    """Intervals at which the producer of a state shows that it is alive, in seconds."""
+    """Seconds between two signs of life of a producer."""
 
     keep_alive_s: float = KEEP_ALIVE_S
     """Seconds between two appends."""
@@ -31,7 +31,7 @@ class Periods(NamedTuple):
 
 
 async def periods(own: ClusterQueries, node_id: int, notes: Notes) -> Periods:
-    """Request the intervals for this broker's settings. Kafka's defaults if it refuses (DESCRIBE_CONFIGS)."""
+    """Request the periods. Kafka's defaults count if the broker refuses (DESCRIBE_CONFIGS)."""
     request = messages.DescribeConfigsRequest
     resource = request.DescribeConfigsResource(
         resource_type=BROKER, resource_name=str(node_id), configuration_keys=[PRODUCER, TRANSACTIONAL]
@@ -51,7 +51,7 @@ async def periods(own: ClusterQueries, node_id: int, notes: Notes) -> Periods:
 
 
 def periods_from(response: messages.DescribeConfigsResponse) -> Periods:
-    """Return the intervals for a response. Refused and missing settings count as Kafka's defaults."""
+    """Return the periods. Refused and missing settings count as Kafka's defaults."""
     values: dict[str, float] = {}
     for result in response.results or ():
         for entry in (result.configs or ()) if result.error_code == ErrorCode.NONE else ():

@@ -1,7 +1,6 @@
 """Reader of state partitions from their start. `durable.partition_log` interprets the batches.
 
-Each leader has one connection, with one Fetch at a time for all its partitions that are not done. Other tasks run
-between two batches whenever a slice of time is used up.
+Each leader has one connection, with one Fetch at a time for all its partitions.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ class ReplaySource(NamedTuple):
     addresses: Mapping[int, Address]
     settings: ClusterClientSettings
     topic_id: bytes = ZERO_UUID
-    """Id of the topic. Another topic of that name is not read. Zeros: any topic of that name."""
+    """Zeros: any topic of that name."""
 
     def by_leader(self, partitions: Iterable[int]) -> dict[int, list[int]]:
-        """Group partitions by leader: node id (-1 if unknown) -> partitions."""
+        """Group partitions by leader (-1: unknown)."""
         by_leader: dict[int, list[int]] = {}
         for partition in partitions:
             by_leader.setdefault(self.leaders.get(partition, -1), []).append(partition)
         return by_leader
 
     def address(self, node_id: int) -> Address:
-        """Return the address of a broker. Raises UpstreamLost if it is unknown."""
+        """Raises UpstreamLost if the broker is unknown."""
         address = self.addresses.get(node_id)
         if address is None:
             raise UpstreamLost(f"no leader is known for a partition of {self.topic}")
@@ -67,12 +66,12 @@ async def read(replays: Mapping[int, Replay], source: ReplaySource) -> None:
 
 
 async def ends(partitions: Iterable[int], source: ReplaySource) -> dict[int, int]:
-    """Return the current end offsets of the logs. Raises UpstreamLost."""
+    """Raises UpstreamLost."""
     return await _bounds(partitions, source, LATEST)
 
 
 async def starts(partitions: Iterable[int], source: ReplaySource) -> dict[int, int]:
-    """Return the current start offsets of the logs. Raises UpstreamLost."""
+    """Raises UpstreamLost."""
     return await _bounds(partitions, source, EARLIEST)
 
 
@@ -97,7 +96,7 @@ async def _read_from(node_id: int, source: ReplaySource, replays: dict[int, Repl
 
 
 class Pace:
-    """Time slices, so that other tasks run. A checkpoint per batch would cost as much as several batches."""
+    """Time slices: a checkpoint per batch would cost as much as several batches."""
 
     __slots__ = ("_until",)
 
@@ -105,14 +104,13 @@ class Pace:
         self._until = trio.current_time() + SLICE_S
 
     async def step(self) -> None:
-        """Let other tasks run if the slice is used up. Call it between two batches."""
         if trio.current_time() >= self._until:
             await trio.lowlevel.checkpoint()
             self._until = trio.current_time() + SLICE_S
 
 
 async def take(replay: Replay, data: Buffer | None, pace: Pace) -> None:
-    """Read the batches of a Fetch response. Raises RemoteProtocolError."""
+    """Raises RemoteProtocolError."""
     data = data or b""
     for batch in records.iter_batches(data):
         if batch.last_offset >= replay.next_offset:
@@ -121,17 +119,14 @@ async def take(replay: Replay, data: Buffer | None, pace: Pace) -> None:
 
 
 def _records_unless_unwanted(unwanted: bytes, batch: Buffer) -> Sequence[Record]:
-    """Return the records of a batch. Empty if it has only unwanted keys. Raises RemoteProtocolError."""
+    """Return no records if all keys are unwanted. Raises RemoteProtocolError."""
     return () if unwanted and records.has_only_keys(batch, unwanted) else records.decode_records(batch)
 
 
 async def fetch(
     opened: ClusterConnection, source: ReplaySource, replays: Mapping[int, Replay], wait_ms: int = FETCH_WAIT_MS
 ) -> list[messages.FetchResponse.PartitionData]:
-    """Fetch the next records of these partitions. Return the entries of the response, errors included.
-
-    `wait_ms`: how long a broker without new records waits for some.
-    """
+    """Return entries, errors included. `wait_ms`: how long a broker without new records waits."""
     positions = {partition: replay.next_offset for partition, replay in replays.items()}
     return await topic_log.fetch(
         opened,
@@ -145,7 +140,7 @@ async def fetch(
 
 
 async def offsets(opened: ClusterConnection, topic: str, partitions: Iterable[int], timestamp: int) -> dict[int, int]:
-    """Return the start (EARLIEST) or end (LATEST) offsets. Raises UpstreamLost, also if it is not the leader."""
+    """`timestamp`: EARLIEST or LATEST. Raises UpstreamLost, also if it is not the leader."""
     bounds = {}
     for entry in await topic_log.request_offsets(opened, topic, partitions, timestamp):
         check(topic, entry.partition_index, entry.error_code)

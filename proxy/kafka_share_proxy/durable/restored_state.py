@@ -13,13 +13,11 @@ from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.loop.promise import PROCESS
 
 RECORDS, BYTES = 100, 64 << 10
-"""Records of an append, and bytes of their values from which on none is added."""
+"""Records of an append, and bytes from which on none is added."""
 
 
 async def write(journal: TopicJournal[Any], held: HeldState, partitions: Collection[int]) -> None:
-    """Append everything that is held of these partitions, which were taken over.
-
-    `partitions` may shrink meanwhile: those that are given up are left out.
+    """`partitions` may shrink meanwhile.
 
     Raises:
         JournalRefused: something cannot be stored.

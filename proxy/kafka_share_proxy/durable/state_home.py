@@ -1,10 +1,6 @@
 """All states on this proxy: the partitions that it owns of each, and the links to the owners of the others.
 
-How it works: partition n of every state belongs to the owner of number n (`Ownership.assigned`). New numbers are taken
-over in all states at the same time (`hosted_state`). Numbers that are no longer assigned are stopped in all states: new
-requests are rejected, appends in flight finish, gates close, features forget, and only then is the group of proxies
-notified. A partition that another proxy has taken over in one state is lost in all. If one proxy owns everything, the
-loss of one number is the loss of all.
+Rules: durable/README.md 18, 25, 30 and 31.
 """
 
 from __future__ import annotations
@@ -29,9 +25,9 @@ from kafka_share_proxy.wire.values import Address
 
 ALL = range(PARTITIONS)
 AGAIN_S = 1.0
-"""Delay in seconds before lost ownership is sought again, so that two proxies that compete for it do so slowly."""
+"""Delay in seconds before lost ownership is sought again: two proxies may compete for it."""
 DRAIN_S = 0.5
-"""Maximum seconds to wait for appends in flight when a partition moves."""
+"""Seconds to wait for appends in flight when a partition moves."""
 DRAIN_CHECK_S = 0.005
 
 
@@ -67,9 +63,9 @@ class StateHome:
         )
         self._changed = trio.Event()
         self._begun: set[int] = set()
-        """Numbers that were assigned and have not been given up."""
+        """Assigned numbers that have not been given up."""
         self._lost: set[int] = set()
-        """Numbers that another proxy has taken over, to be stopped here."""
+        """Numbers to be stopped, which another proxy has taken over."""
         self._is_retiring = False
 
     def host(self, state: DescribedState[Any], held: HeldState, partition_of: Callable[[str], int]) -> HostedState:
@@ -84,12 +80,11 @@ class StateHome:
 
     @property
     def off(self) -> str:
-        """Description of what the proxy lacks to serve some state. Everything else works, so the proxy continues."""
+        """Return what the proxy lacks to serve some state."""
         return "; ".join(dict.fromkeys(hosted.off for hosted in self.states if hosted.off))
 
     @property
     def served(self) -> set[int]:
-        """Numbers that are served here in every state."""
         return {n for n in self._begun if all(n in each.served for each in self.states if n < each.state.partitions)}
 
     @property
@@ -97,7 +92,7 @@ class StateHome:
         return sum(hosted.journal.appends for hosted in self.states)
 
     def why_not(self, topic: str) -> str:
-        """Return why the state of this topic is not served now. Empty while it is served, or if it is off."""
+        """Return "" while the state is served, or if it is off."""
         hosted = self.hosted(topic)
         if hosted is None or hosted.off:
             return ""
@@ -115,14 +110,14 @@ class StateHome:
         return next((hosted for hosted in self.states if hosted.state.topic == topic), None)
 
     def state(self) -> dict[str, object]:
-        """Return the fields of /readyz about the states."""
+        """Return fields of /readyz."""
         fields: dict[str, object] = {"state_partitions": len(self.served)}
         if risks := [text for hosted in self.states for text in hosted.guard.risks.values()]:
             fields["risks"] = risks
         return fields if self.links is None else fields | {"linked_proxies": self.links.linked}
 
     def listen(self, address: Address) -> None:
-        """Accept connections of other proxies of the fleet. Raises OSError."""
+        """Raises OSError."""
         if self.links is not None:
             self.links.listen(address)
 
@@ -143,7 +138,7 @@ class StateHome:
                 self._channels.close()
 
     async def retire(self) -> None:
-        """Stop serving, and wait for appends in flight. Call it before `run` is cancelled."""
+        """Wait for appends in flight. Call it before `run` is cancelled."""
         self._is_retiring = True
         for hosted in self.states:
             hosted.is_closing = True
@@ -228,7 +223,7 @@ class StateHome:
                 hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, standby=standby)
 
     def _partition_lost(self, partition: int | None) -> None:
-        """Stop a partition that another proxy has taken over in a state. None: an internal error, all are stopped."""
+        """None: an internal error, all partitions are stopped."""
         lost = set(ALL) if self.links is None or partition is None else {partition}
         for hosted in self.states:
             reason = f"{hosted.state.name} was taken over by another proxy"

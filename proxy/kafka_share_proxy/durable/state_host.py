@@ -21,6 +21,5 @@ class StateHost:
     channels: BrokerChannels
     """Channels of the journals to the brokers."""
     lease_s: float
-    """Maximum seconds that an earlier owner continues by its own clock."""
     on_lost: Callable[[int | None], None]
     """Called with a partition that another proxy has taken over. None: an internal error ends all."""

@@ -9,11 +9,11 @@ from kafka_share_proxy.wire.records.key_hash import partition_for
 
 GROUPS_REMEMBERED = 10_000
 REMEMBERED_LENGTH_MAX = 256
-"""Maximum length of a cached group id. Clients may send ids of 32 KiB."""
+"""Maximum length of a cached group id."""
 
 
 def state_partition(group_id: str) -> int:
-    """Return the partition of a group's state, which is also the number of its owner."""
+    """Return the partition, which is also the number of the owner."""
     return _short(group_id) if len(group_id) <= REMEMBERED_LENGTH_MAX else _state_partition(group_id)
 
 

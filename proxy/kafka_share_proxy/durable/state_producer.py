@@ -1,23 +1,13 @@
 """Producer of one state partition: sequence numbers, retries, fencing.
 
-How it works: a state machine without I/O. The caller sends what `next_request` returns and reports the result.
+Pure. The caller sends what `next_request` returns and reports the result.
 
     IDENTIFYING ─ InitProducerId succeeded ──▶ TAKING_OVER ─ the takeover record is in the log ─▶ READY
       ▲   └─ a new producer id (epoch 0) ─▶ CHECKING ─ the caller proceeds ─▶ TAKING_OVER           │
       └─────── 45 (the broker forgot this producer), or the identity must be renewed ────────────────┘
     any ─ 47 or 90: another proxy took over ─▶ LOST, for good
 
-- One append is in flight at a time. Everything that waits when it starts goes with it.
-- `produce_errors` classifies the error codes. An append whose outcome is unknown (no response, or a code that a broker
-  may return after it has appended) is repeated byte for byte until it is accepted or fenced. An append is refused only
-  if no attempt was unknown. Then none of it is in the log, and the next append reuses its sequence numbers. Otherwise
-  sequence numbers are never reused for other content: the broker would report success without storing it.
-- 45 means that the broker has forgotten the sequence numbers. InitProducerId with the current (producer id, epoch)
-  returns 90 if another proxy took over. If not, a new takeover record begins a new epoch, and the same content follows.
-- A broker forgets an idle producer, and with it the fence. Therefore something is appended every `keep_alive_s`, and
-  the identity is renewed every `identity_s`.
-- A new producer id (epoch 0) does not fence an owner with another id. Before the takeover record is written, the caller
-  reads the log. If it shows an owner with another id, the caller waits until that owner has stopped by its own clock.
+Rules: durable/README.md 6 to 13, 16 and 19.
 """
 
 from __future__ import annotations
@@ -35,31 +25,27 @@ from kafka_share_proxy.wire.records import compression
 from kafka_share_proxy.wire.records.records import HEADER, Record, build_batch
 
 BATCH_BYTES_MAX = 128 << 10
-"""Maximum bytes of the records in one append, below the default limit of brokers (message.max.bytes, 1 MiB). A single
-entry may be larger.
-"""
+"""Maximum bytes of the records in one append, below the limit of brokers (message.max.bytes, 1 MiB)."""
 RECORD_OVERHEAD = 32
-"""Maximum bytes of a record in addition to its key and value: attributes, timestamp, offset, and four lengths."""
+"""Maximum bytes of a record in addition to its key and value."""
 COMPRESS_BYTES = 4 << 10
 """Minimum batch size for compression, in bytes."""
 SMALLER_S = 60.0
-"""Seconds for which batches are halved after the broker rejected one as too large."""
+"""Seconds for which batches are halved after one was too large."""
 WAITING_BYTES_MAX = 64 << 20
-"""Maximum bytes that wait for an append, per state partition."""
+"""Maximum bytes that wait for an append of one partition."""
 REFUSE_AFTER_S = 5.0
-"""Seconds for which an append with a definite failure is retried: leaders move, replicas return."""
+"""Seconds for which a definite failure is retried: leaders move, replicas return."""
 WAIT_MAX_S = 10.0
-"""Seconds after which an entry that was never sent is refused because the append before it has an unknown outcome."""
+"""Seconds after which an entry is refused that waits for an append with an unknown outcome."""
 RETRY_MIN_S, RETRY_MAX_S = 0.02, 0.25
-"""Shortest and longest delay between two attempts. No append is confirmed meanwhile, even if there is a leader."""
+"""Shortest and longest delay in seconds between two attempts. No append is confirmed meanwhile."""
 DENIED_S = 5.0
-"""Delay between two attempts while the identity lacks a right that an administrator must grant."""
+"""Seconds between two attempts while the identity lacks a right."""
 KEEP_ALIVE_S = 6 * 3600.0
 """A quarter of Kafka's default for `producer.id.expiration.ms`."""
 IDENTITY_S = 24 * 3600.0
-"""Seconds between two renewals of the identity. Appends do not reset `transactional.id.expiration.ms` (7 days by
-default).
-"""
+"""Seconds between two renewals, because appends do not reset `transactional.id.expiration.ms` (7 days by default)."""
 SEQUENCES = 1 << 31
 
 DENIED = frozenset(
@@ -69,7 +55,7 @@ DENIED = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-"""Errors that mean that the proxy's own identity lacks a right."""
+"""Errors for a missing right of the proxy's identity."""
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """InitProducerId errors of a producer that was replaced."""
 
@@ -85,18 +71,18 @@ class WriterStage(Enum):
 
 
 _READY, _LOST = WriterStage.READY, WriterStage.LOST
-"""Module constants, because each append compares them and attribute access on an enum is slow in CPython 3.11."""
+"""Attribute access on an enum is slow in CPython 3.11."""
 
 
 class Identify(NamedTuple):
-    """InitProducerId request with the partition's transactional id. (-1, -1) claims the id, other values renew it."""
+    """(-1, -1) claims the id, other values renew it."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Append(NamedTuple):
-    """Produce request for this record batch, with acks=all."""
+    """Produce request with acks=all."""
 
     batch: bytes
 
@@ -108,14 +94,14 @@ class Stored(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Outcome: the append is not stored and never will be."""
+    """The append is not stored and never will be."""
 
     token: object
     code: ErrorCode
 
 
 class TakenOver(NamedTuple):
-    """Outcome: the takeover record is at this offset, after all records of earlier owners."""
+    """The takeover record is at this offset."""
 
     offset: int
     producer_id: int
@@ -123,15 +109,13 @@ class TakenOver(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Outcome: another proxy is the owner. No waiting append was or will be confirmed."""
+    """Another proxy is the owner. No waiting append was or will be confirmed."""
 
     code: ErrorCode
 
 
 class WentBack(NamedTuple):
-    """Outcome: the append got an offset that was already used. The log was replaced, or has lost its end with the
-    takeover record.
-    """
+    """The append got an offset that was already used: the log was replaced, or has lost its end."""
 
     offset: int
 
@@ -143,7 +127,7 @@ _REQUEST_BEFORE_READY: Mapping[WriterStage, type[Identify] | type[Append]] = {
     WriterStage.IDENTIFYING: Identify,
     WriterStage.TAKING_OVER: Append,
 }
-"""Request type of each stage before READY. Other stages send nothing."""
+"""Other stages send nothing."""
 
 
 @dataclass(slots=True)
@@ -155,7 +139,6 @@ class _Entry:
     size: int
     since: float
     unknown: bool = False
-    """True if an attempt may have stored the entry."""
 
 
 @dataclass(slots=True)
@@ -168,9 +151,7 @@ class _Batch:
     entries: Sequence[_Entry] = ()
     is_takeover: bool = False
     unknown: bool = False
-    """True if an attempt had no response that rules out an append: the log may hold this batch under its sequence
-    numbers.
-    """
+    """True if the log may hold this batch under its sequence numbers."""
 
     @property
     def size(self) -> int:
@@ -178,7 +159,7 @@ class _Batch:
 
     @property
     def may_be_stored(self) -> bool:
-        """True if an entry may be in the log, under these sequence numbers or those of an earlier epoch."""
+        """True if an entry may be in the log, under these or earlier sequence numbers."""
         return self.unknown or any(entry.unknown for entry in self.entries)
 
 
@@ -187,9 +168,7 @@ class StateProducer:
     """Producer of one state partition. All times are `now`, in monotonic seconds."""
 
     takeover: Callable[[int, int], Record]
-    """Build the takeover record for a (producer id, epoch). Its key must be unique: compaction would delete an earlier
-    record with that key, and with it the proof that the batches after it count.
-    """
+    """Build the takeover record for a (producer id, epoch), with a unique key (durable/README.md rule 14)."""
     keep_alive: Record
     keep_alive_s: float = KEEP_ALIVE_S
     identity_s: float = IDENTITY_S
@@ -198,7 +177,6 @@ class StateProducer:
     producer_epoch: int = -1
     waiting_bytes: int = 0
     batch_bytes_max: int = BATCH_BYTES_MAX
-    """Maximum bytes of the records in one append. A single entry may be larger."""
     _smaller_bytes: int = 0
     _smaller_until: float = -inf
     _sequence: int = 0
@@ -218,16 +196,11 @@ class StateProducer:
         self._identify_by = min(self._identify_by, now + identity_s)
 
     def limit_batches(self, message_bytes: int) -> None:
-        """Set `max.message.bytes` of the topic. Compression does not count: with another codec (`compression.type`),
-        the broker decompresses the batch.
-        """
+        """Limit batches. Compression does not count: the broker may decompress the batch (`compression.type`)."""
         self.batch_bytes_max = min(BATCH_BYTES_MAX, message_bytes)
 
     def add(self, records: Sequence[Record], token: object, now: float) -> bool:
-        """Queue records to be stored all or none. `token` identifies them in the outcome.
-
-        Returns False if too much waits already, or the partition is lost.
-        """
+        """Queue records to be stored all or none, as `token`. False if too much waits, or the partition is lost."""
         size = RECORD_OVERHEAD * len(records)
         for key, value, *_ in records:
             size += len(key or b"") + len(value or b"")
@@ -238,7 +211,7 @@ class StateProducer:
         return True
 
     def wants(self, now: float) -> type[Identify] | type[Append] | None:
-        """Return the type of the next request, whose destination may have to be looked up first."""
+        """Return the type of the next request, whose destination may have to be looked up."""
         if self._is_in_flight or now < self._retry_at:
             return None
         if self.stage is not _READY:
@@ -251,9 +224,7 @@ class StateProducer:
         return Append
 
     def next_request(self, now: float) -> Identify | Append | None:
-        """Return the request to send now. The caller reports its result (`identified`, `appended`, `in_flight` or
-        `unsent`).
-        """
+        """Return a request, whose result the caller reports (`identified`, `appended`, `in_flight` or `unsent`)."""
         request_type = self.wants(now)
         if request_type is None:
             return None
@@ -266,13 +237,13 @@ class StateProducer:
         return Append(self._batch.data)
 
     def proceed(self) -> None:
-        """Take over from stage CHECKING, because no owner with another producer id is left."""
+        """Take over: no owner with another producer id is left."""
         if self.stage is not WriterStage.CHECKING:
             raise LocalProtocolError(f"proceed while {self.stage.name}")
         self.stage = WriterStage.TAKING_OVER
 
     def next_deadline(self) -> float:
-        """Return when `next_request` (`overdue` with a request in flight) may have a result without another event."""
+        """Time at which `next_request` or `overdue` may have a result without another event."""
         if self.stage is _LOST:
             return inf
         oldest = self._oldest_unsent() + WAIT_MAX_S
@@ -297,7 +268,7 @@ class StateProducer:
         return []
 
     def appended(self, code: ErrorCode, offset: int, now: float) -> list[Outcome]:
-        """Process the Produce response. `offset`: of the first record."""
+        """Process the response. `offset`: of the first record."""
         self._take_back()
         batch = self._batch
         if batch is None:
@@ -320,7 +291,7 @@ class StateProducer:
                 return self._unknown(batch, now)
 
     def in_flight(self, now: float) -> list[Outcome]:
-        """Process a lost connection or a timeout: the request was sent at least in part, its outcome is unknown."""
+        """Process a request that was sent at least in part, with an unknown outcome."""
         self._take_back()
         if self.stage is WriterStage.IDENTIFYING or self._batch is None:
             self._retry_later(now)  # a repetition returns the same identity, or the next epoch
@@ -336,7 +307,7 @@ class StateProducer:
         return self._refused(self._batch, ErrorCode.COORDINATOR_NOT_AVAILABLE, now, final=final)
 
     def overdue(self, now: float) -> list[Outcome]:
-        """Refuse entries that were never sent and waited too long for an append that cannot be settled."""
+        """Refuse entries that waited too long for an append that cannot be settled."""
         if not self._waiting or self._oldest_unsent() + WAIT_MAX_S > now:
             return []
         kept, outcomes = deque[_Entry](), list[Outcome]()
@@ -350,7 +321,6 @@ class StateProducer:
         return outcomes
 
     def _oldest_unsent(self) -> float:
-        """Return since when the oldest refusable entry has waited, or inf."""
         for entry in self._waiting:
             if not entry.unknown:
                 return entry.since
@@ -415,7 +385,7 @@ class StateProducer:
         return [Stored(entry.token) for entry in batch.entries]
 
     def _refused(self, batch: _Batch, code: ErrorCode, now: float, *, final: bool) -> list[Outcome]:
-        """Process an attempt that appended nothing. `final`: give up instead of retrying."""
+        """Process a refusal. `final`: give up instead of retrying."""
         if not final or batch.is_takeover or batch.may_be_stored:
             self._retry_later(now, code)
             return []
@@ -443,7 +413,7 @@ class StateProducer:
         return []
 
     def _start_again(self, batch: _Batch) -> None:
-        """Abandon the sequence numbers. The same content will follow a new takeover record."""
+        """Abandon sequence numbers. The same content will follow a new takeover record."""
         self._put_back(batch)
         self.stage = WriterStage.IDENTIFYING
 

@@ -1,8 +1,4 @@
-"""Topic of a state in the cluster: creation, leaders, coordinators of its producers.
-
-It is compacted and has as many replicas as `__consumer_offsets`. Its `message_bytes` are more than the proxy's record
-batches need. If the setting is lower, the proxy builds smaller ones.
-"""
+"""Topic of a state in the cluster: creation, leaders, coordinators of its producers."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ TRANSACTION = 1
 
 
 class StateTopic:
-    """Requests about the topic over the proxy's own client, by one task at a time."""
+    """For one task at a time."""
 
     def __init__(self, client: ClusterClient, state: DescribedState[Any]) -> None:
         self._client = client
@@ -33,7 +29,7 @@ class StateTopic:
         await self._client.aclose()
 
     async def leaders(self, *, may_have_grown: bool = False) -> TopicLeaders | None:
-        """See InternalTopic.leaders. None if the topic does not exist."""
+        """None if the topic does not exist."""
         return await self._topic.leaders(may_have_grown=may_have_grown)
 
     async def settings(self, leaders: TopicLeaders) -> TopicSettings:
@@ -41,13 +37,11 @@ class StateTopic:
         return await self._topic.settings(leaders)
 
     async def create(self) -> bool:
-        """See InternalTopic.create. False if another proxy just did, or its existence is not known yet."""
+        """See InternalTopic.create."""
         return await self._topic.create()
 
     def message_bytes(self, settings: TopicSettings, notes: Notes) -> int:
-        """Return the largest record batch in bytes that the topic accepts, or the value at creation if the setting is
-        unknown.
-        """
+        """Return the largest record batch in bytes that the topic accepts."""
         size = settings.number(MESSAGE_BYTES)
         if size is None:
             assumed = self._state.message_bytes
@@ -58,7 +52,7 @@ class StateTopic:
         return size
 
     async def coordinators(self, transactional_ids: Iterable[str]) -> dict[str, int]:
-        """Return transactional id -> node id of its coordinator. Ids without a coordinator now are left out.
+        """Ids without a coordinator now are left out.
 
         Raises:
             TopicRefused: the proxy's own identity may not use the ids. UpstreamLost, AuthenticationFailed.

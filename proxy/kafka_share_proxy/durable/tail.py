@@ -1,12 +1,9 @@
 """Follower of a state that this proxy does not own: reads it from its start, then as it grows.
 
-How it works: each partition is read from its start by the rules of a takeover (`partition_log`). The records that count
-are passed to the `Follower` in the order of the log. A partition is *loaded* when everything is read that it contained
-when the tail first saw it. A topic that does not exist is empty. Each leader has one connection with one Fetch at a
-time for all its partitions. If the topic was deleted and created anew, or a log ends before the offset that was read,
-the follower forgets these partitions and reads them from the start. Fetch names the topic by id, so that a new topic is
-distinguished from the old one regardless of its length (KIP-516). A partition with something unreadable, or at which
-the follower has an internal error, is not read further.
+The records that count (`partition_log`) are passed to the `Follower`. A partition is *loaded* when everything is read
+that it contained when the tail first saw it. If the topic was deleted and created anew (KIP-516), or a log ends before
+the offset that was read, the follower forgets the partitions and reads them from the start. A partition with something
+unreadable, or at which the follower has an internal error, is not read further.
 """
 
 from __future__ import annotations
@@ -45,23 +42,21 @@ second were most of the cost of an idle proxy.
 RETRY_S = 0.1
 """Delay in seconds after a failure."""
 PAUSE_S = 0.02
-"""Delay in seconds before the next Fetch after one with records. An owner appends a thousand times a second, and
-following each append took a sixth of its time.
+"""Delay in seconds before the next Fetch after one with records: following each of a thousand appends a second took a
+sixth of its time.
 """
 OWNED_PAUSE_S = 0.2
-"""The same delay while this proxy owns all of the state and made all appends itself. Each run of a Trio task costs as
-much as several requests.
-"""
+"""The same delay while this proxy made all appends itself."""
 
 
 @dataclass(slots=True, eq=False)
 class _Followed:
     replay: Replay
     end: int = -1
-    """Offset from which on the partition is loaded. -1 if not known yet."""
+    """-1 if not known yet."""
     high_watermark: int = 0
     current_at: float = -inf
-    """Latest time (trio.current_time) at which no further record is known to have existed, counted conservatively."""
+    """Latest time at which no further record is known to have existed."""
 
     @property
     def is_loaded(self) -> bool:
@@ -90,7 +85,7 @@ class Tail:
         topic fails.
         """
         self.unreadable: dict[int, str] = {}
-        """Partitions that are no longer read -> reason: a newer proxy has written something that is unknown here."""
+        """Partitions that are no longer read -> reason."""
         self.delay_s = 0.0
         """Seconds from the owner's append of the newest record to here, by the wall clocks of two machines."""
         self.is_owned = is_owned
@@ -105,10 +100,9 @@ class Tail:
         self._is_missing = False
         self._topic_id = b""
         self._due: dict[int, float] = {}
-        """Node id -> time after which its response is late (trio.current_time)."""
+        """Node id -> time after which its response is late."""
         self._changed = trio.Event()
         self._fault: Exception | None = None
-        """Exception of the follower for the last record."""
         self._leaders = LeaderWatch(
             state.topic,
             state.partitions,
@@ -122,7 +116,6 @@ class Tail:
         self._trouble = LastingTrouble(access.notes, failed, works, patience_s=PATIENCE_S)
 
     def is_loaded(self, partition: int) -> bool:
-        """Return True if everything is read that the partition contained when it was first seen."""
         return self._is_missing or (partition in self._followed and self._followed[partition].is_loaded)
 
     @property
@@ -131,14 +124,11 @@ class Tail:
 
     @property
     def behind(self) -> int:
-        """Number of records known to exist and not read."""
         return sum(max(0, each.high_watermark - each.replay.next_offset) for each in self._followed.values())
 
     @property
     def age_s(self) -> float:
-        """Maximum age of the state in seconds: time since the least recently read partition had no further record. inf
-        until all were read.
-        """
+        """Maximum age of the state in seconds. inf until all partitions were read."""
         if self._is_missing:
             return 0.0
         if len(self._followed) < self._state.partitions:
@@ -201,7 +191,7 @@ class Tail:
     # Reading
 
     async def _read(self) -> None:
-        """Read from all leaders, until one cannot be reached or is no longer the leader."""
+        """Return when a leader cannot be reached or has changed."""
         source = self._leaders.source
         try:
             async with trio.open_nursery() as nursery:
@@ -214,7 +204,7 @@ class Tail:
         return [partition for partition in self._followed if partition not in self.unreadable]
 
     async def _read_from(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
-        """Read from one leader. Stop when it is silent and another broker has become the leader."""
+        """Return when the leader is silent and another broker has replaced it."""
         led = dict.fromkeys(partitions, node_id)
 
         async def is_replaced() -> bool:
@@ -245,16 +235,12 @@ class Tail:
                     await trio.sleep(OWNED_PAUSE_S if all(map(self.is_owned, replays)) else PAUSE_S)
 
     def _begin(self, followed: _Followed, start: int, end: int) -> None:
-        """Continue from the last offset read, if it still exists."""
         followed.replay.next_offset = max(followed.replay.next_offset, start)
         if followed.end < 0:
             followed.end = end
 
     async def _take(self, entry: messages.FetchResponse.PartitionData, at: float, pace: replay.Pace) -> None:
-        """Process the part of a Fetch response about one partition. Raises UpstreamLost.
-
-        `at`: earliest time at which the broker may have produced the response.
-        """
+        """Raises UpstreamLost. `at`: earliest time at which the broker may have produced the response."""
         partition = entry.partition_index
         followed = self._followed[partition]
         if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -1,8 +1,7 @@
 """Settings of an internal topic, watched while the topic is in use (durable/README.md rules 35 to 37).
 
-How it works: a takeover calls `require_safe` before it begins. While partitions are served, `check` requests the
-settings every LOOK_S. When brokers begin to delete confirmed records, `on_unsafe` stops service. Once the settings are
-corrected, `on_corrected` resumes it from memory, or `on_deleted` reports that records were deleted meanwhile.
+When brokers begin to delete confirmed records, `on_unsafe` stops service. Once the settings are corrected,
+`on_corrected` resumes it from memory, or `on_deleted` reports that records were deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 
 LOOK_S = 10.0
-"""Seconds between two requests for the settings. Brokers delete old segments every `log.retention.check.interval.ms`, 5
-minutes by default.
-"""
+"""Seconds between two requests. Brokers delete old segments every 5 minutes (`log.retention.check.interval.ms`)."""
 RISK_REMIND_S = 3600.0
-"""Seconds between two log lines about the same risk, which may be intended."""
+"""Seconds between two log lines about the same risk."""
 
 
 class WatchedTopic(Protocol):
@@ -58,10 +55,9 @@ class TopicGuard:
         """
         self.topic = topic
         self.unsafe = ""
-        """Reason why brokers delete confirmed records, with the correction. Empty if they do not."""
         self.risks: dict[str, str] = {}
         self.log_starts: dict[int, int] = {}
-        """First offset of each partition's log when it was loaded, by partition."""
+        """First offset of each log when it was loaded."""
         self._on_unsafe = on_unsafe
         self._on_corrected = on_corrected
         self._on_deleted = on_deleted
@@ -77,7 +73,7 @@ class TopicGuard:
         return self._clock() - self._judged_at >= LOOK_S
 
     def judge(self, settings: TopicSettings) -> None:
-        """Update the verdict. Unknown settings leave the verdict on safety as it was."""
+        """Update the verdict, which unknown settings leave as it was."""
         self._judged_at = self._clock()
         if not settings.unknown:
             self.unsafe = settings.unsafe
@@ -103,7 +99,7 @@ class TopicGuard:
                 trouble.ended()
 
     async def require_safe(self, topic: WatchedTopic, view: TopicLeaders) -> TopicSettings:
-        """Request the settings and return them. Raises TopicUnsafe, UpstreamLost, AuthenticationFailed."""
+        """Raises TopicUnsafe, UpstreamLost, AuthenticationFailed."""
         settings = await topic.settings(view)
         self.judge(settings)
         if self.unsafe:
@@ -113,10 +109,7 @@ class TopicGuard:
     async def check(
         self, topic: WatchedTopic, view: TopicLeaders, served: Collection[int], source: ReplaySource
     ) -> None:
-        """Request the settings if that is due, and call what follows for the served partitions. Raises ProxyError.
-
-        A proxy that serves no partition only reports: its gate is closed for another reason, which stays.
-        """
+        """Request the settings if that is due. Raises ProxyError. A proxy that serves no partition only reports."""
         if not self.is_due:
             return
         self.judge(await topic.settings(view))

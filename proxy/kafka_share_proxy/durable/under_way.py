@@ -1,8 +1,4 @@
-"""Requests of a journal in flight. Requests to a broker that was replaced meanwhile are given up.
-
-A broker that is lost without a TCP reset ends no connection. Once its response is late, the leader or coordinator is
-looked up repeatedly (`check`). If it is another broker by now, the channel is closed, and the outcome is unknown.
-"""
+"""Requests of a journal in flight. Those to a broker that was replaced meanwhile are given up."""
 
 from __future__ import annotations
 
@@ -29,25 +25,21 @@ REPLACED = "it does not respond, and another broker has replaced it"
 
 
 class UnderWay:
-    """Requests of one journal in flight. `purposes`: purpose of the channel for each type of request."""
+    """`purposes`: of the channel, by type of request."""
 
     def __init__(self, purposes: Mapping[type[Identify | Append], str]) -> None:
         self.appends: dict[int, Collection[int]] = {}
         self.identifies: dict[int, int] = {}
-        """Partitions with an InitProducerId in flight -> node id of the coordinator."""
+        """Node id of the coordinator, by partition with an InitProducerId in flight."""
         self._purposes = purposes
 
     def stopped(self, partitions: Iterable[int]) -> None:
-        """Forget InitProducerId requests for these partitions. An append still keeps its leader busy."""
+        """Forget identify requests. An append still keeps its leader busy."""
         for partition in partitions:
             self.identifies.pop(partition, None)
 
     def check(self, links: BrokerChannels, leaders: Mapping[int, int], coordinators: dict[int, int]) -> bool:
-        """Give up requests to brokers that were replaced in the current view (partition -> node id). Return True if any
-        broker is late.
-
-        The coordinator of a late one is looked up anew.
-        """
+        """Give up requests to replaced brokers. Return True if any broker is late."""
         late = [self._is_late(links, *each, Append, leaders) for each in list(self.appends.items())]
         identifying: dict[int, set[int]] = {}
         for partition, node_id in self.identifies.items():
@@ -76,6 +68,6 @@ class UnderWay:
 
 
 def forget(where: dict[int, int], partition: int, node_id: int) -> None:
-    """Remove the partition's entry if it is this broker. A newer entry may be right and stays."""
+    """Remove this entry. A newer one may be right and stays."""
     if where.get(partition) == node_id:
         del where[partition]

@@ -1,8 +1,7 @@
 """Interface between links and the features whose requests they carry.
 
-A link does not interpret requests. At the owner's end a feature provides its handlers (`CarriedRequests`). At the edge
-it may change a request before it is sent, keep parts of brokers' responses, and insert them into the owner's response
-(`EdgeOfLink`, one for each link). Several features may handle the same API: a request names the feature that sent it.
+At the owner's end a feature provides its handlers (`CarriedRequests`). At the edge it may change a request, keep parts
+of brokers' responses, and insert them into the owner's response (`EdgeOfLink`, one for each link).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Prepared(NamedTuple):
 
     request: Message
     not_before: float
-    """Earliest time at which the response may be sent to the client."""
+    """Earliest time to send the response to the client."""
 
 
 class EdgeOfLink(Protocol):
@@ -33,10 +32,10 @@ class EdgeOfLink(Protocol):
     def prepared(self, call: Call[Message]) -> Prepared: ...
 
     def completed(self, call: Call[Message], frame: Buffer) -> bytes | None:
-        """Insert the parts kept here into the owner's response. None if they are no longer here."""
+        """None if the parts kept here are no longer here."""
 
     def to_owner(self, key: int, version: int, response: memoryview) -> bytes | memoryview:
-        """Return a broker's response as it is sent to the owner, which requested it. Raises ProxyError."""
+        """Raises ProxyError."""
 
     def forget(self, chunks: Iterable[int]) -> None: ...
 
@@ -50,10 +49,9 @@ class CarriedRequests(Protocol):
 
     @property
     def handlers(self) -> Mapping[int, FramedHandler]:
-        """API key -> handler at the owner. It returns None if this proxy does not own the groups in the request."""
+        """Handlers at the owner, by API key. They return None if this proxy does not own the groups."""
 
-    def knows(self, group_id: str) -> bool:
-        """Return True if this proxy sends all requests about the group to its owner."""
+    def knows(self, group_id: str) -> bool: ...
 
     def edge(self) -> EdgeOfLink: ...
 
@@ -64,14 +62,13 @@ class CarriedRequests(Protocol):
 
 
 class HoldsGroups(Protocol):
-    """Groups of this proxy that every other proxy must know."""
+    """Groups that every other proxy must know."""
 
     @property
-    def groups(self) -> AbstractSet[str]:
-        """Ids of the groups that this proxy has now."""
+    def groups(self) -> AbstractSet[str]: ...
 
     def holdings(self) -> Holdings:
-        """Return the groups of this proxy, for lists of groups."""
+        """Return the same, for lists of groups."""
 
 
 class NothingKept:
@@ -102,12 +99,12 @@ class CarriedFeatures:
     """All features whose requests the links of this proxy carry."""
 
     def __init__(self, features: Iterable[CarriedRequests] = (), held: HoldsGroups | None = None) -> None:
-        """`held`: the groups that other proxies are notified of. None: there are none."""
+        """`held`: the groups that other proxies are notified of."""
         self.held: HoldsGroups = held or NoGroups()
         self._features = {each.feature: each for each in features}
 
     def add(self, feature: CarriedRequests, held: HoldsGroups | None = None) -> None:
-        """Carry the requests of another feature. To be called before the first link is made."""
+        """Call this before the first link is made."""
         self._features[feature.feature] = feature
         self.held = held or self.held
 
@@ -116,12 +113,11 @@ class CarriedFeatures:
         return None if served is None else served.handlers.get(key)
 
     def knows(self, feature: str, group_id: str) -> bool:
-        """See CarriedRequests. False if the feature is not served here."""
+        """False if the feature is not served here."""
         served = self._features.get(feature)
         return served is not None and served.knows(group_id)
 
     def edges(self) -> dict[str, EdgeOfLink]:
-        """Return feature -> its state at the edge for a new link."""
         return {name: each.edge() for name, each in self._features.items()}
 
     def link_ended(self, number: int) -> None:

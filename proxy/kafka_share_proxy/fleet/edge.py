@@ -1,8 +1,4 @@
-"""Edge end of a link: sends clients' requests to the owner, and the owner's requests to the clients' brokers.
-
-A request gets a response, is refused as "not the owner" (nothing was done), or is lost with the link. Requests of the
-owner are sent on the client's own upstream connection. See `group_owners`.
-"""
+"""Edge end of a link: sends clients' requests to the owner, and the owner's requests to the clients' brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
 RESPONDED, NOT_OWNER, FAILED = range(3)
 """Outcomes of a request."""
 REQUESTS_MAX = 10_000
-"""Maximum number of requests that wait for one owner. Further ones are refused immediately."""
+"""Maximum number of requests that wait for one owner. Further ones are refused."""
 
 Send = Callable[[Message], None]
 
@@ -43,7 +39,7 @@ class _PendingRequest(NamedTuple):
 
 
 class PeerEdge:
-    """Edge of one link, made when it is established, unused after `lost`. See group_owners.Peer."""
+    """Edge of one link. See group_owners.Peer."""
 
     def __init__(
         self,
@@ -130,13 +126,12 @@ class PeerEdge:
         return promise
 
     def receive(self, message: Message) -> None:
-        """Process a message of the owner. Raises RemoteProtocolError."""
+        """Raises RemoteProtocolError."""
         receiver = _RECEIVERS.get(type(message).__name__)
         if receiver is not None:
             receiver(self, message)
 
     def lost(self, reason: str) -> None:
-        """End the link, and fail all pending requests."""
         self._lost = reason or "the link to the proxy that owns the group ended"
         requests, self._requests = self._requests, {}
         holdings, self._holdings = self._holdings, {}
@@ -165,7 +160,6 @@ class PeerEdge:
         edges[self] = None
 
     def connection_closed(self, connection_id: int) -> None:
-        """Report to the owner that a client has disconnected, which ends its sessions there."""
         if self._connections.pop(connection_id, None) is None:
             return
         for number in [n for n, request in self._requests.items() if request.call.connection.id == connection_id]:
@@ -186,7 +180,7 @@ class PeerEdge:
             self._complete(request, message.frame)
 
     def _complete(self, request: _PendingRequest, frame: Buffer) -> None:
-        """Settle a request with the owner's response. Raises RemoteProtocolError if it is invalid."""
+        """Raises RemoteProtocolError if the owner's response is invalid."""
         try:
             response = request.edge.completed(request.call, frame)
         except ProxyError as error:
@@ -227,13 +221,13 @@ class PeerEdge:
         self._send(reply)
 
     def _kept(self, key: int, version: int, response: bytes | memoryview) -> bytes | memoryview:
-        """Return a broker's response without the parts that features keep here. Raises ProxyError."""
+        """Remove the parts that features keep here. Raises ProxyError."""
         for edge in self.edges.values():
             response = edge.to_owner(key, version, memoryview(response))
         return response
 
     def _fail(self, connection_id: int, error: Exception) -> None:
-        """Fail the requests of one client after an internal error. That ends its connection, not the link."""
+        """Fail the requests of one client. That ends its connection, not the link."""
         for number in [n for n, request in self._requests.items() if request.call.connection.id == connection_id]:
             self._requests.pop(number).promise.fail(error)
 

@@ -1,14 +1,8 @@
 """The other proxies of a fleet, as handlers see them (fleet/README.md): the owners of groups that are not owned here.
 
-How it works: the proxy that receives a client's request is the *edge* of that client. If another proxy is the *owner*
-of the group's state partition, the request is forwarded to it over the link between them (`Peer.serve`), and the usual
-handler runs there with a remote client connection (`owner.FarConnection`). Its requests to the broker are sent by
-the edge on the client's own upstream connection, so that the client's rights, quotas and leader apply. Records stay at
-the edge: the owner receives only the batch headers of a Fetch, and its response refers to the bytes, which the edge
-inserts (`fleet.edge`, `reading.far_records`).
-
-A handler at the owner runs only while the owner's own gate is open. The end of a link ends all connections over it,
-with their sessions, locks and reservations.
+A request is forwarded over the link to the owner (`Peer.serve`), and the usual handler runs there with a remote client
+connection (`owner.FarConnection`). The owner receives only the batch headers of a Fetch, and its response refers to the
+bytes, which the edge inserts (`fleet.edge`, `reading.far_records`).
 """
 
 from __future__ import annotations
@@ -23,7 +17,7 @@ from kafka_share_proxy.wire.errors import ProxyError
 
 
 class PeerLost(ProxyError):
-    """The link to the owner ended, or too many requests wait for it. The outcome of the request is unknown."""
+    """The link ended, or too many requests wait for it. The outcome of the request is unknown."""
 
 
 class HeldGroup(NamedTuple):
@@ -38,22 +32,20 @@ class Holdings(NamedTuple):
 
     groups: Sequence[HeldGroup]
     with_settings: Sequence[str]
-    """Ids of groups with settings of their own."""
 
 
 class Peer(Protocol):
     """Another proxy of the fleet."""
 
     def serve(self, call: Call[Message], feature: str) -> Promise[bytes | None]:
-        """Return its response to the request, as a whole frame. None if it is not the owner. Fails with PeerLost."""
+        """Return its response, as a whole frame. None if it is not the owner. Fails with PeerLost."""
 
-    def give_up(self, response: Promise[bytes | None]) -> None:
-        """Cancel a request of `serve`. No effect after the response."""
+    def give_up(self, response: Promise[bytes | None]) -> None: ...
 
     def holdings(self) -> Promise[Holdings]: ...
 
     def knows(self, feature: str, group_id: str) -> Promise[bool]:
-        """Return True if it sends all requests of a feature about this group to the owner. Fails with PeerLost."""
+        """True if it sends all requests about this group to the owner. Fails with PeerLost."""
 
 
 class Fleet(Protocol):
@@ -61,16 +53,16 @@ class Fleet(Protocol):
 
     @property
     def groups(self) -> Mapping[str, None]:
-        """Share groups in the last notifications of other proxies: always the same dict."""
+        """Return always the same dict."""
 
     @property
     def members(self) -> Mapping[str, Peer | None]:
-        """Address -> other proxy. None: there is no link to it now."""
+        """None: there is no link to it now."""
 
     def owner(self, partition: int) -> Peer | None: ...
 
     def owners(self, partitions: Iterable[int]) -> list[Peer] | None:
-        """Return all owners of these partitions. None if one of them cannot be reached now."""
+        """None if one of them cannot be reached now."""
 
 
 class HeldAnywhere:
@@ -81,7 +73,6 @@ class HeldAnywhere:
 
     @property
     def by_id(self) -> tuple[Mapping[str, Any], ...]:
-        """Groups by group id, always the same dicts."""
         return (self._here,) if self._fleet is None else (self._here, self._fleet.groups)
 
     def __len__(self) -> int:

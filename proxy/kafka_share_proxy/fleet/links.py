@@ -1,8 +1,6 @@
 """Links between the proxies of a fleet, and the choice of the link for a request.
 
-How it works: each proxy publishes its address in the group of proxies (`owners.Membership`), and dials every other
-member in the table. Over a link that it dialled a proxy is the edge (`fleet.edge`), over a link that another dialled it
-is the owner (`fleet.owner`). A link that ends is dialled again while the table contains its other end.
+Rules: fleet/README.md 1, 6, 13 and 16.
 """
 
 from __future__ import annotations
@@ -37,13 +35,13 @@ from kafka_share_proxy.wire.values import Address
 
 DIAL_S = 2.0
 RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
-"""Shortest and longest delay in seconds before a link that ended, or failed, is dialled again."""
+"""Shortest and longest delay in seconds before a link is dialled again."""
 LINKS_MAX = 200
-"""Maximum number of links from members of the fleet. For others see `unproven_links.UNPROVEN_MAX`."""
+"""Maximum number of links from members of the fleet."""
 SEND_GROUPS_S = 0.5
-"""Seconds between two notifications of other proxies about added and removed groups."""
+"""Seconds between two notifications about groups."""
 FIRST_NUMBER = 1 << 40
-"""First id for remote connections, far above the id of any connection of this process."""
+"""First id of remote connections, above every id of this process."""
 
 
 class LinkTable(Protocol):
@@ -62,7 +60,7 @@ class LinkTls(NamedTuple):
     dials: ssl.SSLContext
     dialled: ssl.SSLContext
     server_name: str | None = None
-    """Name in the certificates of all proxies. None: the host that is dialled."""
+    """None: the host that is dialled."""
 
 
 class FleetLinks:
@@ -80,7 +78,6 @@ class FleetLinks:
         secret: bytes | None,
         tls: LinkTls | None = None,
     ) -> None:
-        """`address`: name of this proxy for others. `carried`: features that others may use here."""
         self._reactor = reactor
         self._services = services
         self._carried = carried
@@ -93,7 +90,6 @@ class FleetLinks:
         """Address -> the link dialled to it."""
         self._dialling: dict[str, trio.CancelScope] = {}
         self._accepted: dict[PeerLink, PeerOwner] = {}
-        """Links from members of the fleet that dialled this proxy."""
         self._strangers = Strangers()
         self._handshakes: Handshakes | None = None
         if tls is not None:
@@ -103,7 +99,7 @@ class FleetLinks:
         self._numbers = count(FIRST_NUMBER)
         self._groups: dict[str, None] = {}
         self._last_reported: dict[str, set[str]] = {}
-        """Groups of members whose link ended. They remain theirs until they, or another proxy, report otherwise."""
+        """Groups of members whose link ended, until a proxy reports otherwise."""
         self._table_changed = trio.Event()
 
     # group_owners.Fleet
@@ -146,13 +142,12 @@ class FleetLinks:
 
     @property
     def far_clients(self) -> int:
-        """Number of clients of other proxies whose groups are owned here."""
         return sum(owner.connections for owner in self._accepted.values())
 
     # Running
 
     def listen(self, address: Address) -> int:
-        """Accept other proxies. Return the port, for callers that passed 0. Raises OSError."""
+        """Return the port, for callers that passed 0. Raises OSError."""
         sockets = bind(address.host, address.port)
         self._listeners = tuple(Listener(self._reactor, sock, self._accept, self._trouble) for sock in sockets)
         return self._listeners[0].port
@@ -162,7 +157,6 @@ class FleetLinks:
         self._table_changed.set()
 
     async def run(self) -> None:
-        """Dial the members in the table, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_groups)
@@ -197,7 +191,6 @@ class FleetLinks:
         self._carried.links_changed()
 
     async def _keep(self, address: str, scope: trio.CancelScope) -> None:
-        """Keep a link to this proxy, redialling as needed."""
         delay = RETRY_MIN_S
         unreached = LastingTrouble(self._notes, "peer-unreachable", "peer-reached", peer=address)
         with scope:
@@ -214,7 +207,7 @@ class FleetLinks:
                 delay = min(2 * delay, RETRY_MAX_S)
 
     async def _use(self, address: str, sock: socket.socket) -> bool:
-        """Use the link until it ends. Return True if the other side accepted it."""
+        """True if the other side accepted the link."""
         over = trio.Event()
         was_good = False
 
@@ -333,7 +326,7 @@ class FleetLinks:
 
 
 def _parsed(text: str) -> Address:
-    """Parse the address that another proxy published. Raises OSError if it is invalid."""
+    """Raises OSError if the address is invalid."""
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit():
         raise OSError(f"{text!r} is no address")

@@ -1,9 +1,4 @@
-"""Owner end of a link: requests of other proxies' clients, served by the same handlers as local ones.
-
-A client's connection is remote here (`FarConnection`): its requests to the broker go over the link, and it ends when
-the edge reports it, or with the link. Share sessions, locks, reservations and rights of the connection end with it. See
-`group_owners`.
-"""
+"""Owner end of a link: requests of other proxies' clients, served by the same handlers as local ones."""
 
 from __future__ import annotations
 
@@ -29,9 +24,7 @@ from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 
 class FarConnection:
-    """Connection of another proxy's client. Owns the callbacks of its requests. See interfaces.Connection,
-    CallbackOwner.
-    """
+    """Connection of another proxy's client. See interfaces.Connection, CallbackOwner."""
 
     def __init__(self, owner: PeerOwner, far_id: int, connection_id: int, node_id: int, client_host: str) -> None:
         self.id, self.node_id, self.client_host = connection_id, node_id, client_host
@@ -47,7 +40,7 @@ class FarConnection:
 
     @property
     def is_bootstrap(self) -> bool:
-        """True if the broker is unknown. Not used here: the client's own proxy handles the difference."""
+        """True if the broker is unknown. Not used here."""
         return self.node_id == UNKNOWN_NODE
 
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
@@ -65,7 +58,7 @@ class FarConnection:
         self._owner.link.call_soon(partial(on_behalf_of, self, callback))
 
     def failed(self, error: Exception) -> None:
-        """Close only the connection of this client after an error, not the link (see CallbackOwner)."""
+        """Close only the connection of this client, not the link (see CallbackOwner)."""
         self._owner.failed(self._far_id, self, error)
 
     def close(self) -> None:
@@ -82,7 +75,7 @@ class FarConnection:
 
 
 class PeerOwner:
-    """Owner end of one link, made when it is established, unused after `lost`."""
+    """Owner end of one link."""
 
     def __init__(
         self,
@@ -93,7 +86,7 @@ class PeerOwner:
         numbers: Iterator[int],
         link: CallbackOwner = PROCESS,
     ) -> None:
-        """`numbers` yields ids that no connection of this process and no other link has."""
+        """`numbers` yields ids that no other connection has."""
         self.link = link
         self.number = next(numbers)
         self._services = services
@@ -106,9 +99,8 @@ class PeerOwner:
         self._queries = count(1)
         self._forgotten: list[int] = []
         self._notified: set[str] | None = None
-        """Groups that the other side was notified of. None before the first notification."""
+        """None before the first notification."""
         self._requests: dict[int, FarConnection] = {}
-        """Request number -> its remote connection, while it is served."""
         self._is_lost = False
 
     @property
@@ -116,7 +108,7 @@ class PeerOwner:
         return len(self._connections)
 
     def receive(self, message: Message) -> None:
-        """Process a message of the edge. Raises RemoteProtocolError."""
+        """Raises RemoteProtocolError."""
         receiver = _RECEIVERS.get(type(message).__name__)
         if receiver is not None:
             receiver(self, message)
@@ -132,7 +124,6 @@ class PeerOwner:
         self._carried.link_ended(self.number)
 
     def send_groups(self) -> None:
-        """Notify the other side of groups added and removed since the last time."""
         held = self._carried.held.groups
         if self._notified is not None and held == self._notified:
             return
@@ -152,7 +143,7 @@ class PeerOwner:
         self._send(messages.PeerQuery(id=number, connection_id=far_id, api_key=key, api_version=version, body=body))
 
     def forget(self, chunk: int) -> None:
-        """Let the edge drop records, after the responses of this loop iteration have been sent."""
+        """Let the edge drop records, after the responses of this iteration have been sent."""
         if not self._forgotten and not self._is_lost:
             self._services.timers.call_at(self._services.timers.now(), self._forget)
         self._forgotten.append(chunk)
@@ -235,7 +226,7 @@ class PeerOwner:
             )
 
     def failed(self, far_id: int, connection: FarConnection, error: Exception) -> None:
-        """Handle an error in a client's callback: fail its requests, so that the other proxy closes its connection."""
+        """Fail the client's requests, so that the other proxy closes its connection."""
         self._services.notes("callback-failed", connection=connection.id, reason=repr(error), error=error)
         if self._connections.get(far_id) is connection:
             requests = list(connection.tasks)

@@ -1,7 +1,6 @@
 """Link between two proxies, driven by the loop: a socket, the protocol over it, and keep-alives.
 
-A link ends as a whole: when the socket does, when the other side is silent for `SILENT_S`, reads too slowly, or does
-not belong to the fleet.
+A link ends as a whole (fleet/README.md rule 16).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class User(Protocol):
 
 
 class PeerLink:
-    """Link to another proxy. Owns its socket in the sense of `faults`, and callbacks in that of `loop.promise`."""
+    """Link. Owns its socket in the sense of `faults`, and callbacks in that of `loop.promise`."""
 
     def __init__(
         self,
@@ -76,10 +75,7 @@ class PeerLink:
         self._queue(protocol.outgoing())
 
     def send(self, message: Message) -> None:
-        """Send a message. It is dropped if the link has ended.
-
-        A kind that the other side does not know is not sent: `user` gets PeerUnknown, as if it had responded.
-        """
+        """Send unless the link has ended. For a kind that the other side does not know `user` gets PeerUnknown."""
         if self.closed:
             return
         kind = self.protocol.kind_of(message)
@@ -90,7 +86,6 @@ class PeerLink:
             self._reactor.call_soon(self, partial(self.user.receive, unknown))
 
     def close(self, reason: str) -> None:
-        """Close the link. A second call has no effect."""
         if self.closed:
             return
         self.closed = True
@@ -115,7 +110,7 @@ class PeerLink:
     # The loop
 
     def _queue(self, data: bytes) -> None:
-        """Queue bytes. All bytes of one loop iteration are sent at its end, in one piece."""
+        """Queue bytes. All of one loop iteration are sent at its end, in one piece."""
         if not data:
             return
         self._unsent += data

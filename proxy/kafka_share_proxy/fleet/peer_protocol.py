@@ -1,20 +1,13 @@
 """Protocol between two proxies of a fleet: messages, and the proof that each side belongs to the fleet. No I/O.
 
-How it works: a message is a size (int32), a kind (int8), a body as in schemas/internal, and a signature if there is a
-secret. The side that was dialled sends first:
+A message is a size (int32), a kind (int8), a body as in schemas/internal, and a signature if there is a secret. The
+side that was dialled sends first:
 
     dialled ─ PeerChallenge: its nonce ─▶            ◀─ PeerHello: nonce, proof ─ dialler
     dialled ─ PeerWelcome: proof ─▶                  from here on messages of both sides, each signed
 
-A proof is an HMAC-SHA256 under the shared secret over the side's role, both nonces and both addresses: no side can
-replay what the other side sent, now or earlier. The keys of the two directions are derived from the secret and both
-nonces. A signature covers the number of the message in its direction, so that no message can be left out, repeated or
-moved to another link. Signatures do not encrypt: if the network between proxies can be tapped, links need TLS as well
-(`fleet.LinkTls`).
-
-Both sides report in the handshake how many kinds of messages they know. A later version sends no others to an earlier
-one, and a message of an unknown kind is skipped, with PeerUnknown as the response. Without a secret (which must be
-allowed by name) nothing is proven.
+Rules: fleet/README.md 3, 4 and 18. The keys of the two directions are derived from the secret and both nonces. Without
+a secret (which must be allowed by name) nothing is proven.
 """
 
 from __future__ import annotations
@@ -50,15 +43,14 @@ MESSAGES = (
     "PeerGroupKnown",
     "PeerUnknown",
 )
-"""Messages by kind. New kinds are appended, and no field changes. Tagged fields may be added (fleet/README.md rule 18).
-"""
+"""Messages by kind. Only appended to (fleet/README.md rule 18)."""
 HANDSHAKE_KINDS = 3
-"""Number of kinds, from the first, that are exchanged only before a link is established."""
+"""Number of kinds that are exchanged only before a link is established."""
 VERSION = 0
 FRAME_BYTES_MAX = 64 * MIB
-"""Maximum size of a message in bytes. Responses of clients' brokers are smaller."""
+"""Maximum size of a message in bytes."""
 HANDSHAKE_BYTES_MAX = 4096
-"""Maximum size in bytes of a message from a side that has proven nothing."""
+"""Maximum bytes of a message from a side that has proven nothing."""
 NONCE_BYTES = 32
 SIGNATURE_BYTES = 16
 
@@ -68,19 +60,17 @@ _DIALLER, _DIALLED, _KEYS = b"dialler", b"dialled", b"keys"
 
 
 class NotOfTheFleet(RemoteProtocolError):
-    """The other side does not know the secret, or does not follow the protocol of the fleet."""
+    """The other side does not know the secret, or not follow the protocol."""
 
 
 class PeerProtocol:
     """One end of one link. `outgoing` collects the messages of the handshake."""
 
     def __init__(self, address: str, secret: bytes | None, nonce: bytes, *, dials: bool) -> None:
-        """`address` is sent to the other side. `nonce`: NONCE_BYTES random bytes."""
         self.is_established = False
         self.peer = ""
-        """Address that the other side claims. Proven once established."""
+        """Claimed address. Proven once established."""
         self.peer_kinds = len(MESSAGES)
-        """Number of kinds of messages that the other side knows."""
         self.unknown_kinds: set[int] = set()
         """Kinds of messages that were skipped."""
         self._address = address
@@ -97,7 +87,6 @@ class PeerProtocol:
             self._outgoing.append(self._encode(challenge))
 
     def outgoing(self) -> bytes:
-        """Return the protocol's own messages, once: the handshake, and responses to skipped messages."""
         outgoing, self._outgoing = self._outgoing, []
         return b"".join(outgoing)
 
@@ -105,15 +94,13 @@ class PeerProtocol:
         return _kinds()[type(message)]
 
     def send(self, message: Message) -> bytes:
-        """Return the message as bytes, after the protocol's own ones. The link must be established, and the other side
-        must know the kind.
-        """
+        """The link must be established, and the other side must know the kind."""
         if not self.is_established:
             raise LocalProtocolError("a message before the handshake is over")
         return self.outgoing() + self._encode(message)  # signatures are numbered in the order of sending
 
     def receive_data(self, data: bytes | memoryview) -> Iterator[Message]:
-        """Yield the received messages, after those of the handshake were processed.
+        """Yield the messages after the handshake.
 
         Raises:
             NotOfTheFleet: the other side proves nothing. RemoteProtocolError: the data is no message.
@@ -189,7 +176,7 @@ class PeerProtocol:
         return b"".join((head, body, signature))
 
     def _decode(self, frame: bytes) -> Message | None:
-        """Return the message in a frame. None if its kind is not known here and it is skipped."""
+        """None if the kind is not known here."""
         end = len(frame)
         if self._receive_key:
             end -= SIGNATURE_BYTES
@@ -206,7 +193,7 @@ class PeerProtocol:
         return message
 
     def _skip(self, kind: int, body: bytes) -> None:
-        """Respond to a message of a later version. Raises RemoteProtocolError in the middle of the handshake."""
+        """Raises RemoteProtocolError in the middle of the handshake."""
         if not self.is_established:
             raise RemoteProtocolError("a message of a kind that is not known here")
         number = int.from_bytes(body[: _NUMBER.size], "big", signed=True) if len(body) >= _NUMBER.size else 0

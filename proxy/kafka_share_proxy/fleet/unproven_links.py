@@ -1,4 +1,4 @@
-"""Links whose other side has not yet proven that it belongs to the fleet, limited so that a member always finds room.
+"""Links whose other side has not yet proven that it belongs to the fleet(fleet/README.md rule 5).
 
 A member proves itself within one round trip. If there is no room for another link, the oldest of the host with most
 links is closed: members connect from other hosts than most strangers, and on the same host a member is faster than
@@ -30,7 +30,6 @@ class Strangers:
         self._counts[host] += 1
 
     def remove(self, link: PeerLink) -> None:
-        """Remove a link that has proven itself or ended. A second call has no effect."""
         host = self._hosts.pop(link, None)
         if host is not None:
             self._counts[host] -= 1
@@ -38,7 +37,7 @@ class Strangers:
                 del self._counts[host]
 
     def link_to_close(self, host: str) -> PeerLink | None:
-        """Return the link to close before one of this host is added. None if there is room."""
+        """None if there is room."""
         if len(self._hosts) < UNPROVEN_MAX:
             return None
         most = max(self._counts.values())

@@ -55,9 +55,8 @@ class BrokerToClient(BrokerResponses):
         self._waits_for = 1
         self._kept = NOTHING
         self.reads_little = False
-        """True if the last walk left many bytes unprocessed. Later reads are then smaller."""
+        """True if the last walk left many bytes unprocessed."""
         self.is_paused = False
-        """True while received bytes wait for a later loop iteration. The broker is not read."""
         self._is_planned = False
         """True while `call_in_turn` holds `_resume`."""
         self.gathering: Gathering | None = None
@@ -127,7 +126,7 @@ class BrokerToClient(BrokerResponses):
 
     @property
     def is_straight(self) -> bool:
-        """True if no part of a response is kept here, so that a whole receive buffer may be read."""
+        """True if a whole receive buffer may be read."""
         return not (self._kept or self.gathering is not None or self.reads_little)
 
     @property
@@ -136,12 +135,10 @@ class BrokerToClient(BrokerResponses):
         return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.whole)
 
     def drop(self) -> None:
-        """Release kept bytes: a closed connection may wait long for the garbage collector."""
         self.gathering, self._kept = None, NOTHING
 
     @property
     def owes_client(self) -> bool:
-        """True if a response to the client has arrived only in part."""
         gathering = self.gathering
         return self.left > 0 or (
             gathering is not None and not isinstance(gathering.subject, response_dispatch.OwnResponse)
@@ -155,7 +152,6 @@ class BrokerToClient(BrokerResponses):
             self._read()
 
     def _read(self) -> None:
-        """Read into the gathered response, or after the kept bytes, the beginning of a head."""
         gathering, kept = self.gathering, self._kept
         room = None if gathering is None else gathering.room
         self._buffer[: len(kept)] = kept
@@ -184,7 +180,7 @@ class BrokerToClient(BrokerResponses):
             self._walk(self._buffer, 0, 0)
 
     def resume_soon(self) -> None:
-        """Continue after a pause, in a later loop iteration. Called once the client's socket accepted all bytes."""
+        """Continue in a later loop iteration. Called once the client's socket accepted all bytes."""
         if not self._is_planned:
             self._is_planned = True
             self._connection.plane.reactor.call_in_turn(self, self._resume)
@@ -201,14 +197,13 @@ class BrokerToClient(BrokerResponses):
         self._await(0)
 
     def _await(self, missing: int) -> None:
-        """Wait until enough bytes of a gathered response have arrived."""
         count = READ_AT_ONCE if missing >= READ_AT_ONCE else missing if missing >= len(self._buffer) else 1
         if count != self._waits_for:
             self._wait_for(count)
             self._waits_for = count
 
     def _rewrites_one(self, count: int) -> bool:
-        """Handle one whole response, alone in the buffer, rewritten or awaited: the commonest special case."""
+        """Handle one whole response, alone in the buffer, rewritten or awaited."""
         pending, buffer = self.pending, self._buffer
         if not pending or count < RESPONSE_HEAD.size:
             return False
@@ -238,10 +233,8 @@ class BrokerToClient(BrokerResponses):
         return True
 
     def _walk(self, buffer: memoryview, at: int, end: int, until: float | None = None) -> None:
-        """Walk buffer[at:end] until `until` (None: for this connection's share of the iteration); send all with one
+        """Walk buffer[at:end] until `until` (None: for this connection's share of the iteration). Send all with one
         write.
-
-        Bytes before `at` are forwarded.
         """
         pieces: list[Data] = [buffer[:at]] if at else []
         trouble = None
@@ -264,7 +257,7 @@ class BrokerToClient(BrokerResponses):
         self._connection.update()
 
     def _collect(self, buffer: memoryview, pieces: list[Data], at: int, end: int, until: float | None) -> int:
-        """Append the bytes for the client to `pieces`. Returns where the walk stopped."""
+        """Append the bytes for the client to `pieces`. Return where the walk stopped."""
         reactor = self._connection.plane.reactor
         while at < end or (self.gathering is not None and self.gathering.is_whole):
             upto = self.receive(buffer, at, end) if self.gathering is None else at

@@ -51,13 +51,12 @@ class ClientToBroker(ClientRequests):
         self._send = transport.send  # the broker's transport once it is connected; until then nothing flows
         self._kept = NOTHING
         self._batch: list[Data] | None = None
-        """Data forwarded by the current walk, sent with one write at its end. None between walks."""
+        """Data forwarded by the current walk, sent with one write. None between walks."""
         self.reads_little = False
-        """True if the last walk left many bytes unprocessed. Later reads are then smaller."""
+        """True if the last walk left many bytes unprocessed."""
         self._at_once: SynchronousFastPath | None = None
         self.gathering: Gathering | None = None
         self.gathering_since = 0.0
-        """Start of the gathering in seconds of the loop's clock."""
 
     def ready(self, mask: int) -> None:
         """Handle events of the client's socket: plain reads on the fast path, all else by `_event`."""
@@ -135,7 +134,6 @@ class ClientToBroker(ClientRequests):
         self._send = transport.send
 
     def write(self, data: Data) -> None:
-        """Forward data outside the receive buffer: at the end of the running walk, or now."""
         self.bytes += len(data)
         if self._batch is None:
             self._connection.to_broker(data)
@@ -151,22 +149,19 @@ class ClientToBroker(ClientRequests):
 
     @property
     def walks_on(self) -> bool:
-        """True if the next request may be inspected."""
         return self._connection.state.now.looks_at_requests
 
     @property
     def is_full(self) -> bool:
-        """True if more requests are in flight than allowed."""
         return len(self.pending) > self.in_flight_max
 
     @property
     def at_boundary(self) -> bool:
-        """True if no part of a request has arrived."""
         return not (self.left or self.gathering is not None or self._kept)
 
     @property
     def is_straight(self) -> bool:
-        """True if no part of a request is kept here, so that a whole receive buffer may be read."""
+        """True if a whole receive buffer may be read."""
         return not (self._kept or self.gathering is not None or self.reads_little)
 
     @property
@@ -174,13 +169,12 @@ class ClientToBroker(ClientRequests):
         return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.come)
 
     def drop(self) -> None:
-        """Release kept bytes: a closed connection may wait long for the garbage collector."""
         self.gathering, self._kept, self._at_once = None, NOTHING, None
 
     def gather(
         self, size: int, request: request_dispatch.GatheredRequest, buffer: memoryview, at: int, end: int
     ) -> int:
-        """Collect a request of `size` bytes, of which buffer[at:end] has arrived. Returns where the rest begins."""
+        """Collect a request of `size` bytes. Return where the rest begins."""
         self._connection.state.move(ClientState.GATHERING)
         self.gathering = Gathering(size, request)
         self.gathering_since = self._connection.plane.reactor.now()
@@ -202,7 +196,6 @@ class ClientToBroker(ClientRequests):
             self._connection.handler_failed(task.error)
 
     def resume_soon(self) -> None:
-        """Continue with the kept bytes in a later loop iteration."""
         if self._kept:
             self._connection.state.move(ClientState.RESUMING)
             self._connection.plane.reactor.call_in_turn(self._connection, self._resume)
@@ -228,7 +221,6 @@ class ClientToBroker(ClientRequests):
             connection.client_left(None)
 
     def _read(self) -> None:
-        """Read after the kept bytes, the beginning of a head."""
         kept = self._kept
         self._buffer[: len(kept)] = kept
         most = len(kept) + READ_AFTER_PAUSE if self.reads_little else None
@@ -247,10 +239,7 @@ class ClientToBroker(ClientRequests):
         self._walk(self._buffer, 0, len(kept) + count)
 
     def _walk(self, buffer: memoryview, at: int, end: int, until: float | None = None) -> None:
-        """Walk buffer[at:end] until `until`. None: for this connection's share of the iteration.
-
-        Bytes before `at` are forwarded.
-        """
+        """Walk buffer[at:end] until `until`. None: for this connection's share of the iteration."""
         self._batch = []
         try:
             if at:
@@ -270,10 +259,7 @@ class ClientToBroker(ClientRequests):
         connection.update()
 
     def _walk_until(self, buffer: memoryview, at: int, end: int, until: float | None) -> tuple[int, bool]:
-        """Walk buffer[at:end]. Returns the position reached, and True if time was over before the end.
-
-        The clock is not read after the first run of forwarded frames, which may have ended at the end of the bytes.
-        """
+        """Walk buffer[at:end]."""
         reactor, runs = self._connection.plane.reactor, 1 if at else 0
         if at and until is None:
             until = reactor.share_ends()
@@ -295,7 +281,7 @@ class ClientToBroker(ClientRequests):
         return at, False
 
     def _gather_or_treat(self, buffer: memoryview, at: int, end: int) -> int | None:
-        """Handle a request that is not forwarded unchanged. Returns None if more bytes are needed."""
+        """Handle a request that is not forwarded unchanged. None if more bytes are needed."""
         if self.gathering is not None:
             walked: int | None = self.gathering.add(buffer, at, end)
         else:

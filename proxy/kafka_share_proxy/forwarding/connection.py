@@ -1,15 +1,12 @@
 """A client connection and its own upstream connection.
 
 Each direction (`ClientToBroker`, `BrokerToClient`) walks the frame boundaries in the shared receive buffer, and
-`pending` stores what the next response belongs to. The two `ready` methods are the fast path: one read, one walk, one
-write, for any number of whole frames. Everything else (a gathered frame, a peer that does not accept bytes, a local
-request, SASL, the end) clears `flows` of a direction. The slow path then handles it, until `update` finds the way clear
-again.
+`pending` stores what the next response belongs to. Their `ready` is the fast path: one read, one walk, one write, for
+any number of whole frames. Everything else (a gathered frame, a peer that does not accept bytes, a local request, SASL,
+the end) clears `flows`. The slow path then handles it, until `update` finds the way clear again.
 
-Back-pressure: bytes that a peer does not accept wait in its `PeerSocket`, and their source is not read until they are
-sent. A connection holds at most one receive buffer per direction, one gathered frame per direction and one local
-response. Code inside a walk must not use the receive buffer. Handlers therefore start after a walk, the proxy's own
-responses are delivered by `call_soon`, and kept bytes are walked in separate memory (`kept_bytes`).
+Code inside a walk must not use the receive buffer. Handlers therefore start after a walk, the proxy's own responses are
+delivered by `call_soon`, and kept bytes are walked in separate memory (`kept_bytes`).
 """
 
 from __future__ import annotations
@@ -90,13 +87,12 @@ class ForwardedConnection:
         self.upstream = Progress(UpstreamState.UNDIALLED)
         self.client = PeerSocket(transport)
         self.broker: PeerSocket | None = None
-        """None until the client sends its first bytes."""
         self.pending = Pending()
         self.requests = ClientToBroker(self, transport, self.pending)
         self.responses = BrokerToClient(self, transport, self.pending)
         self.sasl = Sasl()
         self.is_known = plane.introduction is None
-        """True once the broker responded to a request that it serves for known clients only."""
+        """True once the broker has served a request that requires authentication."""
         self.held = HeldBytes(self, plane)
         self.slot_values: SlotValues = {}
         self._local: LocalRequests | None = None
@@ -135,7 +131,7 @@ class ForwardedConnection:
     # bytes
 
     def to_broker(self, data: Data) -> None:
-        """Send to the broker, or keep the bytes until a connection accepts them. The first bytes start the dial."""
+        """Send to the broker, or keep the bytes until it accepts them. The first ones start the dial."""
         if self.broker is None:
             self.broker = PeerSocket()
             self.upstream.move(UpstreamState.DIALLING)
@@ -175,26 +171,24 @@ class ForwardedConnection:
 
     @property
     def unsent(self) -> int:
-        """Bytes that a peer has not accepted yet."""
         return self.client.unsent + (self.broker.unsent if self.broker is not None else 0)
 
     @property
     def holds(self) -> int:
-        """Bytes kept of requests and responses. Unsent ones count beyond a receive buffer, local responses never."""
+        """Bytes kept of requests and responses. Unsent ones count beyond a receive buffer."""
         held = self.requests.held + self.responses.held + (self._local.held if self._local is not None else 0)
         is_responding = self.state.now is ClientState.RESPONDING
         return held if is_responding else held + max(self.unsent - len(self.plane.reactor.buffer), 0)
 
     @property
     def unfinished(self) -> int:
-        """Received bytes of an incomplete request, which its client may never finish."""
         gathering = self.requests.gathering
         return 0 if gathering is None else gathering.come
 
     # requests served here, and our own
 
     def serve(self, request: request_dispatch.GatheredRequest, frame: memoryview) -> None:
-        """Mute the client until this request is served. `update` starts it."""
+        """Mute the client until this request is served."""
         if self._local is None:
             self._local = LocalRequests(self)
         self._local.mute(request, frame)
@@ -212,7 +206,6 @@ class ForwardedConnection:
         return self._client_pending + self.state.now.is_muted
 
     def responded(self, promise: Promise[memoryview], body: memoryview) -> None:
-        """Resolve the promise of a request of the proxy. Its waiter is almost always the local request."""
         if self._local is not None:
             self._local.goes_on()
         promise.set(body)
@@ -223,14 +216,13 @@ class ForwardedConnection:
             self._injected.in_flight -= 1
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call at the end of this loop iteration, on behalf of this connection (see CallbackOwner)."""
         self.plane.reactor.call_on_behalf_of(self, callback)
 
     def describe(self) -> dict[str, object]:
         return {"connection": self.id, "client": self.client_host, "node_id": self.node_id}
 
     def guarded(self, callback: Callable[[], object]) -> None:
-        """Call now. An exception ends this connection and nothing else."""
+        """Call now. An exception ends this connection only."""
         on_behalf_of(self, callback)
 
     def handler_failed(self, error: Exception) -> None:
@@ -244,7 +236,6 @@ class ForwardedConnection:
     # SASL
 
     def sasl_handshake_sent(self, version: int) -> None:
-        """Begin an authentication exchange, and drop the cached rights of the previous one."""
         self.sasl.handshake_sent(version)
         rights.forget(self)
 
@@ -261,7 +252,6 @@ class ForwardedConnection:
         self.sasl.authenticate_responded(error_code, session_lifetime_ms, sent_at)
 
     def may_send_request(self, now: float) -> bool:
-        """Return True if a request of the proxy can be sent now and the broker would process it."""
         if self.closed or self.upstream.now is not UpstreamState.OPEN or self.state.now is ClientState.HANDSHAKING:
             return False
         return self.requests.at_boundary and self.sasl.may_send_request(now)
@@ -274,7 +264,6 @@ class ForwardedConnection:
 
     @property
     def reads_client(self) -> bool:
-        """True if the client's socket may be read now."""
         requests = self.requests
         if not requests.walks_on or self.upstream.now is UpstreamState.REFUSING or self._broker_has_unsent:
             return False
@@ -282,7 +271,6 @@ class ForwardedConnection:
 
     @property
     def reads_broker(self) -> bool:
-        """True if the broker's socket may be read now."""
         return not (self.client.has_unsent or self.responses.is_paused)
 
     @property
@@ -295,14 +283,12 @@ class ForwardedConnection:
 
     @property
     def _all_responded(self) -> bool:
-        """True if all responses are in the kernel. Requests with acks=0 only have to be forwarded."""
+        """True if all responses are sent. Requests with acks=0 only have to be forwarded."""
         broker_owes = self._client_pending or self.responses.owes_client or self._broker_has_unsent
         return not (broker_owes or self.client.has_unsent)
 
     def update(self) -> None:
-        """Send held data, start waiting requests and set the awaited events. Called after anything off the fast
-        path.
-        """
+        """Continue after anything off the fast path."""
         if self.closed:
             return
         if self._injected is not None and self._injected.are_held:
@@ -330,7 +316,7 @@ class ForwardedConnection:
             local.written()
 
     def _watch(self) -> None:
-        """Set the awaited events of both sockets, and whether bytes may use the fast path."""
+        """Set the awaited events of both sockets, and whether the fast path may be used."""
         if self.closed:
             return
         client, broker, requests, state = self.client, self.broker, self.requests, self.state.now
@@ -373,7 +359,7 @@ class ForwardedConnection:
         self.flush_broker()
 
     def _let_pass(self, broker: Transport) -> None:
-        """Let C forward bytes in both directions if both sides use plain sockets."""
+        """Let C forward bytes if both sides use plain sockets."""
         client = self.client.transport
         if isinstance(client, PlainTransport) and isinstance(broker, PlainTransport):
             reactor = self.plane.reactor
@@ -381,7 +367,7 @@ class ForwardedConnection:
             reactor.pass_on(broker.fd, self.responses, client.fd)
 
     def broker_refuses(self) -> None:
-        """Handle a failed send to the broker. Bytes it sent before are still forwarded before `broker_left`."""
+        """Handle a failed send. Bytes that the broker sent before are still forwarded."""
         if self.upstream.now is UpstreamState.OPEN:
             self.upstream.move(UpstreamState.REFUSING)
         if self.broker is not None:
@@ -391,18 +377,18 @@ class ForwardedConnection:
     # the end
 
     def client_left(self, error: OSError | None) -> None:
-        """Handle the end of the client's half. Its bytes are still sent to the broker, whose half then ends too."""
+        """End the client's half. Its bytes are still sent to the broker, whose half then ends too."""
         self.end("connection-closed", reason="client reset" if error is not None else "client left")
 
     def broker_left(self, error: OSError | None) -> None:
-        """Handle the end of the broker's half. Received bytes are still forwarded before the client is disconnected."""
+        """End the broker's half. Received bytes are still forwarded before the client is disconnected."""
         if self.closed:
             return
         self._leave_client()
         self.end("connection-closed", reason="upstream closed" if error is None else f"upstream: {error}")
 
     def _leave_client(self) -> None:
-        """Detach the client's socket. It is closed after the remaining bytes are sent."""
+        """Detach the client's socket, which is closed after the remaining bytes are sent."""
         unsent = self._local.take_unsent() if self._local is not None else 0
         client, self.client = self.client, PeerSocket()
         self.plane.linger(client, unsent)
@@ -418,7 +404,7 @@ class ForwardedConnection:
             self.end(FAILED, reason=repr(error), error=error)
 
     def end(self, event: str, /, **context: Any) -> None:
-        """Close both halves and notify all waiters. `event` and `context` are logged."""
+        """Close both halves and notify all waiters. Logs `event` and `context`."""
         if self.closed:
             return
         self.state.move(ClientState.CLOSED)
@@ -482,6 +468,5 @@ class ForwardedConnection:
             self._injected.keep_alive(now)
 
     def drain(self) -> None:
-        """Accept no new request, and end once nothing is in flight."""
         self._draining = True
         self.update()

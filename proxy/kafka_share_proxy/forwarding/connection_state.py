@@ -28,7 +28,6 @@ FAILED = "connection-failed"
 
 
 def event_of(error: Exception) -> str:
-    """Return the event of a connection that this error ended."""
     if isinstance(error, RemoteProtocolError):
         return "client-protocol-error"
     return "connection-closed" if faults.is_network_trouble(error) else FAILED
@@ -51,7 +50,6 @@ class ClientState(Enum):
         self.next: tuple[ClientState, ...] = ()
         self.looks_at_requests = False
         self.is_muted = False
-        """True while a request is served here and the client is not read."""
 
 
 class UpstreamState(Enum):
@@ -91,7 +89,6 @@ UPSTREAM_STATES: dict[UpstreamState, tuple[UpstreamState, ...]] = {
     UpstreamState.OPEN: (UpstreamState.REFUSING,),
     UpstreamState.REFUSING: (),
 }
-"""The upstream connection ends together with the client's half."""
 
 for _state, _next in CLIENT_STATES.items():  # looked up for every gathered request: attributes are quicker than a dict
     _state.next = _next
@@ -112,7 +109,7 @@ class Progress(Generic[S]):
         self.now: S = first
 
     def move(self, to: S) -> None:
-        """Change to another state. Raises LocalProtocolError, and keeps the state, if the table does not allow it."""
+        """Raises LocalProtocolError, and keeps the state, if the table does not allow the change."""
         if to not in self.now.next:
             raise LocalProtocolError(f"a connection cannot go from {self.now.name} to {to.name}")
         self.now = to

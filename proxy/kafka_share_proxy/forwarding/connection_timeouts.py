@@ -22,7 +22,7 @@ class Timeouts:
         self._stalled_s = 0
 
     def overdue(self, connection: ForwardedConnection, now: float) -> tuple[str, str] | None:
-        """Return the event and the reason with which the connection has to end. None if no limit is exceeded."""
+        """Return the event and the reason with which the connection has to end, or None."""
         limits, requests = self._limits, connection.requests
         if connection.state.now is ClientState.RESPONDING and self._stalls(connection.client.progress):
             return "client-stalled", f"took no byte for {limits.stalled_client_s:g} s"
@@ -34,7 +34,7 @@ class Timeouts:
         return None
 
     def _stalls(self, progress: int) -> bool:
-        """Return True if the client accepted no byte of a response for `stalled_client_s` checks in a row."""
+        """True if the client accepted no byte of a response for `stalled_client_s`."""
         self._stalled_s = self._stalled_s + 1 if progress == self._progress else 0
         self._progress = progress
         return self._stalled_s > self._limits.stalled_client_s

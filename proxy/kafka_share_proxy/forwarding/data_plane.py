@@ -80,7 +80,6 @@ class PlaneStatistics:
     tls_handshakes: int
     """Unfinished TLS handshakes of clients."""
     tls_handshakes_refused_total: int
-    """Handshakes refused or ended because a limit was reached."""
     tls_bytes: int
     """Estimated memory of TLS connections to clients."""
     upstream_connections: int
@@ -89,21 +88,20 @@ class PlaneStatistics:
     """Connections with a local request."""
     local_answers_total: int
     local_answer_bytes: int
-    """Bytes of local responses that the kernel has not accepted, and bytes reserved for them."""
+    """Bytes that the kernel has not accepted yet or that are reserved."""
     local_answers_without_room: int
     gathered_bytes: int
-    """Bytes of requests and responses gathered, kept or processed (`limits.gathered_total_bytes`)."""
+    """Counted in `limits.gathered_total_bytes`."""
     gathered_without_room: int
-    """Connections ended for lack of memory for their requests or responses."""
+    """Connections ended for lack of memory."""
     bytes_up: int
     bytes_down: int
     unsent_bytes: int
-    """Bytes that a peer has not accepted yet."""
     ended: Mapping[str, int]
 
 
 class Plane:
-    """The data plane. Its methods are called from the loop or from Trio tasks of the same thread."""
+    """The data plane."""
 
     def __init__(
         self,
@@ -137,13 +135,12 @@ class Plane:
         self.upstream_tls = upstream_tls
         self._upstream_server_name = upstream_server_name
         self.keep_alive = keep_alive
-        """Function that returns a request to keep an idle upstream connection open, or None."""
+        """Returns a request to keep an idle upstream connection open, or None."""
         self.introduction = introduction
-        """Request that brokers serve for known clients only. None: every client counts as known."""
+        """Request that brokers serve for known clients only."""
         self.served = served
-        """Function called after each locally served request with its API key and its duration in seconds."""
+        """Called with the API key and the duration in seconds of each locally served request."""
         self.node_at = node_at
-        """Function that returns the broker that advertises an address. UNKNOWN_NODE if there is none."""
         self.budget = budget or ResponseBudget(limits.local_answers_total_bytes)
         self.gathered = GatherBudget(limits.gathered_total_bytes)
         self.slices = slices or Slices(reactor)
@@ -153,7 +150,7 @@ class Plane:
         self._ports: dict[int, Port] = {}
         self._connections: dict[int, ForwardedConnection] = {}
         self._to_release: deque[tuple[float, ForwardedConnection]] = deque()
-        """Ended connections with the time of their end. `RELEASE_S` later they have no callbacks."""
+        """Ended connections with the time of their end."""
         self._by_address: Counter[str] = Counter()
         self._lingering: dict[Linger, int] = {}
         self._ids = itertools.count(1)
@@ -168,10 +165,9 @@ class Plane:
     # listeners
 
     def listen(self, node_id: int, host: str, port: int, targets: Callable[[], Sequence[Address]]) -> int:
-        """Listen on host:port for a broker (UNKNOWN_NODE: bootstrap) and return the port.
+        """Listen for a broker (UNKNOWN_NODE: bootstrap) and return the port.
 
-        Connections go to the first target that accepts. Raises OSError with a reason: the port is in use, above 65535,
-        or not allowed.
+        Raises OSError with a reason: the port is in use, above 65535, or not allowed.
         """
         entry = Port(node_id, targets, Context(node_id))
         sockets = bind(host, port)
@@ -181,13 +177,11 @@ class Plane:
         return entry.number
 
     def close_listener(self, node_id: int) -> None:
-        """Close the listener of this broker, if there is one. Its connections stay."""
         entry = self._ports.pop(node_id, None)
         for listener in entry.listeners if entry is not None else ():
             listener.close()
 
     def stop_accepting(self) -> None:
-        """Close all listeners and all unfinished TLS handshakes."""
         self._accepts = False
         for node_id in list(self._ports):
             self.close_listener(node_id)
@@ -195,10 +189,7 @@ class Plane:
             self._handshakes.close()
 
     async def drained(self, deadline: float) -> bool:
-        """Let requests in flight finish until `deadline` (reactor.now()). Returns False if connections had to be cut.
-
-        Idle connections end immediately.
-        """
+        """Let requests in flight finish until `deadline`. Return False if connections had to be cut."""
         self.stop_accepting()
         self._empty = trio.Event()
         for connection in list(self._connections.values()):
@@ -246,7 +237,7 @@ class Plane:
         )
 
     def refresh_routes(self) -> None:
-        """Load the current routes. A request that has begun keeps its treatment."""
+        """Load the current routes."""
         routes = self._get_routes()
         if routes is self.routes:
             return
@@ -320,7 +311,7 @@ class Plane:
         self._check_empty()
 
     def _release_ended(self, most: int) -> None:
-        """Break the reference cycles of ended connections: garbage collections are rare and cover new objects only."""
+        """Break the reference cycles of ended connections: garbage collections are rare."""
         before = self.reactor.now() - RELEASE_S
         for _ in range(most):
             if not self._to_release or self._to_release[0][0] > before:
@@ -359,7 +350,6 @@ class Plane:
             self._handshakes.begin(sock, client_host, partial(self._admit, entry, client_host), failed)
 
     def _admit(self, entry: Port, client_host: str, transport: Transport) -> None:
-        """Serve a connected client; with TLS, after its handshake."""
         connection = ForwardedConnection(self, entry, transport, client_host)
         self._connections[connection.id] = connection
         self._by_address[client_host] += 1
@@ -377,9 +367,9 @@ class Plane:
         return 0 if self._handshakes is None else self._handshakes.pending
 
     def _limit_reached(self, client_host: str) -> str:
-        """Return the limit that leaves no room for one more connection. Empty if there is none.
+        """Return the reached limit, or "".
 
-        A socket that still sends bytes after its connection ended uses a descriptor and counts too.
+        A socket that still sends bytes after its connection ended counts too.
         """
         limits = self.limits
         if len(self._connections) + len(self._lingering) + self._handshaking >= limits.connections:
@@ -402,7 +392,7 @@ class Plane:
 
 
 def handshake_limits(limits: Limits) -> HandshakeLimits:
-    """Return the limits of unfinished TLS handshakes: half of the connections."""
+    """Return half of the limit of connections."""
     total = max(min(limits.tls_handshakes, limits.connections // 2), 1)
     per_address = max(min(limits.tls_handshakes_per_address, total // 2), 1)
     return HandshakeLimits(total, per_address, limits.tls_handshake_s)
@@ -413,7 +403,7 @@ def _unfinished(held: HeldBytes) -> int:
 
 
 def passing(routes: Routes, turns: Turns) -> Passing:
-    """Return the requests that can be forwarded without being gathered. `turns` records those under inspection."""
+    """Requests that can be forwarded without being gathered. `turns` records those under inspection."""
     plain: dict[bytes, Route] = {}
     inspected: dict[bytes, Look] = {}
     produce = set()
@@ -437,7 +427,6 @@ def passing(routes: Routes, turns: Turns) -> Passing:
 
 
 def _noted(route: Route, serve_here: Callable[[memoryview], bool], turns: Turns) -> Callable[[memoryview], bool]:
-    """Wrap `serve_here` so that slow iterations are attributed to the request."""
     doing = (None, route)
 
     def look(frame: memoryview) -> bool:
@@ -448,7 +437,6 @@ def _noted(route: Route, serve_here: Callable[[memoryview], bool], turns: Turns)
 
 
 def _shortened(route: Route, look: Look) -> Look:
-    """Wrap a look in a cheaper check for the common case, if there is one."""
     if route.repeats:
         return RememberedMatch(look)
     if route.amend is not None:

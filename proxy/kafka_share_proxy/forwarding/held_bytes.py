@@ -22,11 +22,10 @@ class HeldBytes:
 
     @property
     def unfinished(self) -> int:
-        """Bytes of an incomplete request that would become free if this connection ended now."""
         return 0 if self.is_written_off else self._connection.unfinished
 
     def update(self) -> None:
-        """Report the current number of bytes. Raises RequestRefused if there is no memory left for it."""
+        """Report the number of bytes. Raises RequestRefused if there is no memory left."""
         if self.is_written_off:
             return
         connection = self._connection
@@ -36,7 +35,7 @@ class HeldBytes:
             self._plane.hold(self, change)
 
     def write_off(self, reason: str) -> None:
-        """Release the share for other connections, and end this one at the end of the loop iteration."""
+        """Release the share, and end this connection at the end of the loop iteration."""
         connection = self._connection
         self.is_written_off = True
         self._plane.gathered.used -= self._counted

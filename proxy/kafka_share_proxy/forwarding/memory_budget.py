@@ -1,4 +1,4 @@
-"""Budgets for memory that clients can make the proxy use, each for all connections together."""
+"""Budgets for memory that clients can make the proxy use, for all connections together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ class GatherBudget:
         self.limit = limit
         self.used = 0
         self.refusals = 0
-        """Connections that ended because the budget was exhausted."""
 
     @property
     def is_overdrawn(self) -> bool:
@@ -20,10 +19,7 @@ class GatherBudget:
 
 
 class ResponseBudget:
-    """Bytes of local responses, from their first records until the kernel has accepted them.
-
-    Handlers reserve bytes, and wait for them, before they build a response.
-    """
+    """Bytes of local responses, from their first records until the kernel has accepted them."""
 
     __slots__ = ("_reserved", "limit", "refusals", "unsent")
 
@@ -38,11 +34,11 @@ class ResponseBudget:
         return self.unsent + self._reserved
 
     def has_room(self, size: int) -> bool:
-        """Return True if a response of `size` bytes may be built now. The first one is always admitted."""
+        """True if the response may be built now. The first one is always admitted."""
         return self.used == 0 or self.used + size <= self.limit
 
     def reserve(self, size: int) -> bool:
-        """Reserve `size` bytes. Returns False, and counts the refusal, if the budget is full."""
+        """Return False, and count the refusal, if the budget is full."""
         if not self.has_room(size):
             self.refusals += 1
             return False
@@ -50,7 +46,7 @@ class ResponseBudget:
         return True
 
     def hold(self, size: int) -> None:
-        """Count `size` bytes that already exist, even beyond the limit."""
+        """Count bytes that already exist, even beyond the limit."""
         self._reserved += size
 
     def release(self, size: int) -> None:
@@ -58,9 +54,7 @@ class ResponseBudget:
         self._reserved -= size
 
     def add_unsent(self, size: int) -> None:
-        """Count a response that was passed to the plane."""
         self.unsent += size
 
     def sent(self, size: int) -> None:
-        """Release a response whose last byte is in the kernel, or whose connection ended."""
         self.unsent -= size

@@ -14,10 +14,7 @@ PIECES_MAX = 1024
 
 
 class PeerSocket:
-    """Socket to a client or a broker, without a transport while the broker is being dialled.
-
-    The waiting bytes are limited to one receive (the source is not read meanwhile) or one response.
-    """
+    """Socket to a client or a broker. Without a transport while the broker is being dialled."""
 
     __slots__ = ("_send", "_sendmsg", "_waiting", "has_unsent", "progress", "transport", "waits_for")
 
@@ -26,7 +23,7 @@ class PeerSocket:
         self._waiting: list[memoryview] = []
         self.has_unsent = False
         self.progress = 0
-        """Counter that grows whenever the peer accepts bytes that had to wait."""
+        """Grows whenever the peer accepts bytes that had to wait."""
         self.waits_for = 0
         self._send: Callable[[Data], int] | None = None
         self._sendmsg: Callable[[Sequence[Data]], int] | None = None
@@ -34,7 +31,6 @@ class PeerSocket:
             self.open(transport)
 
     def open(self, transport: Transport) -> None:
-        """Use this transport. `flush` sends the waiting bytes."""
         self.transport = transport
         self._send = transport.send
         self._sendmsg = transport.sendmsg
@@ -48,7 +44,7 @@ class PeerSocket:
         return sum(map(len, self._waiting))
 
     def write(self, data: Data | Pieces) -> None:
-        """Send, and keep a copy of the bytes that the kernel does not accept. Raises OSError if the peer has gone."""
+        """Send, and keep a copy of the rest. Raises OSError if the peer has gone."""
         if isinstance(data, Pieces):
             data = self._push_pieces(data)
             if not data:
@@ -61,12 +57,11 @@ class PeerSocket:
         self.keep(data)
 
     def keep(self, data: Data) -> None:
-        """Queue a copy, to be sent by `flush`."""
         self._waiting.append(memoryview(bytes(data)))
         self.has_unsent = True
 
     def flush(self) -> None:
-        """Send the waiting bytes, as far as the peer accepts them. Raises OSError if the peer has gone."""
+        """Raises OSError if the peer has gone."""
         while self._waiting:
             first = self._waiting[0]
             sent = self._push(first)
@@ -93,7 +88,7 @@ class PeerSocket:
             self.transport.close()
 
     def _push_pieces(self, data: Pieces) -> Data:
-        """Send all pieces with one call, if the transport supports it. Returns the unsent rest."""
+        """Return the unsent rest."""
         if self._waiting or self._sendmsg is None:
             return bytes(data)
         try:
@@ -103,7 +98,7 @@ class PeerSocket:
         return b"" if sent == len(data) else memoryview(bytes(data))[sent:]
 
     def _push(self, data: Data) -> int:
-        """Return the number of bytes accepted. Repeats the call because TLS may accept fewer bytes than possible."""
+        """Return the number of bytes accepted. Repeats because TLS may accept fewer bytes than possible."""
         send, size, total = self._send, len(data), 0
         assert send is not None  # noqa: S101  # callers have looked
         try:
@@ -119,10 +114,9 @@ FAREWELL_S = 1.0
 
 
 class Linger:
-    """Sender of the remaining bytes to a peer whose other half has gone. It closes after the peer has.
-
-    If a socket is closed while the kernel holds unread bytes of the peer, the connection is reset, which discards what
-    the peer has not read yet: responses, or requests without acks. Therefore the peer ends first, or its time is up.
+    """Sender of the remaining bytes to a peer whose other half has gone. Closes after the peer, or when its time is up:
+    closing while the kernel holds unread bytes resets the connection, which discards what the peer has not read yet
+    (RFC 1122).
     """
 
     __slots__ = ("_clock", "_ended", "_has_parted", "_peer", "deadline")
@@ -130,7 +124,6 @@ class Linger:
     def __init__(
         self, peer: PeerSocket, deadline: float, clock: Callable[[], float], ended: Callable[[Linger], None]
     ) -> None:
-        """`ended(self)` is called once the socket is closed."""
         self._peer = peer
         self._clock = clock
         self._ended: Callable[[Linger], None] | None = ended
@@ -151,7 +144,6 @@ class Linger:
             faults.guard(self, self._part)
 
     def ready(self, mask: int) -> None:
-        """Handle an event: the peer accepts more, sends bytes, which are discarded, or has gone."""
         transport = self._peer.transport
         if mask & (ERROR | HANGUP) or transport is None:
             self.end()

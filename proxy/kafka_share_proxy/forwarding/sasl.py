@@ -1,10 +1,7 @@
 """The SASL state of a connection, as far as it is visible from outside. The exchange itself is forwarded.
 
-A broker ends the connection on any other request between SaslHandshake and the end of the authentication, and after the
-session lifetime (KIP-368). The state therefore decides when the proxy may send its own requests upstream, and a client
-request that would be served here ends the connection too. The protocol does not signal success (an intermediate round
-looks the same), so an exchange counts as over when the client itself sends an ordinary request after a response without
-error.
+Rules: forwarding/README.md 27 to 30. The protocol does not signal success (an intermediate round looks the same), so an
+exchange counts as over when the client itself sends an ordinary request after a response without error.
 
     NONE ─ handshake v1 ─▶ EXCHANGING ─ no error, then an ordinary request ─▶ DONE ─ handshake ─▶ EXCHANGING
       └─── handshake v0 ─▶ TOKENS ─ a frame that is a Kafka request ─▶ DONE
@@ -51,7 +48,7 @@ class Sasl:
             self.stage = SaslStage.FAILED
 
     def authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
-        """Note the outcome of one round. The lifetime counts from the time of the request, so that it is not too long.
+        """Note the outcome of one round.
 
         A broker with session lifetimes returns one with every success, and 0 in intermediate rounds, which is ignored.
         """
@@ -69,5 +66,4 @@ class Sasl:
             self.stage = SaslStage.DONE
 
     def may_send_request(self, now: float) -> bool:
-        """Return True if the broker would process an ordinary request, not end the connection."""
         return self.stage in _JUDGED and now < self._expires

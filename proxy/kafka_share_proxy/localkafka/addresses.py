@@ -13,20 +13,17 @@ HOST = "127.0.0.1"
 _LOWEST = 10_240
 _TRIES = 200
 _BLOCK = 16
-"""Ports per block. Ports are claimed in blocks, with one socket for each block."""
+"""Ports per block, with one socket for each block."""
 _LOWEST_EPHEMERAL = 32_768
-"""First port of the kernel's ephemeral range, if it cannot be read from the kernel."""
 
 _claims: set[int] = set()
-"""Blocks claimed by this process for its lifetime."""
 
 
 def free_ports(count: int) -> range:
     """Return `count` consecutive ports on which no process listens. Raises OSError if none are found.
 
-    They are below the range from which the kernel assigns ports to outgoing connections, so that no such connection
-    can occupy one of them while its server is briefly down. No port is returned twice, not even to two processes at
-    the same time (Linux).
+    They are below the kernel's range for outgoing connections, which could otherwise occupy one while its server is
+    down. No port is returned twice, not even to two processes (Linux).
     """
     chance = random.SystemRandom()
     wanted = -(-count // _BLOCK)
@@ -40,9 +37,7 @@ def free_ports(count: int) -> range:
 
 
 def _claim(blocks: range) -> bool:
-    """Reserve these blocks for this process. Return False if one is taken. An abstract socket name has only one
-    owner.
-    """
+    """Return False if one is taken. An abstract socket name has only one owner."""
     if not _claims.isdisjoint(blocks):
         return False
     if sys.platform == "linux":

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 STOP_S = 15.0
-"""Seconds that a process may take to end after SIGTERM before it is killed."""
+"""Seconds to end after SIGTERM before a process is killed."""
 
 _GUARD = """
 import ctypes, os, signal, sys
@@ -37,7 +37,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Process id of the command: the guard process replaces itself by the command."""
+        """Process id of the command, by which the guard process replaces itself."""
         return self._process.pid
 
     @property
@@ -46,11 +46,10 @@ class Child:
         return self._process.poll()
 
     def wait(self, timeout_s: float) -> int:
-        """Wait for the process and return its exit status. Raises subprocess.TimeoutExpired."""
+        """Raises subprocess.TimeoutExpired."""
         return self._process.wait(timeout_s)
 
     def signal(self, number: int) -> None:
-        """Send a signal, unless the process has ended."""
         self._process.send_signal(number)
 
     def kill(self) -> None:
@@ -59,7 +58,7 @@ class Child:
         self._process.wait()
 
     def stop(self, timeout_s: float = STOP_S) -> int:
-        """Send SIGTERM, and kill the process if it does not end in time. Return the exit status."""
+        """Send SIGTERM, then SIGKILL. Return the exit status."""
         self._process.terminate()
         try:
             return self._process.wait(timeout_s)

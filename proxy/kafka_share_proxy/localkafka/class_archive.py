@@ -1,8 +1,4 @@
-"""Archives of loaded classes (JEP 350). A short run of Java spends half its time loading and verifying classes.
-
-An archive is made once, in the user's cache folder, by a run that ends normally. A Java that cannot make one, or
-rejects the existing one, runs without.
-"""
+"""Archives of loaded classes (JEP 350). A short run of Java spends half its time loading and verifying classes."""
 
 from __future__ import annotations
 
@@ -15,11 +11,9 @@ from kafka_share_proxy.localkafka.jars import cache_folder, turn
 
 
 def archive_options(java: str, jars: str, run: str, make: Callable[[str], int]) -> tuple[str, ...]:
-    """Return the options that make this Java load the classes of the class path `jars` from the archive named
-    `run`.
+    """Return the Java options to use the archive named `run`.
 
-    If the archive is missing, `make` is called with the option that makes Java write one at its exit. `make`
-    returns the status of that process, negative if a signal ended it.
+    If it is missing, `make` is called with the option to write one, and returns the exit status, negative for a signal.
     """
     files = [Path(name) for name in (java, *jars.split(os.pathsep))]
     named = "".join([f"{run}\n", *(f"{file} {file.stat().st_mtime_ns}\n" for file in files)])
@@ -31,7 +25,7 @@ def archive_options(java: str, jars: str, run: str, make: Callable[[str], int]) 
 
 
 def _make(archive: Path, make: Callable[[str], int]) -> None:
-    """Write to a temporary name first, because an interrupted run leaves an incomplete archive."""
+    """Write to a temporary name first: an interrupted run must not leave an archive."""
     part = archive.with_suffix(".part")
     part.unlink(missing_ok=True)
     status = make(f"-XX:ArchiveClassesAtExit={part}")

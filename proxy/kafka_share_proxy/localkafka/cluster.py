@@ -32,10 +32,10 @@ from kafka_share_proxy.localkafka.jars import class_path
 from kafka_share_proxy.localkafka.java import QUICK_START, find_java
 
 START_S = 240.0
-"""Seconds that a cluster may take to become ready; 3 s on an idle machine."""
+"""Seconds to become ready; 3 s on an idle machine."""
 
 ARCHIVE_S = 60.0
-"""Seconds that a broker may take to end while it writes an archive of its classes."""
+"""Seconds to end while a broker writes an archive of its classes."""
 SMALL = (*QUICK_START, "-Xms128m", "-Xmx512m")
 """Java options for a broker that runs for a few minutes."""
 
@@ -58,7 +58,7 @@ _SHARE_DEFAULTS = {"share.coordinator.state.topic.num.partitions": "3"}
 
 
 class BrokerError(Exception):
-    """A broker did not start, or ended unexpectedly. The text contains the end of its log."""
+    """A broker did not start, or ended unexpectedly."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,6 @@ class Node:
     internal_port: int
     controller_port: int
     relayed_port: int
-    """Port of the listener that a relay connects to, if there is one."""
     command: list[str] = field(default_factory=list)
     child: Child | None = None
 
@@ -91,7 +90,6 @@ class Node:
 
     @property
     def log(self) -> Path:
-        """File with the warnings and errors of the broker."""
         return self.folder / "broker.log"
 
     @property
@@ -100,7 +98,7 @@ class Node:
         return self.child is not None and self.child.status is None
 
     def start(self) -> None:
-        """Start the process without waiting. `Cluster.wait_ready` waits until it serves."""
+        """Start without waiting. `Cluster.wait_ready` waits until it serves."""
         self.child = Child(self.command, self.log)
 
     def stop(self) -> None:
@@ -114,7 +112,7 @@ class Node:
             self.child.kill()
 
     def suspend(self) -> None:
-        """Suspend the process (SIGSTOP). To others it looks like a lost machine, because no connection closes."""
+        """Send SIGSTOP. To others it looks like a lost machine, because no connection closes."""
         if self.child is not None:
             self.child.signal(signal.SIGSTOP)
 
@@ -168,7 +166,6 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Bootstrap servers, in the format of client configurations."""
         return ",".join(node.address for node in self.nodes)
 
     @property
@@ -180,7 +177,6 @@ class Cluster:
         return next(node for node in self.nodes if node.node_id == node_id)
 
     def __enter__(self) -> Cluster:
-        """Start the cluster and wait until it serves."""
         try:
             self.start()
         except BaseException:
@@ -191,13 +187,13 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the cluster. After an exception its folder is kept for inspection."""
+        """Stop the cluster. After an exception the folder is kept for inspection."""
         self.stop()
         if error is None:
             self.remove()
 
     def start(self) -> None:
-        """Format the storage, start every node, and wait until all serve. Raises BrokerError."""
+        """Return when all nodes serve. Raises BrokerError."""
         java, jars = find_java(), os.pathsep.join((class_path(self.release), *map(str, self._plugins)))
         archive = _archived(self.release) if self._java_options is None else ()
         options = (*SMALL, *archive) if self._java_options is None else self._java_options
@@ -213,7 +209,7 @@ class Cluster:
         self.wait_ready()
 
     def stop(self) -> None:
-        """Stop all nodes. Several nodes are killed, because each would wait for a quorum that is shutting down."""
+        """Kill several nodes, because each would wait for a quorum that is shutting down."""
         started = [node.child for node in self._started if node.child is not None]
         for child in started:
             if len(started) > 1:
@@ -226,7 +222,7 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def wait_ready(self, timeout_s: float = START_S) -> None:
-        """Wait until every running node lists all running nodes as brokers. Raises BrokerError."""
+        """Wait until every running node lists all others. Raises BrokerError."""
         end = time.monotonic() + timeout_s
         running = [node for node in self.nodes if node.running] or self.nodes
         waiting = list(running)
@@ -286,7 +282,6 @@ class Cluster:
         return values | (self._listeners(node, controlling) if serves else {"listeners": _addresses(controlling)})
 
     def _listeners(self, node: Node, controlling: Mapping[str, int]) -> dict[str, str]:
-        """Return the listener properties of a broker, which may also be a controller."""
         listeners = {"CLIENT": node.port, "INTERNAL": node.internal_port}
         advertised = dict(listeners)
         if self._relay_port is not None:
@@ -316,9 +311,7 @@ class Cluster:
 
 @cache
 def _archived(release: str) -> tuple[str, ...]:
-    """Return the options to use the archive of the classes that a broker of that release and its storage format
-    load.
-    """
+    """Return the options to use the archive of the classes of a broker."""
 
     def make(writing: str) -> int:
         with tempfile.TemporaryDirectory() as folder:
@@ -331,9 +324,7 @@ def _archived(release: str) -> tuple[str, ...]:
 
 
 def live_brokers(port: int) -> int:
-    """Return the number of brokers in a PLAINTEXT listener's Metadata response (v1, no topics); 0 without a
-    response.
-    """
+    """Count the brokers in a Metadata response (v1, no topics); 0 without a response."""
     request = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)
     try:
         with socket.create_connection((HOST, port), timeout=2) as connection:

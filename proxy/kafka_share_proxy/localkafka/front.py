@@ -37,9 +37,7 @@ class Front:
         files_max: int | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
-        """Prepare a proxy. `files_max`: its hard limit of open files, None to inherit. `command`: replaces the
-        installed one.
-        """
+        """`files_max`: its hard limit of open files, None to inherit. `command`: replaces the installed one."""
         ports = free_ports(NODE_IDS + 2)
         self.port, self.first_port, self.admin_port = ports[0], ports[1], ports[-1]
         self.folder = folder
@@ -61,20 +59,19 @@ class Front:
         return self.folder / "proxy.log"
 
     def __enter__(self) -> Front:
-        """Start the proxy and wait until it is ready."""
         self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the proxy. Raises FrontError for a non-zero exit status, unless an exception is already propagating."""
+        """Raises FrontError for a non-zero exit status, unless an exception is already propagating."""
         status = self.stop()
         if status and error is None:
             raise FrontError(f"the proxy ended with status {status}:\n{self.output()}")
 
     def start(self) -> None:
-        """Start the process and wait until it serves, share groups included. Raises FrontError."""
+        """Wait until the proxy serves, share groups included. Raises FrontError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "proxy.yaml"
         config.write_text(yaml.safe_dump(self._config))
@@ -99,14 +96,14 @@ class Front:
             time.sleep(0.05)
 
     def _serves(self) -> bool:
-        """Return True if it forwards, and either serves share groups or lacks only what an operator can configure."""
+        """True if it forwards, and serves share groups or lacks only what an operator can configure."""
         if not self.send_request("/readyz")[0]:
             return False
         ready, text = self.send_request("/readyz/share-groups")
         return ready or '"reasons": []' in text
 
     def send_request(self, path: str) -> tuple[bool, str]:
-        """Send a GET to the admin listener. Return (True if the status is 200, the text or the error)."""
+        """Return (True if the status is 200, the text or the error)."""
         connection = http.client.HTTPConnection(HOST, self.admin_port, timeout=5)
         try:
             connection.request("GET", path)
@@ -118,7 +115,7 @@ class Front:
             connection.close()
 
     def stop(self) -> int:
-        """Stop the proxy with SIGTERM, as an operator would. Return its exit status."""
+        """Return the exit status after SIGTERM."""
         return self.child.stop() if self.child is not None else 0
 
     def kill(self) -> None:
@@ -132,6 +129,5 @@ class Front:
 
 
 def installed_command() -> list[str]:
-    """Return the command of the proxy in this environment."""
     script = Path(sys.executable).with_name("kafka-share-proxy")
     return [str(script)] if script.exists() else [sys.executable, "-m", "kafka_share_proxy"]

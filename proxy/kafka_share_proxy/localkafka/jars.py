@@ -22,7 +22,6 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 CACHE_VARIABLE = "KAFKA_JARS_CACHE"
-"""Environment variable for the folder of the jars."""
 REPOSITORY_VARIABLE = "KAFKA_JARS_REPOSITORY"
 """Environment variable with the URL of a Maven repository to use instead of the central one."""
 
@@ -31,7 +30,7 @@ ATTEMPTS = 4
 PAUSE_S = 0.5
 PARALLEL = 4
 TIMEOUT_S = (15.0, 30.0)
-"""Time-outs of one request in seconds: to connect, and between two parts of the response."""
+"""Seconds to connect, and between two parts of the response."""
 
 
 class JarError(Exception):
@@ -44,17 +43,14 @@ def releases() -> dict[str, dict[str, str]]:
 
 
 def cache_folder() -> Path:
-    """Return the folder of the jars: from the environment variable, else in the user's cache (XDG)."""
+    """Return the folder in the environment variable, else in the user's cache (XDG)."""
     if named := os.environ.get(CACHE_VARIABLE):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-share-proxy" / "jars"
 
 
 def class_path(*names: str, console: Console | None = None) -> str:
-    """Return the Java class path of these releases, in the given order. Fetches missing jars.
-
-    Raises JarError if a jar cannot be fetched or its content is not the pinned one.
-    """
+    """Fetch missing jars. Raises JarError if one cannot be fetched or is not the pinned one."""
     pinned = releases()
     wanted = {coordinate: digest for name in names for coordinate, digest in pinned[name].items()}
     fetch(wanted, console)
@@ -62,7 +58,7 @@ def class_path(*names: str, console: Console | None = None) -> str:
 
 
 def fetch(wanted: dict[str, str], console: Console | None = None) -> None:
-    """Fetch those of these jars ("group:artifact:version" to sha256) that are not cached, with a progress bar."""
+    """Fetch missing jars. `wanted`: "group:artifact:version" to sha256."""
     if not _missing(wanted):
         return
     columns = (
@@ -81,7 +77,7 @@ def _missing(wanted: dict[str, str]) -> list[str]:
 
 
 def _fetch_all(missing: Sequence[str], wanted: dict[str, str], progress: Progress, task: TaskID) -> None:
-    """Fetch in parallel. The first failure is raised after the others have ended."""
+    """Raise the first failure after the others have ended."""
     with ThreadPoolExecutor(PARALLEL) as pool:
         jobs = [pool.submit(_fetch_one, name, wanted[name], progress, task) for name in missing]
         for done, job in enumerate(jobs, 1):
@@ -103,7 +99,7 @@ def _fetch_one(coordinate: str, digest: str, progress: Progress, task: TaskID) -
 
 
 def _download(coordinate: str, digest: str, progress: Progress, task: TaskID) -> None:
-    """Write to a temporary name first, so that an interrupted run leaves no incomplete jar."""
+    """Write to a temporary name first: an interrupted run leaves no incomplete jar."""
     repository = os.environ.get(REPOSITORY_VARIABLE)
     downloader = Downloader(base=repository) if repository else Downloader()
     url = downloader.resolver.uri_for_artifact(Artifact.parse(coordinate))
@@ -138,17 +134,13 @@ def _is_there(coordinate: str, digest: str) -> bool:
 
 @cache
 def _digest(place: Path, _changed_ns: int, _size: int) -> str:
-    """Return the sha256 of a file, read only once, because every started tool needs it."""
+    """Return a cached digest, because every started tool needs it."""
     return hashlib.sha256(place.read_bytes()).hexdigest()
 
 
 @contextmanager
 def turn(folder: Path) -> Iterator[None]:
-    """Wait for and hold this folder's exclusive lock between processes, for the duration of the context.
-
-    The folder is created if it is missing. The lock is an empty file next to it. A process that dies releases the
-    lock.
-    """
+    """Hold this folder's exclusive lock between processes. A process that dies releases it."""
     folder.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.turn").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -11,10 +11,10 @@ OLDEST_VERSION = 17
 """Minimum version: Kafka 4 brokers and Spark 4 need 17."""
 
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""Options for a process that lives for seconds, which gains more from a quick start than from optimised code."""
+"""Options for a process that lives for seconds."""
 
 FULL_SPEED = ("-Xms1g", "-Xmx1g")
-"""Options for measurements, with the compilers and the collector of a production broker."""
+"""Options for measurements."""
 
 
 class NoJavaError(Exception):
@@ -23,7 +23,7 @@ class NoJavaError(Exception):
 
 @cache
 def find_java() -> str:
-    """Return the path of a Java that can run Kafka. Raises NoJavaError."""
+    """Raises NoJavaError."""
     on_path = shutil.which("java")
     if on_path and feature_version(on_path) >= OLDEST_VERSION:
         return on_path
@@ -35,7 +35,7 @@ def find_java() -> str:
 
 
 def feature_version(java: str) -> int:
-    """Return the feature version that `java -version` prints ("17.0.15", or "1.8.0" for 8); 0 if it prints none."""
+    """Return 0 if `java -version` prints none."""
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):

@@ -1,8 +1,4 @@
-"""The only module with broad exception handlers: an error on one connection does not affect others.
-
-A callback of the loop is a method of an object that owns a socket. Its exceptions are passed to this owner, which
-closes itself and logs the error. Those that are not an Exception (KeyboardInterrupt) propagate.
-"""
+"""The only module with broad exception handlers: an error on one connection does not affect others."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ class FaultOwner(Protocol):
     """Object whose callbacks the loop calls."""
 
     def failed(self, error: Exception) -> None:
-        """End this owner because one of its callbacks raised, and log the error. Must not raise."""
+        """Call the callback of each (descriptor, mask). A missing callback was closed earlier in this iteration."""
 
 
 def serve(events: Iterable[tuple[int, int]], ready: Mapping[int, Callable[[int], None]]) -> None:
@@ -38,7 +34,6 @@ def guard(owner: FaultOwner, callback: Callable[[], object]) -> None:
 
 
 def is_network_trouble(error: Exception) -> bool:
-    """Return True if this is a network error (reset, timed out, unreachable), not a fault in the code."""
     return isinstance(error, OSError)
 
 

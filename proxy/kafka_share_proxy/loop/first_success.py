@@ -28,7 +28,7 @@ class Race(Generic[T, E]):
     winner: tuple[int, T] | None = None
     """Index and result of the first success. None if all failed."""
     failures: dict[int, E] = field(default_factory=dict)
-    """Errors of the attempts that failed before that, by index, in the order of the attempts."""
+    """Errors of the attempts that failed before the winner, by index."""
 
 
 async def race(

@@ -1,11 +1,4 @@
-"""TLS handshakes of peers that connect to this proxy: their limits, their order and their deadline.
-
-How it works. An accepted socket first waits, without any TLS object, for the first whole record of the ClientHello. It
-is then queued for OpenSSL. The queue alternates between the addresses of the peers, one handshake in each loop
-iteration, because a handshake takes about a millisecond. If a limit is reached, the handshake that has waited longest
-for its peer ends. A peer that responds within a round trip is never that one, unless as many newcomers as the limit
-arrive meanwhile.
-"""
+"""TLS handshakes of peers that connect to this proxy: limits, order and deadline (loop/README.md rules 18 and 19)."""
 
 from __future__ import annotations
 
@@ -55,7 +48,7 @@ class Handshakes:
         notes: Notes,
         memory: TlsMemory | None = None,
     ) -> None:
-        """`memory` is the account of these connections, including established ones. None: no limit."""
+        """`memory`: account of these connections, including established ones. None: no limit."""
         self.memory = TlsMemory() if memory is None else memory
         self.reactor = reactor
         self.context = context
@@ -67,7 +60,6 @@ class Handshakes:
         self._sweeping: ReactorTimer | None = None
         self.pending = 0
         self.refused = 0
-        """Handshakes refused or ended because a limit was reached."""
 
     def of(self, host: str) -> int:
         source = self._sources.get(host)
@@ -83,7 +75,7 @@ class Handshakes:
         """Begin the handshake on an accepted socket.
 
         `done` is called with the transport of a finished handshake, `failed` with the reason otherwise. Neither is
-        called after `close`, or if a limit refuses or ends the handshake, which is counted and noted here.
+        called after `close`, or if a limit ends the handshake, which is counted and noted here.
         """
         if not self._make_room(host):
             sock.close()
@@ -107,13 +99,12 @@ class Handshakes:
             self._sweeping = None
 
     def failed(self, error: Exception) -> None:
-        """Note an error in the queueing itself, see faults.FaultOwner."""
+        """End this handshake, see faults.FaultOwner."""
         self._notes("callback-failed", error=error)
 
     # for handshakes
 
     def queue(self, handshake: _Handshake) -> None:
-        """Queue the handshake: `start` is called in a later loop iteration."""
         source = handshake.source
         if not source.queued:
             self._queued_sources.append(source)
@@ -150,7 +141,7 @@ class Handshakes:
         self._plan()
 
     def _make_room(self, host: str) -> bool:
-        """Return True if one more handshake of this address may begin, after ending another one if necessary."""
+        """Return True if this address may begin one more handshake, after ending another one if necessary."""
         limits, own = self.limits, self._sources.get(host)
         if not self.memory.has_room:
             self.refused += 1
@@ -241,13 +232,11 @@ class _Handshake:
         self._done = done
         self._failed = failed
         self._expected = 0
-        """Bytes of the first record, once they are awaited."""
         self._queued_at = 0.0
         self._is_over = False
 
     @property
     def waits_for_peer(self) -> bool:
-        """False while a later step of the handshake is queued here."""
         return self._transport is None or self._transport.waits_for_peer
 
     def describe(self) -> dict[str, object]:
@@ -257,7 +246,6 @@ class _Handshake:
         self._plain.attach(self._on_bytes, READ | PEER_LEFT)
 
     def start(self) -> None:
-        """Create the TLS object and respond to the ClientHello."""
         room = self._room
         self.deadline += room.reactor.now() - self._queued_at
         self._plain.want(0)
@@ -274,7 +262,6 @@ class _Handshake:
         transport.proceed()
 
     def failed(self, error: Exception) -> None:
-        """End this handshake, see faults.FaultOwner."""
         if self._is_over:  # the receiver of the transport raised
             self.close()
             self._room.failed(error)
@@ -319,7 +306,6 @@ class _Handshake:
         return False
 
     def _on_transport(self, mask: int) -> None:
-        """Pass on the transport once it can be written to: then the handshake is finished."""
         transport = self._transport
         assert transport is not None  # noqa: S101  # only it calls this
         if mask & WRITE:

@@ -24,7 +24,7 @@ class Histogram:
         self.total += value * times
 
     def cumulative(self) -> Iterator[tuple[str, int]]:
-        """Yield (upper bound, number of values up to it), from the lowest to "+Inf"."""
+        """Yield (upper bound, number of values up to it), in ascending order, to "+Inf"."""
         count = 0
         for bound, more in zip([*self._bounds, "+Inf"], self._counts, strict=True):
             count += more

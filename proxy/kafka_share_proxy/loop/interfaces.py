@@ -1,4 +1,4 @@
-"""Interfaces of the loop: those it provides (clock, worker threads, notes), and those it uses (pump, descriptions)."""
+"""Interfaces that the loop provides (clock, worker threads, notes), and those it uses (pump, descriptions)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ class Timers(Protocol):
 
     def now(self) -> float: ...
 
-    def wall_ms(self) -> int:
-        """Return milliseconds since 1970, for `by_duration` and for responses that contain a time."""
+    def wall_ms(self) -> int: ...
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> Timer:
         """Call once, at or soon after `deadline` on the clock of `now`."""
@@ -38,10 +37,9 @@ class Workers(Protocol):
     """Threads for computations of more than about a millisecond (loop/README.md rule 11)."""
 
     def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:
-        """Compute in a thread. Returns a promise that is settled in the loop.
+        """Compute in a thread. Returns a promise that is settled in the loop, or fails with WorkersBusy.
 
-        `work` must not use data that other code changes meanwhile. Owners share the threads' time. Other work does not
-        wait for work that is `is_large`. The promise fails with WorkersBusy if too many computations wait.
+        `work` must not use data that other code changes meanwhile. `is_large`: other work does not wait for it.
         """
 
 

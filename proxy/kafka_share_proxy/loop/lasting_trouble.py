@@ -39,9 +39,7 @@ class LastingTrouble:
         """Reason logged last. Empty if none was logged."""
 
     def happened(self, reason: str, *, patient: bool = True) -> None:
-        """Record a failure. A new reason is logged immediately (without `patient` also within `patience_s`), others as
-        reminders.
-        """
+        """Record a failure. Only a new reason is logged immediately (without `patient` also within `patience_s`)."""
         now = self._clock()
         if not self._times:
             self._since = now
@@ -55,7 +53,6 @@ class LastingTrouble:
         self._notes(self._event, reason=reason, **again, **self._context)
 
     def ended(self) -> None:
-        """Record a success, even if there was no failure before."""
         if self._logged_reason:
             lasted = round(self._clock() - self._since, 1)
             self._notes(self._over, times=self._times, lasted_s=lasted, **self._context)

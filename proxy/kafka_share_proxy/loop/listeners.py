@@ -65,7 +65,7 @@ class Listener:
         accepted: Callable[[socket.socket, str], None],
         trouble: Callable[[Exception], None],
     ) -> None:
-        """`accepted(socket, client host)` owns the socket. `trouble` gets the reason when accepting pauses."""
+        """`trouble` gets the reason when accepting pauses."""
         self._reactor = reactor
         self._socket = sock
         self._accepted = accepted

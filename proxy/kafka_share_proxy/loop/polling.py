@@ -1,7 +1,4 @@
-"""Socket readiness: epoll if available, otherwise kqueue.
-
-Level triggered: unread data is reported again. Masks are those of epoll on every system.
-"""
+"""Socket readiness, level triggered: epoll if available, otherwise kqueue. Masks are epoll's on every system."""
 
 from __future__ import annotations
 
@@ -31,13 +28,13 @@ class Poller(Protocol):
     def unregister(self, fd: int) -> None: ...
 
     def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
-        """Wait at most `timeout` seconds. Returns (descriptor, mask) of each ready one."""
+        """See Poller. A filter that only watches for the end of the stream is edge-like: data alone is not reported."""
 
     def close(self) -> None: ...
 
 
 class KqueuePoller:
-    """Poller on kqueue, with one filter per direction. PEER_LEFT is the end-of-file flag of the read filter."""
+    """Poller on kqueue, with one filter per direction."""
 
     def __init__(self, module: Any = select) -> None:
         self._select = module
@@ -66,7 +63,6 @@ class KqueuePoller:
         del self._masks[fd]
 
     def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
-        """See Poller. A filter that only watches for the end of the stream is edge-like: data alone is not reported."""
         masks: dict[int, int] = {}
         for event in self._kqueue.control(None, maxevents, timeout):
             requested_mask = self._masks.get(event.ident, 0)

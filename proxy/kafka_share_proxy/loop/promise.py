@@ -1,25 +1,19 @@
 """Promises and tasks: waiting without Trio in the reactor's handlers, and the owners of their callbacks.
 
 How it works: a handler is an `async def` that awaits only `Promise`s. `Task` drives it with plain calls: it runs until
-the handler awaits an unsettled promise, and continues when that is settled. No other code runs between two awaits. A
-cancelled task gets GeneratorExit at its await; `finally` blocks run.
+the handler awaits an unsettled promise, and continues when that is settled. No other code runs between two awaits.
 
 Every callback of a promise has an owner (`CallbackOwner`): a connection, a link, the journal, or `PROCESS` for
-everything else. By default it is the owner whose code registers the callback. When a promise is settled,
+everything else. When a promise is settled,
 
 - callbacks of the owner whose code settles it are called immediately, inside the call that settles the promise;
 - all others are passed to `call_soon` of their owners. For a connection that is the reactor's, which calls at the end
   of the loop iteration, when no other callback is on the stack.
 
-Code of one connection therefore never runs inside a call of another connection. The callbacks of one owner are called
-in the order in which they were registered. An exception in a callback is passed to `failed` of its owner; all other
-callbacks are called all the same.
+Callbacks of one owner are called in the order of registration. Rules: loop/README.md 9.
 
 The running owner is known inside `on_behalf_of`, and thereby in every task and in every callback of a promise.
 Elsewhere (callbacks of sockets and timers, Trio's tasks, tests) it is `PROCESS`.
-
-A wake-up inside the call that settles costs about a microsecond, one by the reactor two, one of a Trio task fifteen,
-as much as two forwarded requests (loop/README.md rule 3).
 """
 
 from __future__ import annotations
@@ -41,7 +35,7 @@ class CallbackOwner(Protocol):
         """Call later by `on_behalf_of`, in the order of these calls, when no other owner's code is on the stack."""
 
     def failed(self, error: Exception) -> None:
-        """End this owner because one of its callbacks raised, and log the error. Must not raise."""
+        """Call the callback of each (descriptor, mask). A missing callback was closed earlier in this iteration."""
 
 
 class _Process:
@@ -51,9 +45,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.scheduler: Callable[[Callback], object] | None = None
-        """Function that calls at the end of the running reactor's loop iteration. An exception then ends the
-        process.
-        """
+        """Calls at the end of the running reactor's loop iteration. An exception then ends the process."""
 
     def call_soon(self, callback: Callback) -> None:
         if self.scheduler is None:
@@ -86,7 +78,6 @@ class _Stack:
         self.is_draining = False
 
     def drain(self) -> None:
-        """Make the waiting calls, even if some of them raise."""
         if self.is_draining:
             return
         self.is_draining = True
@@ -140,9 +131,9 @@ class Promise(Generic[T]):
         self._value: T | None = None
         self._error: BaseException | None = None
         self._callbacks: list[_Entry] = []
-        """Callbacks not yet called. After settling, all have the same owner, unless `_by_owner` is set."""
+        """After settling, all have the same owner, unless `_by_owner` is set."""
         self._by_owner: dict[CallbackOwner, list[_Entry]] | None = None
-        """Callbacks not yet called by owner, if the promise is settled and there are several owners."""
+        """Set once the promise is settled, if there are several owners."""
 
     def set(self, value: T) -> None:
         if not self.done:
@@ -156,10 +147,7 @@ class Promise(Generic[T]):
             self._settle()
 
     def on_settled(self, callback: Callback, owner: CallbackOwner | None = None) -> None:
-        """Call back once settled, or immediately if it is settled and this is the owner's code.
-
-        Without `owner`, the running owner is used. Callbacks of one owner are called in the order of registration.
-        """
+        """Call back once settled, or immediately if it is settled and this is the owner's code."""
         if owner is None:
             owner = _stack.owner
         if not self.done:
@@ -171,7 +159,7 @@ class Promise(Generic[T]):
             self._deliver_to(owner)
 
     def forget(self, callback: Callback, owner: CallbackOwner | None = None) -> None:
-        """Remove a callback, if it is registered and was not called. `owner`: as in `on_settled`."""
+        """Remove a callback that was not called. `owner`: as in `on_settled`."""
         entry = _stack.owner if owner is None else owner, callback
         mine = self._callbacks if self._by_owner is None else self._by_owner.get(entry[0], [])
         if entry in mine:
@@ -250,10 +238,10 @@ def settled(value: T) -> Promise[T]:
 
 
 class Task(Generic[T]):
-    """Runner of one handler. It calls `on_done(task)` once, with `task.error` or `task.value` set, unless cancelled.
+    """Runner of one handler. It calls `on_done(task)` once unless cancelled, with `task.error` or `task.value` set.
 
-    A finished one drops its coroutine and `on_done`, so that their contents (responses, frames of megabytes) do not
-    wait in a reference cycle for the garbage collector.
+    A finished one drops its coroutine and `on_done`: their frames of megabytes would otherwise wait in a reference
+    cycle for the garbage collector.
     """
 
     __slots__ = ("_awaited", "_coroutine", "_on_done", "_owner", "_running", "error", "finished", "value")
@@ -285,8 +273,7 @@ class Task(Generic[T]):
         """End the handler at its await (GeneratorExit), if it has not finished.
 
         Its `finally` blocks have run when this returns. Their exceptions are passed to the task's owner. A handler that
-        causes its own end (it sends a request, the send fails, the connection closes) is ended at its next await, since
-        a running coroutine cannot be closed.
+        causes its own end is ended at its next await, since a running coroutine cannot be closed.
         """
         if self.finished:
             return
@@ -304,7 +291,6 @@ class Task(Generic[T]):
             on_behalf_of(self._owner, coroutine.close)
 
     def _step(self) -> None:
-        """Run the coroutine to its next unsettled promise, on behalf of the owner."""
         coroutine = self._coroutine
         if coroutine is None:
             return
@@ -336,7 +322,7 @@ class Task(Generic[T]):
 
 
 def on_its_own(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
-    """Run to the end, even if no caller waits. Its result or error settles the returned promise."""
+    """Run to the end, even if no caller waits."""
     outcome: Promise[T] = Promise()
 
     def ended(task: Task[T]) -> None:
@@ -350,7 +336,7 @@ def on_its_own(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
 
 
 async def all_of(coroutines: Iterable[Coroutine[Promise[Any], None, T]]) -> list[T]:
-    """Run all coroutines concurrently. Returns the results in order, or raises the first error after all have ended."""
+    """Return the results in order, or raise the first error after all have ended."""
     finished: Promise[None] = Promise()
 
     def note_end(_task: Task[T]) -> None:

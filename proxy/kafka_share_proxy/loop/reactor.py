@@ -1,27 +1,7 @@
 """The one loop: it waits for every forwarded socket and hosts Trio as its guest.
 
-Why this form (measured with tests/bench against a real broker 4.3.0, throw-away relays with frame tracking in both
-directions, CPython 3.11, Trio 0.35; proxy CPU as a multiple of the C relay, all pinned to one core of a busy two-core
-machine, medians of 5 interleaved rounds):
-
-    form                                       small  1000 round robin  1000 busy  64 KiB produce  1 MiB fetch
-    bare loop, no Trio at all                   1.66        1.61          1.49          2.21           1.33
-    Trio as guest of the loop (this)            1.65        1.77          1.46          2.26           1.30
-    the loop in a thread next to Trio           1.85        1.58          1.39          2.24           1.32
-    a Trio task that waits on the epoll         3.73        3.10          1.56          4.09           1.44
-
-Since then a pump in C (`forwarding.walk.pump`) removes nearly all of this cost; the loop with its guest stayed. A Trio
-task needs one trip through Trio's scheduler per wake-up, as much as two forwarded requests.
-Thread and guest cost the same within the noise while Trio is idle, but a thread would contend for the interpreter lock
-as soon as Trio has work, and every call from the loop into a state machine would need a lock or a hop. With Trio as
-guest, its tasks and the loop's callbacks run in one thread: no other code runs between two awaits.
-
-The price: while no Trio task is runnable Trio waits for its own sockets in a worker thread, so a wake-up of a Trio
-task by its own I/O costs two thread switches. Frequent operations are therefore plain calls from the loop into a state
-machine. Trio tasks keep what is rare or has many steps (dialling, admin, the proxy's own client).
-
-Rules: loop/README.md 4 to 8. An exception in a socket's callback closes the owner of the socket (`faults`). Any other
-one cancels Trio's main task.
+Rules: loop/README.md 1 to 8. The price of the guest: a wake-up of a Trio task by its own I/O costs two thread switches.
+An exception in a socket's callback closes the owner of the socket (`faults`). Any other one cancels Trio's main task.
 """
 
 from __future__ import annotations
@@ -53,7 +33,6 @@ from kafka_share_proxy.wire.errors import LocalProtocolError
 T = TypeVar("T")
 
 NewPump = Callable[[Poller, memoryview, Mapping[int, Callable[[int], None]], Turns], Pump | None]
-"""Function that makes a pump from the poller, the receive buffer and the callbacks by descriptor, or None."""
 
 RECEIVE_BYTES = 256 * 1024
 """Bytes of the one receive buffer, shared by all sockets.
@@ -67,9 +46,8 @@ SPREAD_S = 0.005
 """Maximum seconds per loop iteration for work that is spread over iterations, after the first call."""
 
 SHARE_S = 0.001
-"""Seconds that a connection may process received bytes before it calls `call_in_turn` for the rest.
-
-This holds while no other call waits there. A frame in progress is finished.
+"""Seconds that a connection may process received bytes before it calls `call_in_turn` for the rest. A frame in progress
+is finished.
 """
 
 ALARMS_CROWDED = 1024
@@ -103,10 +81,8 @@ class Reactor:
         self._poller = poller or new_poller()
         self.turns = Turns(notes)
         self._woke = inf
-        """End of the last wait. Only used without a pump."""
         self._ready: dict[int, Callable[[int], None]] = {}
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
-        """Receive buffer for all sockets. Its content is valid until the callback returns."""
         self._pump = new_pump(self._poller, self.buffer, self._ready, self.turns)
         self._wait = self._poll_and_serve if self._pump is None else self._pump.turn
         self._alarms: list[tuple[float, int, ReactorTimer]] = []
@@ -115,7 +91,7 @@ class Reactor:
         self._due = inf
         """Deadline of the first alarm."""
         self._chores: deque[Callable[[], object]] = deque()
-        """Calls to make at the end of a loop iteration. Trio appends one call at a time, from any thread."""
+        """Trio appends one call at a time, from any thread."""
         self._spread: deque[Callable[[], object]] = deque()
         self._thread = threading.get_ident()
         self._bell, self._bell_rope = socket.socketpair()
@@ -143,7 +119,7 @@ class Reactor:
     def pass_on(self, fd: int, walk: Any, out_fd: int) -> None:
         """Let the pump, if there is one, forward bytes from `fd` to `out_fd` without calling the callback of `fd`.
 
-        Both are plain sockets. `walk`, whose class the pump knows, is the owner of the callback.
+        Both are plain sockets. `walk` is the owner of the callback.
         """
         if self._pump is not None:
             self._pump.connect(fd, walk, out_fd)
@@ -157,7 +133,7 @@ class Reactor:
     # time (interfaces.Timers)
 
     now = staticmethod(monotonic)
-    """Monotonic seconds. Called often, therefore without a Python function in between."""
+    """A static method because it is called often."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -176,27 +152,22 @@ class Reactor:
         self._chores.append(partial(faults.guard, owner, callback))
 
     def call_on_behalf_of(self, owner: CallbackOwner, callback: Callback) -> None:
-        """Call like `call_soon`, for an owner of callbacks of promises (see CallbackOwner.call_soon)."""
         self._chores.append(partial(on_behalf_of, owner, callback))
 
     def call_in_turn(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
-        """Call in a later loop iteration. For work of milliseconds that may arrive in hundreds of pieces together.
-
-        Examples are TLS handshakes, or the rest of the bytes that a connection received.
-        """
+        """Call in a later loop iteration. For work of milliseconds that may arrive in hundreds of pieces together."""
         self._spread.append(partial(faults.guard, owner, callback))
 
     def share_ends(self) -> float:
-        """Return the time at which a connection that just received bytes has to yield; see `SHARE_S`.
+        """Return when a connection that just received bytes has to yield; see `SHARE_S`.
 
-        While calls wait in `call_in_turn` it is now: the connection gets only the time of its first frame, so that many
-        connections cannot make one iteration long.
+        Now, while calls wait in `call_in_turn`: many connections must not make one iteration long.
         """
         now = monotonic()
         return now if self._spread else now + SHARE_S
 
     def turn_ends(self) -> float:
-        """Return the time at which a call of `call_in_turn` has to yield to the next one."""
+        """Return when a call of `call_in_turn` has to yield to the next one."""
         return monotonic() + SHARE_S
 
     def call_from_thread(self, callback: Callable[[], object]) -> None:
@@ -206,7 +177,6 @@ class Reactor:
     # the loop
 
     def turn(self, wait_max_s: float = POLL_MAX_S) -> None:
-        """Run one loop iteration: alarms, wait for sockets, callbacks, then own calls, Trio's, sockets to close."""
         self.turns.doing = None
         now = monotonic()
         if now >= self._due:
@@ -228,8 +198,7 @@ class Reactor:
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
         """Run `main` in Trio, hosted by this loop. Returns its result or raises its exception.
 
-        Raises LocalProtocolError outside the main thread, and the exception that ended the loop's own code, after Trio
-        was cancelled and has ended.
+        Raises LocalProtocolError outside the main thread, and the exception that ended the loop's own code.
         """
         if threading.current_thread() is not threading.main_thread():
             raise LocalProtocolError("the reactor runs in the main thread only")
@@ -259,7 +228,6 @@ class Reactor:
         return outcomes[0].unwrap()
 
     def shut(self) -> None:
-        """Close the loop's own resources, after the last iteration."""
         self._do_chores()
         self.turns.end()
         self._poller.close()
@@ -267,7 +235,7 @@ class Reactor:
         self._bell_rope.close()
 
     def failed(self, error: Exception) -> None:
-        """End the loop: it cannot work without its own callback (the bell), which failed."""
+        """End the loop: it cannot work without its bell, which failed."""
         self._cancel_guest(error)
 
     def _poll_and_serve(self, wait_s: float) -> None:
@@ -305,7 +273,6 @@ class Reactor:
                 pass  # the loop has ended
 
     def _do_chores(self) -> None:
-        """Make the calls queued at present. Calls that they queue are made in the next iteration."""
         chores, began = self._chores, monotonic()
         for _ in range(len(chores)):
             chore = chores.popleft()
@@ -321,7 +288,7 @@ class Reactor:
             now = self._timed(callback, now)
 
     def _timed(self, callback: object, began: float) -> float:
-        """Report a slow callback that was called at `began`. Returns the current time."""
+        """Report a slow callback. Returns the current time."""
         now = monotonic()
         if now - began > NOTED_S:
             self.turns.took(callback, now - began)

@@ -12,16 +12,15 @@ K = TypeVar("K", str, bytes)
 
 
 class InTurn(Generic[K]):
-    """Selection of items to check: all of them in rotation, and again those that the last check suspected."""
+    """Selection of items to check: all in rotation, and again those suspected by the last check."""
 
     def __init__(self, upto: K) -> None:
         """`upto`: less than every possible key."""
         self.suspected: frozenset[K] = frozenset()
-        """Keys of items that, according to the last check, may no longer exist."""
         self._upto: K = upto
 
     def next(self, keys: Iterable[K], at_once: int) -> list[K]:
-        """Return at most `at_once` keys, beginning after the previous ones, and in addition the suspected ones."""
+        """Return at most `at_once` keys after the previous ones, and the suspected ones."""
         ordered = sorted(keys)
         chosen = [each for each in ordered if each > self._upto][:at_once]
         chosen += [each for each in ordered if each <= self._upto][: at_once - len(chosen)]
@@ -31,7 +30,7 @@ class InTurn(Generic[K]):
 
 
 def check_every(timers: Timers, period_s: float, check: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Call `check` after each period, for as long as the process lives. An exception ends only that call."""
+    """Call `check` after each period, for ever. An exception ends only that call."""
 
     def begin() -> None:
         Task(check(), ended).start()

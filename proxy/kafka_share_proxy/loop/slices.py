@@ -1,11 +1,7 @@
-"""Large work in slices: a request with many elements lets other requests run in between.
+"""Large work in slices (loop/README.md rule 10).
 
-How it works: work that needs time for each element of a request calls `Work.step` for each of them. Once the slice of
-time is used up, it waits, and `Slices` lets one of all waiting requests continue in each loop iteration. An iteration
-is therefore as long as one slice, however many clients send large requests concurrently, and small requests never wait
-here.
-
-Anything may have changed between two steps. A decision that needs a consistent state is made between them.
+Work calls `Work.step` for each element of a request. Once its slice is used up it waits, and `Slices` lets one of all
+waiting requests continue in each loop iteration. Anything may have changed between two steps.
 """
 
 from __future__ import annotations
@@ -25,13 +21,12 @@ T = TypeVar("T")
 SLICE_S = 0.003
 """Seconds for which a request may block the loop in one iteration."""
 STEPS_UNLOOKED = 16
-"""Number of steps between two readings of the clock."""
 STEP_BYTES = 1024
 """Bytes that count as one step."""
 
 
 class Slices:
-    """Requests that wait for their next slice. One instance per process."""
+    """Requests that wait for their next slice."""
 
     __slots__ = ("_timers", "_waiting")
 
@@ -40,7 +35,6 @@ class Slices:
         self._waiting: deque[Promise[None]] = deque()
 
     def turn(self) -> Promise[None]:
-        """Return a promise that is settled in a later loop iteration, in which no other request continues."""
         promise: Promise[None] = Promise()
         self._waiting.append(promise)
         if len(self._waiting) == 1:
@@ -61,7 +55,7 @@ class Slices:
 
 
 class Work:
-    """Work for one request. Without `slices` it is never interrupted."""
+    """Work for one request. Without `slices` it never pauses."""
 
     __slots__ = ("_slices", "_steps", "_until")
 
@@ -78,14 +72,13 @@ class Work:
             await self.pause()
 
     async def pause(self) -> None:
-        """Let other requests run if the slice is used up. Reads the clock each time, for work in larger pieces."""
+        """As `step`, but reads the clock each time: for work in larger pieces."""
         slices = self._slices
         if slices is not None and slices.now() >= self._until:
             await slices.turn()
             self._until = slices.now() + SLICE_S
 
     async def map(self, make: Callable[[E], T], elements: Iterable[E]) -> list[T]:
-        """Return the results of `make` for each element, in order."""
         made = []
         for element in elements:
             made.append(make(element))
@@ -93,7 +86,6 @@ class Work:
         return made
 
     async def select(self, is_wanted: Callable[[E], object], elements: Iterable[E]) -> list[E]:
-        """Return the elements for which `is_wanted` is true, in order."""
         selected = []
         for element in elements:
             if is_wanted(element):
@@ -102,9 +94,7 @@ class Work:
         return selected
 
     async def in_order(self, requested: Iterable[E], entries: Sequence[T], about: Callable[[T], E]) -> list[T]:
-        """Return the entries in the order of `requested`. `about` returns the element for an entry; entries without one
-        are last.
-        """
+        """Return the entries in the order of `requested`, by their elements (`about`). Entries without one are last."""
         order: dict[E, int] = {}
         for index, one in enumerate(requested):
             order.setdefault(one, index)
@@ -113,7 +103,7 @@ class Work:
         return [entries[index] for index in sorted(range(len(entries)), key=positions.__getitem__)]
 
     async def drive(self, pieces: Generator[None, None, T]) -> T:
-        """Run a generator to its end, with a pause at each of its yields. Returns its result."""
+        """Run a generator with a pause at each of its yields. Returns its result."""
         while True:
             try:
                 next(pieces)

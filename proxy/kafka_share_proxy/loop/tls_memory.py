@@ -24,7 +24,7 @@ def buffer_bytes(pending: int) -> int:
 
 
 class TlsMemory:
-    """Estimate of the bytes in use. Transports report their changes."""
+    """Estimate of the bytes in use."""
 
     __slots__ = ("limit", "used")
 
@@ -38,5 +38,4 @@ class TlsMemory:
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes to encrypt or receive in one step: fewer from half of the limit on."""
         return CHUNK_BYTES if 2 * self.used <= self.limit else SHORT_CHUNK_BYTES

@@ -1,8 +1,8 @@
 """A socket of the loop, in plain text or TLS, with one interface: `recv_into`, `send`, `want`, `close`.
 
-The plain transport's `recv_into` and `send` are the socket's own methods, so it costs nothing. The TLS one runs OpenSSL
-over two memory buffers. Its `send` reports bytes as sent only when all of their ciphertext is in the kernel: as with
-OpenSSL itself, the caller repeats the same bytes until then.
+The plain transport's `recv_into` and `send` are the socket's own methods, so it costs nothing. `send` of TLS reports
+bytes as sent only when their ciphertext is in the kernel: until then the caller repeats the same bytes, as with
+OpenSSL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HANDSHAKE_FEED_BYTES = 16 * 1024
 """Maximum bytes of ciphertext read in one step during a handshake: OpenSSL's buffers keep their maximum size."""
 
 RECORDS_PER_READ = 64
-"""Maximum number of TLS records decrypted by one `recv_into`. The rest waits for later loop iterations."""
+"""Maximum number of TLS records decrypted by one `recv_into`. The rest waits for later iterations."""
 
 LEFT_IN_HANDSHAKE = "the peer left during the TLS handshake"
 TOO_SLOW = "TLS handshake timed out"
@@ -49,7 +49,7 @@ class Transport(Protocol):
 
     @property
     def sendmsg(self) -> Callable[[Sequence[Data]], int] | None:
-        """Function like `send` for several pieces. None if they have to be joined first."""
+        """None if several pieces have to be joined first."""
 
     def attach(self, ready: Callable[[int], None], mask: int) -> None:
         """Call `ready(mask)` on the awaited events, at first those in `mask`."""
@@ -121,7 +121,7 @@ class PlainTransport:
         self._socket.shutdown(socket.SHUT_WR)
 
     def drop(self) -> bool:
-        """See Transport. One receive: remaining bytes are reported again."""
+        """See Transport. Ciphertext is not decrypted."""
         try:
             return not self.recv_into(self._reactor.buffer)
         except BlockingIOError:
@@ -132,7 +132,7 @@ class PlainTransport:
         return self._socket.recv_into(buffer, 0, socket.MSG_PEEK)
 
     def close(self) -> None:
-        """See Transport. Drops the callback, which refers to the owner: closed connections leave no cycle."""
+        """See Transport. Drops the callback, so that closed connections leave no reference cycle."""
         if self._fd >= 0:
             self.want(0)
             self._fd = -1
@@ -144,7 +144,7 @@ def _ignore(_mask: int) -> None: ...
 
 
 class TlsTransport:
-    """TLS over a socket, through memory buffers. The owner sees only clear text.
+    """TLS over a socket, through memory buffers.
 
     As client it performs the handshake by itself. As server it is driven by `handshakes.Handshakes` until then.
     """
@@ -198,7 +198,6 @@ class TlsTransport:
         self._memory = memory
         self._memory_in_use = HANDSHAKE_BYTES
         self._incoming_peak = self._outgoing_peak = 0
-        """Maximum bytes in the memory buffers since the handshake."""
         memory.used += HANDSHAKE_BYTES
         self._mask = 0
         self._unsent = b""
@@ -208,9 +207,8 @@ class TlsTransport:
         self._parted = False
         self._closed = False
         self._queued = False
-        """True while a handshake step waits for a later loop iteration."""
         self._continues = False
-        """True while received records wait for a later loop iteration. The socket is not read then."""
+        """True while received records wait for a later iteration. The socket is not read then."""
         self._more = True
         """True unless the last `recv_into` decrypted all whole records. The kernel reports only later bytes."""
         self._starts = not server_side
@@ -223,7 +221,6 @@ class TlsTransport:
         return dict(describe())
 
     def attach(self, ready: Callable[[int], None], mask: int) -> None:
-        """See Transport. The first call starts a client's handshake."""
         self._ready = ready
         self._mask = mask
         self._plain.attach(self._on_event, READ)
@@ -270,7 +267,6 @@ class TlsTransport:
         raise BlockingIOError
 
     def send(self, data: Data) -> int:
-        """See Transport. After BlockingIOError the next call must begin with the same bytes."""
         if not self._shaken:
             raise BlockingIOError
         if not self._ahead:
@@ -284,17 +280,14 @@ class TlsTransport:
         """See Transport. Not supported: the clear-text length is known only after decryption."""
 
     def part(self) -> None:
-        """See Transport. Sends the TLS close notification if the kernel accepts it immediately."""
         self._say_farewell()
         self._parted = True
         self._plain.part()
 
     def drop(self) -> bool:
-        """See Transport. Ciphertext is not decrypted."""
         return self._plain.drop()
 
     def close(self) -> None:
-        """See Transport. Sends the TLS close notification if the kernel accepts it immediately."""
         if self._closed:
             return
         self._closed = True
@@ -306,28 +299,21 @@ class TlsTransport:
         self._reactor.call_soon(self, self._forget)
 
     def proceed(self) -> None:
-        """Continue a server's handshake with the received bytes. Raises OSError or RemoteProtocolError if it cannot
-        succeed.
-        """
+        """Continue a server's handshake with the received bytes. Raises OSError or RemoteProtocolError."""
         self._feed()
         self._proceed()
 
     @property
     def waits_for_peer(self) -> bool:
-        """False while a handshake step waits for a later loop iteration here."""
         return not self._queued
 
     def failed(self, error: Exception) -> None:
-        """Let the owner of the connection end it, because a callback raised."""
         owner = getattr(self._ready, "__self__", None)
         if owner is not None:
             owner.failed(error)
 
     def _forget(self) -> None:
-        """Drop OpenSSL's objects and the callback, at the end of the loop iteration: until then it may still raise.
-
-        A closed connection leaves no reference cycle and no TLS buffers to the garbage collector.
-        """
+        """Drop OpenSSL's objects and the callback at the end of the iteration: until then it may raise."""
         self._hold(-self._memory_in_use)
         del self._object, self._incoming, self._outgoing
         self._ready, self._unsent = _ignore, b""
@@ -356,10 +342,7 @@ class TlsTransport:
         self._read_on()
 
     def _read_on(self) -> None:
-        """Plan another read if OpenSSL holds whole records, which the kernel does not report again.
-
-        The connections alternate with one `recv_into` each: a client may have sent thousands of records of one byte.
-        """
+        """Plan another read if OpenSSL holds whole records, which the kernel does not report again."""
         if self._continues or not (self._shaken and self._more and self._mask & READ):
             return
         if self._object.pending() or self._incoming.pending:
@@ -393,10 +376,7 @@ class TlsTransport:
             self._proceed()
 
     def _queue(self) -> None:
-        """Run the next handshake step, which takes up to a millisecond, in a later loop iteration.
-
-        Meanwhile only a reset ends the handshake.
-        """
+        """Run the next handshake step, which takes up to a millisecond, in a later iteration."""
         self._queued = True
         self._plain.want(PEER_LEFT)
         self._reactor.call_in_turn(self, self._proceed)
@@ -444,7 +424,6 @@ class TlsTransport:
         return True
 
     def _push(self) -> bool:
-        """Write ciphertext to the kernel. Returns True if none is left."""
         if self._outgoing.pending:
             if self._outgoing.pending > self._outgoing_peak and self._shaken:
                 self._hold(buffer_bytes(self._outgoing.pending) - buffer_bytes(self._outgoing_peak))

@@ -1,11 +1,8 @@
 """Durations of the loop's iterations, and the calls that made the long ones long.
 
-An iteration is the work between two waits for sockets: the callbacks of ready sockets, the calls that wait for the end
-of the iteration, Trio's among them, and the alarms due before the next wait. No other client is served meanwhile.
-Waiting for the interpreter lock after a wait counts too: a thread that holds the lock delays clients as well.
-
-The loop reads one clock more per wait for this. It reports only calls and iterations longer than `NOTED_S`, so `Turns`
-itself costs nothing while iterations are short.
+An iteration is the work between two waits for sockets. Waiting for the interpreter lock after a wait counts too: a
+thread that holds the lock delays clients as well. Only calls and iterations longer than `NOTED_S` are reported, so
+`Turns` costs nothing while iterations are short.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from kafka_share_proxy.wire.definitions import registry
 NOTED_S = 0.005
 """Seconds beyond which calls and iterations are reported to `Turns`. _pump.c has the same number."""
 LONG_S = 0.02
-"""Maximum seconds that an iteration should take, for any client requests."""
+"""Maximum seconds that an iteration should take."""
 LOGGED_S = 0.1
 """Seconds beyond which an iteration is logged with its longest call."""
 COUNTED_S = (LONG_S, LOGGED_S)
@@ -59,13 +56,12 @@ class Turns:
         self._collection_began = 0.0
         self._counts = False
         self.doing: tuple[Described | None, Request] | None = None
-        """Connection (if available) and request in progress. Set on the slow paths, reset in the next iteration."""
+        """Set on the slow paths, reset in the next iteration."""
 
     def took(self, whose: object, seconds: float) -> None:
         """Record a call of this iteration that took longer than NOTED_S. `whose` is the callback or a word for it.
 
-        Called right after it, while its owner is still known. A call noted inside another one (a step of a Trio task,
-        a garbage collection) explains more than the call around it.
+        A call noted inside another one (a garbage collection) explains more than the call around it.
         """
         if seconds > 2 * self._slowest.seconds:
             words, about = _described(whose)
@@ -77,7 +73,6 @@ class Turns:
             self._slowest = _Call(seconds, words, about)
 
     def ended(self, seconds: float) -> None:
-        """Record the end of an iteration that took longer than NOTED_S."""
         slowest, self._slowest = self._slowest, _NONE
         if not self._counts:
             return
@@ -97,12 +92,12 @@ class Turns:
         return {f"{bound:g}": count for bound, count in self._over.items()}
 
     def take_longest(self) -> float:
-        """Return the seconds of the longest iteration since the previous call. 0 if none was longer than NOTED_S."""
+        """Return the seconds of the longest iteration since the previous call."""
         longest, self._longest_s = self._longest_s, 0.0
         return longest
 
     def begin(self) -> None:
-        """Start to count iterations, and to record garbage collections separately. Called when clients are admitted."""
+        """Start to count. Called when clients are admitted."""
         self._counts = True
         gc.callbacks.append(self._collecting)
 
@@ -137,7 +132,6 @@ class TrioSteps(trio.abc.Instrument):
 
 
 def _described(whose: object) -> tuple[str, Mapping[str, object]]:
-    """Return the name of a callback and its owner's description."""
     if isinstance(whose, str):
         return whose, {}
     if isinstance(whose, partial):

@@ -10,7 +10,6 @@ from kafka_share_proxy.loop.promise import Promise
 
 
 async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) -> None:
-    """Wait until any of the promises is settled or the deadline has passed."""
     for promise in promises:
         if promise.done:
             return
@@ -31,25 +30,22 @@ async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) 
 
 
 async def settled_within(timers: Timers, seconds: float, promise: Promise[Any]) -> bool:
-    """Wait until the promise is settled. Returns False if it takes longer."""
     return await settled_by(timers, timers.now() + seconds, promise)
 
 
 async def settled_by(timers: Timers, deadline: float, promise: Promise[Any]) -> bool:
-    """Wait until the promise is settled. Returns False if it is not settled by the deadline."""
     if not promise.done:
         await first_until(timers, deadline, promise)
     return promise.done
 
 
 class SlicedWork:
-    """Queue for long work in the loop that is cut into slices: one slice runs in each loop iteration."""
+    """Queue for sliced work: one slice runs in each loop iteration."""
 
     def __init__(self) -> None:
         self._waiting: deque[Promise[None]] = deque()
 
     def next(self, timers: Timers) -> Promise[None]:
-        """Return a promise that is settled when this slice may run, in a later loop iteration."""
         mine: Promise[None] = Promise()
         self._waiting.append(mine)
         if len(self._waiting) == 1:

@@ -1,10 +1,7 @@
-"""Threads for computations that would block the loop (interfaces.Workers).
+"""Threads for computations that would block the loop (loop/README.md rule 11).
 
 The computations mostly release the interpreter lock (decompression, the filter kernel), so the loop continues in
-parallel. A promise is settled in the loop and never in a thread.
-
-Large work (a batch that decompresses to tens of MiB) has a lane with a separate thread, so that other work does not
-wait for it. In each lane owners share the time (start-time fair queueing): owners that have used less go first.
+parallel. Large work (a batch that decompresses to tens of MiB) has a lane with a separate thread.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ T = TypeVar("T")
 
 THREADS, LARGE_THREADS = 2, 1
 WAITING_MAX = 1000
-"""Maximum number of computations of one lane that wait for a thread. Beyond it `run` fails, and the caller retries."""
+"""Maximum number of computations of one lane that wait for a thread."""
 OWNERS_MAX = 1000
 """Maximum number of owners whose use is stored. Beyond it the half that has used least is dropped."""
 EXPECTED_S = 0.001
@@ -41,7 +38,7 @@ calls).
 
 
 class WorkerThreads:
-    """Worker threads. They start with the first computation and end with the process, or with `end`."""
+    """Worker threads."""
 
     def __init__(self, reactor: Reactor, threads: int = THREADS, waiting_max: int = WAITING_MAX) -> None:
         self._reactor = reactor
@@ -69,7 +66,7 @@ class WorkerThreads:
 
 class _Job(NamedTuple):
     starts: float
-    """Time of the lane's own scale that its owner had used when it was queued. The smallest goes first."""
+    """Virtual time at which its owner had used its share. The smallest goes first."""
     number: int
     owner: Hashable
     work: Callable[[], None]
@@ -94,7 +91,7 @@ class _Lane:
         return len(self._jobs)
 
     def put(self, owner: Hashable, work: Callable[[], None]) -> bool:
-        """Queue a computation. Returns False if too many wait already."""
+        """Return False if too many wait already."""
         with self._changed:
             if len(self._jobs) >= self._waiting_max:
                 return False

@@ -2,8 +2,7 @@
 
     ic/1;43-45,48-49[;pr=70-120,...][;u=<text of the user, to the end>]
 
-Ranges are inclusive, in any order when read, sorted and merged when written. `pr` has ranges that a second flow is
-catching up with, half open, kept as they are. `u` is everything to the end. Source: offsets/README.md rules 8-12.
+Source: offsets/README.md rules 8-12.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kafka_share_proxy.offsets.ranges import OFFSET_MAX, OffsetRanges, OffsetSpa
 
 VERSION = 1
 PREFIX = f"ic/{VERSION};"
-"""Prefix of a text that this module reads and writes. Other metadata is the user's own text."""
+"""Prefix of texts of this module."""
 RANGES_MAX = 10_000
 """Default maximum number of ranges and catch-up ranges in one text."""
 PIECE_MAX = 60
@@ -64,7 +63,7 @@ class CommitText:
 
 
 def commit_text_version(metadata: str | None) -> int | None:
-    """Return the version of the grammar of a commit's metadata. None if it is not a text of ranges."""
+    """Return the version of the grammar. None if the metadata is not a text of ranges."""
     if metadata is None or not metadata.startswith("ic/"):
         return None
     match = _ANY_VERSION.match(metadata)
@@ -88,10 +87,7 @@ def parse_commit_text(metadata: str, ranges_max: int = RANGES_MAX) -> CommitText
 
 
 def one_range(metadata: str) -> OffsetRanges | None:
-    """Return the ranges of a text of one range only: the fast path, because nearly all are like that.
-
-    None means that `parse_commit_text` has to parse it.
-    """
+    """Return the range of a text with one, which nearly all are. None if `parse_commit_text` has to parse it."""
     match = _ONE_RANGE.fullmatch(metadata)
     if match is None:
         return None
@@ -110,10 +106,9 @@ def write_commit_text(
 
 
 def fit_commit_text(text: CommitText, characters_max: int) -> tuple[str, tuple[OffsetSpan, ...]]:
-    """Write a text within a size limit: the widest ranges that fit, and all of `pr` and `u`.
+    """Return a text of the widest ranges that fit, with all of `pr` and `u`, and the ranges left out, ascending.
 
-    Returns the text, and the ranges that are left out, ascending. Raises ValueError if even the text without ranges is
-    too long.
+    Raises ValueError if even the text without ranges is too long.
     """
     whole = str(text)
     if len(whole) <= characters_max:
@@ -165,7 +160,6 @@ def _check_version(metadata: str) -> None:
 
 
 def _without_user_text(text: str) -> tuple[str, str | None]:
-    """Return the text before `;u=`, and the text after it, or None. The ranges end at the first semicolon."""
     head, separator, user_text = text.partition(";u=")
     return head, user_text if separator else None
 
@@ -208,7 +202,7 @@ def _catch_up_ranges(text: str) -> tuple[OffsetSpan, ...]:
 
 
 def _numbers(text: str) -> tuple[list[int], list[int]]:
-    """Return the first and the second numbers of `1-2,3-4`. Raises MalformedCommitText with the wrong piece."""
+    """Return the first and the second numbers of `1-2,3-4`. Raises MalformedCommitText."""
     if not _RANGES.fullmatch(text):
         raise _malformed(text)
     numbers = [int(number) for number in text.replace("-", ",").split(",")]
@@ -232,7 +226,6 @@ def _malformed(text: str) -> MalformedCommitText:
 
 
 def _wrong_piece(text: str, wrong: Callable[[int, int], bool], why: str) -> MalformedCommitText:
-    """Return the error for the first range of which `wrong` is true."""
     for piece in text.split(","):
         first, _, last = piece.partition("-")
         if wrong(int(first), int(last)):

@@ -6,9 +6,7 @@
         ledger.done(record.offset)
     commit(ledger.mark, ledger.text())
 
-Each offset between two delivered records belongs to the later one: transaction markers and records removed by
-compaction are never delivered, and would block the committed offset for ever (offsets/README.md rule 13). In this
-module, `mark` is the offset to commit.
+Rules: offsets/README.md 13 to 17. In this module, `mark` is the offset to commit.
 """
 
 from __future__ import annotations
@@ -63,14 +61,14 @@ class OffsetLedger:
             raise ValueError(f"mark {mark} is negative: give None where nothing is committed")
         self._done = OffsetRanges(ranges)
         self._outstanding: dict[int, int] = {}
-        """First offset that belongs to a record, by the offset of each record that is delivered and not done."""
+        """First offset that belongs to each record that is delivered and not done."""
         self._outstanding_max = outstanding_max
         self._mark = mark if mark is None else self._done.absorb(mark)[0]
         self._main = LedgerFlow(self, self._mark)
         self.catch_up: tuple[OffsetSpan, ...] = ()
-        """Ranges that a second flow is reading. The text contains them (`pr`)."""
+        """Ranges that a second flow is reading (`pr`)."""
         self.user_text: str | None = None
-        """The user's own metadata. The text contains it (`u`)."""
+        """The user's own metadata (`u`)."""
 
     @classmethod
     def from_committed(
@@ -106,16 +104,16 @@ class OffsetLedger:
     def delivered(self, offset: int) -> bool:
         """Add the next delivered record. Return True if it must be processed, False if it was done before.
 
-        All offsets since the previous record belong to this one, and are done with it. Raises ValueError, without any
-        change, if this offset or a later one was delivered already, or if too many records are not done yet.
+        Offsets since the previous record belong to this one. Raises ValueError, without any change, if this offset or a
+        later one was delivered already, or if too many records are not done.
         """
         return self._main.delivered(offset)
 
     def position_moved(self, to: int) -> None:
         """Set the position of the consumer: no record before this offset will be delivered any longer.
 
-        Offsets since the last record are done immediately, for example markers at the end of the log. Call this with
-        the client's position after all records of a poll were added. Raises ValueError if the position decreased.
+        Offsets since the last record are done immediately, for example markers at the end of the log. Call this after
+        all records of a poll were added. Raises ValueError if the position decreased.
         """
         self._main.position_moved(to)
 
@@ -128,7 +126,7 @@ class OffsetLedger:
         self._finish(begin, offset + 1)
 
     def jump(self, to: int) -> tuple[OffsetSpan, ...]:
-        """Continue delivering at a later offset, and leave earlier offsets that are not done to other flows (KIP-333).
+        """Continue at a later offset, and leave earlier ones that are not done to other flows (KIP-333).
 
         Returns the ranges that are left. Call `flow` for each: the committed offset waits for it. Raises ValueError if
         nothing is committed, because the ranges are then unknown, or if the position is beyond this offset already.
@@ -146,7 +144,7 @@ class OffsetLedger:
         return LedgerFlow(self, left.start, left.end)
 
     def _owned(self, offset: int, begin: int) -> bool:
-        """Add a delivered record that owns the offsets since `begin`. Return True if it must be processed."""
+        """Add a delivered record that owns the offsets since `begin`. True if it must be processed."""
         if self.is_done(offset):
             self._finish(begin, offset + 1)
             return False
@@ -161,7 +159,6 @@ class OffsetLedger:
         return True
 
     def _begin_at(self, offset: int) -> None:
-        """Set the start of the group to this offset if nothing is committed."""
         if self._mark is None:
             self._mark = self._done.absorb(offset)[0]
 
@@ -171,7 +168,6 @@ class OffsetLedger:
         return done_range.end if done_range else position
 
     def _finish(self, start: int, end: int) -> None:
-        """Add a range that is done. If it touches the offset to commit, it moves that instead of becoming a range."""
         if self._mark is not None and start <= self._mark:
             self._mark = self._done.absorb(max(end, self._mark))[0]
         else:
@@ -214,9 +210,9 @@ class OffsetLedger:
     def text(self, characters_max: int | None = None) -> str:
         """Return the metadata to commit along with `mark`.
 
-        `characters_max` is `BROKER_METADATA_MAX` if brokers store the text directly: the widest ranges that fit are
-        written, and records of the others are delivered again after a restart. None for all ranges. Raises ValueError
-        if even a text without ranges is too long.
+        `characters_max` is `BROKER_METADATA_MAX` if brokers store the text directly: only the widest ranges that fit
+        are written (offsets/README.md rule 15). None for all ranges. Raises ValueError if even a text without ranges is
+        too long.
         """
         text = CommitText(self._done, self.catch_up, self.user_text)
         return str(text) if characters_max is None else fit_commit_text(text, characters_max)[0]
@@ -226,15 +222,14 @@ class LedgerFlow:
     """Records of one ledger that are delivered in ascending order, up to an end. Returned by `OffsetLedger.flow`."""
 
     def __init__(self, ledger: OffsetLedger, position: int | None, end: int | None = None) -> None:
-        """Only the ledger calls this. `end` is None for the main flow."""
         self._ledger = ledger
         self.position = position
-        """Next offset to be delivered. All earlier ones are delivered, done, or can never be delivered."""
+        """Next offset to be delivered."""
         self.end = end
         """End of the range of this flow."""
 
     def delivered(self, offset: int) -> bool:
-        """Add a record as `OffsetLedger.delivered` does. Raises ValueError for an offset beyond the end as well."""
+        """Add a record as `OffsetLedger.delivered`. Raises ValueError for an offset beyond the end as well."""
         begin = offset if self.position is None else self.position
         if offset < begin or offset < 0:
             raise ValueError(

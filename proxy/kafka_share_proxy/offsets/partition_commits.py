@@ -1,8 +1,7 @@
 """Effect of a commit on one partition of a group: committed offset, stored ranges, and obsolete ranges.
 
-Here `mark` is Kafka's committed offset: everything below it is done, and so are the ranges above it (offsets/README.md
-rule 2). These functions change nothing: the caller commits the offset, stores the change, and then applies it
-(`OffsetRanges.apply`).
+Here `mark` is Kafka's committed offset (offsets/README.md rule 2). The caller commits it, stores the change, and then
+applies it (`OffsetRanges.apply`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ class CommitOutcome(NamedTuple):
     """Result of a commit."""
 
     mark: int | None
-    """Offset to commit. None if nothing was committed yet and the commit has no offset to begin at."""
+    """None if nothing was committed and the commit has no offset to begin at."""
     change: RangeChange
     """Ranges to put and tombstones to write, in one append, after the offset is committed."""
 
@@ -27,9 +26,9 @@ def after_individual_commit(
 ) -> CommitOutcome:
     """Return the result of a commit in which a member reports done ranges.
 
-    `mark` is None if nothing is committed. It never decreases here (offsets/README.md rule 5). `offset` is the offset
-    that the member commits as the next to read, or None. `done` are half-open ranges, in any order. Raises ValueError
-    for a negative offset or an invalid range.
+    `mark`: None if nothing is committed; it never decreases (offsets/README.md rule 5). `offset`: what the member
+    commits, or None. `done`: half-open ranges, in any order. Raises ValueError for a negative offset or an invalid
+    range.
     """
     merged = ranges.merging(done)
     _check(offset)
@@ -52,8 +51,7 @@ def after_individual_commit(
 def after_plain_commit(mark: int | None, ranges: OffsetRanges, offset: int) -> CommitOutcome:
     """Return the result of a commit of an offset without ranges by a member, or of a reset by a tool.
 
-    Forward, the committed offset moves over a range that it touches. Backward, all ranges are removed, because the
-    caller wants to read again (offsets/README.md rule 6). Raises ValueError for a negative offset.
+    Source: offsets/README.md rule 6. Raises ValueError for a negative offset.
     """
     _check(offset)
     if mark is not None and offset < mark:

@@ -1,8 +1,7 @@
-"""Set of offsets of one partition, stored as ranges, with merging, gaps, and absorption by the committed offset.
+"""Set of offsets of one partition, stored as ranges: merging, gaps, absorption by the committed offset (`mark`).
 
-Ranges are half open in memory, `[start, end)`, and written `first-last` for people and other programs
-(offsets/README.md rule 1). No two ranges of a set overlap or touch, so both their starts and their ends ascend. They
-are stored in two arrays of int64. Here `mark` is the committed offset.
+Ranges are half open in memory, `[start, end)`. No two ranges of a set overlap or touch, so both their starts and their
+ends ascend. They are stored in two arrays of int64.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ REBUILD_FROM = 64
 
 
 class OffsetSpan(NamedTuple):
-    """A range: the offsets from `start` to before `end`."""
+    """Offsets from `start` to before `end`."""
 
     start: int
     end: int
@@ -34,7 +33,7 @@ class OffsetSpan(NamedTuple):
 
 
 class RangeChange(NamedTuple):
-    """Change of stored ranges, for a topic with a record for each range: puts and tombstones."""
+    """Change of stored ranges: puts and tombstones."""
 
     put: tuple[OffsetSpan, ...] = ()
     """Ranges that only the new set contains, ascending."""
@@ -74,7 +73,7 @@ def ascending(ranges: Iterable[tuple[int, int]]) -> list[OffsetSpan]:
 
 
 class OffsetRanges:
-    """A set of offsets as ranges that neither overlap nor touch. Not thread-safe."""
+    """Set of offsets as ranges. Not thread-safe."""
 
     __slots__ = ("_ends", "_starts")
 
@@ -177,11 +176,7 @@ class OffsetRanges:
     # Merging
 
     def merge(self, start: int, end: int) -> RangeChange:
-        """Merge one range. Ranges that touch become one (offsets/README.md rule 3).
-
-        The change is one put and the ranges that it replaces, or nothing if the set contained it. Raises ValueError for
-        an invalid range.
-        """
+        """Merge one range (offsets/README.md rule 3). Raises ValueError for an invalid range."""
         checked(start, end)
         starts, ends = self._starts, self._ends
         low, high, change = self._merging_one(start, end)
@@ -202,7 +197,7 @@ class OffsetRanges:
         return len(self._starts) + 1 - (high - low)
 
     def _touched(self, start: int, end: int) -> tuple[int, int]:
-        """Return the indices [low, high) of the stored ranges that a range overlaps or touches."""
+        """Return the indices [low, high) of the stored ranges that `[start, end)` overlaps or touches."""
         low = bisect_left(self._ends, start)
         return low, bisect_right(self._starts, end, low)
 
@@ -219,7 +214,7 @@ class OffsetRanges:
         return low, high, RangeChange((put,), self._between(low, high))
 
     def merge_all(self, ranges: Iterable[tuple[int, int]]) -> RangeChange:
-        """Merge several ranges, in any order, and return the total change."""
+        """Merge ranges, and return the total change."""
         change = self.merging(ranges)
         self.apply(change)
         return change
@@ -248,7 +243,6 @@ class OffsetRanges:
         return self._changed(made[1:])
 
     def _changed(self, made: list[tuple[int, int, int, int]]) -> RangeChange:
-        """Return the change for merged ranges (begin, stop, low, high) that replace the stored ones at [low, high)."""
         starts, ends = self._starts, self._ends
         put: list[OffsetSpan] = []
         removed: list[OffsetSpan] = []
@@ -289,7 +283,7 @@ class OffsetRanges:
         return at
 
     def _rebuild(self, change: RangeChange) -> None:
-        """Apply a large change. Starts and ends can be sorted separately, because ranges do not overlap."""
+        """Sort starts and ends separately, because ranges do not overlap."""
         starts, ends = set(self._starts), set(self._ends)
         for removed_span in change.removed:
             if removed_span.start not in starts or removed_span.end not in ends:
@@ -302,17 +296,14 @@ class OffsetRanges:
     # The committed offset
 
     def absorbing(self, mark: int) -> tuple[int, tuple[OffsetSpan, ...]]:
-        """Return the committed offset after it moves over the range that touches it, and the ranges below it then.
-
-        A range that begins at the committed offset, the next one to read, or contains it, moves it to its end.
-        """
+        """Return the committed offset after it moves over the range that touches it, and the ranges below it then."""
         at = bisect_right(self._starts, mark)
         if at and self._ends[at - 1] >= mark:
             mark = self._ends[at - 1]
         return mark, self._between(0, at)
 
     def absorb(self, mark: int) -> tuple[int, tuple[OffsetSpan, ...]]:
-        """Return the same as `absorbing`, and remove these ranges."""
+        """As `absorbing`, and remove these ranges."""
         mark, removed = self.absorbing(mark)
         self._drop_first(len(removed))
         return mark, removed
@@ -342,17 +333,14 @@ def _does_not_fit(span: OffsetSpan) -> ValueError:
 
 
 def _of_arrays(starts: array[int], ends: array[int]) -> OffsetRanges:
-    """Return the set of arrays that ascend and do not touch. They are not copied."""
+    """Keep arrays that ascend and do not touch, without a copy."""
     made = OffsetRanges.__new__(OffsetRanges)
     made._starts, made._ends = starts, ends
     return made
 
 
 def loaded(stored: Iterable[tuple[int, int]]) -> tuple[OffsetRanges, RangeChange]:
-    """Return the set of stored ranges, in any order, and the change to write if it differs from them.
-
-    Stored ranges that overlap or touch become one, as in a merge.
-    """
+    """Return the set of stored ranges, in any order, and the change to write if it differs from them."""
     stored_spans = [OffsetSpan(*each) for each in stored]
     ranges = OffsetRanges(stored_spans)
     canonical, had = set(ranges), set(stored_spans)

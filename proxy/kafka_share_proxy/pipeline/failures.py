@@ -15,7 +15,7 @@ CHARACTERS_MAX = 500
 
 
 def one_line(error: BaseException) -> str:
-    """Return the cause of an error as one line, without class names of Java packages and without frames."""
+    """Leave out class names of Java packages and frames."""
     text = " ".join(_text(error).split())
     return text if len(text) <= CHARACTERS_MAX else f"{text[:CHARACTERS_MAX]} ..."
 
@@ -40,7 +40,6 @@ def _text(error: BaseException) -> str:
 
 
 def _java_causes(error: BaseException) -> Iterator[str]:
-    """Yield the messages of a Java exception and its causes, the outermost first."""
     thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     for _ in range(CAUSES_MAX):
         if thrown is None:

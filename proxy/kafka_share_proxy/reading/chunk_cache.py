@@ -1,8 +1,6 @@
 """Cache of chunks: record batches just read from brokers, kept for the clients that fetch them next.
 
-One upstream Fetch reads more than one client needs. The rest is kept here as whole batches, byte for byte as the broker
-sent them. A chunk is the result of one Fetch for one partition. Features add their own data to it, which is counted
-with it.
+A chunk is the result of one Fetch for one partition. Features add their own data to it, which is counted with it.
 """
 
 from __future__ import annotations
@@ -39,13 +37,13 @@ class BatchSpan(Protocol):
 
 
 class ReadKey(NamedTuple):
-    """Partition and isolation level of a read. With read_committed, responses end at the last stable offset."""
+    """With read_committed, responses end at the last stable offset."""
 
     topic_id: bytes
     partition: int
     read_committed: bool
     holder: int = 0
-    """Id of the proxy that holds the bytes (`far_records`). 0 for this one."""
+    """Id of the proxy that holds the bytes (`far_records`). 0: this one."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -54,15 +52,14 @@ class Chunk:
 
     key: ReadKey
     fetch_offset: int
-    """First offset of the read. `batches` holds everything in the log from here to `next_offset`, holes included."""
+    """`batches` has everything in the log from here to `next_offset`."""
     batches: Sequence[BatchSpan]
     """Batches in ascending order, at least one."""
     records: Sized
     """Bytes to which the batches' positions refer."""
     leader_epoch: int
-    """Leader epoch in which the leader was queried."""
     requested_epoch: int = -1
-    """LastFetchedEpoch of the request, or -1. The log before `fetch_offset` ends in this epoch."""
+    """LastFetchedEpoch of the request, or -1."""
     read_at: float
     next_offset: int = field(init=False)
     """Offset after the last batch."""
@@ -75,22 +72,16 @@ class Chunk:
         return len(self.records)
 
     def holds(self, offset: int) -> bool:
-        """Return True if the chunk contains everything that the log has from this offset on."""
         return self.fetch_offset <= offset < self.next_offset
 
     def index_of(self, offset: int) -> int:
-        """Return the index of the first batch that ends at or after the offset."""
         return bisect_left(self.batches, offset, key=_last_offset)
 
     def bytes_from(self, index: int) -> int:
         return self.batches[-1].position + self.batches[-1].size - self.batches[index].position
 
     def continues(self, offset: int, last_fetched_epoch: int) -> bool:
-        """Return True if a reader whose log ends in that epoch before `offset` can continue here. -1: it sends no
-        epoch.
-
-        As in the broker's own check, epoch and offset together identify one history of a log (KIP-595).
-        """
+        """True if a reader whose log ends in that epoch before `offset` can continue here (KIP-595). -1: unknown."""
         if last_fetched_epoch in (-1, self.leader_epoch):
             return True
         index = self.index_of(offset)
@@ -100,7 +91,7 @@ class Chunk:
         return last_fetched_epoch == epoch
 
     def shrink(self) -> None:
-        """Release data that can be made again, because this chunk alone is larger than the cache limit."""
+        """Release data that can be made again."""
 
     def dropped(self) -> None:
         """Notify the proxy that holds the bytes. Not called for a chunk of this proxy."""
@@ -114,16 +105,13 @@ class CacheLimits:
     """Limits of a cache."""
 
     bytes: int
-    """Maximum bytes of all chunks together. A single chunk may be larger."""
     age_s: float
-    """Age in seconds from which a chunk is read again, so that deleted records and topics do not stay available here.
-    """
+    """Age in seconds from which a chunk is read again (reading/README.md rule 9)."""
     chunks_per_partition: int
-    """Maximum number of chunks per partition and isolation level, and so of readers at different offsets of one log."""
 
 
 class ChunkCache(Generic[C]):
-    """Chunks by partition and isolation level, bounded in bytes and age. The oldest is evicted first."""
+    """Chunks by partition and isolation level, bounded in bytes and age."""
 
     def __init__(self, limits: CacheLimits) -> None:
         self.limits = limits
@@ -136,7 +124,7 @@ class ChunkCache(Generic[C]):
         self._holders: dict[int, None] = {0: None}
 
     def add(self, chunk: C) -> None:
-        """Add a chunk just read. Evicts chunks of the partition that it covers, and the oldest beyond the limits."""
+        """Add a chunk. Evicts chunks that it covers, and the oldest beyond the limits."""
         self.drop_aged(chunk.read_at)
         for other in tuple(self._chunks.get(chunk.key, ())):
             stale = other.leader_epoch != chunk.leader_epoch
@@ -151,7 +139,6 @@ class ChunkCache(Generic[C]):
         self.recount(chunk)
 
     def recount(self, chunk: C) -> None:
-        """Count the memory of a chunk again, and evict the oldest chunks beyond the limit."""
         if chunk not in self._oldest:
             return
         self._count(chunk)
@@ -162,7 +149,7 @@ class ChunkCache(Generic[C]):
             self._count(chunk)
 
     def find(self, key: ReadKey, offset: int, leader_epoch: int, now: float, last_fetched_epoch: int = -1) -> C | None:
-        """Return the newest chunk, read under this leader epoch, from which a reader in that state can continue."""
+        """Return the newest chunk, read under this leader epoch, from which a reader can continue."""
         for chunk in reversed(self._chunks.get(key, ())):
             if chunk.leader_epoch != leader_epoch or now >= chunk.read_at + self.limits.age_s:
                 continue
@@ -173,7 +160,7 @@ class ChunkCache(Generic[C]):
         return None
 
     def find_anywhere(self, key: ReadKey, offset: int, leader_epoch: int, now: float) -> bool:
-        """Return True if any proxy holds the log's data from this offset on. Only clients of that proxy can use it."""
+        """True if any proxy holds the log's data from this offset on."""
         return any(
             self.find(key if not holder else key._replace(holder=holder), offset, leader_epoch, now) is not None
             for holder in self._holders
@@ -194,14 +181,13 @@ class ChunkCache(Generic[C]):
                 self._drop(chunk)
 
     def drop_partition(self, topic_id: bytes, partition: int) -> None:
-        """Evict all chunks of a partition: its leader or log start has changed, or it was deleted."""
         for isolation in (False, True):
             for holder in self._holders:
                 for chunk in tuple(self._chunks.get(ReadKey(topic_id, partition, isolation, holder), ())):
                     self._drop(chunk)
 
     def drop_aged(self, now: float) -> float:
-        """Evict chunks beyond their age. Return when the next one is due, or inf."""
+        """Return when the next chunk is due, or inf."""
         while self._oldest:
             due = next(iter(self._oldest)).read_at + self.limits.age_s
             if now < due:

@@ -1,10 +1,7 @@
 """Records that stay at the proxy that read them: the references of a group's owner, and the bytes at the edge.
 
-The edge of a client sends the Fetch that the owner requests, keeps the received records (`HeldRecords`), and forwards
-the response with the batch headers and a name for the bytes. For the owner this is a chunk of its cache, except that
-its bytes are `FarRecords`: a slice of them is a reference, which the edge replaces by the bytes. A chunk serves only
-members connected to the edge that holds it. If the edge had to evict bytes that the owner still refers to, the response
-cannot be sent, and the member's session ends.
+Rule: fleet/README.md 8. The edge keeps the received records (`HeldRecords`). The owner's chunk has `FarRecords` in
+their place: a slice of them is a reference, which the edge replaces by the bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +51,6 @@ class FarRecords:
         return FarSlice(self._chunk, part.start, part.stop)
 
     def forget(self) -> None:
-        """Notify the holder that the bytes are no longer referred to."""
         self._forget(self._chunk)
 
 
@@ -63,16 +59,15 @@ RecordsSlice = memoryview | bytes | FarSlice
 
 
 def on_the_wire(part: RecordsSlice) -> memoryview | bytes:
-    """Return the bytes or the reference for these records in a response."""
     return part.reference() if isinstance(part, FarSlice) else part
 
 
 class Elsewhere:
-    """Data of a connection whose client is connected to another proxy, which keeps the records."""
+    """Data of a connection whose client another proxy serves."""
 
     def __init__(self, holder: int, forget: Callable[[int], None]) -> None:
         self.holder = holder
-        """Id of the link to that proxy. Never 0."""
+        """Never 0."""
         self._forget = forget
 
     def batches(self, data: Buffer, fetch_offset: int) -> tuple[BatchTable, FarRecords]:
@@ -83,11 +78,10 @@ class Elsewhere:
 
 
 ELSEWHERE = OptionalSlot[Elsewhere]()
-"""Set for connections whose client is connected to another proxy."""
+"""Set for clients of another proxy."""
 
 
 def holder_of(connection: Connection) -> int:
-    """Return the proxy that keeps the records read on this connection. 0 for this one."""
     return 0 if (elsewhere := ELSEWHERE.of(connection)) is None else elsewhere.holder
 
 
@@ -100,7 +94,7 @@ Seen: TypeAlias = "Callable[[messages.FetchResponse.FetchableTopicResponse, int,
 
 
 class HeldRecords:
-    """Bytes of Fetch responses that owners refer to, kept at the edge. The oldest beyond the limit are evicted."""
+    """Bytes of Fetch responses that owners refer to. The oldest beyond the limit are evicted."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.bytes = 0
@@ -134,7 +128,7 @@ class HeldRecords:
         return registry.codec_of(messages.PeerBatches, VERSION).encode(message)
 
     def records_of(self, reference: Buffer) -> memoryview | None:
-        """Return the bytes of a reference. None if they were released. Raises RemoteProtocolError."""
+        """None if the bytes were released. Raises RemoteProtocolError."""
         decoded = registry.codec_of(messages.PeerRecords, VERSION).decode(reference)
         chunk = self._chunks.get(decoded.chunk)
         return None if chunk is None else chunk[decoded.start : decoded.end]

@@ -35,7 +35,7 @@ FETCH_VERSION_WITH_IDS = 13
 LAST_FETCHED_EPOCH_SINCE = 12
 
 SMALL_PART = 2
-"""A chunk smaller than 1/SMALL_PART of its response is copied, so that it does not keep the rest in memory."""
+"""A chunk smaller than 1/SMALL_PART of its response is copied (reading/README.md rule 8)."""
 
 PartitionResponse: TypeAlias = "messages.FetchResponse.PartitionData"
 
@@ -50,7 +50,7 @@ METADATA_IS_STALE = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors that show that the broker has newer data about a topic than `brokers.cluster_metadata`."""
+"""Errors of a broker with newer data than `brokers.cluster_metadata`."""
 
 
 class PartitionRead(NamedTuple):
@@ -87,7 +87,6 @@ class RequestedPartition(NamedTuple):
 
 
 def fetch_version(versions: EffectiveVersions) -> int:
-    """Return the highest useful version that every broker supports."""
     return min(FETCH_VERSION_MAX, versions.upstream.get(ApiKey.FETCH, (0, FETCH_VERSION_WITH_IDS))[1])
 
 
@@ -107,7 +106,7 @@ def whole_batches(
 
 
 class UpstreamFetch(ABC):
-    """Fetch in flight. A connection has at most one of each subclass: `of(connection)`."""
+    """Fetch in flight."""
 
     _UNDER_WAY: ClassVar[OptionalSlot[Any]]
 
@@ -118,11 +117,10 @@ class UpstreamFetch(ABC):
     def __init__(
         self, connection: Connection, services: Services, reads: Sequence[PartitionRead], version: int | None = None
     ) -> None:
-        """`version`: of the client's request if its partitions are forwarded by name. `send` starts the Fetch."""
+        """`version`: of the client's request if partitions are forwarded by name."""
         self.done: Promise[None] = Promise()
-        """Settled when the response was processed, or cannot arrive any longer."""
+        """Settled when the response was processed or is lost."""
         self.failure: ProxyError | None = None
-        """Error if the connection ended or the response cannot be decoded."""
         self.error_code = 0
         self.throttle_time_ms = 0
         self._partitions: list[ReadPartition] = []
@@ -163,7 +161,7 @@ class UpstreamFetch(ABC):
         read_committed: bool,
         session_id: int = 0,
     ) -> None:
-        """Send the Fetch for these partitions, in this order. `session_id`: session of the client to close with it."""
+        """Send the Fetch. `session_id`: session of the client to close with it."""
         message = messages.FetchRequest
         topics: dict[bytes | str, list[messages.FetchRequest.FetchPartition]] = {}
         for topic, entry in requested:
@@ -228,7 +226,7 @@ class UpstreamFetch(ABC):
         self._partitions.append(ReadPartition(read, partition, is_refused, batches, records))
 
     def _over(self) -> None:
-        """End the Fetch and notify its waiters, even after an error."""
+        """End the Fetch, even after an error."""
         if self._UNDER_WAY.of(self._connection) is self:
             self._UNDER_WAY.forget(self._connection)
         partitions, self._partitions = self._partitions, []
@@ -251,7 +249,7 @@ class UpstreamFetch(ABC):
 
     @abstractmethod
     def _ended(self) -> None:
-        """Notify other readers. The waiters of `done` have continued."""
+        """Notify other readers, after the waiters of `done` have continued."""
 
 
 def _topic_entry(

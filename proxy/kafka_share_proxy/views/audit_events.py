@@ -21,7 +21,6 @@ HASHES_MAX = 10_000
 JOINED_VIEWS_MAX = 100
 """Maximum number of views of one member that are reported when it joins."""
 NO_RANGES = Hashes(ranges=0)
-"""Value for stripes, and for filters that name single keys."""
 
 
 class JoinedMember(NamedTuple):
@@ -57,7 +56,7 @@ class ViewAudit:
     def responded(
         self, key: ReadKey, view: str | None, division: Division, slot: SlotScan, client_id: str | None
     ) -> None:
-        """Count the records scanned for and delivered to a reader. `view` is None for a KeyFilter."""
+        """Count delivered records. `view` is None for a KeyFilter."""
         if slot.position == slot.fetch_offset:
             return
         reader = Reader(
@@ -100,7 +99,7 @@ class ViewAudit:
 
 
 def hashes_of(cut: Cut, slot: int) -> Hashes:
-    """Return the hashes of a slot, without the single keys of a filter."""
+    """Return hashes, without the single keys of a filter."""
     if isinstance(cut, EvenCut):
         return Hashes(-(-slot * HASH_SPACE // cut.slots), -(-(slot + 1) * HASH_SPACE // cut.slots))
     if isinstance(cut, RangeCut):
@@ -111,7 +110,7 @@ def hashes_of(cut: Cut, slot: int) -> Hashes:
 
 
 def _hull(starts: tuple[int, ...], targets: tuple[int, ...], slot: int) -> Hashes:
-    """Return the hull of the slot's ranges: the lowest start, the highest end, and how many there are."""
+    """Return the lowest start, the highest end, and the number of ranges."""
     ends = (*starts[1:], HASH_SPACE)
     mine = [(start, end) for start, end, target in zip(starts, ends, targets, strict=True) if target == slot]
     return Hashes(mine[0][0], mine[-1][1], len(mine)) if mine else NO_RANGES

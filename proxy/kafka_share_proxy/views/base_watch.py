@@ -1,8 +1,7 @@
 """Periodic check of all views against their bases, independent of requests: new partitions and recreated bases.
 
-Members of KIP-848 groups never request Metadata. All existing views are checked, whichever proxy created them, under
-the proxy's own identity. It needs DESCRIBE on the bases and DESCRIBE, ALTER, DELETE and CREATE on topics `__view.*`.
-Without these rights, each Metadata request that names a view does the same over its client's connection.
+Rule: views/README.md 17. The proxy's identity needs DESCRIBE on the bases and DESCRIBE, ALTER, DELETE and CREATE on
+topics `__view.*`. Without these rights, each Metadata request that names a view does the same.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ class ViewWatch:
 
     def __init__(self, creation: ViewCreation, own: ClusterClientConnection, interval_s: float, notes: Notes) -> None:
         self.blind = ""
-        """Reason why the last check could not see all views. Empty if it could."""
+        """Reason why the last check could not see all views."""
         self._creation = creation
         self._own = own
         self._interval_s = interval_s
         self._unwatched = LastingTrouble(notes, "views-not-watched", "views-watched")
         self._missed: dict[str, Binding] = {}
-        """Bindings of the views that were missing in the last check, by name."""
+        """Bindings of views that were missing in the last check."""
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -75,8 +74,7 @@ class ViewWatch:
             self._missed.pop(topic, None)
 
     def _missing(self, topic: str) -> None:
-        """Delete the binding of a missing view if it was also missing in the last check; it may be about to be
-        recreated."""
+        """Delete the binding if the view was also missing in the last check."""
         catalog = self._creation.catalog
         catalog.forget(topic)
         tied = catalog.binding(topic)

@@ -23,14 +23,13 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 
 METADATA_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, CREATE_PARTITIONS_VERSION = 12, 7, 6, 3
-"""Versions that all brokers from 3.9 on have: Metadata and DeleteTopics by id (KIP-516)."""
+"""Versions that all brokers from 3.9 on have."""
 
 DEFAULT_REPLICATION = -1
 """The brokers' default (KIP-464)."""
 
 PARTITIONS_PER_REQUEST = 10_000
-"""Maximum number of partitions in one CreateTopics request. Controllers refuse a larger request as a whole
-(ReplicationControlManager.MAX_PARTITIONS_PER_BATCH, 4.3).
+"""Maximum number of partitions in one CreateTopics request (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH, 4.3).
 """
 
 CONFIGS = {"max.message.bytes": "0", "cleanup.policy": "delete"}
@@ -40,7 +39,7 @@ CONFIGS = {"max.message.bytes": "0", "cleanup.policy": "delete"}
 async def request_topics(
     connection: Connection, names: Iterable[str], *, operations: bool = False, work: Work = AT_ONCE
 ) -> dict[str, TopicEntry]:
-    """Return Metadata entries by name, also of topics that do not exist. Raises UpstreamLost."""
+    """Return entries by name, also of topics that do not exist. Raises UpstreamLost."""
     query = about_topics(operations=operations)
     entry = messages.MetadataRequest.MetadataRequestTopic
     query.topics = await work.map(lambda name: entry(name=name), dict.fromkeys(names))
@@ -73,11 +72,9 @@ async def create(
     validate_only: bool = False,
     work: Work = AT_ONCE,
 ) -> dict[str, tuple[int, str]]:
-    """Create view topics, or with `validate_only` check whether they could be created. Return name -> error code and
-    the broker's text.
+    """Return name -> error code and the broker's text.
 
-    `by_replication`: replication factor -> topic -> partitions. Topics that cannot be replicated with it are requested
-    again with the brokers' default. Raises UpstreamLost.
+    `by_replication`: replication factor -> topic -> partitions. Else with the brokers' default. Raises UpstreamLost.
     """
     results: dict[str, tuple[int, str]] = {}
     for replication, topics in by_replication.items():
@@ -129,7 +126,7 @@ def _creatable(name: str, partitions: int, replication: int) -> messages.CreateT
 
 
 def _in_requests(partitions: Mapping[str, int]) -> list[list[str]]:
-    """Group topics into requests. One that is too large for any request is sent alone, and the broker refuses it."""
+    """Group topics. One that is too large for any request is sent alone, and the broker refuses it."""
     requests: list[list[str]] = []
     remaining = 0
     for name, count in partitions.items():
@@ -142,7 +139,7 @@ def _in_requests(partitions: Mapping[str, int]) -> list[list[str]]:
 
 
 async def grow(connection: Connection, name: str, partitions: int, timeout_s: float) -> tuple[int, str]:
-    """Increase the partitions to this total. Return error code and the broker's text. Raises UpstreamLost."""
+    """Return error code and the broker's text. Raises UpstreamLost."""
     request = messages.CreatePartitionsRequest
     topic = request.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
     query = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
@@ -156,7 +153,7 @@ async def grow(connection: Connection, name: str, partitions: int, timeout_s: fl
 
 
 async def delete(connection: Connection, topic_id: bytes, timeout_s: float) -> tuple[int, str]:
-    """Delete exactly this topic, not a later one of the same name. Returns and raises as `grow`."""
+    """Delete exactly this topic, not a later one of the same name. As `grow`."""
     request = messages.DeleteTopicsRequest
     topic = request.DeleteTopicState(name=None, topic_id=topic_id)
     query = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
@@ -168,7 +165,6 @@ async def delete(connection: Connection, topic_id: bytes, timeout_s: float) -> t
 
 
 def seen(entry: TopicEntry | None) -> Seen:
-    """Convert a Metadata entry; None counts as "no such topic"."""
     if entry is None:
         return Seen(3)
     return Seen(entry.error_code, bytes(entry.topic_id), len(entry.partitions or ()))

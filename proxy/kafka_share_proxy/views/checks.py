@@ -1,7 +1,6 @@
 """`check` for views: whether they are served, by which kernel, and which rights the proxy's own identity lacks.
 
-Missing rights do not keep the proxy from working. Without them, views are served, but they follow their bases only on
-requests of clients with the rights, each proxy starts without stored facts, and plans are unknown.
+Without rights views follow their bases only on requests of clients, and plans are unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class ViewRights:
     """Rights of the identity on the topics of views."""
 
     partitions: int = 0
-    """Number of partitions of the topic with facts about views; 0 if it does not exist yet."""
+    """0 if the topic with facts about views does not exist yet."""
     missing_on_topic: tuple[str, ...] = ()
     missing_on_views: tuple[str, ...] = ()
     unsafe: str = ""
@@ -41,9 +40,7 @@ class ViewRights:
 
 
 async def send_request(own: ClusterClient) -> ViewRights:
-    """Query the rights of the proxy's own identity, without changes. Raises ProxyError without a response of any
-    server.
-    """
+    """Raises ProxyError without a response of any server."""
     response, _ = await own.send_request(ApiKey.METADATA, about_topics([TOPIC, PROBE], operations=True))
     topics = {topic.name: topic for topic in response.topics}
     kept = topics[TOPIC]
@@ -88,7 +85,7 @@ class ViewCheck:
 
 
 def judge(settings: Views, found: ViewRights | None) -> Iterator[str]:
-    """Yield a remark for each problem. `found` is None if there is no identity to query with."""
+    """Yield remarks. `found`: None without an identity."""
     if not settings.serve:
         return
     forgets = "what views belong to is not kept, and plans are refused"
@@ -109,13 +106,12 @@ def judge(settings: Views, found: ViewRights | None) -> Iterator[str]:
 
 
 def obstacles(settings: Views, found: ViewRights | None) -> Iterator[str]:
-    """Yield the reason why the cluster would lose plans and bases of views that the proxy has confirmed."""
+    """Yield why the cluster would lose confirmed plans and bases."""
     if _is_stored(settings) and found is not None and found.unsafe:
         yield f"plans and bases of views would be lost: {found.unsafe}"
 
 
 def risks(settings: Views, found: ViewRights | None) -> tuple[str, ...]:
-    """Return the risks to stored plans and bases of views."""
     return found.risks if _is_stored(settings) and found is not None else ()
 
 
@@ -124,7 +120,6 @@ def _is_stored(settings: Views) -> bool:
 
 
 def line(settings: Views, found: ViewRights | None) -> str:
-    """Return a sentence for people on how views are served."""
     if not settings.serve:
         return "Views: off (views.serve)."
     is_limited = any(judge(settings, found)) or any(obstacles(settings, found))

@@ -1,19 +1,9 @@
 """Preparation of views: a view is created, grown and bound to its base before a request that names it is served.
 
-Theory of operation. One Metadata request names the views and their bases. `standing.judge` returns what is missing for
-each view. That is done, and Metadata is requested again until nothing is missing or the time is over.
-
-- a view is created over the client's own connection, as its principal: the ACL on topics `__view.*` decides;
-- it is grown, and deleted when its base was recreated, under the proxy's own identity if that has the right, otherwise
-  over the client's connection. A view follows its base, whichever client reads it.
-
-Metadata and DescribeTopicPartitions create nothing. They show a view without a topic as if it had one (`Missing`), with
-the partitions that it will have and without a topic id. Metadata shows it only to clients that may create it, which is
-checked by CreateTopics with validate_only. Otherwise the client would get the error later, without the view's name.
-
-One client at a time creates a view. Others wait for it and check again. A view whose topic cannot grow is shown with
-the partitions it has. A view whose base was recreated is not shown until its topic is recreated too, because committed
-offsets would refer to other records. Until then it gets UNKNOWN_TOPIC_OR_PARTITION.
+Rules: views/README.md 10 to 12, 16 and 17. One Metadata request names the views and their bases.
+`base_comparison.judge` returns what is missing for each view. That is done, and Metadata is requested again until
+nothing is missing or the time is over. One client at a time creates a view. Others wait for it and check again. A view
+whose topic cannot grow is shown with the partitions it has.
 """
 
 from __future__ import annotations
@@ -42,7 +32,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID
 PAUSE_MIN_S, PAUSE_MAX_S = 0.02, 0.5
 
 _MAYBE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
-"""Error codes of CreateTopics after which the topic is expected to appear."""
+"""Codes after which the topic is expected to appear."""
 _AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
 _GROWN = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS, ErrorCode.REQUEST_TIMED_OUT})
 _DELETED = frozenset(
@@ -56,9 +46,7 @@ _DELETED = frozenset(
 _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
 SHOWN_PARTITIONS_MAX = 20_000
-"""Maximum number of partitions of views without a topic in one response, or `views.partitions_max` if that is more.
-Further views get LEADER_NOT_AVAILABLE, because naming a view costs the client nothing.
-"""
+"""Maximum number of partitions of views/README.md rule 11, because naming a view costs the client nothing."""
 
 
 class Missing(Enum):
@@ -66,7 +54,7 @@ class Missing(Enum):
 
     CREATE = auto()
     OFFER = auto()
-    """Show it to a client that may create it, and refuse it to others."""
+    """Show it to a client that may create it."""
     SHOW = auto()
     LEAVE = auto()
 
@@ -78,12 +66,10 @@ class SeenView:
     code: ErrorCode
     name: ViewName
     view: TopicEntry | None = None
-    """Metadata entry of the view's topic, if it has one."""
+    """Metadata entry of the view's topic."""
     base: TopicEntry | None = None
     known: View | None = None
-    """The view at the time of this check, if it can be shown. A view without a topic has topic id zero here and is not
-    in the catalog.
-    """
+    """The view, if it can be shown. Without a topic it has topic id zero and is not in the catalog."""
     reason: str = ""
 
     @property
@@ -104,7 +90,7 @@ class ViewCreation:
         notes: Notes,
         own: Connection | None = None,
     ) -> None:
-        """`own`: connection to any broker under the proxy's own identity. None if it has no identity for that."""
+        """None: no identity for that."""
         self.own = own
         self.catalog = catalog
         self.options = options
@@ -112,7 +98,7 @@ class ViewCreation:
         self.timers = timers
         self.notes = notes
         self.busy: set[str] = set()
-        """Views that a client's request is creating, growing or deleting now."""
+        """Views that a request is creating, growing or deleting now."""
 
     # Entry points
 
@@ -129,11 +115,9 @@ class ViewCreation:
         return {topic: sight.code for topic, sight in sights.items()} | bad
 
     async def resolve(self, connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> None:
-        """Find out over the client's own connection whether unknown topic ids are views.
+        """Find out over the client's own connection whether unknown topic ids are views. Raises UpstreamLost.
 
-        Afterwards each id is a view or plain in the catalog. Exceptions are ids that the broker does not know either,
-        and ids of views that cannot be made ready. Neither may be sent upstream in a Fetch, to which the broker would
-        respond for the view's empty topic (views/README.md rule 19). Raises UpstreamLost.
+        Ids that the catalog still lacks may not be sent upstream in a Fetch (views/README.md rule 19).
         """
         catalog = self.catalog
         unknown = [each for each in topic_ids if not catalog.is_plain(each) and catalog.view(each) is None]
@@ -144,7 +128,7 @@ class ViewCreation:
             await self.ensure(connection, views, work)
 
     async def file(self, entries: Iterable[TopicEntry], work: Work = AT_ONCE) -> list[str]:
-        """Note which ids of Metadata entries are plain. Return the names of the others, which are views."""
+        """Note plain ids. Return the names of views."""
         views = []
         for entry in entries:
             await work.step()
@@ -171,7 +155,7 @@ class ViewCreation:
         return names, bad
 
     async def know(self, names: Sequence[ViewName]) -> bool:
-        """Wait until all stored state was read, if there are new views. Return False if that took too long."""
+        """Wait until all stored state was read. False if that took too long."""
         if not names:
             return True
         synced = self.store.synced()
@@ -187,15 +171,15 @@ class ViewCreation:
         operations: bool = False,
         work: Work = AT_ONCE,
     ) -> dict[str, SeenView]:
-        """Make these views ready, and return the state that each has reached. Works in slices. Raises UpstreamLost.
+        """Return the state that each view has reached. Works in slices. Raises UpstreamLost.
 
-        A topic that was deleted here, because its base was recreated, is created again regardless of `missing`.
+        A topic that was deleted here is created again regardless of `missing`.
         """
         return await _Preparation(self, connection, names, missing=missing, operations=operations, work=work).run()
 
 
 class _Preparation:
-    """Work of one request on some views, until each is ready or refused, or the time is over."""
+    """Work of one request on some views."""
 
     def __init__(
         self,
@@ -218,7 +202,6 @@ class _Preparation:
         self._missing = missing
         self._may_create: set[str] = set()
         self._made: set[str] = set()
-        """Views that exist although not every broker knows them yet."""
         self._results: dict[str, SeenView] = {}
         self._entries: Mapping[str, TopicEntry] = {}
 
@@ -289,10 +272,7 @@ class _Preparation:
         return steps | {topic: standing for topic, standing in absent.items() if topic in self._waiting}
 
     async def _show(self, absent: Mapping[str, int]) -> None:
-        """Show views without a topic: topic -> the partitions that it will have.
-
-        A view that was created a moment ago stays in `_waiting`.
-        """
+        """Show views without a topic. One that was created a moment ago stays in `_waiting`."""
         if self._missing is Missing.LEAVE:
             for topic in absent:
                 self._refuse(self._waiting[topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -348,7 +328,7 @@ class _Preparation:
         return cut_of(name, None if name.plan is None else self._catalog.plan(name.plan))
 
     async def _ready(self, name: ViewName, partitions: int) -> None:
-        """Bind the view to its base, durably, and add it to the catalog."""
+        """Bind the view durably, and add it to the catalog."""
         topic, cut = name.topic, self._cut(name)
         view, base = self._entries[topic], self._entries[name.base]
         binding = Binding(bytes(view.topic_id), bytes(base.topic_id))
@@ -366,7 +346,7 @@ class _Preparation:
         self._results[topic] = SeenView(ErrorCode.NONE, name, view, base, ready_view)
 
     async def _bind(self, topic: str, binding: Binding) -> None:
-        """Store the binding. A failure is tolerated: the binding only matters when the base is recreated."""
+        """Store the binding. A failure is tolerated: it only matters when the base is recreated."""
         self._catalog.bind(topic, binding)
         stored = self._room.store.store(state_records.binding_key(topic), state_records.binding_value(binding))
         await first_until(self._room.timers, max(self._deadline, self._room.timers.now() + PAUSE_MAX_S), stored)
@@ -409,7 +389,7 @@ class _Preparation:
     async def _request_to_create(
         self, missing: Mapping[str, int], *, validate_only: bool = False
     ) -> dict[str, tuple[int, str]]:
-        """Create topics with the replication of their bases, or with the brokers' default if that is impossible."""
+        """Use the replication of the bases, or the brokers' default if that is impossible."""
         by_replication: dict[int, dict[str, int]] = {}
         for topic, count in missing.items():
             await self._work.step()
@@ -461,7 +441,6 @@ class _Preparation:
         return max(self._deadline - self._room.timers.now(), 1.0)
 
     async def _own_or_client(self, attempt: _Attempt, good: frozenset[ErrorCode]) -> tuple[int, str]:
-        """Try under the proxy's own identity, then over the client's connection."""
         own = self._room.own
         if own is not None and own is not self._connection:
             try:

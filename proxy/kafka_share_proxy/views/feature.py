@@ -84,12 +84,11 @@ class ViewRuntime:
 
     @property
     def tasks(self) -> tuple[Callable[[], Any], ...]:
-        """Tasks that follow the stored facts and the bases until cancelled."""
         return (self.watch.run, self.store.run) if isinstance(self.store, ViewState) else (self.watch.run,)
 
     @property
     def missing(self) -> str:
-        """Limitation caused by missing rights; empty if there is none."""
+        """Limitation caused by missing rights."""
         return self.store.off if isinstance(self.store, ViewState) else ""
 
     def state(self) -> dict[str, object]:
@@ -101,12 +100,10 @@ class ViewRuntime:
         return told | {"kept": kept}
 
     def probe(self) -> Probe:
-        """Return the probe of views. Without rights of the proxy's own identity, plans are unknown."""
         return Probe(path=PROBE, lacks=lambda: self.missing, details=lambda: {"views": self.state()})
 
 
 def new_runtime(settings: Views, platform: Platform) -> ViewRuntime:
-    """Create the services of the handlers and the background work."""
     audit = None if platform.audit is None else ViewAudit(platform.audit)
     catalog = ViewCatalog(on_plan=None if audit is None else audit.plan_loaded)
     interval_s, notes = settings.growth_interval_s, platform.notes
@@ -127,7 +124,7 @@ def new_runtime(settings: Views, platform: Platform) -> ViewRuntime:
 
 
 def routes(catalog: ViewCatalog, built: Routes) -> Callable[[], Routes]:
-    """Return the function that returns the current routes. While no view is known, Produce is not inspected."""
+    """Leave Produce uninspected while no view is known."""
     quiet = Routes(built.fallback)
     for route in built.values():
         quiet.add(replace(route, handler=None, serve_here=None, wants=None) if route.key == ApiKey.PRODUCE else route)
@@ -135,7 +132,6 @@ def routes(catalog: ViewCatalog, built: Routes) -> Callable[[], Routes]:
 
 
 def base_of(topic: str) -> str:
-    """Return the base of a view, or the topic itself if it is not a view."""
     try:
         view = names.parse(topic)
     except BadViewName:

@@ -30,18 +30,17 @@ class Inline:
 
 @dataclass(slots=True, kw_only=True)
 class ViewServices:
-    """Objects for the handlers of views. One per process."""
+    """Objects for the handlers of views."""
 
     services: Services
     catalog: ViewCatalog = field(default_factory=ViewCatalog)
     options: Views = field(default_factory=Views)
     keeper: ViewCreation
     workers: Workers = field(default_factory=Inline)
-    """Worker threads that split batches if that takes long."""
     filters: Filters = field(default_factory=Filters)
     """Cache of parsed KeyFilters."""
     audit: InitVar[ViewAudit | None] = None
-    """Receiver of what is read and which reader gets it. None if audit is off, which is the default."""
+    """None if audit is off."""
     reads: ViewReads = field(init=False)
 
     def __post_init__(self, audit: ViewAudit | None) -> None:

@@ -1,7 +1,6 @@
 """Records of `__proxy_views`, which hold the bindings of views to bases and the stored plans: encoding and decoding.
 
-A key begins with its record type, a value with its version (both int16), as in Kafka's own coordinator records. The
-layouts are in schemas/internal. The same record may be written twice: the last one of a key counts, and two proxies
+The layouts are in schemas/internal. The same record may be written twice: the last one of a key counts, and two proxies
 that find a view unbound write the same.
 """
 
@@ -42,10 +41,7 @@ def plan_value(plan: Plan) -> bytes:
 
 
 def take_in(catalog: ViewCatalog, key: bytes | None, value: bytes | None) -> None:
-    """Put a record into the catalog.
-
-    Raises RemoteProtocolError if it cannot be decoded here, or would change a plan. The catalog stays as it was.
-    """
+    """Raises RemoteProtocolError if the record cannot be decoded here, or would change a plan."""
     kind = int.from_bytes((key or b"")[:_INT16], "big", signed=True)
     if key is None or len(key) < _INT16 or kind not in (BINDING, PLAN):
         raise RemoteProtocolError(f"a record of type {kind} is not known here")

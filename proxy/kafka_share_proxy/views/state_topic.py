@@ -1,7 +1,6 @@
 """Access to the topic `__proxy_views`: created with the first record, read from its start, appended to.
 
-It has one partition, is compacted, and is replicated as `__consumer_offsets` is (views/README.md rule 18). All access
-uses the proxy's own identity, one task at a time.
+Rule: views/README.md 18. For one task at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import Address
 
 PRODUCE_VERSION = 9
-"""The last version that names topics. Features of later versions are not needed."""
+"""The last version that names topics."""
 FETCH_BYTES = 1 << 20
 WRITE_MS = 10_000
 ALL_REPLICAS = -1
@@ -44,7 +43,7 @@ class ViewTopic:
         self._topic = InternalTopic(client, TOPIC, PARTITIONS)
 
     async def leader(self) -> Address | None:
-        """Return the address of the leader. None if the topic does not exist.
+        """None if the topic does not exist.
 
         Raises TopicRefused if the proxy may not see it, or it has another number of partitions; UpstreamLost or
         AuthenticationFailed if no broker responds, or there is no leader.
@@ -58,10 +57,7 @@ class ViewTopic:
         return address
 
     async def require_safe(self, guard: TopicGuard) -> None:
-        """Check the settings of the topic if that is due. Raises TopicUnsafe if brokers delete what is stored.
-
-        Raises also as `leader`.
-        """
+        """Raises TopicUnsafe if brokers delete what is stored, and as `leader`."""
         if guard.is_due:
             view = await self._topic.leaders()
             if view is not None:
@@ -70,7 +66,7 @@ class ViewTopic:
             raise TopicUnsafe(guard.unsafe)
 
     async def create(self) -> None:
-        """Create the topic, unless another proxy has just created it. Raises as `leader`."""
+        """Create the topic, unless another proxy just has. Raises as `leader`."""
         await self._topic.create()
 
     async def end(self, leader: Address) -> int:
@@ -110,7 +106,7 @@ class ViewTopic:
 
     @asynccontextmanager
     async def reading(self, leader: Address, position: int | None = None) -> AsyncIterator[Reading]:
-        """Read from a position, or from the start. Raises as `leader`."""
+        """Raises as `leader`."""
         async with AsyncExitStack() as stack:
             dial = partial(stack.enter_async_context, connection(leader, self._client.settings))
             opened = await self.unless_moved(leader, dial)
@@ -118,7 +114,7 @@ class ViewTopic:
             yield Reading(self, opened, leader, start if position is None else max(start, position))
 
     async def offset(self, opened: ClusterConnection, timestamp: int) -> int:
-        """Return the log start offset (EARLIEST) or the log end offset (LATEST). Raises as `leader`."""
+        """`timestamp`: EARLIEST or LATEST. Raises as `leader`."""
         (entry,) = await topic_log.request_offsets(opened, TOPIC, [0], timestamp)
         self.check(entry.error_code, "DESCRIBE")
         if entry.offset < 0:
@@ -129,7 +125,7 @@ class ViewTopic:
         self._topic.check(code, right)
 
     async def unless_moved(self, leader: Address, wait: Callable[[], Awaitable[T]], silent_s: float = SILENT_S) -> T:
-        """Return the result of `wait` unless the leader changes meanwhile. Raises Replaced, an UpstreamLost."""
+        """Raises Replaced, an UpstreamLost."""
 
         async def has_moved() -> bool:
             return await self.leader() not in (leader, None)
@@ -151,8 +147,7 @@ class Reading:
         """The next offset to read."""
 
     async def next(self, wait_ms: int) -> list[Fact]:
-        """Return the next records, or nothing if none arrived in time. Raises as `leader`, RemoteProtocolError for bad
-        bytes."""
+        """Return nothing if no record arrived in time. Raises as `leader`, RemoteProtocolError for bad bytes."""
         fetch = partial(
             topic_log.fetch,
             self.opened,

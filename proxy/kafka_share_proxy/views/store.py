@@ -10,19 +10,18 @@ from kafka_share_proxy.views.model.catalog import ViewCatalog
 
 
 class ViewStore(Protocol):
-    """Stores the records of `state_records`. What is read from the storage is put into the catalog."""
+    """Stores the records of `state_records`."""
 
     @property
     def off(self) -> str: ...
 
     def synced(self) -> Promise[None]:
-        """Return a promise that is settled when everything stored by now is in the catalog, or when the store is
-        off."""
+        """Return a promise, settled when everything stored by now is in the catalog, or when the store is off."""
 
     def store(self, key: bytes, value: bytes | None) -> Promise[None]:
-        """Store a value (None: delete it), and put it into the catalog immediately.
+        """Store a value (None: delete it), and put it into the catalog.
 
-        The promise fails with a ProxyError if storing fails. The catalog keeps the value.
+        Fails with a ProxyError. The catalog keeps the value.
         """
 
 

@@ -1,9 +1,8 @@
 """Bindings of views to bases, and plans, as stored in `__proxy_views` and followed by every proxy.
 
-Theory of operation. One task reads the topic from its start and puts the records into the catalog. Another task serves
-the handlers: it appends records, and reports when everything stored so far has been read (another proxy may know a view
-that is new here). The topic is created with the first record. If the proxy's own identity lacks rights, the store is
-off: views are served, nothing outlives this process, and plans are unknown. It is tried again periodically.
+One task reads the topic. Another task serves the handlers: it appends records, and reports when everything stored so
+far has been read (another proxy may know a view that is new here). Without rights of the proxy's identity, the store is
+off (views/README.md rule 18), and tried again periodically.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, Upstr
 
 FOLLOW_MS = 5_000
 PAUSE_MIN_S, PAUSE_S = 0.05, 0.5
-"""Seconds of pause after a failure. An append starts with the shorter one, because its topic may just have been
-created."""
+"""Seconds after a failure. An append starts with the shorter one, because its topic may just have been created."""
 TRIES = 20
 FACTS_MAX = 10_000
 """Further records are refused."""
@@ -43,7 +41,6 @@ class ViewState:
     ) -> None:
         self.off = ""
         self.guard = TopicGuard(state_records.TOPIC, notes)
-        """Checks whether the settings of the topic keep what is stored."""
         self._catalog = catalog
         self._client = client
         self._check_interval_s = check_interval_s
@@ -56,7 +53,6 @@ class ViewState:
         self._facts: list[tuple[bytes, bytes | None, Promise[None]]] = []
         self._has_work = trio.Event()
         self._there = trio.Event()
-        """Set while the topic exists, as far as is known."""
         self._position = 0
         self._moved = trio.Event()
 
@@ -117,7 +113,7 @@ class ViewState:
                 await topic.aclose()
 
     async def _watch_settings(self) -> None:
-        """Stop storing while brokers delete what is stored (durable/README.md rule 36)."""
+        """See durable/README.md rule 36."""
         topic = ViewTopic(self._client())
         try:
             while True:
@@ -161,7 +157,7 @@ class ViewState:
                 await topic.aclose()
 
     async def _sync(self, topic: ViewTopic) -> None:
-        """Settle the waiting promises, or try again if no broker responds. The handlers wait for a bounded time."""
+        """Settle the waiting promises, or try again. The handlers wait for a bounded time."""
         waiting, self._syncs = self._syncs, []
         if not waiting:
             return
@@ -228,7 +224,7 @@ class ViewState:
         self._unread.happened(str(error))
 
     def _worked(self, task: str) -> None:
-        """End the trouble that the tasks report in common, once none of them has any."""
+        """End the trouble once no task has any."""
         self._failing.discard(task)
         if not self._failing:
             self._unread.ended()

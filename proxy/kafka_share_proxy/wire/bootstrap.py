@@ -14,7 +14,7 @@ class BadServer(ValueError):
 
 
 def servers(parts: Iterable[str]) -> tuple[Address, ...]:
-    """Parse comma-separated lists of servers, without duplicates, in their order. Raises BadServer."""
+    """Parse comma-separated lists of servers, in order and without duplicates. Raises BadServer."""
     written = (each.strip() for part in parts for each in part.split(",") if each.strip())
     return tuple(dict.fromkeys(map(_server, written)))
 

@@ -1,4 +1,4 @@
-"""Client side of the ApiVersions exchange that begins a connection to a broker, without I/O (KIP-35, KIP-511)."""
+"""Client side of the ApiVersions exchange that begins a connection, without I/O (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from kafka_share_proxy.wire.sasl import Query
 from kafka_share_proxy.wire.values import Address
 
 FIRST_VERSION = 3
-"""Version of the first request, the first one that names the client."""
+"""First version that names the client."""
 END_OF_HEAD_TAG, END_OF_HEAD = 27502, b"\r\n\r\n"
 """Tagged field of the first request, which brokers ignore (KIP-482). An HTTP server takes it for the end of a request's
-head and immediately responds that the request is bad. Otherwise both sides would wait until a timeout.
+head and responds immediately. Otherwise both sides would wait.
 """
 
 
 def negotiation(broker: Address, client: str) -> Generator[Query, Any, messages.ApiVersionsResponse]:
     """Yield ApiVersions requests until the broker responds with its versions, which are returned.
 
-    The caller sends each response into the generator. `client` is the name of the client software.
-
-    Raises RemoteProtocolError if there is no common version of ApiVersions, or for any other error code.
+    The caller sends each response into the generator.Raises RemoteProtocolError if there is no common version, or for
+    any other error code.
     """
     request = messages.ApiVersionsRequest(client_software_name=client, client_software_version="1")
     request.unknown_tags = ((END_OF_HEAD_TAG, END_OF_HEAD),)
@@ -45,15 +44,11 @@ def version_ranges(response: messages.ApiVersionsResponse) -> dict[int, tuple[in
 
 
 def is_unsupported_version(frame: Buffer) -> bool:
-    """True for an ApiVersions response UNSUPPORTED_VERSION, which has version 0 (KIP-511).
-
-    All versions begin with correlation id and error code.
-    """
+    """True for an ApiVersions response UNSUPPORTED_VERSION, which has version 0 (KIP-511)."""
     return len(frame) >= 6 and int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
 
 
 def _best_version(broker: Address, refusal: messages.ApiVersionsResponse) -> int:
-    """Return the best version that the refusal lists, or the oldest if it lists none."""
     theirs = version_ranges(refusal).get(ApiKey.API_VERSIONS, (0, 0))
     ours = registry.versions(ApiKey.API_VERSIONS)
     version = min(theirs[1], ours[1])

@@ -1,7 +1,4 @@
-"""Kafka's error codes, and the exceptions of this package by which side caused the error.
-
-`ErrorCode` holds Kafka's numbers (org.apache.kafka.common.protocol.Errors of the 4.4.0 clients).
-"""
+"""Kafka's error codes, and the exceptions of this package by which side caused the error."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes. Convert numbers from other sources only with `ErrorCode.of`."""
+    """Kafka's numbers (org.apache.kafka.common.protocol.Errors, clients 4.4.0). Convert others with `ErrorCode.of`."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -153,10 +150,9 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
-        """Return the code with this number, which a newer broker may use although it is not listed here.
+        """Return the code with this number. An unlisted one is named, for example, UNKNOWN_CODE_137.
 
-        An unlisted code keeps its number and is named, for example, UNKNOWN_CODE_137. A new object is created each
-        time, so that responses cannot make the class grow: compare with ==.
+        It is a new object each time, so that responses cannot make the class grow: compare with ==.
         """
         listed = _CODES.get(number)
         if listed is not None:
@@ -169,11 +165,10 @@ class ErrorCode(IntEnum):
 _CODES: Mapping[int, ErrorCode] = {int(code): code for code in ErrorCode}
 
 NO_ERROR = ErrorCode.NONE
-"""Constant for the check in every request. Looking up a member of an enum by name is slow (CPython 3.11)."""
+"""Constant for each request: looking up a member of an enum by name is slow (CPython 3.11)."""
 
 
 def error_name(code: int) -> str:
-    """Return Kafka's name of an error code, and its number."""
     return f"{ErrorCode.of(code).name} ({code})"
 
 
@@ -186,13 +181,11 @@ class LocalProtocolError(ProxyError):
 
 
 class RemoteProtocolError(ProxyError):
-    """The peer sent bytes that are not a valid message. Its connection is closed and this text is logged."""
+    """The peer sent bytes that are not a valid message."""
 
 
 class RequestRefused(RemoteProtocolError):
-    """A request that must not be forwarded and has no possible response. The connection is closed and the reason
-    logged.
-    """
+    """A request that must not be forwarded and has no possible response. The connection is closed."""
 
 
 class TooManyElements(RemoteProtocolError):
@@ -204,4 +197,4 @@ class UpstreamLost(ProxyError):
 
 
 class UnusableResponse(ProxyError):
-    """A broker's response would reveal an upstream address. The connection is closed and this text is logged."""
+    """A broker's response would reveal an upstream address. The connection is closed."""

@@ -1,4 +1,4 @@
-"""Tagged field `KeyFilter` of a fetched partition, used between clients of the proxy and the proxy.
+"""Tagged field `KeyFilter` of a fetched partition.
 
 Layouts: schemas/internal/KeyFilter.json, KeyFilterApplied.json; rules: views/README.md 46.
 """
@@ -11,11 +11,10 @@ TAG = 27501
 """Tag in FetchRequest.FetchPartition and in FetchResponse.PartitionData. Kafka allocates its own tags from 0 up."""
 LAYOUT_VERSION, MURMUR2 = 1, 1
 RANGES_MAX = KEYS_MAX = 65_536
-"""Maximum number of hash ranges, and of single keys, in one filter."""
 
 
 class NullKeys(IntEnum):
-    """Handling of records without a key (`NullKeys` of schemas/internal/KeyFilter.json)."""
+    """Handling of records without a key."""
 
     DROP = 0
     KEEP = 1

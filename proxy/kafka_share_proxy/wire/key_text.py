@@ -1,4 +1,4 @@
-"""Keys of records, and other text from outside, in a printable form."""
+"""Text from outside in a printable form."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ SHOWN_BYTES = 64
 
 
 def key_text(key: bytes, most: int = SHOWN_BYTES) -> str:
-    """Return a key as text: printable UTF-8 unchanged, anything else as 0x and hexadecimal digits.
-
-    A key of more than `most` bytes ends in "...".
-    """
+    """Return printable UTF-8 unchanged, anything else as 0x and hexadecimal digits, with "..." after `most` bytes."""
     shown, rest = key[:most], "..." if len(key) > most else ""
     try:
         text = shown.decode()
@@ -20,5 +17,5 @@ def key_text(key: bytes, most: int = SHOWN_BYTES) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace control characters, line ends, and characters that reorder text by "?"."""
+    """Replace control characters, line ends, and characters that reorder text."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

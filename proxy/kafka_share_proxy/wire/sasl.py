@@ -17,7 +17,7 @@ HANDSHAKE_VERSION = 1
 """Tokens are sent in SaslAuthenticate, in version 0 as raw bytes (KIP-152)."""
 
 Query = tuple[ApiKey, int | None, RequestMessage[Any]]
-"""The next request to send. Its version is None for the highest one that both sides support."""
+"""Next request. Its version is None for the highest common one."""
 
 SEPARATOR = "\x01"
 """Terminator of a pair in OAUTHBEARER messages."""
@@ -25,16 +25,13 @@ NO_SASL_ADVICE = "use the port of its SASL listener, or leave the credentials ou
 
 
 class LoginFailed(ProxyError):
-    """The broker refuses the login, or its own tokens are invalid. The caller prefixes the text with the broker's
-    name.
-    """
+    """The broker refuses the login, or its own tokens are invalid."""
 
 
 def authentication(
     mechanism: str, username: str, password: Callable[[], str], *, is_required: bool = False
 ) -> Generator[Query, Any, int]:
-    """Yield the requests of a login or re-authentication (KIP-368). The caller sends each response into the
-    generator.
+    """Yield requests (KIP-368). The caller sends each response into the generator.
 
     Args:
         mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
@@ -69,7 +66,7 @@ def authentication(
 
 
 def handshake_refusal(response: messages.SaslHandshakeResponse, mechanism: str) -> str | None:
-    """Return the broker's reason for refusing a mechanism, or None if it accepts it or requires no login."""
+    """Return the broker's reason. None if it accepts the mechanism or requires no login."""
     if response.error_code in (ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE):
         return None
     if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
@@ -78,12 +75,12 @@ def handshake_refusal(response: messages.SaslHandshakeResponse, mechanism: str) 
 
 
 def wants_login(response: messages.SaslHandshakeResponse) -> bool:
-    """Return True if SaslAuthenticate must follow. On a listener without SASL every client is ANONYMOUS."""
+    """Return False on a listener without SASL, where every client is ANONYMOUS."""
     return response.error_code != ErrorCode.ILLEGAL_SASL_STATE
 
 
 def oauth_token(token: str, extensions: str = "") -> bytes:
-    """Return the first message of OAUTHBEARER (RFC 7628, KIP-255, KIP-342).
+    """Return the first message (RFC 7628, KIP-255, KIP-342).
 
     `extensions` are `key=value` pairs with SEPARATOR between them.
     """
@@ -92,8 +89,7 @@ def oauth_token(token: str, extensions: str = "") -> bytes:
 
 
 def login(mechanism: str, username: str, password: str) -> Generator[bytes, bytes, None]:
-    """Yield the client's tokens, each for one SaslAuthenticate. The caller sends the server's tokens into the
-    generator.
+    """Yield tokens for SaslAuthenticate. The caller sends the server's into the generator.
 
     Raises LoginFailed if the server does not know the password, or its messages are invalid.
     """

@@ -1,4 +1,4 @@
-"""Tagged field `SlotWeights` of a topic in a Metadata response, used between clients of the proxy and the proxy.
+"""Tagged field `SlotWeights` of a topic in a Metadata response.
 
 Layout: schemas/internal/SlotWeights.json; rules: views/README.md 53 and 54.
 """
@@ -23,15 +23,13 @@ def is_requested(unknown_tags: Tags) -> bool:
 
 
 def written(weights: Sequence[float]) -> Tag:
-    """Return the field of a topic in the response."""
     message = messages.SlotWeights
     return TAG, registry.codec_of(message, 0).encode(message(weights=list(weights)))
 
 
 def read(unknown_tags: Tags) -> tuple[float, ...]:
-    """Return the weights of the slots of a topic; empty if the response has none, or they cannot be decoded.
-
-    A client then counts partitions, which is worse than weights and better than no assignment.
+    """Return the weights of the slots; empty if there are none, or they cannot be decoded: a client then counts
+    partitions.
     """
     for tag, content in unknown_tags:
         if tag == TAG:

@@ -9,12 +9,12 @@ from kafka_share_proxy.wire.values import ZERO_UUID
 
 
 def topic_id_text(topic_id: bytes) -> str:
-    """Return the text of a topic id of 16 bytes: URL-safe base64 without padding, 22 characters."""
+    """Encode as URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def parse_topic_id(text: str) -> bytes:
-    """Return the 16 bytes of a topic id. Raises ValueError."""
+    """Raises ValueError."""
     try:
         topic_id = base64.urlsafe_b64decode(text + "==")
     except (binascii.Error, ValueError):

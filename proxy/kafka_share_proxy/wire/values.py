@@ -7,7 +7,7 @@ from typing import NamedTuple
 MIB = 1 << 20
 
 DECODED_BYTES = 16
-"""Approximate bytes of Python objects per byte of a decoded request: 5 for names, 20 for empty partitions."""
+"""Approximate bytes of Python objects per byte of a decoded request."""
 
 UNKNOWN_NODE = -1
 """Node id of an unknown broker: a bootstrap listener, or "no leader"."""

@@ -1,9 +1,7 @@
 """`check`: connect to the cluster and report what clients will see and what would not work, with the reasons.
 
-How it works: `inspect` queries the cluster (Trio, no output), `listening` binds the addresses that `serve` would bind,
-`judge` prints the findings as sentences (pure), `show` prints (rich), the summary first. An *obstacle* prevents the
-proxy from working with these settings. A *warning* is about behaviour that may be unintended. A *remark* is
-information.
+An *obstacle* prevents the proxy from working with these settings. A *warning* is about behaviour that may be
+unintended. A *remark* is information.
 """
 
 from __future__ import annotations
@@ -46,9 +44,9 @@ class Findings:
     """Responses of the cluster."""
 
     servers: dict[Address, str] = field(default_factory=dict)
-    """Bootstrap server -> its problem; empty if there is none."""
+    """Empty if the server has no problem."""
     mechanisms: tuple[str, ...] = ()
-    """SASL mechanisms of the listener; empty if it does not authenticate."""
+    """Empty if the listener does not authenticate."""
     metadata: messages.MetadataResponse | None = None
     brokers: Mapping[int, Address] = field(default_factory=dict)
     versions: dict[int, BrokerVersions] = field(default_factory=dict)
@@ -57,11 +55,10 @@ class Findings:
     identity_trouble: str = ""
     """Reason why the proxy's own identity is not sufficient for Metadata."""
     of_features: dict[str, Any] = field(default_factory=dict)
-    """Findings of each feature's own check, by its name; empty if there is no identity to query with."""
+    """Findings of each feature's own check."""
     room: Room | None = None
     """Number of clients that the limit of open files allows, if the proxy runs with the same limit as this command."""
     listening: tuple[Listening, ...] = ()
-    """Addresses that `serve` would listen on, and whether they can be bound."""
 
     @property
     def cluster(self) -> SeenCluster:
@@ -103,7 +100,7 @@ def run(config: Config, *, apis: bool = False) -> bool:
 
 
 async def inspect(config: Config, settings: ClusterClientSettings) -> Findings:
-    """Query every bootstrap server and every broker. Failures of servers are recorded, not raised."""
+    """Query every server and broker. Failures of servers are recorded, not raised."""
     findings = Findings()
     own = ClusterClient(config.upstream.bootstrap, settings, config.upstream.nodes)
     await _request_servers(config, own, findings)
@@ -118,7 +115,7 @@ async def inspect(config: Config, settings: ClusterClientSettings) -> Findings:
 
 
 async def _request_servers(config: Config, own: ClusterClient, findings: Findings) -> None:
-    """Query all bootstrap servers concurrently, so that several time-outs do not add up."""
+    """Query all bootstrap servers concurrently: time-outs must not add up."""
     findings.servers = dict.fromkeys(config.upstream.bootstrap, "")
 
     async def send_request(address: Address) -> None:
@@ -257,7 +254,6 @@ def _judge_identities(config: Config, findings: Findings, obstacles: list[str], 
 
 
 def show(config: Config, findings: Findings, verdict: Verdict, console: Console, *, apis: bool = False) -> None:
-    """Print the verdict for people: the summary first, long lists last."""
     style = "bold red" if verdict.obstacles else "green"
     console.print(_summary(config, verdict), style=style, soft_wrap=True, markup=False)
     for kind, style, texts in (
@@ -298,7 +294,7 @@ def _summary(config: Config, verdict: Verdict) -> str:
 
 
 def _features(config: Config, findings: Findings, verdict: Verdict) -> Sequence[str]:
-    """Return which side serves each feature, or that it will be off, consistent with the obstacles and notes above."""
+    """Return which side serves each feature, or that it will be off."""
     if not findings.versions:
         return [f"{_named(config).capitalize()}: not known, because no broker could be queried."]
     return verdict.lines

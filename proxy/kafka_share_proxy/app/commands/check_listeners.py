@@ -21,16 +21,14 @@ class Listening:
     """Description of the clients of this listener."""
     address: Address
     trouble: str = ""
-    """Reason why it cannot be opened; empty if it can."""
 
     @property
     def obstacle(self) -> str:
-        """Sentence for a listener that cannot be opened; empty if it can."""
         return f"cannot listen on {self.address} ({self.purpose}): {self.trouble}" if self.trouble else ""
 
 
 def try_all(config: Config, brokers: Mapping[int, Address]) -> tuple[Listening, ...]:
-    """Bind all addresses at the same time, as `serve` would, and release them again."""
+    """Bind all addresses at the same time, as `serve` would."""
     bound_sockets: list[socket.socket] = []
     listening = []
     try:
@@ -48,9 +46,7 @@ def try_all(config: Config, brokers: Mapping[int, Address]) -> tuple[Listening, 
 
 
 def mistakes(config: Config, listening: tuple[Listening, ...], brokers: Mapping[int, Address]) -> Iterator[str]:
-    """Yield a sentence for every listener that cannot be opened, and every advertised address that bypasses the
-    proxy.
-    """
+    """Yield listeners that cannot be opened, and advertised addresses that bypass the proxy."""
     yield from filter(None, (each.obstacle for each in listening))
     meanings = {config.bound.port: "clients bootstrap from"}
     meanings |= {config.first_broker_port + node_id: f"broker {node_id} becomes" for node_id in sorted(brokers)}
@@ -73,7 +69,7 @@ def _addresses(config: Config, brokers: Mapping[int, Address]) -> Iterator[tuple
 
 
 def _reason(error: OSError) -> str:
-    """Return the reason without the address, which `listeners.bind` includes but the caller already reports."""
+    """Leave out the address, which the caller reports."""
     if isinstance(error.__cause__, socket.gaierror) or error.errno is None or error.errno <= 0:
         return str(error.strerror or error).rpartition(": ")[2]
     return os.strerror(error.errno)

@@ -1,8 +1,7 @@
 """Command `commits`: what a group has committed, in order and out of order, and the holes in between.
 
-It reads from the brokers under the identity of the settings, without a running proxy. It reads the topic of ranges to
-its end and merges it with the committed offsets and metadata of the brokers. Only the latter contain ranges that a
-client wrote without a proxy or in a transaction.
+It reads the topic of ranges to its end and merges it with the committed offsets and metadata of the brokers. Only the
+latter contain ranges that a client wrote without a proxy or in a transaction.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID, Address, TopicPartition
 
 OFFSET_FETCH_VERSION = 8
 RECORD_BYTES = 1 << 20
-"""Bytes fetched to find out when the record at a hole was written. A larger batch is returned whole."""
+"""Bytes fetched to find out when the record at a hole was written."""
 LEADER_TRIES, LEADER_PAUSE_S = 10, 0.5
 """Attempts to read the ranges while their leader moves, and the seconds between two of them."""
 RANGES_SHOWN = 5
@@ -72,7 +71,6 @@ class CommittedPartition:
 
     @property
     def holes(self) -> Iterator[OffsetSpan]:
-        """Offsets between the committed offset and the last range that are not done."""
         end = max((span.end for span in self.ranges), default=self.committed_offset)
         return self.ranges.gaps(self.committed_offset, end)
 
@@ -98,7 +96,7 @@ class _GroupReader:
         self._addresses: dict[int, Address] = {}
 
     async def partitions(self) -> list[CommittedPartition]:
-        """Return the commits of the group, by topic and partition. Raises ProxyError."""
+        """Raises ProxyError."""
         stored, committed = await self._stored(), await self._committed()
         topics = await self._topics({topic_partition.topic for topic_partition in committed})
         partitions = []
@@ -116,7 +114,7 @@ class _GroupReader:
         return partitions
 
     async def exists(self) -> bool:
-        """Return True if the coordinator lists the group. Raises ProxyError."""
+        """Raises ProxyError."""
         request = messages.ListGroupsRequest(states_filter=[], types_filter=[])
         async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
             response = await opened.send_request(ApiKey.LIST_GROUPS, request)
@@ -125,7 +123,7 @@ class _GroupReader:
         return any(each.group_id == self._group for each in response.groups or ())
 
     async def _stored(self) -> Mapping[TopicPartition, PartitionCommits]:
-        """Read the ranges from their topic. Looks the leader up again while it moves, as in rolling restarts."""
+        """Look the leader up again while it moves, as in rolling restarts."""
         for attempt in range(LEADER_TRIES):
             topic = await StateTopic(self._client, INDIVIDUAL_COMMITS).leaders()
             if topic is None:
@@ -139,7 +137,6 @@ class _GroupReader:
         return {}
 
     async def _ranges_of(self, read: Replay) -> Mapping[TopicPartition, PartitionCommits]:
-        """Return the ranges of this group among the records of its state partition."""
         kept = HeldCommits()
         await kept.load(
             (key, value)
@@ -189,7 +186,6 @@ class _GroupReader:
         }
 
     async def _with_age(self, read: CommittedPartition, topic: _Topic | None) -> CommittedPartition:
-        """Add the age of the first record of the oldest hole, if it can be read."""
         hole = read.oldest_hole
         leader = None if topic is None else self._addresses.get(topic.leaders.get(read.place.partition, -1))
         if hole is None or leader is None:
@@ -216,7 +212,7 @@ def _text_of(metadata: str) -> CommitText:
 
 
 def _written_ms(data: Buffer, hole: OffsetSpan) -> int | None:
-    """Return the timestamp of the first record of a hole in milliseconds; None if it has no readable record."""
+    """None if the hole has no readable record."""
     for batch in records.iter_batches(data):
         if batch.last_offset < hole.start or batch.is_control:
             continue
@@ -293,7 +289,7 @@ def _partition_of(read: CommittedPartition) -> Mapping[str, Any]:
 
 
 def holes_of(group: str, partitions: list[CommittedPartition]) -> Mapping[str, Any]:
-    """Return the JSON of `commits GROUP --holes --json`: offsets to process again, for a backfill."""
+    """Return the JSON for a backfill."""
     holes = [
         {"topic": each.place.topic, "partition": each.place.partition} | _id(each.topic_id) | _span(hole)
         for each in partitions
@@ -303,7 +299,7 @@ def holes_of(group: str, partitions: list[CommittedPartition]) -> Mapping[str, A
 
 
 def _id(topic_id: bytes) -> dict[str, Any]:
-    """Return the topic id, by which a backfill notices that a topic was deleted and created again."""
+    """Return the topic id, by which a backfill notices a recreated topic."""
     return {} if topic_id == ZERO_UUID else {"topic_id": topic_id_text(topic_id)}
 
 

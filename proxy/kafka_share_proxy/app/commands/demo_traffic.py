@@ -98,12 +98,10 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the client, and wait until it has left its group."""
         self.end()
         self._thread.join(END_S)
 
     def end(self) -> None:
-        """Request the end of the client. `__exit__` waits for it."""
         self._ending.set()
 
     def _guarded(self) -> None:
@@ -117,7 +115,7 @@ class Client:
 
 
 Habit = Callable[["DemoMember", ShareConsumer, list[ShareRecord]], Awaitable[list[ShareRecord]]]
-"""Action of a member on the records of a poll. It returns those that are to be accepted."""
+"""Returns the records of a poll that are to be accepted."""
 
 
 class DemoMember(Client):
@@ -135,7 +133,7 @@ class DemoMember(Client):
                 await trio.sleep(WAIT_STEP_S)
 
     async def accept(self, consumer: ShareConsumer, records: Sequence[ShareRecord]) -> None:
-        """Accept records, and note those whose lock had not expired. Raises ConsumerError."""
+        """Note records whose lock had not expired. Raises ConsumerError."""
         accepted = [record for record in records if consumer.acknowledge(record)]
         errors = await consumer.commit()
         for error in errors.values():
@@ -180,7 +178,7 @@ async def releases(member: DemoMember, consumer: ShareConsumer, given: list[Shar
 
 
 async def forgets(member: DemoMember, _consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
-    """Pause for longer than a lock, so that the records are delivered to other members."""
+    """Pause until the records are delivered to other members."""
     if member.polls > ODD_POLLS:
         return given
     await member.wait(LOCK_S * 1.5)
@@ -188,7 +186,6 @@ async def forgets(member: DemoMember, _consumer: ShareConsumer, given: list[Shar
 
 
 async def renews(member: DemoMember, consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
-    """Work on the first record for several lock durations, and renew its lock in the meantime."""
     slow, later = given[:1], given[1:]
     if member.polls > ODD_POLLS:
         return given
@@ -236,7 +233,7 @@ def done(clients: Sequence[Client]) -> set[RecordPlace]:
 
 
 def until_done(clients: Sequence[Client], count: int, timeout_s: float) -> Iterator[int]:
-    """Yield the number of processed records repeatedly until it is `count`. Raises TrafficFailed."""
+    """Yield repeatedly until it is `count`. Raises TrafficFailed."""
     end = time.monotonic() + timeout_s
     while (processed := len(done(clients))) < count:
         yield processed
@@ -250,6 +247,6 @@ def until_done(clients: Sequence[Client], count: int, timeout_s: float) -> Itera
 
 
 def shares_of_slots(clients: Sequence[Client], slots: int) -> list[float]:
-    """Return the share of a view's records in each slot. Partition p * slots + r is slot r of partition p."""
+    """See views/README.md rule 3."""
     counts = Counter(record.partition % slots for record in done(clients))
     return [counts[slot] / counts.total() for slot in range(slots)]

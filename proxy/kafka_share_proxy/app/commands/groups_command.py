@@ -55,7 +55,7 @@ def _reason(body: Any, status: int) -> str:
 
 
 def show(admin: Address, group: str | None, *, as_json: bool, watch: bool, console: Console | None = None) -> None:
-    """Print all groups or one, once or until interrupted. Raises NoResponse."""
+    """Raises NoResponse."""
     console = console or terminal.console()
     path = "/groups" if group is None else f"/groups/{quote(group, safe='')}"
     render = all_groups if group is None else one_group
@@ -75,7 +75,7 @@ def show(admin: Address, group: str | None, *, as_json: bool, watch: bool, conso
 
 
 def release(admin: Address, group: str, member: str) -> str:
-    """Release all records of a member. Return a sentence about the result. Raises NoResponse."""
+    """Return a sentence about the result. Raises NoResponse."""
     path = f"/groups/{quote(group, safe='')}/members/{quote(member, safe='')}/release"
     result = fetch(admin, path, "POST")
     durable = "" if result["durable"] else "; not durable yet"
@@ -155,7 +155,7 @@ def _more(table: Table, there: int) -> RenderableType:
 
 
 def _row(partitions: list[int]) -> str:
-    """Format partition numbers in short form: 3 or 0-7 or 0,2,5."""
+    """Format as 3 or 0-7 or 0,2,5."""
     spans: list[list[int]] = []
     for number in sorted(partitions):
         if spans and spans[-1][1] + 1 == number:

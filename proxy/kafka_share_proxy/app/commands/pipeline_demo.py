@@ -121,7 +121,6 @@ class _Demo:
         return kafka, proxy
 
     def _settings(self) -> Mapping[str, Any]:
-        """Return settings for short locks, quick joins, and an audit that reports every second."""
         bounds = {"group.share.min.record.lock.duration.ms": "1000", "group.share.assignment.interval.ms": "0"}
         audit = {"file": str((self.folder / "audit" / "audit.jsonl").absolute())}
         return {
@@ -131,7 +130,7 @@ class _Demo:
         }
 
     def _traffic(self, kafka: Cluster, proxy: Front) -> list[float]:
-        """Run readers of even key ranges and share group members on new records. Return the shares of the ranges."""
+        """Return the shares of the ranges."""
         self._title(f"2. Traffic: {RECORDS:,} records, of whose keys a few are hot (Zipf)")
         demo_topics.create_topic(proxy.bootstrap, TOPIC, PARTITIONS)
         lock = {"share.record.lock.duration.ms": str(int(traffic.LOCK_S * 1000))}
@@ -156,7 +155,7 @@ class _Demo:
         self._command("pipeline", "audit", "--in", str(self.folder / "audit"), "--out", str(self.folder / "lake"))
 
     def _plan(self, kafka: Cluster) -> float:
-        """Make and store a plan. Return the maximum share that it promises."""
+        """Return the maximum share that the plan promises."""
         self._title(f"4. A plan: {SLOTS} key ranges of about equal load, stored for views")
         file = self.folder / "range_plan.json"
         source = ("--from", str(self.folder / "lake"), "--topic", TOPIC, "-n", str(SLOTS), "-o", str(file))
@@ -164,7 +163,7 @@ class _Demo:
         return float(json.loads(file.read_text())["bound"]["at_most"])
 
     def _read_by_plan(self, kafka: Cluster, proxy: Front) -> list[float]:
-        """Read old and new records by a group on the planned view. Return the shares of the ranges."""
+        """Return the shares of the ranges."""
         self._title(f"5. The view by that plan, and a group of {SLOTS} stock consumers on it")
         self._command("views", "create", PLANNED, "--upstream", kafka.bootstrap)
         self.out.print(f'{LATER_RECORDS:,} more records, which the plan has not seen; then subscribe("{PLANNED}")')
@@ -206,7 +205,7 @@ class _Demo:
 
     @contextmanager
     def _running(self, clients: Sequence[traffic.Client]) -> Iterator[None]:
-        """Run the clients. At the end, all are stopped before the first one is joined."""
+        """Run the clients. All are stopped before the first one is joined."""
         with ExitStack() as stack:
             for client in clients:
                 stack.enter_context(client)
@@ -223,7 +222,7 @@ class _Demo:
         self.out.print(f"{count:,} {what}")
 
     def _command(self, *arguments: str) -> None:
-        """Show and run a command of this program. Raises DemoFailed with its output."""
+        """Raises DemoFailed with the output."""
         self.out.print(f"$ kafka-share-proxy {shlex.join(arguments)}", style="bold", markup=False)
         log = self.folder / f"{'-'.join(arguments[:2])}.log"
         began = time.monotonic()
@@ -245,7 +244,7 @@ class _Demo:
 
 @contextmanager
 def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Terminate the process at the end of the block, or kill it after COMMAND_S."""
+    """Terminate, or kill after COMMAND_S."""
     timer = threading.Timer(COMMAND_S, process.kill)
     timer.start()
     try:

@@ -110,7 +110,7 @@ def commands(folder: Path, python: str | None = None) -> list[str]:
 
 
 def write_zip(path: Path) -> list[str]:
-    """Write this package with its message definitions and kernels. Return the names of the kernels."""
+    """Return the names of the kernels."""
     kernels = {}
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
         for name, data in _sources():
@@ -131,7 +131,6 @@ def _add(archive: ZipFile, name: str, data: bytes) -> None:
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:
-    """Yield Python files and message definitions, by their names in the zip."""
     for name, file in _below(PACKAGE, files(PACKAGE)):
         if name.endswith(".py") and not name.startswith(SCHEMAS):
             yield name, zipped_kernels.INSTALLING.encode() if name == FIRST else file.read_bytes()
@@ -204,7 +203,7 @@ def _distribution(name: str) -> metadata.Distribution:
 
 
 def _requirements(library: metadata.Distribution) -> Iterator[tuple[str, bool]]:
-    """Yield names, and True for those with a condition (a platform, a version of Python). Extras are skipped."""
+    """True for those with a condition (a platform, a version of Python). Extras are skipped."""
     for text in library.requires or ():
         requirement, _, condition = text.partition(";")
         name = re.match(r"[A-Za-z0-9._-]+", requirement.strip())
@@ -224,7 +223,6 @@ def _files_of(library: metadata.Distribution) -> Iterable[tuple[str, Path]]:
 
 
 def _base_python() -> str:
-    """Return the path of the base interpreter, not that of a virtual environment."""
     installed = Path(sys.base_prefix) / "bin" / _version()
     return str(installed if installed.exists() else Path(sys.executable).resolve())
 

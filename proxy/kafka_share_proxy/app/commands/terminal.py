@@ -30,12 +30,11 @@ def cell(value: object) -> Text:
 
 
 def print_json(console: Console, data: Any) -> None:
-    """Print JSON in ASCII, because JSON itself allows control characters above 127, and some terminals obey them."""
+    """Print ASCII: JSON allows control characters above 127, and some terminals obey them."""
     console.print_json(json.dumps(data), ensure_ascii=True)
 
 
 def console() -> Console:
-    """Return a console for the terminal, or for output without folded lines."""
     from rich.console import Console
 
     terminal = Console()

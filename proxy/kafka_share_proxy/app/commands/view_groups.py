@@ -47,7 +47,7 @@ class GroupOnView:
 
 
 def has_whole_bases(cells: Cells, slots: int) -> bool:
-    """Return True if several members have partitions, and each has all slots of the base partitions that it reads."""
+    """True if several members have partitions, and each has all slots of its base partitions."""
     if len(cells) < 2 or slots < 2:
         return False
     for mine in map(set, cells.values()):

@@ -1,9 +1,7 @@
 """Migration of a group from one view to another: the start offsets of the new view's partitions (`views migrate`).
 
-A committed offset is only meaningful inside one slicing. The new slots of a base partition all start at the lowest
-committed offset of the old slots: at least once. A slot without a committed offset has not read anything as far as is
-known, so its base partition starts at the beginning of the log. A base partition without any committed offset is
-omitted, because the group's reset policy applies there before and after.
+Rule: views/README.md 8. A base partition without any committed offset is omitted, because the group's reset policy
+applies there before and after.
 """
 
 from __future__ import annotations
@@ -111,8 +109,8 @@ class Migration:
             _check(entry.error_code, f"commit on {new.topic}-{entry.partition_index}")
 
     async def _check_idle(self, opened: ClusterConnection) -> None:
-        """Raise CannotMigrate if the group has members. Classic and KIP-848 groups have separate describe APIs,
-        and each reports groups of the other kind as Dead.
+        """Raise CannotMigrate if the group has members. Each describe API reports groups of the other kind (KIP-848) as
+        Dead.
         """
         classic = messages.DescribeGroupsRequest(groups=[self._group])
         response = await opened.send_request(ApiKey.DESCRIBE_GROUPS, classic, version=DESCRIBE_GROUPS_VERSION)

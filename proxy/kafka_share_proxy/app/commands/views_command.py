@@ -75,7 +75,7 @@ class Desk:
             self.reasons[topic] = context["reason"]
 
     async def look(self, topics: Iterable[str], *, missing: Missing) -> dict[str, SeenView]:
-        """Return the state of views, after making them ready as far as possible. Raises BadViewName."""
+        """Make views ready as far as possible. Raises BadViewName."""
         names = [parse_view(topic, self.config.views.slots_max) for topic in topics]
         return await drive(self.keeper.prepare(self.port, names, missing=missing))
 
@@ -90,7 +90,7 @@ class Desk:
         return sorted(name for name in entries if is_view(name)), entries, brokers
 
     async def stored(self) -> None:
-        """Wait until the stored facts are read. Raises ViewsFailed if they cannot be."""
+        """Raises ViewsFailed."""
         synced = self.store.synced()
         done = trio.Event()
         synced.on_settled(done.set)
@@ -109,7 +109,7 @@ class Desk:
 
 
 def parse_view(topic: str, slots_max: int) -> ViewName:
-    """Parse a view's name. Raises BadViewName, also for other topics."""
+    """Raises BadViewName."""
     name = parse(topic, slots_max)
     if name is None:
         raise BadViewName(f"{topic!r} is no view: write __view.r<slots>.<topic>, s<slots> or p<plan>")
@@ -146,7 +146,7 @@ def run(config: Config, command: Callable[[Desk], Coroutine[Any, Any, T]]) -> T:
 
 
 async def create(at: Desk, topics: Sequence[str]) -> list[str]:
-    """Create views, or make existing ones follow their bases. Return a line for each. Raises ViewsFailed."""
+    """Return a line for each. Raises ViewsFailed."""
     return _report(at, await at.look(topics, missing=Missing.CREATE))
 
 
@@ -180,7 +180,7 @@ def _report(at: Desk, sights: dict[str, SeenView]) -> list[str]:
 
 
 async def delete(at: Desk, topics: Sequence[str]) -> list[str]:
-    """Delete views, including the committed offsets of groups on them. Raises ViewsFailed."""
+    """Raises ViewsFailed."""
     for topic in topics:
         if not is_view(topic):
             raise BadViewName(f"{topic!r} is no view")
@@ -224,7 +224,7 @@ async def plan(at: Desk, plan_id: str, text: bytes, *, dry_run: bool) -> str:
 
 
 async def _check_first(at: Desk, written: Plan) -> None:
-    """Restore the first plan stored under this name, and raise ViewsFailed, if it is that of another writer."""
+    """Restore the first plan of this name, and raise ViewsFailed, if it is another writer's."""
     topic = ViewTopic(ClusterClient(at.config.upstream.bootstrap, at.settings, at.config.upstream.nodes))
     try:
         key = state_records.plan_key(written.plan_id)
@@ -240,7 +240,7 @@ async def _check_first(at: Desk, written: Plan) -> None:
 
 
 async def migrate(at: Desk, group: str, old: str, new: str, *, dry_run: bool) -> tuple[str, dict[int, int]]:
-    """Move a group to another view of the same base. Return the new topic and its offsets. Raises CannotMigrate."""
+    """Return the new topic and its offsets. Raises CannotMigrate."""
     bases = {topic: _base(at, topic) for topic in (old, new)}
     if old == new or bases[old] != bases[new]:
         raise CannotMigrate(f"{old} and {new} are not two views of one topic")
@@ -289,7 +289,7 @@ class ViewList:
 
 
 async def listed(at: Desk) -> ViewList:
-    """Return all views, and the groups that read them. Raises ProxyError."""
+    """Raises ProxyError."""
     await at.stored()
     names, entries, brokers = await at.all_views()
     groups = await view_groups.groups_on_views(brokers.values(), at.settings) if names else []
@@ -299,7 +299,7 @@ async def listed(at: Desk) -> ViewList:
 
 
 def _slots_of(at: Desk, view: str) -> int:
-    """Return the number of slots of a view, or 1 if unknown."""
+    """Return 1 if unknown."""
     try:
         return _slots(at, view)
     except ProxyError:

@@ -48,7 +48,7 @@ class Probes:
 
     alive: Callable[[], Mapping[str, object]]
     ready: Mapping[bytes, Callable[[], tuple[bool, Mapping[str, object]]]]
-    """Readiness by path: whether something can be served, and the details."""
+    """True if something can be served, and the details."""
     metrics: Callable[[], Iterable[bytes]]
     """Text of /metrics, in pieces that each take little time to make."""
     pages: AdminPages = field(default_factory=AdminPages)
@@ -64,7 +64,7 @@ class _Response:
 
 
 async def open_admin(address: Address) -> list[trio.SocketListener]:
-    """Bind the listener. Raises OSError if the address is in use or not of this machine."""
+    """Raises OSError if the address is in use or not of this machine."""
     return await trio.open_tcp_listeners(address.port, host=address.host)
 
 
@@ -75,7 +75,7 @@ async def serve_admin(listeners: list[trio.SocketListener], probes: Probes, note
 
 
 async def _serve_one(stream: trio.abc.Stream, *, probes: Probes, notes: Notes, open_now: set[int]) -> None:
-    """Serve one connection with one response. No failure of a client may end the proxy."""
+    """Serve one connection. No failure of a client may end the proxy."""
     if len(open_now) >= CONNECTIONS_MAX:
         await trio.aclose_forcefully(stream)
         return
@@ -109,7 +109,7 @@ async def _respond_one(stream: trio.abc.Stream, probes: Probes) -> None:
 
 
 async def _request(stream: trio.abc.Stream, http: h11.Connection) -> h11.Request | None:
-    """Read the request head. Return None if the client closed the connection."""
+    """None if the client closed the connection."""
     while True:
         event = http.next_event()
         if isinstance(event, h11.Request):
@@ -120,9 +120,7 @@ async def _request(stream: trio.abc.Stream, http: h11.Connection) -> h11.Request
 
 
 async def _linger(stream: trio.abc.Stream) -> None:
-    """Read the remaining input. Closing with unread bytes would reset the connection, and the response could be
-    lost.
-    """
+    """Read the remaining input: closing with unread bytes would reset the connection, and lose the response."""
     if isinstance(stream, trio.SocketStream):
         await stream.send_eof()
     allowed = REQUEST_BYTES_MAX
@@ -144,12 +142,12 @@ def _peer(stream: trio.abc.Stream) -> str:
 
 
 def own_names(*configured: str) -> frozenset[str]:
-    """Return the accepted host names in lower case: the configured ones, that of this machine, and localhost."""
+    """Return accepted host names in lower case."""
     return frozenset(name.lower() for name in (*configured, socket.gethostname(), "localhost"))
 
 
 def _is_ours(request: h11.Request, hosts: frozenset[str]) -> bool:
-    """Return True if the Host header is an address or one of our names. HTTP/1.0 clients may send no Host."""
+    """Check the Host header, which HTTP/1.0 clients may omit."""
     for name, value in request.headers:
         if name == b"host":
             host = _without_port(value.decode("ascii", "replace")).lower()
@@ -226,9 +224,7 @@ def _json(body: Mapping[str, object]) -> bytes:
 
 
 async def _in_steps(pieces: Iterable[bytes]) -> bytes:
-    """Join pieces of a possibly long text. 10,000 groups take a tenth of a second; clients are served between
-    pieces.
-    """
+    """Join pieces, and serve clients in between: 10,000 groups take a tenth of a second."""
     written: list[bytes] = []
     for piece in pieces:
         written.append(piece)

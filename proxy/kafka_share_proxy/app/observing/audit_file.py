@@ -30,7 +30,6 @@ class AuditFile:
     name = "file"
 
     def __init__(self, path: str, file_bytes: int, files_kept: int, notes: Notes) -> None:
-        """Keep `files_kept` rotated files in addition to the current one."""
         self._path = Path(path)
         self._file_bytes = file_bytes
         self._files_kept = files_kept
@@ -40,12 +39,12 @@ class AuditFile:
         self._waiting: SimpleQueue[Sequence[bytes] | None] = SimpleQueue()
         """Lines to write. None ends the thread."""
         self._queued_bytes = self._done_bytes = 0
-        """Bytes queued and bytes processed. Only the event loop changes the first, only the thread the second."""
+        """Only the event loop changes the first, only the thread the second."""
         self._without_room = self._refused = 0
 
     @property
     def dropped(self) -> int:
-        """Number of events dropped because the queue was full or the write failed."""
+        """Events for which the queue was full or the write failed."""
         return self._without_room + self._refused
 
     def offer(self, lines: Sequence[bytes]) -> None:
@@ -105,7 +104,7 @@ class AuditFile:
             loop.run_sync_soon(partial(self._notes, "audit-not-written", path=str(self._path), reason=reason))
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        """Append lines and rotate between them. A line is never split."""
+        """Append lines and rotate between them."""
         self._end_cut_line()
         position = 0
         while position < len(lines):
@@ -120,7 +119,7 @@ class AuditFile:
                 file.write(b"".join(lines[first:position]))
 
     def _end_cut_line(self) -> None:
-        """Terminate an incomplete last line, as left by a killed proxy or a full disk, so that it stays separate."""
+        """See audit/README.md rule 5."""
         if self._is_begun:
             return
         with self._path.open("a+b") as file:

@@ -1,7 +1,6 @@
 """Transport of audit events from their log to a file, a topic, or both. It never makes a client wait.
 
-How it works: a timer of the event loop converts pending events to lines several times a second, one slice at a time.
-Waking a task would cost more than the lines. A task only looks up unknown topic names first.
+A timer of the event loop converts pending events to lines, one slice at a time: waking a task would cost more.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class AuditShipping:
         self._timers = timers
         self._timer: Timer | None = None
         self._topics_to_look_up: Sequence[bytes] = ()
-        """Topics being looked up. Nothing is written in the meantime."""
+        """Nothing is written while topics are looked up."""
         self._lookup_requested = trio.Event()
 
     def dropped(self) -> Mapping[str, float]:
@@ -85,7 +84,7 @@ class AuditShipping:
                 await self._names.aclose()
 
     async def finish(self) -> None:
-        """Ship the remaining events within FINISH_S when the process ends. `run` must still be running."""
+        """Ship the remaining events within FINISH_S. `run` must still be running."""
         with trio.move_on_after(FINISH_S):
             self.audit.end()
             while len(self.audit.log):
@@ -96,7 +95,6 @@ class AuditShipping:
                 await sink.written()
 
     def _poll(self) -> None:
-        """Write one slice of the pending events, and schedule the next call."""
         self.audit.tick()
         log = self.audit.log
         if len(log) and not self._topics_to_look_up:

@@ -60,10 +60,9 @@ class AuditTopic:
         self._idle.set()
         self._rotation = count()
         self._leaders: list[tuple[int, Address]] = []
-        """(partition, address of its leader), for partitions with a leader."""
         self._open: dict[Address, ClusterConnection] = {}
         self.dropped = 0
-        """Number of events dropped because the queue was full or the brokers did not accept them in time."""
+        """The queue was full or the brokers did not accept the events in time."""
 
     def offer(self, lines: Sequence[bytes]) -> None:
         """Queue these lines for writing."""
@@ -152,7 +151,6 @@ class AuditTopic:
             raise UpstreamLost(f"the audit topic {self._topic} has no leader")
 
     async def _hang_up(self) -> None:
-        """Forget the leaders and close all connections after an error."""
         self._leaders = []
         opened, self._open = self._open, {}
         for connection in opened.values():

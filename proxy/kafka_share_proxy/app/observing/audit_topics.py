@@ -46,7 +46,6 @@ class AuditedTopicNames:
         return self._name_seen(topic_id) or self._names.get(topic_id) or topic_id.hex()
 
     def unknown(self, topic_ids: Iterable[bytes]) -> list[bytes]:
-        """Return the unknown topics without a lookup in the last RETRY_S."""
         now = self._now()
         return [
             topic_id
@@ -57,7 +56,6 @@ class AuditedTopicNames:
         ]
 
     async def learn(self, topic_ids: Iterable[bytes]) -> None:
-        """Look up the unknown topics that had no lookup in the last RETRY_S."""
         unknown = self.unknown(topic_ids)[:QUERIED_MAX]
         if not unknown:
             return

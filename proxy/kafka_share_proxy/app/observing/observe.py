@@ -1,10 +1,7 @@
 """Log lines for people and machines (structlog).
 
-The rooms below call `notes("event-name", key=value)`. This module assigns a level, counts the event and writes a line.
-The levels of a feature's events are in its own room (`log_events.py`).
 Events that occur per request are at DEBUG. Repeated lines are limited, so that one broken client cannot flood the log.
-The last line before a pause announces it, and the number of omitted lines is logged afterwards. Secrets and record
-contents are never logged (`redact`).
+Secrets and record contents are never logged (`redact`).
 """
 
 from __future__ import annotations
@@ -128,7 +125,7 @@ WINDOW_S = 60.0
 KINDS_MAX = 1_000
 """Maximum number of kinds of lines remembered. The oldest is evicted first."""
 TEXT_MAX = 500
-"""Maximum characters of one value in a line, because it may quote bytes of a peer."""
+"""Maximum characters of one value in a line."""
 
 TRACE_MAX = 20
 """Maximum number of stack frames in a line."""
@@ -182,7 +179,7 @@ class LogNotes:
         self.emit(level, event, line)
 
     def _admitted(self, every: tuple[str, str, int], of_reason: tuple[str, str, int]) -> int | None:
-        """Return the number of lines omitted before this one, or None if this line must be omitted too.
+        """Return the number of lines omitted before this one, or None.
 
         An omitted line is not added to the remembered kinds: 1,000 reasons would evict the limits.
         """
@@ -196,9 +193,6 @@ class LogNotes:
         return max(before, before_of_reason)
 
     def _limits(self, kinds: Iterable[tuple[str, str, int]], left_out: int) -> dict[str, Any]:
-        """Return the fields about other lines of this kind: the number omitted before, and for how long more
-        will be.
-        """
         said: dict[str, Any] = {"left_out_before": left_out} if left_out else {}
         full = [
             self._kinds[name, reason] for name, reason, lines_max in kinds if self._is_full(name, reason, lines_max)
@@ -225,7 +219,7 @@ class LogNotes:
                 self.emit(EVENT_LEVELS[LINES_LEFT_OUT], LINES_LEFT_OUT, fields)
 
     def _counted(self, event: str, reason: str, lines_max: int) -> int | None:
-        """Return the number of lines of this kind omitted before, or None if this line must be omitted too."""
+        """Return None if this line must be omitted."""
         now = self.clock()
         kind = self._kinds.get((event, reason))
         if kind is None or now - kind.began >= WINDOW_S:
@@ -245,7 +239,7 @@ class LogNotes:
 
 
 def redact(key: str, value: Any) -> Any:
-    """Return the loggable form of a value: no secrets, no bytes, no long text."""
+    """Leave out secrets, bytes and long text."""
     if any(word in key.lower() for word in SECRET_WORDS):
         return "[hidden]"
     if isinstance(value, bytes | bytearray | memoryview):
@@ -259,13 +253,12 @@ def redact(key: str, value: Any) -> Any:
 
 
 def trace(error: BaseException) -> str:
-    """Return the call stack of an error, the innermost last, without values and therefore without secrets."""
+    """Return the call stack, the innermost last, without values and therefore without secrets."""
     frames = traceback.extract_tb(error.__traceback__)[-TRACE_MAX:]
     return " > ".join(f"{Path(frame.filename).stem}.{frame.name}:{frame.lineno}" for frame in frames)
 
 
 def log_lines(log_format: Literal["console", "json"], stream: TextIO = sys.stderr) -> Emit:
-    """Set up the log, with one line per event on `stream`."""
     structlog = _structlog()
     processors: list[Any] = [_level_name, structlog.processors.TimeStamper(fmt="iso", utc=True)]
     if log_format == "json":
@@ -283,7 +276,7 @@ def log_lines(log_format: Literal["console", "json"], stream: TextIO = sys.stder
 
 
 def _structlog() -> Any:
-    """Import structlog without rich, which it would load for stack traces: 4 MiB that are not used here."""
+    """Import structlog without rich, which it would load for stack traces: 4 MiB."""
     module, sys.modules["rich"] = sys.modules.get("rich"), None  # type: ignore[assignment]  # means: cannot be had
     try:
         import structlog

@@ -44,7 +44,6 @@ class Readiness:
         return {b"/readyz": self.forwarding} | of_features
 
     def forwarding(self) -> ProbeResult:
-        """Report ready if clients are admitted and the last query reached the cluster."""
         parts, reasons = self._parts(), self._reasons()
         missing = self._missing_upstream()
         also: Body = {}
@@ -57,7 +56,7 @@ class Readiness:
         return not reasons, _body(not reasons, reasons, missing) | also
 
     def feature(self, path: str) -> ProbeResult:
-        """Report ready if a feature is served: what it needs is loaded here, or the brokers serve it."""
+        """Report ready if the feature is loaded here, or the brokers serve it."""
         parts = self._parts()
         if parts is not None:
             for feature in parts.features:

@@ -52,7 +52,7 @@ def set_up(
 
 
 def report(shipping: AuditShipping | None, coverages: Iterable[Coverage], config: Config, notes: Notes) -> None:
-    """Report which events this proxy sees, if audit is on: in the events, and in the log if it is not all of them."""
+    """Report which events this proxy sees, also in the log if not all."""
     if shipping is None:
         return
     for coverage in (*coverages, _key_samples(config)):

@@ -14,13 +14,13 @@ from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 
 class BrokerListeners:
-    """Listeners of this proxy, and the addresses that clients receive. None is open before `open`."""
+    """None is open before `open`."""
 
     def __init__(self, config: Config, notes: Notes, now: Callable[[], float]) -> None:
         self.book = AddressBook(
             config.first_broker_port, config.advertised_host, self._bind, pinned=config.upstream.nodes
         )
-        """Addresses by broker. A new broker gets its listener before its address is sent to a client."""
+        """A new broker gets its listener before its address is sent."""
         self._config = config
         self._notes = notes
         self._now = now
@@ -28,9 +28,8 @@ class BrokerListeners:
         self._listening: set[int] = set()
         """Brokers that have a listener here."""
         self._refused: dict[int, str] = {}
-        """Brokers whose listener could not be bound, with the reason."""
         self._gone_since: dict[int, float] = {}
-        """Brokers missing from Metadata, with the time since which they are."""
+        """Time since which brokers are missing from Metadata."""
 
     def open(self, plane: Plane, cluster: SeenCluster) -> None:
         """Open the listeners for clients.
@@ -49,10 +48,7 @@ class BrokerListeners:
         plane.listen(UNKNOWN_NODE, self._config.bound.host, self._config.bound.port, lambda: bootstrap)
 
     def follow(self, cluster: SeenCluster) -> list[int]:
-        """Apply a new view of the cluster. New brokers get a listener, those missing for the grace time lose theirs.
-
-        Returns the brokers that lost theirs.
-        """
+        """Return the brokers that lost their listener after the grace time."""
         self.book.retry_unbound()
         for node_id, address in cluster.brokers.items():
             if self.book.advertise(node_id, address) is None:
@@ -66,7 +62,7 @@ class BrokerListeners:
         return {"brokers": brokers, "left_out": left_out}
 
     def gone(self) -> dict[int, str]:
-        """Return the brokers that clients still know but Metadata no longer lists: node id -> since when."""
+        """Return brokers that clients still know but Metadata no longer lists: node id -> since when."""
         now = self._now()
         return {
             node_id: f"the cluster has not named it for {now - since:.0f} s"
@@ -74,7 +70,7 @@ class BrokerListeners:
         }
 
     def _bind(self, node_id: int, upstream: Address) -> bool:
-        """Open the listener of a broker, before its address is sent to clients (AddressBook's `on_new`)."""
+        """See AddressBook's `on_new`."""
         if node_id in self._listening:
             return True  # only its upstream address has changed
         ours = self.book.address_for(node_id)

@@ -112,7 +112,7 @@ class ServingParts:
         return told | ({} if self.home is None else self.home.state())
 
     def gone(self) -> dict[int, str]:
-        """Return the brokers that clients still know but Metadata no longer lists: node id -> since when."""
+        """See BrokerListeners.gone."""
         return self.listeners.gone()
 
     def _learn(self, cluster: SeenCluster) -> None:
@@ -124,7 +124,7 @@ class ServingParts:
 
 
 def introduction() -> Query:
-    """Return a cheap request that brokers serve only to authenticated clients: Metadata without topics."""
+    """Return Metadata without topics, which is cheap, and served only to authenticated clients."""
     return ApiKey.METADATA, METADATA_VERSION, registry.request(ApiKey.METADATA, METADATA_VERSION).encode(about_topics())
 
 
@@ -143,7 +143,6 @@ def keep_alive_query(connection: Connection) -> Query:
 
 
 def planned_routes(config: Config, cluster: SeenCluster, kinds: features.Kinds = features.FEATURES) -> Routes:
-    """Return the routes of a proxy with these settings, for display only."""
     book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
     services = _services(config, _StoppedClock(), lambda *_, **__: None, book, cluster, kinds)
     platform = _platform(config, services, cluster_client_settings(config, None), _NoWorkers(), cluster, kinds)
@@ -186,7 +185,7 @@ def compose(
     upstream_tls: ssl.SSLContext | None,
     kinds: features.Kinds = features.FEATURES,
 ) -> ServingParts:
-    """Build all parts without opening listeners. `kinds`: the features to build."""
+    """Open no listeners."""
     settings = cluster_client_settings(config, upstream_tls)
     listeners = BrokerListeners(config, notes, reactor.now)
     own = ClusterClientQueries(nursery, settings, listeners.book.upstream_of)
@@ -299,5 +298,5 @@ def _plane(
 
 
 def advertised(config: Config) -> str:
-    """Return the address that clients bootstrap from. It identifies this proxy among others."""
+    """Return the bootstrap address, which identifies this proxy among others."""
     return str(Address(config.advertised_host, config.bound.port))

@@ -26,7 +26,6 @@ FEATURES: Kinds = (SHARE_GROUPS, INDIVIDUAL, VIEWS)
 
 
 def event_levels(kinds: Kinds = FEATURES) -> EventLevels:
-    """Return the level of each event of the platform and of every feature."""
     levels = dict(observe.EVENT_LEVELS)
     for kind in kinds:
         levels |= kind.events
@@ -34,12 +33,10 @@ def event_levels(kinds: Kinds = FEATURES) -> EventLevels:
 
 
 def decisive_topics(kinds: Kinds = FEATURES) -> list[str]:
-    """Return the topics whose existence must be known before the proxy is built."""
     return [topic for kind in kinds for topic in kind.decisive_topics]
 
 
 def checks(config: Config, kinds: Kinds = FEATURES) -> tuple[FeatureCheck, ...]:
-    """Return the parts of `check` about each feature, in the order in which they are reported."""
     found = (kind.check(_settings(config, kind)) for kind in kinds)
     return tuple(check for check in found if check is not None)
 
@@ -51,7 +48,6 @@ def offer(config: Config, cluster: SeenCluster, kinds: Kinds = FEATURES) -> Offe
 
 
 def stored_states(config: Config, cluster: SeenCluster, kinds: Kinds = FEATURES) -> Iterator[DescribedState[Any]]:
-    """Yield the states that are stored in topics of the cluster."""
     for kind in kinds:
         yield from kind.states(_settings(config, kind), cluster)
 
@@ -70,7 +66,6 @@ def build(config: Config, platform: Platform, kinds: Kinds = FEATURES) -> tuple[
 
 
 def handlers(features: Iterable[Feature]) -> dict[int, Served]:
-    """Return API key -> handler of all features, in the order of their stages."""
     built = tuple(features)
     return in_order(feature.apis[stage] for stage in Stage for feature in built if stage in feature.apis)
 

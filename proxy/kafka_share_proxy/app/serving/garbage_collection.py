@@ -1,12 +1,7 @@
 """Garbage collection that does not walk through all live objects while clients wait.
 
-How it works. Python searches all objects of its oldest generation for reference cycles, and no client is served during
-that time: 280 ms with 10,000 share groups and 50,000 share partitions. Nearly all objects that survive a collection
-stay alive. Therefore survivors are collected and frozen in small portions, every few collections of the middle
-generation, and the next collection examines only newer objects. A cycle of frozen objects that becomes garbage later
-stays in memory. Once the number of frozen objects is twice that of the objects alive before, a full walk examines
-everything again, provided that it takes less than `WALK_S` or no client is connected. At four times as many, it happens
-in any case. Connections leave no cycles (`forwarding.connection`, `loop.transports`), so this is rare.
+Rule: loop/README.md 16. A cycle of frozen objects that becomes garbage stays in memory until a full walk. Connections
+leave no cycles (`forwarding.connection`, `loop.transports`).
 
 Counting the frozen objects visits every one of them too: 14 ms for 450,000 (18,777 share groups), and more in a heap
 that is not in the processor's caches. They are therefore counted only when the allocated blocks of memory have grown by
@@ -24,9 +19,9 @@ from time import monotonic
 ARENA_MAX = -8
 """M_ARENA_MAX of mallopt (malloc.h)."""
 MIDDLE, OLDEST = 1, 2
-"""Generations. A collection of the oldest walks through everything that is not frozen."""
+"""A collection of the oldest generation walks through everything that is not frozen."""
 PORTION = 4
-"""Number of collections of the middle generation, each after 7,000 new objects, after which survivors are frozen."""
+"""Collections of the middle generation, each after 7,000 new objects, after which survivors are frozen."""
 GROWTH, GROWTH_MAX = 2, 4
 """Frozen objects, relative to those alive after the last full walk, at which the next one is due, or is forced."""
 WALK_S = 0.02
@@ -60,9 +55,7 @@ class Garbage:
         self._longest_s = 0.0
 
     def begin(self) -> None:
-        """Freeze all current objects, return memory used only at startup to the system, and continue to freeze
-        survivors.
-        """
+        """Return memory used only at startup to the system."""
         self._walk()
         _give_back()
         gc.callbacks.append(self._collected)
@@ -73,7 +66,6 @@ class Garbage:
             gc.callbacks.remove(self._collected)
 
     def take_longest(self) -> float:
-        """Return the seconds of the longest collection since the last call."""
         longest, self._longest_s = self._longest_s, 0.0
         return longest
 
@@ -102,10 +94,7 @@ class Garbage:
         self._planned = False
 
     def _may_have_grown(self) -> bool:
-        """Return True if enough blocks were allocated since the last count for a full walk to be due.
-
-        Half of the missing objects is enough, because memory that is not frozen may have been released meanwhile.
-        """
+        """True if half of the missing objects were allocated: memory that is not frozen may have been released."""
         bound = GROWTH if self._may_walk(GROWTH * self._alive) else GROWTH_MAX
         missing = max((bound * self._alive - self._frozen) / 2, COUNTED_AGAIN * self._alive)
         blocks = sys.getallocatedblocks()  # 0 if Python does not count them, with PYTHONMALLOC=malloc
@@ -130,7 +119,7 @@ class Garbage:
 def share_one_arena() -> None:
     """Make all threads allocate from one arena of the C library: a second one costs 0.4 MiB.
 
-    Must be called before the first thread starts. Does nothing where the C library is not glibc.
+    Must be called before the first thread starts.
     """
     configure = getattr(ctypes.CDLL(None), "mallopt", None)
     if configure is not None:
@@ -138,7 +127,7 @@ def share_one_arena() -> None:
 
 
 def _give_back() -> None:
-    """Return unused memory of the C library to the system: 1.3 MiB after a start. Does nothing without glibc."""
+    """Return unused memory of the C library: 1.3 MiB after a start. Does nothing without glibc."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(0))

@@ -1,9 +1,7 @@
 """Huge pages for the permanent memory of this process.
 
-A proxy sleeps between requests, and processes that run in the meantime evict the processor's cached address
-translations. A request touches about a thousand pages of code and tables, each of which needs a new lookup. With pages
-of 2 MiB it is a few dozen. The kernel is called once after startup, and only for mappings that are almost fully in use,
-so that the process does not grow.
+Other processes evict the processor's cached address translations. A request touches about a thousand pages, or a few
+dozen of 2 MiB. Only mappings that are almost fully in use are moved, so that the process does not grow.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ BLOCKS_MAX = 256
 
 
 def move() -> int:
-    """Move memory to huge pages. Return the bytes moved; 0 if huge pages are unavailable or disabled."""
+    """Return the bytes moved; 0 if huge pages are unavailable or disabled."""
     size = _huge_page_size()
     if not size:
         return 0
@@ -40,7 +38,7 @@ def move() -> int:
 
 
 def _huge_page_size() -> int:
-    """Return the bytes of a huge page; 0 if huge pages are not to be used."""
+    """Return 0 if huge pages are not to be used."""
     if sys.platform != "linux":
         return 0
     try:
@@ -51,7 +49,6 @@ def _huge_page_size() -> int:
 
 
 def _blocks(smaps: str, size: int) -> Iterator[int]:
-    """Yield the addresses of the aligned blocks in private memory that is in use."""
     begin = end = 0
     for line in smaps.splitlines():
         name, *rest = line.split()
@@ -63,7 +60,7 @@ def _blocks(smaps: str, size: int) -> Iterator[int]:
 
 
 def _mapping(addresses: str, rest: list[str]) -> tuple[int, int]:
-    """Return the address range; (0, 0) unless it is private, writable memory without a file."""
+    """Return (0, 0) unless the mapping is private, writable memory without a file."""
     begin, end = (int(address, 16) for address in addresses.split("-"))
     is_ours = rest[0] == "rw-p" and rest[3] == "0" and (len(rest) == 4 or rest[4] == "[heap]")
     return (begin, end) if is_ours else (0, 0)

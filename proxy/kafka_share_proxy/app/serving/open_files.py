@@ -25,11 +25,10 @@ class Room(NamedTuple):
     files: int
     """The soft limit."""
     connections: int
-    """Number of client connections that fit, at most the requested number; 0 if none fits."""
+    """At most the requested number."""
 
 
 def raise_limit(connections: int) -> Room:
-    """Raise the soft limit as far as this many client connections need it and the hard limit allows."""
     found = look(connections)
     with suppress(ValueError, OSError):  # systems may allow less than the hard limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (found.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -49,7 +48,7 @@ def look(connections: int) -> Room:
 
 
 def shortage(room: Room, connections: int) -> str:
-    """Return advice for the operator if fewer connections fit than requested; empty otherwise."""
+    """Return advice for the operator, or "" if all connections fit."""
     if room.connections >= connections:
         return ""
     needed = OF_A_CLIENT * connections + KEPT

@@ -65,7 +65,6 @@ def run(config: Config, kinds: features.Kinds = features.FEATURES) -> int:
 
 
 async def _load_in_thread(names: Iterable[str], loaded: trio.Event) -> None:
-    """Load libraries while the cluster is queried: memory is frozen and returned to the system after that."""
     await trio.to_thread.run_sync(_load_libraries, names)
     loaded.set()
 
@@ -76,7 +75,6 @@ def _load_libraries(names: Iterable[str]) -> None:
 
 
 def needed_libraries(config: Config) -> tuple[str, ...]:
-    """Return the names of the libraries that the server loads before it serves clients."""
     mechanism = config.upstream.sasl.mechanism
     return (*LIBRARIES, SCRAM) if mechanism is not None and mechanism.startswith("SCRAM") else LIBRARIES
 
@@ -101,7 +99,7 @@ class Server:
         self._garbage = Garbage(reactor.call_from_thread, self._is_idle)
         self._stop = trio.Event()
         self._parts: ServingParts | None = None
-        """Parts that serve clients; None until the cluster has responded."""
+        """None until the cluster has responded."""
         self._watch = ClusterWatch(
             ClusterClient(config.upstream.bootstrap, cluster_client_settings(config, self._upstream_tls)),
             nodes=config.upstream.nodes,
@@ -168,7 +166,7 @@ class Server:
         await self._drain(parts)
 
     def _notice(self, event: str, /, **context: Any) -> None:
-        """Log an event of the parts. Trouble with a broker triggers an early query of the cluster."""
+        """Log an event. Trouble with a broker triggers an early query of the cluster."""
         self._notes(event, **context)
         if event == observe.BROKER_UNREACHABLE:
             self._watch.check_soon()
@@ -257,7 +255,7 @@ def _try_ports(config: Config) -> None:
 
 
 async def _unless(stop: trio.Event, wait: Callable[[], Awaitable[T]]) -> T | None:
-    """Return the result of `wait`, or None if `stop` is set first."""
+    """None if `stop` is set first."""
     result: T | None = None
     async with trio.open_nursery() as nursery:
 

@@ -38,7 +38,7 @@ def membership(config: Config, platform: Platform, stored: Sequence[DescribedSta
 def links(
     config: Config, platform: Platform, reactor: Reactor, owner: Membership, carried: CarriedFeatures
 ) -> FleetLinks | None:
-    """Create the links to other proxies; None without a fleet. `carried`: what they may request here."""
+    """None without a fleet. `carried`: what other proxies may request here."""
     if config.peer_address is None:
         return None
     peer = config.cluster.peer

@@ -35,7 +35,7 @@ async def commit(
     services: CommitServices,
     makes: Callable[[Call[Q], CommitServices, Sequence[RequestedCommit]], CommitWork],
 ) -> Committed:
-    """Handle a commit at the owner of the group. Raises UpstreamLost, PartitionBusy."""
+    """Raises UpstreamLost, PartitionBusy."""
     group_id = call.message.group_id
     commits = await requested_commits(call, services)
     await mark_first(call, services, commits)

@@ -44,19 +44,17 @@ DEFINITE = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
-"""Codes after which it is certain that the broker committed nothing (GroupCoordinatorService, OffsetMetadataManager).
-"""
+"""Codes of a broker that certainly committed nothing (GroupCoordinatorService, OffsetMetadataManager)."""
 
 
 def altered(message: M, **fields: object) -> M:
-    """Return a copy of a message, or of a structure in one, with other fields."""
     copy = copied(message, **fields)
     copy.unknown_tags = message.unknown_tags
     return copy
 
 
 def request_of(call: Call[Q], entries: Iterable[tuple[RequestedCommit, CommitEntry]]) -> Q:
-    """Return the client's request with these entries instead of those it sent, grouped by topic in its order."""
+    """Return the client's request with these entries, grouped by topic in its order."""
     topics: dict[int, tuple[CommitTopic, list[CommitEntry]]] = {}
     for requested, entry in entries:
         topics.setdefault(id(requested.topic), (requested.topic, []))[1].append(entry)
@@ -71,7 +69,7 @@ def take_codes(commits: Sequence[RequestedCommit], response: _Response) -> None:
 
 
 def codes_of(response: _Response) -> dict[tuple[bytes | str, int], int]:
-    """Return (name or id of the topic, partition) -> error code in the broker's response."""
+    """Return error codes by name or id of the topic, and partition."""
     return {
         (name_or_id(topic), entry.partition_index): entry.error_code
         for topic in response.topics or ()

@@ -1,15 +1,7 @@
 """OffsetCommit (key 8): the broker judges it and stores the committed offset, the proxy stores the ranges above it.
 
-Versions: all that brokers have, with topics by name or, from v10 on, by id. The handler receives only commits with a
-ranges text and commits of groups that are known to have ranges.
-
-Behaviour
-- The member's own request is forwarded over its own connection, in its version, with the offset moved over finished
-  records and with the user's own metadata. An error of the broker is passed on and changes nothing.
-- A partition whose text cannot be parsed is refused with 42, one with too many ranges with 12. The others are
-  forwarded.
-- While a transaction that may commit a partition is open, individual commits of it get 14 (commits/README.md rule 18).
-- The response is sent when the ranges are stored. If storing fails the code is 15, for which every client retries.
+Rules: commits/README.md 6 to 18. Versions: all that brokers have, with topics by name or, from v10 on, by id. The
+handler receives only commits with a ranges text and commits of groups that are known to have ranges.
 """
 
 from __future__ import annotations
@@ -56,9 +48,9 @@ class _OffsetCommit:
         self._group_id = call.message.group_id
         self._changed: list[RequestedCommit] = []
         self._has_verified = False
-        """True once topic ids were verified after the request was received. Once is enough."""
+        """Once after the request was received is enough."""
         self._unchanged: set[RequestedCommit] = set()
-        """Plain commits forwarded unchanged, because only the broker knows their effect."""
+        """Plain commits forwarded unchanged."""
 
     async def run(self) -> None:
         by_place = {
@@ -84,9 +76,7 @@ class _OffsetCommit:
         return self._services.held.group(self._group_id)
 
     async def _commit(self) -> bool:
-        """Plan and forward under locks. Return False if locks and plans have to be redone, because a topic was
-        recreated.
-        """
+        """False if locks and plans have to be redone, because a topic was recreated."""
         group = self._group
         troubles = await load_partitions(self._services, self._call.connection, group, self.requested)
         plans = {
@@ -113,7 +103,7 @@ class _OffsetCommit:
     def _plan(
         self, group: CommittingGroup, requested: RequestedCommit, troubles: dict[TopicPartition, ErrorCode]
     ) -> CommitPlan | None:
-        """Return the plan of one partition. None if it was refused."""
+        """None if the partition was refused."""
         trouble = None if requested.topic_partition is None else troubles.get(requested.topic_partition)
         is_open = trouble == ErrorCode.UNSTABLE_OFFSET_COMMIT
         if requested.topic_partition is None or (is_open and requested.text is None):

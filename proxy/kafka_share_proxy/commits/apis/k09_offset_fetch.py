@@ -1,18 +1,8 @@
 """OffsetFetch (key 9): the broker's committed offsets, with the finished ranges above them.
 
-Versions: all that brokers have: one group or several, named topics, ids (v10), or all topics. The handler receives only
-requests about groups that are known to have ranges. The broker responds for other groups in the same request.
-
-Behaviour
-- The member's own request is forwarded over its own connection. Errors, epochs and other fields of the response are
-  kept.
-- The offset is moved over finished ranges that touch it. The ranges above it are in the metadata, with the tokens and
-  the user's text that the broker has (commits/README.md rule 19). The leader epoch of a moved offset is -1.
-- If the broker returns another offset than the last known one, it is queried again while no commit of the partition is
-  in flight, and that result is used (commits/README.md rule 15). While a transaction is open, the broker's own 88 is
-  passed on if the client wants stable offsets. Otherwise the last stable offset is shown.
-- A string in Kafka's protocol has at most 32,767 bytes. Of a longer text the first ranges are shown, and the number of
-  the others is logged. All of them stay stored, and are shown once the committed offset is closer to them.
+Rules: commits/README.md 14 to 16, 18 and 19. Versions: all that brokers have: one group or several, named topics, ids
+(v10), or all topics. The handler receives only requests about groups that are known to have ranges. While a transaction
+is open, the broker's own 88 is passed on if the client wants stable offsets.
 """
 
 from __future__ import annotations
@@ -41,7 +31,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 KEY = ApiKey.OFFSET_FETCH
 TEXT_BYTES_MAX = 32_766
-"""The longest string in Kafka's protocol, less one byte for a NUL."""
+"""Longest string in Kafka's protocol, less one byte for a NUL."""
 
 NOTHING_HELD = PartitionCommits()
 
@@ -105,7 +95,7 @@ class _OffsetFetch:
         raise AssertionError("unknown committed offsets are requested")
 
     async def _drop_ranges_of_deleted_topics(self, group: CommittingGroup, partitions: set[TopicPartition]) -> None:
-        """Verify the topic id wherever ranges would be shown (commits/README.md rule 16). Raises UpstreamLost."""
+        """See commits/README.md rule 16. Raises UpstreamLost."""
         names = {partition.topic for partition in partitions if group.of(partition).ranges}
         ids = await current_topic_ids(self._call, self._services, names)
         requested_topics = [
@@ -118,7 +108,6 @@ class _OffsetFetch:
         )
 
     async def _request_committed(self, partitions: set[TopicPartition]) -> None:
-        """No commit of these partitions is in flight now."""
         group = self._services.held.group(self._group_id)
         for partition in partitions:
             group.of(partition).forget_committed()

@@ -1,20 +1,8 @@
 """TxnOffsetCommit (key 28): its metadata carries the ranges, which take effect when the coordinator commits.
 
-Versions: all that brokers have. The handler receives only commits with a ranges text and commits of groups that are
-known to have ranges.
-
-Behaviour
-- The producer's own request is forwarded with the offset moved over finished records. The metadata contains all ranges
-  above it: those that are stored, those of the text, and those that the same producer committed earlier in this
-  transaction. The coordinator keeps them apart until EndTxn (KIP-447), so that an abort discards them and nothing has
-  to be undone here.
-- The broker limits the text (`offset.metadata.max.bytes`, 4,096 characters). Its 12 is passed on.
-- A partition whose text cannot be parsed is refused with 42, one with too many ranges with 12. The others are
-  forwarded.
-- While another transaction of the partition is open, ranges get 14. After a takeover the proxy does not know what the
-  open transaction has committed. Its producer gets 14 and finally 22 (ILLEGAL_GENERATION), for which it aborts.
-- Nothing is stored, and the known committed offset becomes invalid: the next request queries the broker
-  (commits/README.md rule 14).
+Rules: commits/README.md 6, 12, 14, 17 and 18. Versions: all that brokers have. The handler receives only commits with a
+ranges text and commits of groups that are known to have ranges. The coordinator keeps them apart until EndTxn
+(KIP-447), so that an abort discards them and nothing has to be undone here.
 """
 
 from __future__ import annotations
@@ -83,7 +71,7 @@ class _TxnOffsetCommit:
             await self._forward(group, entries)
 
     def _inherits(self, group: CommittingGroup, requested: RequestedCommit) -> bool:
-        """Return True if more is committed than the producer sent: a moved offset, or ranges of earlier commits."""
+        """True if more is committed than the producer sent."""
         if requested.topic_partition is None:
             return False
         held = group.of(requested.topic_partition)

@@ -1,10 +1,8 @@
 """DeleteGroups (key 42): the ranges of a group are deleted with it.
 
-Versions: all. The handler receives only groups that are known to have ranges.
-
-Behaviour: the broker judges the request over the client's own connection, while no commit for the group is in flight.
-What it deleted is deleted here as well, durably before the response. A failure of that is logged, and the ranges are
-dropped at the next query of the broker about the group (commits/README.md rules 15 and 22).
+Versions: all. The broker judges the request, while no commit for the group is in flight. What it deleted is deleted
+here as well, before the response. After a failure the ranges are dropped at the next query of the broker
+(commits/README.md rules 15 and 22).
 """
 
 from __future__ import annotations

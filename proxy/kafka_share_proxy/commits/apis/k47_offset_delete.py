@@ -1,7 +1,6 @@
 """OffsetDelete (key 47): the ranges of a partition are deleted with its committed offset.
 
-Versions: all. The handler receives only requests about groups that are known to have ranges. The broker judges the
-request over the client's own connection, while no commit of these partitions is in flight. Then as in DeleteGroups.
+Versions: all. As DeleteGroups.
 """
 
 from __future__ import annotations

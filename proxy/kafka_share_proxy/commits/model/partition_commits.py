@@ -1,10 +1,8 @@
 """State of one partition of one group, and the effect of a commit on it (commits/README.md rules 7 to 9, 14, 15).
 
-Theory of operation. `committed` is the committed offset at the broker as far as it is known. The ranges are finished
-offsets above it. A commit is first planned, then sent to the broker. What the broker accepts is applied to memory
-immediately, and the changed records are returned for storing. If storing fails, these records may or may not be in the
-topic. The next append repeats all of them, and until then a commit without changes must not be reported as stored.
-Pure.
+Pure. A commit is first planned, then sent to the broker. What the broker accepts is applied to memory immediately, and
+the changed records are returned for storing. If storing fails, the next append repeats all of them, and until then a
+commit without changes must not be reported as stored.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID
 
 NOTHING_COMMITTED = -1
 UNSEEN_MAX_S = 5.0
-"""Seconds that a transaction begun at another proxy is waited for before its producer must abort it."""
+"""Seconds that a transaction begun at another proxy is waited for."""
 
 
 class PartitionCommit(NamedTuple):
@@ -36,7 +34,7 @@ class CommitPlan(NamedTuple):
 
     offset: int
     moves: bool
-    """True if the committed offset changes. No other commit of the partition may be in flight meanwhile."""
+    """True if the committed offset changes (commits/README.md rule 10)."""
     ranges: int
 
 
@@ -50,28 +48,22 @@ class OpenTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionCommits:
-    """Committed offset and ranges of one partition, owned by one proxy at a time.
-
-    `committed` is valid only while `is_committed_known`.
-    """
+    """Committed offset and ranges of one partition. `committed` is valid only while `is_committed_known`."""
 
     ranges: OffsetRanges = field(default_factory=OffsetRanges)
     committed: int = NOTHING_COMMITTED
     committed_epoch: int = -1
     is_committed_known: bool = False
     stored_committed: int = NOTHING_COMMITTED
-    """Highest committed offset in a record of these ranges. A lower one at the broker means that the group was rewound.
-    """
+    """A lower committed offset at the broker means that the group was rewound."""
     topic_id: bytes = ZERO_UUID
-    """Id of the topic that the offsets belong to. Zero if unknown."""
+    """Zero if unknown."""
     unsure: set[OffsetSpan] = field(default_factory=set)
-    """Ranges whose append failed, so that their record may or may not be in the topic."""
+    """Ranges that may or may not be in the topic, because their append failed."""
     transaction: OpenTransaction | None = None
-    """The last transaction with a commit of this partition, until the broker reports that none is open."""
     unseen_since: float | None = None
-    """When the broker first reported an open transaction that this proxy does not know: it began at another proxy."""
+    """When the broker first reported an open transaction that began at another proxy."""
     _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)
-    """Cached while the state has not changed, because it is needed several times."""
 
     @property
     def offsets_open(self) -> int:
@@ -91,18 +83,14 @@ class PartitionCommits:
         return CommitPlan(offset, offset != self.committed, len(self.ranges) + len(change.put) - len(change.removed))
 
     def keeps_committed(self, commit: PartitionCommit) -> bool:
-        """Return True for a single range above the committed offset, which no stored range touches.
-
-        Nearly all commits are such. The same offset is then committed again, and the range is merged once the broker
-        accepts it. Nothing else has to be computed.
-        """
+        """True for a single range above the committed offset that no stored range touches, as in nearly all commits."""
         committed, done = self.committed, commit.done
         if done is None or len(done) != 1:
             return False
         return commit.offset <= committed < done.start and committed < self.ranges.start
 
     def accepted(self, commit: PartitionCommit, offset: int, leader_epoch: int) -> RangeChange:
-        """Apply a commit that the broker accepted. Return the change to store."""
+        """Return the change to store."""
         done = commit.done
         if done is not None and offset == self.committed and self.keeps_committed(commit):
             change = self.ranges.merge(done.start, done.end)
@@ -132,11 +120,7 @@ class PartitionCommits:
     # A transaction
 
     def in_transaction(self, commit: PartitionCommit, producer: tuple[int, int]) -> tuple[int, OffsetRanges]:
-        """Return the offset and the ranges that a transaction has to commit (commits/README.md rule 17).
-
-        They include what the same producer committed earlier in the transaction, because the coordinator keeps only the
-        last commit.
-        """
+        """Return the offset and the ranges that a transaction has to commit (commits/README.md rule 17)."""
         known = self.committed if self.is_committed_known else self.stored_committed
         if commit.done is None:
             return (commit.offset, OffsetRanges()) if commit.offset < known else self.shown(commit.offset)
@@ -146,7 +130,6 @@ class PartitionCommits:
         return done.absorb(max(known, commit.offset))[0], done
 
     def committed_in_transaction(self, commit: PartitionCommit, producer: tuple[int, int]) -> None:
-        """Record a commit that takes effect when the transaction is committed."""
         done = OffsetRanges() if commit.done is None else commit.done
         if self.transaction is not None and self.transaction.producer == producer:
             done = done.union(self.transaction.done)
@@ -154,12 +137,7 @@ class PartitionCommits:
         self.forget_committed()
 
     def next_to_open(self, producer_id: int, now: float) -> ErrorCode:
-        """Return the error for a producer's ranges while the broker reports an open transaction; NONE if it is its own.
-
-        Earlier commits of a transaction that this proxy does not know cannot be repeated in the metadata, and the
-        coordinator would lose them. Such a transaction is waited for. If it does not end, its producer has to abort it
-        (commits/README.md rule 18).
-        """
+        """Return NONE if the open transaction is the producer's own, else the error (commits/README.md rule 18)."""
         if self.transaction is not None:
             is_own = self.transaction.producer[0] == producer_id
             return ErrorCode.NONE if is_own else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -171,11 +149,7 @@ class PartitionCommits:
     # The broker's committed offset
 
     def broker_says(self, offset: int, leader_epoch: int, done: Iterable[tuple[int, int]] = ()) -> RangeChange:
-        """Apply the committed offset of the broker, with the ranges `done` in its metadata. Return the change to store.
-
-        It may differ because of a commit that bypassed the proxies. Ranges below a higher one are dropped. If it is
-        lower, or nothing is committed, all ranges are dropped.
-        """
+        """Return the change to store (commits/README.md rule 15). `done`: ranges in the broker's metadata."""
         self.transaction = self.unseen_since = None
         known = self.committed if self.is_committed_known else self.stored_committed
         if offset < 0 or offset < known:
@@ -192,13 +166,12 @@ class PartitionCommits:
         return self._noted(_combined(change, self.ranges.merge_all(above)))
 
     def forget_committed(self) -> None:
-        """Note that the committed offset at the broker may have changed."""
         if self.is_committed_known:
             self.stored_committed = max(self.stored_committed, self.committed)
         self.is_committed_known = False
 
     def topic_is(self, topic_id: bytes) -> RangeChange:
-        """Set the topic id. Ranges of a deleted topic with the same name are dropped (commits/README.md rule 16)."""
+        """Drop the ranges of a deleted topic with the same name (commits/README.md rule 16)."""
         if topic_id == ZERO_UUID or topic_id == self.topic_id:
             return NO_CHANGE
         is_other, self.topic_id = self.topic_id != ZERO_UUID, topic_id
@@ -209,10 +182,9 @@ class PartitionCommits:
         return self._noted(RangeChange((), self.ranges.clear()))
 
     def shown(self, offset: int, done: Iterable[tuple[int, int]] = ()) -> tuple[int, OffsetRanges]:
-        """Return the offset and the ranges to show for a committed offset of the broker.
+        """Return the offset, moved over the ranges that touch it, and the ranges to show.
 
-        The offset is moved over the ranges that touch it. `done` are the ranges in the broker's metadata. If the group
-        was rewound, the ranges of this proxy are left out.
+        `done`: ranges in the broker's metadata. After a rewind, the ranges of this proxy are left out.
         """
         known = self.committed if self.is_committed_known else self.stored_committed
         is_rewound = offset < 0 or offset < known
@@ -229,10 +201,9 @@ class PartitionCommits:
         self.unsure.update(change.put, change.removed)
 
     def repeat_unsure(self) -> RangeChange:
-        """Return the change to store before the committed offset advances, because dropped ranges may be in the topic.
+        """Return the change to store before the committed offset advances.
 
-        Otherwise a later owner that loads these ranges would treat them as finished once the committed offset has
-        advanced again.
+        Otherwise a later owner would treat dropped ranges as finished.
         """
         is_dropped = any(span.end > self.committed and not self._is_done(span) for span in self.unsure)
         return self._noted(NO_CHANGE) if is_dropped else NO_CHANGE

@@ -1,11 +1,9 @@
 """Sticky assignment where all members subscribe to the same topics (AbstractStickyAssignor, constrained case).
 
-How it works. With P partitions and M members, each member gets the minimum of P // M partitions, and P % M members get
-the maximum, which is one more. Each member keeps its previous partitions: up to the maximum while fewer than P % M
-members have it, else up to the minimum. The remaining partitions are distributed round-robin, in order of topic and
-partition number, first to members below the minimum and then to those at it. Where racks matter (KIP-881), no member
-keeps a partition without a replica in its rack, and the remaining partitions go first to members in a replica's rack,
-as far as possible.
+With P partitions and M members, each member gets the minimum of P // M partitions, and P % M members get one more. Each
+member keeps its previous partitions up to that number. The remaining partitions are distributed round-robin, first to
+members below the minimum and then to those at it. Where racks matter (KIP-881), no member keeps a partition without a
+replica in its rack, and the remaining partitions go first to members in a replica's rack, as far as possible.
 """
 
 from __future__ import annotations
@@ -30,16 +28,13 @@ class EqualSubscriptions:
         self._minimum, self._above_minimum_max = divmod(total, len(previous.owned))
         self._maximum = self._minimum + (self._above_minimum_max > 0)
         self._above_minimum = 0
-        """Number of members that have more than the minimum so far."""
         self._below: list[str] = []
-        """Members below the minimum, at first also those whose kept partitions may reach it."""
+        """Members below the minimum."""
         self._at_minimum: list[str] = []
-        """Members at the minimum that may still get one more."""
         self._given_up: dict[TopicPartition, str] = {}
-        """Partitions that their previous owner does not keep -> that owner."""
         self.assigned: Assigned = {}
         self.moving: dict[TopicPartition, str] = {}
-        """New owner of each partition that changes its owner."""
+        """Partition -> its new owner."""
 
     def assign(self) -> Assigned:
         for member_id, owned in self._previous.owned.items():
@@ -83,9 +78,7 @@ class EqualSubscriptions:
             self.moving[partition] = member_id
 
     def _give_within_racks(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Assign round-robin to nearby members below the minimum, then to nearby ones at it. Return the unassigned
-        rest.
-        """
+        """Return the unassigned rest."""
         unassigned, position = [], 0
         for partition in partitions:
             at = self._near.next_one(partition, self._below, position)
@@ -108,7 +101,7 @@ class EqualSubscriptions:
         return unassigned
 
     def _takers(self) -> Iterator[str]:
-        """Yield the members below the minimum round-robin until all have it, then each member at the minimum once."""
+        """Yield members round-robin until all have the minimum, then each member at the minimum once."""
         below, at_minimum = list(self._below), deque(self._at_minimum)
         while below:
             for member_id in tuple(below):

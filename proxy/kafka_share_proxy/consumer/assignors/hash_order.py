@@ -1,7 +1,7 @@
 """Iteration order of java.util.HashMap, in which Java's assignors process members and partitions.
 
 The same members get the same partitions from a Java leader and from this client, so that a change of leader moves no
-partition. A bucket that Java splits early or converts into a tree (nine keys of one hash) is not imitated.
+partition. Trees of Java (nine keys of one hash) are not imitated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MASK = 0xFFFFFFFF
 
 
 def string_hash(text: str) -> int:
-    """Return String.hashCode as unsigned 32 bits, computed over UTF-16 units."""
+    """Return String.hashCode as unsigned 32 bits."""
     units, value = text.encode("utf-16-be", "surrogatepass"), 0
     for at in range(0, len(units), 2):
         value = (31 * value + (units[at] << 8 | units[at + 1])) & _MASK
@@ -31,7 +31,7 @@ def partition_hash(partition: TopicPartition) -> int:
 
 
 def capacity(keys: int, least: int = CAPACITY_MIN) -> int:
-    """Return the number of buckets of a map after that many keys were added one by one."""
+    """Return the number of buckets after that many keys were added one by one."""
     buckets = least
     while keys > LOAD_FACTOR * buckets:
         buckets *= 2
@@ -48,7 +48,7 @@ def string_order(keys: Iterable[str]) -> list[str]:
 
 
 class PartitionHashSet:
-    """Like Java's HashSet, its number of buckets never decreases."""
+    """As in Java's HashSet, the number of buckets never decreases."""
 
     def __init__(self) -> None:
         self._keys: dict[TopicPartition, None] = {}
@@ -58,7 +58,6 @@ class PartitionHashSet:
         return len(self._keys)
 
     def add(self, partition: TopicPartition) -> None:
-        """Add a partition at the end of its bucket."""
         self._keys.setdefault(partition)
         self._capacity = capacity(len(self._keys), self._capacity)
 

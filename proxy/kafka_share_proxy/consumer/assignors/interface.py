@@ -33,7 +33,7 @@ class Assignor(Protocol):
         racks: Mapping[TopicPartition, frozenset[str]] | None = None,
         weights: SlotWeights | None = None,
     ) -> Assigned:
-        """Assign the partitions of all subscribed topics, like the Java class of the same name if there is one.
+        """Assign like the Java class of the same name if there is one.
 
         `racks` are those of each partition's replicas, if known. `weights` are slot weights of views that have a plan
         with weights. Java's assignors count partitions.
@@ -41,7 +41,7 @@ class Assignor(Protocol):
         ...
 
     def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:
-        """Return user data for the member's own subscription, which this assignor reads at the leader."""
+        """Return user data for this assignor at the leader."""
         ...
 
 

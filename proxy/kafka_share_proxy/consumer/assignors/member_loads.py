@@ -14,13 +14,12 @@ from kafka_share_proxy.consumer.assignors.interface import Assigned, Members
 from kafka_share_proxy.wire.values import TopicPartition
 
 WeightedPartition = tuple[float, TopicPartition]
-"""Preceded by its weight, so that lists are sorted by weight."""
+"""Weight first, so that lists are sorted by weight."""
 Exchange = tuple[WeightedPartition, WeightedPartition | None]
-"""Partition that the heavier member gives up, and the one that it receives in return, if any."""
+"""Partition that the heavier member gives up, and the one it receives in return."""
 STEPS_PER_MEMBER = 4
-"""Limit on moves and swaps. Each one lowers the sum of squared loads, so the limit only bounds the time."""
+"""Limit on moves and swaps, for the time: each one lowers the sum of squared loads."""
 PARTNERS_MAX = 8
-"""Members tried as the other side of an exchange, most promising first."""
 NEGLIGIBLE = 0.001
 """Differences of load that are ignored, as a fraction of the mean load."""
 
@@ -29,7 +28,7 @@ class MemberLoads:
     """Loads of the members during one assignment."""
 
     def __init__(self, order: Sequence[str], members: Members, weights: Mapping[TopicPartition, float]) -> None:
-        """Start with no partition assigned. `order` breaks ties between members with equal loads."""
+        """`order` breaks ties between members with equal loads."""
         self._order = {member_id: rank for rank, member_id in enumerate(order)}
         self._weights = weights
         self._topics = {member_id: frozenset(members[member_id].topics) for member_id in order}
@@ -58,7 +57,7 @@ class MemberLoads:
         self._add(member_id, (self._weights[partition], partition))
 
     def shed(self, limit: float, floor: float = math.inf) -> None:
-        """Free partitions of members above the limit, until their load is at most the limit.
+        """Free partitions of members above the limit.
 
         Each step frees the heaviest partition that leaves the member at least `floor`. If there is none, it frees the
         lightest partition that suffices, or else the heaviest one. With the default floor few partitions become free.
@@ -87,7 +86,7 @@ class MemberLoads:
             self.give(heap[0][-1], partition)
 
     def balance(self, heaviest: float, lightest: float) -> bool:
-        """Move and swap until no load is above `heaviest` or below `lightest`. Return True if that was reached."""
+        """True if no load is above `heaviest` or below `lightest`."""
         for _ in range(STEPS_PER_MEMBER * len(self._owned)):
             ranked = sorted(self._owned, key=self._rank)
             too_heavy = self._loads[ranked[-1]] > heaviest + self._negligible
@@ -106,7 +105,7 @@ class MemberLoads:
             yield from ((giver, ranked[0]) for giver in ranked[:0:-1][:PARTNERS_MAX])
 
     def _level(self, giver: str, taker: str) -> bool:
-        """Make the best exchange between two members. Return False if none brings their loads closer together."""
+        """Return False if no exchange brings the loads closer together."""
         gap = self._loads[giver] - self._loads[taker]
         best = min(self._exchanges(giver, taker), key=lambda each: (abs(gap / 2 - _gain(each)), each[1] is not None,
                    each[0][1]), default=None)  # fmt: skip
@@ -121,7 +120,7 @@ class MemberLoads:
         return True
 
     def _exchanges(self, giver: str, taker: str) -> Iterator[Exchange]:
-        """Yield for each partition of the giver its move, and the swaps whose gain is nearest to half the gap."""
+        """Yield moves, and the swaps whose gain is nearest to half the gap."""
         half = (self._loads[giver] - self._loads[taker]) / 2
         back = [each for each in self._owned[taker] if each[1].topic in self._topics[giver]]
         for given in self._owned[giver]:

@@ -15,16 +15,16 @@ from kafka_share_proxy.consumer.groups.group_protocol import NO_GENERATION, Grou
 from kafka_share_proxy.wire.values import TopicPartition
 
 Claim = tuple[tuple[TopicPartition, ...], int | None]
-"""Claimed partitions, and the generation of the claim (None: not in the subscription)."""
+"""Generation None: not in the subscription."""
 ClaimOf = Callable[[GroupSubscription], Claim]
 
 
 @dataclass(slots=True)
 class PreviousOwners:
-    """Previous owners of existing partitions, after conflicting claims are settled."""
+    """Previous owners, after conflicting claims are settled."""
 
     owned: Assigned = field(default_factory=dict)
-    """Owned partitions, in HashMap order of the members. Contains every member."""
+    """In HashMap order of the members. Contains every member."""
     claimed_twice: set[TopicPartition] = field(default_factory=set)
     latest_generation: int = NO_GENERATION
     claims: dict[str, Claim] = field(default_factory=dict)
@@ -67,7 +67,6 @@ def _settle(
 
 
 def earlier_claims(owners: PreviousOwners) -> dict[TopicPartition, str]:
-    """Return the last owner of each partition in a generation before the latest."""
     claims: dict[TopicPartition, tuple[str, int]] = {}
     for member_id, partition, generation in _outdated(owners):
         if partition not in claims or generation > claims[partition][1]:

@@ -1,4 +1,4 @@
-"""Racks of members and replicas (KIP-881): partitions go to members in a replica's rack where racks matter."""
+"""Racks of members and replicas (KIP-881)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ def racks_of_members(members: Members) -> dict[str, str]:
 
 
 def racks_matter(of_members: Iterable[str], partitions: Collection[TopicPartition], racks: Racks) -> bool:
-    """Return True if racks affect the assignment (AbstractPartitionAssignor.useRackAwareAssignment).
-
-    That is the case if a member is in a rack with replicas, and some partition lacks a replica in a rack where others
-    have one.
-    """
+    """Return True if racks affect the assignment (AbstractPartitionAssignor.useRackAwareAssignment)."""
     replica_racks = [racks.get(each, NOWHERE) for each in partitions]
     everywhere = NOWHERE.union(*replica_racks)
     return not everywhere.isdisjoint(of_members) and any(each != everywhere for each in replica_racks)
@@ -33,18 +29,17 @@ def all_partitions(counts: Mapping[str, int]) -> Partitions:
 
 
 class Nearness:
-    """Nearness of members to partitions by rack, for a sticky assignment (AbstractStickyAssignor.RackInfo)."""
+    """Nearness of members to partitions by rack (AbstractStickyAssignor.RackInfo)."""
 
     def __init__(self, counts: PartitionCounts, members: Members, racks: Racks) -> None:
         partitions = all_partitions(counts)
         self._rack_of = racks_of_members(members)
         self.matters = racks_matter(self._rack_of.values(), partitions, racks)
-        """If False, no member is far from any partition."""
         self._racks = racks if self.matters else {}
         self._standing = Counter(self._rack_of.values())
 
     def is_far(self, member_id: str, partition: TopicPartition) -> bool:
-        """Return True if the member is in a rack without a replica of the partition."""
+        """True if the member is in a rack without a replica."""
         return self.matters and member_id in self._rack_of and not self._is_near(member_id, partition)
 
     def rarest_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
@@ -53,7 +48,6 @@ class Nearness:
         return sorted(partitions, key=lambda each: sum(self._standing[rack] for rack in self._racks.get(each, NOWHERE)))
 
     def next_one(self, partition: TopicPartition, members: Sequence[str], begin: int) -> int | None:
-        """Return the index of the next near member, round-robin from `begin`."""
         for step in range(len(members)):
             at = (begin + step) % len(members)
             if self._is_near(members[at], partition):

@@ -1,8 +1,8 @@
 """Assignor `range`: each member gets a contiguous range of partitions of each topic (RangeAssignor).
 
-How it works. Each topic is divided separately. Where racks matter (KIP-881), members first get partitions with a
-replica in their rack, up to their share. In this step, topics with the same partition count and the same subscribers
-are divided together, one partition number after the other. Then each member gets a range of the remaining partitions.
+Where racks matter (KIP-881), members first get partitions with a replica in their rack, up to their share. In this
+step, topics with the same partition count and the same subscribers are divided together, one partition number after the
+other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class RangeAssignor:
-    """Divides each topic into ranges. Topics with equal partition counts and subscribers are divided alike."""
+    """Divides each topic into ranges."""
 
     name = "range"
     protocol = RebalanceProtocol.EAGER
@@ -80,7 +80,7 @@ class _Division:
         return max(0, self._each + (self._extra > 0) - self._assigned_count[member_id])
 
     def is_near(self, member_id: str, partition: TopicPartition) -> bool:
-        """Return True if the partition has a replica in the member's rack, or the member has no rack."""
+        """True if a replica is in the member's rack, or the member has no rack."""
         rack = self._of_members[member_id]
         return rack is None or rack in self._racks.get(partition, NOWHERE)
 
@@ -92,7 +92,7 @@ class _Division:
         self._extra -= self._assigned_count[member_id] > self._each
 
     def give_runs(self, may_have: Callable[[str, TopicPartition], bool]) -> None:
-        """Assign to each member the first remaining partitions that it may have, up to its share."""
+        """Assign each member the first remaining partitions that it may have."""
         for member_id in self.subscribers:
             near = [each for each in self._unassigned if may_have(member_id, each)]
             if mine := near[: self.room(member_id)]:
@@ -111,7 +111,6 @@ def _give_within_racks(divisions: list[_Division]) -> None:
 
 
 def _give_alike(divisions: list[_Division]) -> None:
-    """Assign partitions of equal number of all topics to one member that is near to all of them."""
     remaining = list(divisions[0].subscribers)
     for number in range(len(divisions[0].partitions)):
         for member_id in remaining:
@@ -124,5 +123,5 @@ def _give_alike(divisions: list[_Division]) -> None:
 
 
 def _topics(members: Members) -> list[str]:
-    """Return the subscribed topics in the order in which Java adds them: from a map of members, into a set."""
+    """Order of Java: from a map of members, into a set."""
     return string_order(topic for member_id in string_order(members) for topic in members[member_id].topics)

@@ -21,7 +21,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class StickyAssignor:
-    """Eager assignor. Members have given up their partitions when they join, and list them in the user data."""
+    """Members have given up their partitions when they join, and list them in the user data."""
 
     name = "sticky"
     protocol = RebalanceProtocol.EAGER
@@ -40,7 +40,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Cooperative assignor. A partition that changes its owner is not assigned until the owner has released it."""
+    """A partition is not assigned until its owner has released it."""
 
     name = "cooperative-sticky"
     protocol = RebalanceProtocol.COOPERATIVE
@@ -60,7 +60,7 @@ class CooperativeStickyAssignor:
         return assigned
 
     def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:
-        """Return the generation, encoded, for leaders that read subscriptions only up to version 1."""
+        """Return the generation, for leaders that read subscriptions only up to version 1."""
         return cooperative_user_data(NO_GENERATION if assigned is None else generation)
 
 
@@ -73,7 +73,7 @@ def _cooperative_claim(subscription: GroupSubscription) -> Claim:
 def _assign(
     counts: PartitionCounts, members: Members, racks: Racks | None, claim_of: ClaimOf
 ) -> tuple[Assigned, dict[TopicPartition, str] | None]:
-    """Return the assignment, and the new owner of each partition that changes its owner (None: not known)."""
+    """Return the assignment, and the new owner of each moved partition (None: unknown)."""
     subscribed_topics = {topic for subscription in members.values() for topic in subscription.topics}
     counts = {topic: count for topic, count in counts.items() if topic in subscribed_topics and count}
     previous = previous_owners(counts, members, claim_of)

@@ -1,9 +1,8 @@
 """Sticky assignment where members subscribe to different topics (AbstractStickyAssignor, general case).
 
-How it works. Each member keeps its valid partitions. Each partition without an owner goes to the member with the
-fewest. Then partitions move one by one from members with more to members with fewer, until no move helps. If the result
-is not more balanced than before the moves, they are undone. Racks apply to the partitions that members keep and to
-those without an owner, but not to the moves.
+Each partition without an owner goes to the member with the fewest. Then partitions move one by one from members with
+more to members with fewer, until no move helps. If the result is not more balanced than before the moves, they are
+undone. Racks apply to the partitions that members keep and to those without an owner, but not to the moves.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ class PartitionMovements:
     def __init__(self) -> None:
         self._pair_of: dict[TopicPartition, Pair] = {}
         self._moved: dict[tuple[str, Pair], PartitionHashSet] = {}
-        """Moved partitions by topic and pair. No set is empty."""
+        """By topic and pair. No set is empty."""
 
     def better_choice(self, partition: TopicPartition, giver: str, taker: str) -> TopicPartition:
-        """Return the partition to move instead: one that moves back, if there is one, else the given partition."""
+        """Return the partition to move instead: one that moves back, else the given partition."""
         giver = self._pair_of.get(partition, (giver, taker))[0]
         back = self._moved.get((partition.topic, (taker, giver)))
         return partition if back is None else back.first()
 
     def moved(self, partition: TopicPartition, giver: str, taker: str) -> None:
-        """Several moves of a partition count as one from its first owner; a move back cancels it."""
+        """Note a move. Several moves of a partition count as one from its first owner."""
         before = self._pair_of.pop(partition, None)
         if before is not None:
             self._forget(partition, before)
@@ -71,7 +70,7 @@ class UnequalSubscriptions:
         self._owner: dict[TopicPartition, str] = {}
         self._participants: list[str] = []
         self._balanced: bool | None = None
-        """True if no move helps. None: to be computed again."""
+        """None: to be computed again."""
 
     def assign(self) -> Assigned:
         lost_some = self._keep_valid()
@@ -89,7 +88,7 @@ class UnequalSubscriptions:
         return self.assigned
 
     def _keep_valid(self) -> bool:
-        """Return True if a member lost a partition, by its subscription or its rack."""
+        """Return True if a member lost a partition."""
         dropped = False
         for member_id, owned in self._previous.owned.items():
             kept = [
@@ -103,7 +102,7 @@ class UnequalSubscriptions:
         return dropped
 
     def _all_partitions(self) -> list[TopicPartition]:
-        """Topics with few subscribers are first because there is little choice."""
+        """Return partitions, those of topics with few subscribers first."""
         topics = sorted(self._counts, key=lambda topic: (len(self._subscribers[topic]), topic))
         return [TopicPartition(topic, number) for topic in topics for number in range(self._counts[topic])]
 
@@ -147,8 +146,8 @@ class UnequalSubscriptions:
         return moved
 
     def _better_owner(self, partition: TopicPartition) -> str | None:
-        """Return the member to which a partition should move: its owner of an earlier generation, or else the
-        subscriber with the fewest partitions, if it has at least two fewer than the current owner.
+        """Return the owner of an earlier generation, or else a subscriber with at least two partitions fewer than the
+        owner.
         """
         load = len(self.assigned[self._owner[partition]])
         subscribers = self._subscribers[partition.topic]
@@ -174,7 +173,6 @@ class UnequalSubscriptions:
         return self._balanced
 
     def _compute_is_balanced(self) -> bool:
-        """Return True if no member could receive a partition from one that has at least two more."""
         loads = {member_id: len(self.assigned[member_id]) for member_id in self._participants}
         if not loads or min(loads.values()) >= max(loads.values()) - 1:
             return True
@@ -200,7 +198,7 @@ class UnequalSubscriptions:
 
 
 def balance_score(loads: Iterable[int]) -> int:
-    """Return the sum of the load differences over all pairs of members. 0 is perfect balance."""
+    """Sum of load differences over all pairs of members."""
     ascending = sorted(loads)
     return sum(load * (2 * rank - len(ascending) + 1) for rank, load in enumerate(ascending))
 

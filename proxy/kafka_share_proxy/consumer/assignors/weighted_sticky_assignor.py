@@ -1,13 +1,11 @@
 """Assignor `weighted-sticky`: view partitions are balanced by the weights of their slots (consumer/README.md rule 47).
 
-How it works. A fresh assignment, heaviest partition first to the lightest member and then improved by moves and swaps,
-shows which balance is possible. Then members keep their partitions, give up those that exceed that balance by over 5 %,
-and partitions are moved or swapped only until it is reached. There are three ways to give up: nothing first, few
-partitions, or light ones. In the fresh assignment each member gets the part that overlaps most with its partitions. Of
-all these candidates the one with the fewest revocations is used.
+A fresh assignment shows which balance is possible. Then members keep their partitions, give up those that exceed that
+balance by over 5 %, and partitions are moved or swapped only until it is reached. There are three ways to give up:
+nothing first, few partitions, or light ones. Of all these candidates the one with the fewest revocations is used.
 
-Rebalances end. A rebalance that revokes is followed by another, which finds the revoked partitions without an owner. It
-may revoke fewer than these, or change to the fresh assignment, from which the one after it revokes nothing.
+Rebalances end. One that follows a revocation revokes fewer partitions, or changes to the fresh assignment, after which
+nothing is revoked.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.wire.values import TopicPartition
 
 SLACK = 1.05
-"""Factor by which the balance may miss that of a fresh assignment before partitions move. Weights are estimates."""
+"""Factor on the balance of a fresh assignment before partitions move (consumer/README.md rule 48)."""
 GOOD = 1.01
 """Factor on the mean load within which a fresh assignment is not improved further."""
 
 
 class WeightedStickyAssignor:
-    """Cooperative: a partition that changes hands is assigned to no member until its owner has released it."""
+    """See CooperativeStickyAssignor."""
 
     name = "weighted-sticky"
     protocol = RebalanceProtocol.COOPERATIVE
@@ -51,7 +49,7 @@ class WeightedStickyAssignor:
         racks: Racks | None = None,
         weights: SlotWeights | None = None,
     ) -> Assigned:
-        """Balance by weight, or like `cooperative-sticky` if no subscribed topic has known weights."""
+        """Balance like `cooperative-sticky` if no subscribed topic has known weights."""
         topics = {topic for subscription in members.values() for topic in subscription.topics}
         counts = {topic: counts[topic] for topic in sorted(topics) if counts.get(topic)}
         shares = {topic: _shares(count, (weights or {}).get(topic, ())) for topic, count in counts.items()}
@@ -63,7 +61,7 @@ class WeightedStickyAssignor:
         return assigned
 
     def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - interface
-        """Return None: the subscription contains the owned partitions and, from version 2 on, their generation."""
+        """Return None: the subscription contains all."""
         return None
 
 
@@ -74,7 +72,7 @@ def _shares(count: int, weights: Sequence[float]) -> tuple[float, ...]:
 
 
 def _weights(counts: PartitionCounts, shares: Mapping[str, Sequence[float]]) -> dict[TopicPartition, float]:
-    """Their mean is 1 in each topic, and all are 1 if weights are not known."""
+    """Return weights with mean 1 in each topic, all 1 if they are not known."""
     return {
         each: shares[each.topic][each.partition % len(shares[each.topic])] if shares[each.topic] else 1.0
         for each in sorted(all_partitions(counts))
@@ -110,14 +108,11 @@ def _balanced(counts: PartitionCounts, members: Members, weights: Mapping[TopicP
 
 
 def _revocations(assigned: Assigned, owner: Mapping[TopicPartition, str]) -> int:
-    """Count the partitions that the next rebalance finds without an owner."""
     return sum(owner.get(each, name) != name for name, partitions in assigned.items() for each in partitions)
 
 
 def _matched(assigned: Assigned, owner: Mapping[TopicPartition, str], members: Members) -> Assigned:
-    """Give each member the part that overlaps most with its partitions. Parts go only to members of the same
-    subscription.
-    """
+    """Give each member the part of its subscription that overlaps most with its partitions."""
     overlaps = Counter((name, owner[each]) for name, mine in assigned.items() for each in mine if each in owner)
     free, matched = dict.fromkeys(assigned), Assigned()
     for (part, taker), _ in sorted(overlaps.items(), key=lambda item: (-item[1], item[0])):

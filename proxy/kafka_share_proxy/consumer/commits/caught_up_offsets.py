@@ -1,9 +1,6 @@
 """Committed offset and metadata of a partition that two flows read.
 
-How it works. The committed offset is the one below which everything is processed, so that any other consumer starts
-there and misses no record. The progress of the main flow is stored above it as a range of `ic/1`, the offsets that the
-child has yet to read as `pr`. Each flow has its own offset; both are stored in one commit, which is atomic
-(consumer/README.md rules 36-38).
+Both flows are stored in one commit, which is atomic (consumer/README.md rules 36 to 38).
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ class CaughtUpOffsets:
 
     processed_to: int
     done: OffsetRanges
-    """Ranges processed above `processed_to` when the child was started or cut, without later progress."""
+    """Ranges processed above `processed_to` when the child was started or cut."""
     child_ranges: tuple[OffsetSpan, ...]
     main_from: int
     user_text: str | None = None
@@ -36,20 +33,14 @@ class CaughtUpOffsets:
         return not self.remaining(self.committed[Flow.CHILD])
 
     def remaining(self, child: int) -> tuple[OffsetSpan, ...]:
-        """Return the ranges that the child still has to read from the offset `child`."""
         return tuple(OffsetSpan(max(child, each.start), each.end) for each in self.child_ranges if child < each.end)
 
     def flow_of(self, offset: int, child: int) -> Flow:
-        """Return the flow of a commit of this offset.
-
-        The end of the child's ranges may be where the main flow started. It belongs to the child only once the child
-        has reached it.
-        """
+        """See consumer/README.md rule 38."""
         end = self.child_ranges[-1].end if self.child_ranges else self.processed_to
         return Flow.CHILD if offset < end or (offset == end <= child) else Flow.MAIN
 
     def commit(self, offset: int, flow: Flow) -> OffsetAndMetadata:
-        """Return what to commit when one flow's offset advances."""
         if offset < self.processed_to:
             return OffsetAndMetadata(offset, self.user_text or "")  # the application wants to read again
         self.committed[flow] = offset
@@ -68,7 +59,7 @@ class CaughtUpOffsets:
         return OffsetAndMetadata(processed_to, _text(processed_to, done, remaining, self.user_text))
 
     def cut(self, end: int) -> None:
-        """End the child's ranges and `done` at `end`: the main flow reads everything above it, processed or not."""
+        """End the child's ranges and `done` at `end`."""
         before = (OffsetSpan(each.start, min(each.end, end)) for each in self.child_ranges if each.start < end)
         self.child_ranges = tuple(before)
         self.done = OffsetRanges((each.start, min(each.end, end)) for each in self.done if each.start < end)
@@ -78,7 +69,7 @@ class CaughtUpOffsets:
 
 
 def _text(processed_to: int, done: OffsetRanges, remaining: tuple[OffsetSpan, ...], user_text: str | None) -> str:
-    """Ranges have priority; records of omitted ranges are delivered again."""
+    """Write the text. Records of omitted ranges are delivered again."""
     if not remaining and not done:
         return user_text or ""
     shown = remaining if len(write_commit_text((), remaining, user_text)) <= BROKER_METADATA_MAX else ()

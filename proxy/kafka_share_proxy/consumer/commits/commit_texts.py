@@ -1,11 +1,4 @@
-"""How one commit of many ranges is sent: in one text, in several, or as much as fits (consumer/README.md rule 46).
-
-Theory of operation. A string of Kafka's protocol has 32,767 bytes, and a broker accepts 4,096 characters of metadata by
-default. The proxy accepts every length and adds up the ranges of several commits. So the whole text is sent first, in
-several commits where it is longer than a string. If that is refused with OFFSET_METADATA_TOO_LARGE, the widest ranges
-that a broker accepts are sent, then none. A broker with a higher limit keeps the last of several texts only: what is
-committed is looked up after them, and shows which ranges were added up.
-"""
+"""How one commit of many ranges is sent: in one text, in several, or as much as fits (consumer/README.md rule 46)."""
 
 from __future__ import annotations
 
@@ -31,11 +24,11 @@ class CommitTexts:
     """Raises ValueError if tokens alone are too long."""
 
     def __init__(self, target: OffsetAndMetadata, *, is_limited: bool) -> None:
-        """Begin with the whole text, or with what fits if the coordinator has refused a long text (`is_limited`)."""
+        """Begin with what fits if the coordinator has refused a long text (`is_limited`)."""
         self.target = target
         self.left_out: Sequence[OffsetSpan] = ()
         self._text: CommitText | None = None
-        """Parsed where the text is one of ranges and above a broker's default limit."""
+        """Parsed if it is above a broker's default limit."""
         self._pieces = [target.metadata]
         self._next = 0
         self._level = 0
@@ -57,18 +50,16 @@ class CommitTexts:
 
     @property
     def needs_proof(self) -> bool:
-        """True if the text is sent in parts, which a broker does not add up."""
+        """True if the text is sent in parts."""
         return len(self._pieces) > 1
 
     def accepted(self) -> bool:
-        """Continue with the next text. Return True if that was the last one."""
+        """Return True if that was the last text."""
         self._next += 1
         return self._next >= len(self._pieces)
 
     def shorten(self) -> bool:
-        """Continue with what a broker accepts by default, then no ranges. Return False if the text cannot be made
-        shorter.
-        """
+        """Continue with what a broker accepts by default, then no ranges. False if neither is shorter."""
         if self._text is None or self._level == 2:
             return False
         self._level += 1
@@ -83,7 +74,6 @@ class CommitTexts:
         return True
 
     def judge(self, committed: OffsetAndMetadata | None) -> None:
-        """Determine `left_out` from the committed text after several texts were sent."""
         if self._text is None:
             return
         stored = _ranges(committed)

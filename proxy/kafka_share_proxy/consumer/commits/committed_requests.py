@@ -39,7 +39,7 @@ RETRIABLE = frozenset(
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
 Deliver = Callable[[Committed | ConsumerError], list[BackgroundEvent]]
-"""Callback for the result: committed offsets by partition (None if nothing is committed), or the final error."""
+"""Receives offsets by partition (None if nothing is committed), or the final error."""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class SlotCommits:
-    """Commits of one consumer. Without slots every partition is committed under its own name."""
+    """Without slots every partition is committed under its own name."""
 
     def __init__(self, key_filter: KeyFilter | None, commits: CommitRequests, committed: CommittedRequests) -> None:
         self._filter = key_filter if key_filter is not None and key_filter.slots else None
@@ -33,9 +33,7 @@ class SlotCommits:
         return self._commits.is_settled(name for each in partitions for name in self.names(each))
 
     def query(self, partitions: Partitions, deliver: Deliver, call_id: int | None = None) -> None:
-        """See CommittedRequests.query. Of several slots the lowest offset is delivered, None if one of them has no
-        offset.
-        """
+        """Deliver the lowest offset of several slots, or None."""
         names = {each: self.names(each) for each in partitions}
 
         def lowest(committed: Committed | ConsumerError) -> list[BackgroundEvent]:

@@ -1,8 +1,6 @@
 """A second flow that reads older records while the main flow reads the newest ones (KIP-333).
 
-How it works. If the start position of a partition is below the end of its log by `catch_up_lag_min` or more, the main
-flow continues at the end. The child reads the unprocessed ranges below that offset. It has its own positions, requests,
-buffer and connection, but no group membership, generation or task. Rules: consumer/README.md 36-41.
+Rules: consumer/README.md 36 to 41.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class CatchUp:
-    """The second flow ("child") of one consumer. Idle until a partition has a backlog to catch up."""
+    """The second flow ("child") of one consumer."""
 
     def __init__(
         self,
@@ -45,20 +43,17 @@ class CatchUp:
         share = replace(options, buffer_bytes_max=max(1, options.buffer_bytes_max // 2))
         self.fetches = FetchRequests(share, metadata, self.positions, self, new_backoff, Flow.CHILD)
         self.is_alive = False
-        """Stays True after the first start, so that later backlogs are read too."""
+        """True from the first start on."""
         self._of: dict[TopicPartition, CaughtUpOffsets] = {}
         self._moves: dict[TopicPartition, int] = {}
-        """Value of `moves` of the main position when it was last checked, by partition."""
+        """Value of `moves` of the main position, by partition."""
 
     # Start and stop
 
     def start(
         self, partition: TopicPartition, committed: OffsetAndMetadata, text: CommitText, end: int, end_epoch: int
     ) -> bool:
-        """Move the main flow to the end of the log and start the child on the unprocessed ranges below it.
-
-        Return False, with nothing changed, if there are none.
-        """
+        """Start the child on the unprocessed ranges. Return False, with nothing changed, if there are none."""
         done = text.ranges.copy()
         processed_to = done.absorb(committed.offset)[0]
         child_ranges = tuple(done.gaps(processed_to, end))
@@ -94,9 +89,7 @@ class CatchUp:
         self.fetches.clear()
 
     def keep_up(self) -> None:
-        """Copy the pause and leader of the main flow. If that has sought to an earlier offset, the child's ranges end
-        there.
-        """
+        """Copy the pause and leader of the main flow. If that has sought back, the child's ranges end there."""
         for each in list(self._of):
             main, child = self._main.get(each), self.positions.get(each)
             if main is None or child is None:
@@ -121,7 +114,6 @@ class CatchUp:
                 self._changed(partition, each, 0, "read to its end")
 
     def read_again(self, partition: TopicPartition) -> None:
-        """Seek the child back to the first record that the application has not received."""
         if partition in self._of:
             child = self.positions[partition]
             self.positions.seek(partition, self._child(partition), ranges=child.ranges)
@@ -130,10 +122,7 @@ class CatchUp:
         return {each: remaining for each, of in self._of.items() if (remaining := of.remaining(self._child(each)))}
 
     def reset(self, partitions: Iterable[TopicPartition], _: str) -> list[BackgroundEvent]:
-        """Shrink a range at which the leader returned OFFSET_OUT_OF_RANGE.
-
-        The log was either deleted from its start or truncated at its end. The child never applies the reset policy.
-        """
+        """Shrink a range at which the leader returned OFFSET_OUT_OF_RANGE."""
         for each in partitions:
             at = self.positions[each].fetch_from
             self.positions.reset(each)
@@ -172,7 +161,6 @@ class CatchUp:
         return []
 
     def _cut(self, partition: TopicPartition, end: int, reason: str) -> None:
-        """End the child's ranges at `end`: the offsets above are truncated or read by the main flow."""
         of = self._of[partition]
         if end >= of.main_from:
             return
@@ -183,7 +171,6 @@ class CatchUp:
         self.positions.seek(partition, min(child, end), ranges=of.child_ranges)
 
     def _child(self, partition: TopicPartition) -> int:
-        """Return the next offset of the child to deliver to the application."""
         position = self.positions[partition]
         return position.offset if position.offset is not None else position.fetch_from
 

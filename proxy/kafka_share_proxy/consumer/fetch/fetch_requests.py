@@ -1,10 +1,8 @@
 """Fetch: read ahead into a buffer bounded in bytes, with at most one request per broker (AbstractFetch).
 
-How it works. A partition is requested from `fetch_from`, which advances when whole batches arrive. Therefore a broker
-receives the next request while the application still processes earlier records, until the buffer is full. Chunks leave
-the buffer in the order of their arrival, and only while their partition may be returned. A seek increments the
-position's `moves`, which makes earlier chunks stale. Requests list all partitions each time, without fetch sessions
-(session id 0, epoch -1).
+A partition is requested from `fetch_from`, which advances when whole batches arrive. Chunks leave the buffer in the
+order of their arrival, and only while their partition may be returned. A seek increments the position's `moves`, which
+makes earlier chunks stale.
 """
 
 from __future__ import annotations
@@ -34,9 +32,9 @@ from kafka_share_proxy.wire.records.batches import split_complete
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 VERSIONS = (13, 16)
-"""Topics are identified by id. 17 and 18 add nothing for consumers."""
+"""Topics are identified by id."""
 NAMED = (12, 12)
-"""Version that identifies topics by name. Used if Metadata has no topic id (zeros): a view that does not exist yet."""
+"""Version with topic names, for a view that does not exist yet."""
 SESSION_ID, SESSION_EPOCH = 0, -1
 
 STALE_LEADER = frozenset(
@@ -60,11 +58,11 @@ class FetchedChunk(NamedTuple):
 
     partition: TopicPartition
     records: Any
-    """Encoded batches. The first batch may begin before `first`."""
+    """The first batch may begin before `first`."""
     first: int
-    """First requested offset. Records below it are not returned."""
+    """Records below it are not returned."""
     next_offset: int
-    """Offset after the last batch, which is the position once all is consumed, even if the last records are missing."""
+    """Offset after the last batch."""
     aborted: tuple[Any, ...]
     high_watermark: int
     last_stable_offset: int
@@ -107,18 +105,18 @@ class FetchRequests:
         self._offsets = offsets
         self._new_backoff = new_backoff
         self._backoffs: dict[int, RetryBackoff] = {}
-        """Backoff by node id, so that a failing broker does not delay requests to others."""
+        """A failing broker must not delay requests to others."""
         self._busy: dict[int, UnsentRequest] = {}
         self._buffer: deque[FetchedChunk] = deque()
         self.buffered_bytes = 0
         """Bytes of record batches, including those of paused partitions."""
         self._room_needed = 0
-        """Bytes of room that the next Fetch of a broker needs. 0 if none waits for room."""
+        """0 if none waits for room."""
 
     # Buffer, as used by the application
 
     def take(self, bytes_max: float = math.inf) -> list[FetchedChunk]:
-        """Return chunks for the application, at least one if any is returnable. Positions do not advance here."""
+        """Return at least one chunk if any is returnable. Positions do not advance here."""
         taken: list[FetchedChunk] = []
         kept: deque[FetchedChunk] = deque()
         waiting: set[TopicPartition] = set()
@@ -140,7 +138,6 @@ class FetchRequests:
 
     @property
     def has_new_room(self) -> bool:
-        """True if a Fetch was not sent for lack of room in the buffer, and has it now."""
         return 0 < self._room_needed <= self._room()
 
     @property
@@ -148,10 +145,7 @@ class FetchRequests:
         return any(map(self.may_return, self._buffer))
 
     def may_return(self, chunk: FetchedChunk) -> bool:
-        """Return True if the application may receive the chunk's records now.
-
-        Also used for a chunk that was taken earlier and kept since.
-        """
+        """True if the application may receive the chunk now, even if it was taken earlier."""
         return not self.is_stale(chunk) and self._positions[chunk.partition].is_returnable
 
     def is_stale(self, chunk: FetchedChunk) -> bool:
@@ -173,7 +167,7 @@ class FetchRequests:
     # Manager interface
 
     def poll(self, now: float) -> Wanted:
-        """Return one Fetch for each broker that has fetchable partitions and no request in flight."""
+        """Return one Fetch for each broker without a request in flight."""
         room, self._room_needed = self._room(), 0
         by_node = self._by_node(now)
         share = self._options.buffer_bytes_max // max(1, len(by_node))
@@ -197,11 +191,10 @@ class FetchRequests:
         return Wanted(tuple(requests), wake_at)
 
     def _sizes(self, partitions: int, share: int) -> tuple[int, int]:
-        """Return the minimum and maximum number of bytes to request from one broker.
+        """Return minimum and maximum bytes to request.
 
-        The maximum is what the broker can return, within its share of the buffer, so that a Fetch that waits for
-        records reserves no room of other brokers. The minimum is at least half of it: with the other half buffered the
-        application does not wait for the next response, and many small requests cost more.
+        The minimum is at least half of the maximum: with the other half buffered the application does not wait, and
+        many small requests cost more.
         """
         options = self._options
         most = min(options.fetch_max_bytes, partitions * options.max_partition_fetch_bytes, share)
@@ -211,7 +204,6 @@ class FetchRequests:
         return self._backoffs[node_id].ready_at if node_id in self._backoffs else -math.inf
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Drop a response if `clear` was called after the request."""
         if self._busy.get(request.node_id) is not request:
             return []
         del self._busy[request.node_id]
@@ -243,7 +235,7 @@ class FetchRequests:
         return grouped
 
     def _reader(self, partition: TopicPartition, leader_id: int, now: float) -> int:
-        """Return the preferred read replica that the leader named while it is valid, else the leader."""
+        """Return the preferred read replica while it is valid, else the leader."""
         position = self._positions[partition]
         if position.preferred is not None and not (
             now < position.preferred[1] and position.preferred[0] in self._metadata.nodes

@@ -95,7 +95,7 @@ class FirstPositions:
     def _begin_at_end(
         self, known: dict[TopicPartition, OffsetAndMetadata], ends: Found | ConsumerError, moves: Moves
     ) -> list[BackgroundEvent]:
-        """Start at the log end if the lag is at least `catch_up_lag_min`, else at the committed offset."""
+        """Start at the log end if the lag is at least `catch_up_lag_min`."""
         still = self._unmoved({each: moves[each] for each in known})
         if isinstance(ends, ConsumerError):
             return self._not_found(still, ends)
@@ -116,7 +116,7 @@ class FirstPositions:
 
 
 def _read(metadata: str) -> tuple[CommitText, CommitTextError | None]:
-    """Parse commit metadata. That of other applications yields no ranges, and invalid ranges yield the error."""
+    """Parse metadata. Other text yields no ranges, and invalid ranges yield the error."""
     if commit_text_version(metadata) is None:
         return CommitText(user_text=metadata or None), None
     try:

@@ -1,7 +1,5 @@
-"""Filter for the records of a partition that a consumer wants: ranges of key hashes, or whole slots of a view.
-
-How it works. Each Fetch carries the filter as a tagged field. The proxy filters and confirms it in its response. A
-broker ignores the field, and the same records are filtered here (consumer/README.md rules 42-44).
+"""Filter for the records of a partition: ranges of key hashes, or whole slots of a view (consumer/README.md rules 42 to
+44).
 """
 
 from __future__ import annotations
@@ -28,12 +26,11 @@ class KeyFilter:
     keys: tuple[bytes, ...] = ()
     null_keys: NullKeys = NullKeys.DROP
     slots: tuple[int, ...] = ()
-    """Slots that the ranges cover, ascending. Set by `slots_of`."""
     of: int = 0
     content: bytes = field(init=False, repr=False, compare=False)
     _known: frozenset[bytes] = field(init=False, repr=False, compare=False)
     _bounds: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """Start and end hashes of the merged ranges, alternating and ascending."""
+    """Alternating and ascending."""
 
     def __post_init__(self) -> None:
         """Raises ValueError if the filter is empty or too large, or a range is invalid."""
@@ -52,7 +49,7 @@ class KeyFilter:
         object.__setattr__(self, "content", registry.codec_of(message, 0).encode(made))
 
     def unwanted(self, records: LazyRecords) -> list[int]:
-        """Return the offsets of records that the filter rejects. No record object is created for it."""
+        """Return rejected offsets. No record object is created."""
         positions = records.positions
         accepted = [bisect_right(self._bounds, each) % 2 for each in positions.key_hashes(records.area)]
         if self.null_keys != NullKeys.BY_OFFSET:
@@ -90,7 +87,7 @@ def slots_of(of: int, slots: Iterable[int]) -> KeyFilter:
 
 
 def _begin(slot: int, of: int) -> int:
-    """Return the lowest hash with (hash * of) >> 32 == slot (views/README.md rule 4)."""
+    """See views/README.md rule 4."""
     return -(-slot * SPACE // of)
 
 

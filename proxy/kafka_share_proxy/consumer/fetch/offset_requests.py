@@ -41,7 +41,7 @@ STALE_LEADER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors after which the request is sent again to the current leader."""
+"""Errors after which the current leader is requested."""
 
 
 class FoundOffset(NamedTuple):
@@ -50,7 +50,6 @@ class FoundOffset(NamedTuple):
     offset: int
     """-1 if no record has that timestamp or a later one."""
     timestamp: int
-    """-1 if the request was not for a time."""
     leader_epoch: int
 
 
@@ -64,7 +63,7 @@ class NoOffsetForPartition(ConsumerError):
     def __init__(self, partition: TopicPartition, reason: str, moves: int) -> None:
         self.partition = partition
         self.moves = moves
-        """`moves` of the position when the error was made. A seek since then has set a position."""
+        """A seek since the error has set a position."""
         super().__init__(f"{partition}: {reason}, and auto.offset.reset is none; seek")
 
 
@@ -123,7 +122,7 @@ class OffsetRequests:
     def reset(
         self, partitions: Iterable[TopicPartition], reason: str = "nothing is committed"
     ) -> list[BackgroundEvent]:
-        """With `none` return an error, which includes the reason."""
+        """Apply the reset policy. With `none` return an error with the reason."""
         events: list[BackgroundEvent] = []
         for each in partitions:
             if self._options.auto_offset_reset != "none":
@@ -247,7 +246,7 @@ class OffsetRequests:
     # OffsetForLeaderEpoch
 
     def _notice_new_leaders(self) -> None:
-        """Start validation of positions with a new leader epoch: the log may be truncated below them (KIP-320)."""
+        """Validate positions: the log may be truncated below them (KIP-320)."""
         for partition in self._positions.fetchable():
             position = self._positions[partition]
             leader = self._metadata.leader(partition)
@@ -315,7 +314,7 @@ class OffsetRequests:
         return events
 
     def _compare(self, partition: TopicPartition, end_offset: int, epoch: int) -> list[BackgroundEvent]:
-        """Check the position. If the end offset of the last record's epoch is lower, the log was truncated there."""
+        """Check for truncation: the end offset of the last record's epoch is lower."""
         position = self._positions[partition]
         if end_offset == NOT_FOUND:
             return self.reset([partition], "the leader does not know the epoch of the last record")

@@ -1,7 +1,6 @@
 """Assigned partitions and the position of each one (SubscriptionState.java).
 
-A partition has no position until its committed offset, or else the offset of the reset policy, is found. The position
-is the next offset that the application gets. `fetch_from` is ahead of it by the records in the buffer.
+The position is the next offset that the application gets. `fetch_from` is ahead of it by the records in the buffer.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class PositionState(Enum):
     INITIALIZING = "initializing"
     RESETTING = "resetting"
     VALIDATING = "validating"
-    """It is not known whether the log was truncated below the position."""
+    """The log may be truncated below the position."""
     FETCHING = "fetching"
     FINISHED = "finished"
     """The end of its last range was fetched."""
@@ -39,9 +38,9 @@ class Position:
     state: PositionState = PositionState.INITIALIZING
     offset: int | None = None
     fetch_from: int = 0
-    """Next offset to fetch from a broker. Valid when `offset` is not None."""
+    """Valid when `offset` is not None."""
     fetched_to: int = 0
-    """End offset of the last batch received. Lower than `fetch_from` if a range that is not read follows the batch."""
+    """Lower than `fetch_from` if a range follows that is not read."""
     record_epoch: int = NO_EPOCH
     leader: LeaderAndEpoch = UNKNOWN_LEADER
     paused: bool = False
@@ -51,15 +50,13 @@ class Position:
     problem: Exception | None = None
     """It gets no offset until the application polls again or seeks."""
     not_before: float = -math.inf
-    """Time before which no fetch is sent because the last one was refused; seconds, monotonic."""
+    """Time before which no fetch is sent after a refusal; monotonic seconds."""
     preferred: tuple[int, float] | None = None
-    """Follower that the leader prefers for reads, and the time until which to use it (KIP-392)."""
+    """Follower that the leader prefers (KIP-392), and until when."""
     moves: int = 0
-    """Changes with each seek, reset, assignment and revocation, so that responses to earlier requests are recognized as
-    stale. Unique among all positions of a consumer.
-    """
+    """Changes with each seek, reset, assignment and revocation, and makes earlier requests stale."""
     ranges: tuple[OffsetSpan, ...] | None = None
-    """Ranges to read, ascending. Offsets between them are skipped. None means all offsets without an end."""
+    """Ascending. None: all offsets without an end."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     processed: OffsetSpan | None = None
@@ -70,7 +67,7 @@ class Position:
             self.processed = OffsetSpan(min(before.start, span.start), max(before.end, span.end))
 
     def lag(self, *, read_committed: bool) -> int | None:
-        """Return the number of offsets up to the end that can be read (KIP-695), if both are known."""
+        """Number of offsets up to the end (KIP-695), if both are known."""
         end = self.last_stable_offset if read_committed else self.high_watermark
         return None if end is None or self.offset is None else max(0, end - self.offset)
 
@@ -80,7 +77,7 @@ class Position:
 
     @property
     def until(self) -> int | None:
-        """End of the range that contains or follows `fetch_from`, if any."""
+        """End of the range of `fetch_from`, if any."""
         return next((each.end for each in self.ranges or () if self.fetch_from < each.end), None)
 
     @property
@@ -89,7 +86,7 @@ class Position:
 
 
 class Positions:
-    """Positions of one consumer. Only the network side changes them; the application side reads."""
+    """Only the network side changes them."""
 
     def __init__(self) -> None:
         self._of: dict[TopicPartition, Position] = {}
@@ -157,15 +154,13 @@ class Positions:
             position.moves = next(self._moves)
 
     def log_was_cut(self, partition: TopicPartition, end_offset: int, epoch: int) -> None:
-        """Seek to the end of an epoch in a truncated log, or to the position if that is lower (KIP-320, KIP-595)."""
+        """Seek to the end of an epoch, or to the position if that is lower (KIP-320, KIP-595)."""
         position = self._of[partition]
         offset = end_offset if position.offset is None else min(end_offset, position.offset)
         self.seek(partition, offset, epoch if offset == end_offset else NO_EPOCH, position.ranges)
 
     def fetched(self, partition: TopicPartition, next_offset: int, record_epoch: int) -> None:
-        """Set the offset to fetch next: `next_offset`, or the start of the next range, where the leader epoch is
-        unknown.
-        """
+        """Advance to `next_offset`, or to the next range, where the leader epoch is unknown."""
         position = self._of[partition]
         position.fetch_from = position.fetched_to = next_offset
         position.record_epoch = record_epoch
@@ -193,7 +188,6 @@ class Positions:
             position.offset = next_offset
 
     def retry(self) -> None:
-        """Allow new lookups for the partitions whose last lookup of an offset failed."""
         for position in self._of.values():
             if position.problem is not None:
                 position.is_queried, position.problem = False, None

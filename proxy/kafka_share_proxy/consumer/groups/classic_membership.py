@@ -1,9 +1,6 @@
 """Membership of a classic group: join, sync, heartbeats, leave; eager and cooperative (AbstractCoordinator, KIP-429).
 
-How it works. `_rejoin` holds the reason why JoinGroup is due, until it is sent. An eager member first gives up all its
-partitions (`RebalanceFlow`). A cooperative one joins with its partitions and gives up those that SyncGroup's response
-revokes. While JoinGroup is in flight the coordinator waits for other members, and neither heartbeats nor the session
-timeout apply.
+`_rejoin` is the reason why JoinGroup is due. Rules: consumer/README.md 9 and 24 to 27.
 """
 
 from __future__ import annotations
@@ -95,7 +92,7 @@ class ClassicMembership(GroupMembership):
         return self._leave_as is not None or "LeaveGroup" in self._in_flight
 
     def fenced(self, who: MemberIdentity, code: ErrorCode, now: float) -> list[BackgroundEvent]:
-        """Handle a fencing error of another request, unless it was sent under an earlier identity."""
+        """Handle a fencing error, unless it was sent under an earlier identity."""
         if who != self.who or code not in {*FORGOTTEN, ErrorCode.FENCED_INSTANCE_ID}:
             return []
         if code is ErrorCode.ILLEGAL_GENERATION and "JoinGroup" in self._in_flight:
@@ -112,7 +109,6 @@ class ClassicMembership(GroupMembership):
         return Wanted(tuple(each for each in requests if each), self._wake_at(now), tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Drop a response if its request was sent before the member was forgotten."""
         if self._in_flight.get(request.api) is not request:
             return []
         del self._in_flight[request.api]
@@ -143,7 +139,7 @@ class ClassicMembership(GroupMembership):
         return self._flow.expire(now)
 
     def _stall(self, now: float) -> list[BackgroundEvent]:
-        """Leave, so that other members receive the idle partitions."""
+        """Let other members receive the idle partitions."""
         topics, reason = self._topics, "max.poll.interval.ms has passed without a poll"
         lost = self._flow.lose_everything(now, reason)
         self.leave(now, reason)
@@ -177,7 +173,7 @@ class ClassicMembership(GroupMembership):
         return bool(self._topics) and self.is_polled
 
     def _give_up(self, now: float) -> list[BackgroundEvent]:
-        """Give up released partitions once their commits are complete and no join is in progress."""
+        """Give up released partitions once their commits are complete."""
         if self._is_joining:
             return []
         complete = self._flow.revoked(now)
@@ -371,7 +367,6 @@ class ClassicMembership(GroupMembership):
         return [BackgroundError(error=error), *self._flow.lose_everything(now, str(error))]
 
     def _forget(self) -> None:
-        """Forget the member id and generation, and drop responses that belong to them."""
         self.who = MemberIdentity(instance_id=self.who.instance_id)
         self._in_flight.clear()
         self._leader.deposed()

@@ -31,7 +31,7 @@ class MemberIdentity(NamedTuple):
 
 
 class JoinFacts(NamedTuple):
-    """Content of a JoinGroup request except the member's identity."""
+    """JoinGroup request without the identity."""
 
     topics: frozenset[str]
     owned: Partitions

@@ -1,10 +1,8 @@
 """Membership of a KIP-848 group: one request, ConsumerGroupHeartbeat, joins, acknowledges and leaves.
 
-How it works. The coordinator sends the target assignment (`_received`, by topic id). Owned partitions that are not in
-it are revoked first. While the application delays that, heartbeats continue without the owned partitions and the
-coordinator waits. Then one heartbeat reports the remaining partitions, and another one the added partitions, once the
-application has received them. A heartbeat is sent at its interval, and immediately when it has something to report:
-when joining all fields, later the changed ones.
+The coordinator sends the target assignment (`_received`). Owned partitions that are not in it are revoked first. Then
+one heartbeat reports the remaining partitions, and another one the added partitions. A heartbeat with something to
+report is sent immediately: when joining all fields, later the changed ones.
 
 Source: ConsumerMembershipManager, ConsumerHeartbeatRequestManager.
 """
@@ -32,11 +30,11 @@ from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 State = RebalanceState
 VERSIONS = (0, 1)
-"""Version 0 is that of 3.9, where KIP-848 is early access. Both versions accept a member id made by the client."""
+"""Version 0 is that of 3.9, where KIP-848 is early access."""
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""Epoch of a static member that leaves and will return with its instance id."""
+"""Epoch of a static member that leaves and will return."""
 
 FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *GONE})
@@ -62,7 +60,7 @@ class ConsumerMembership(GroupMembership):
         self.who = MemberIdentity(member_id, JOIN_EPOCH, options.group_instance_id)
         self._reported_topics: frozenset[str] | None = None
         self._received: dict[bytes, list[int]] | None = None
-        """Assignment that was received and not yet acted on."""
+        """Assignment that was not yet acted on."""
         self._ack_due = False
         self._in_flight: UnsentRequest | None = None
         self._next_heartbeat = -math.inf
@@ -90,7 +88,7 @@ class ConsumerMembership(GroupMembership):
         return self._leave_as is not None or (self._in_flight is not None and self._in_flight.context[1] < JOIN_EPOCH)
 
     def fenced(self, who: MemberIdentity, _: ErrorCode, __: float) -> list[BackgroundEvent]:
-        """Send a heartbeat, whose response shows what the refusal of another request means."""
+        """Send a heartbeat, whose response shows what the refusal means."""
         if who == self.who:
             self._next_heartbeat = -math.inf
         return []
@@ -116,7 +114,6 @@ class ConsumerMembership(GroupMembership):
         return Wanted((request,) if request else (), self._wake_at(now), tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Drop a response if the member has been forgotten since the request."""
         if request is not self._in_flight:
             return []
         self._in_flight = None
@@ -303,7 +300,7 @@ class ConsumerMembership(GroupMembership):
         return self._give_in(BrokerRefused("ConsumerGroupHeartbeat", code, about, detail), now)
 
     def _resend(self, epoch: int, now: float) -> None:
-        """Send everything again: without a response it is unknown whether the coordinator received the last request."""
+        """Send everything: the coordinator may not have received the last request."""
         self._backoff.failed(now)
         self._next_heartbeat = now
         self._reported_topics = None

@@ -58,7 +58,7 @@ class CoordinatorRequests:
             self._trace.to(CoordinatorState.DOWN, now, "the consumer is closed")
 
     def need(self, now: float, reason: str) -> int | None:
-        """Return the coordinator's node id. If it is unknown, start discovery and return None."""
+        """Start discovery and return None if the coordinator is unknown."""
         if self._trace.state is CoordinatorState.INITIALIZED:
             self._trace.to(CoordinatorState.COORDINATOR_DISCOVERY, now, reason)
         return self.node_id
@@ -69,7 +69,6 @@ class CoordinatorRequests:
             self._trace.to(CoordinatorState.COORDINATOR_DISCOVERY, now, reason)
 
     def note(self, outcome: Outcome | ErrorCode, now: float) -> None:
-        """Note the error code or failure of another manager's request to the coordinator."""
         if isinstance(outcome, RequestFailure):
             self.lost(now, outcome.reason)
         elif isinstance(outcome, ErrorCode) and outcome in RETRIABLE | GONE:
@@ -89,7 +88,6 @@ class CoordinatorRequests:
         return Wanted((self._in_flight,), math.inf)
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Drop a response if `stop` was called after the request."""
         if request is not self._in_flight:
             return []
         self._in_flight = None
@@ -136,5 +134,5 @@ class CoordinatorRequests:
         return self._failed
 
     def retry(self) -> None:
-        """Allow discovery again. The application has received the final error before it called again."""
+        """Allow discovery again, after the application has received the final error."""
         self._failed = None

@@ -7,23 +7,21 @@ from dataclasses import dataclass
 from enum import Enum
 
 MARGIN_SHARE = 0.1
-"""Fraction of the rebalance timeout reserved for the requests that give partitions up."""
+"""Fraction of the rebalance timeout for the requests that give partitions up."""
 MARGIN_MIN_S = 0.5
 MARGIN_SHARE_MAX = 0.5
-"""Maximum margin as a fraction of the rebalance timeout, however short the timeout is."""
+"""Maximum margin as a fraction of the rebalance timeout."""
 
 
 class RebalanceProtocol(Enum):
     """Rebalance protocol: which request a delayed revocation withholds, and which timeout ends the delay."""
 
     EAGER = "eager"
-    """JoinGroup is withheld and the whole group waits, until this member is removed after the rebalance timeout."""
+    """JoinGroup is withheld, until this member is removed after the rebalance timeout."""
     COOPERATIVE = "cooperative"
-    """The follow-up JoinGroup is withheld. The group is stable and no member waits for it. When another rebalance
-    begins, the member joins immediately and still lists the withheld partitions as owned.
-    """
+    """The follow-up JoinGroup is withheld, and no member waits for it. Another rebalance is joined immediately."""
     CONSUMER = "consumer"
-    """The heartbeat still reports the partitions as owned (KIP-848). The rebalance timeout fences this member."""
+    """The rebalance timeout fences this member (KIP-848)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +33,11 @@ class DelayLimits:
     rebalance_timeout_s: float = 300.0
     """max.poll.interval.ms."""
     margin_s: float | None = None
-    """Time before the broker's timeout at which partitions are given up. None: the default margin."""
+    """Time before the broker's timeout at which partitions are given up."""
 
 
 def margin(limits: DelayLimits) -> float:
-    """Return a tenth of the rebalance timeout, from 0.5 s to half of it."""
+    """See consumer/README.md rule 16."""
     margin_s = limits.margin_s
     if margin_s is None:
         margin_s = max(MARGIN_MIN_S, MARGIN_SHARE * limits.rebalance_timeout_s)
@@ -47,11 +45,9 @@ def margin(limits: DelayLimits) -> float:
 
 
 def revoke_deadline(protocol: RebalanceProtocol, learned_at: float, limits: DelayLimits) -> float:
-    """Return when partitions are given up as lost if the application has not released them; seconds, monotonic.
+    """Return when partitions are given up as lost; monotonic seconds, infinite without a limit.
 
-    `learned_at`: when the response that revokes them was received: for eager the heartbeat's, for cooperative
-    SyncGroup's, for KIP-848 that of the heartbeat with the smaller assignment. Infinite if only the application's own
-    limit applies and it has none.
+    `learned_at`: when the response that revokes them was received.
     """
     if protocol is RebalanceProtocol.COOPERATIVE:
         return learned_at + limits.max_revoke_delay_s

@@ -18,7 +18,7 @@ from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 
 
 class GroupLeader:
-    """The leader's work from the JoinGroup response to the SyncGroup request. Watches the topics afterwards."""
+    """The leader's work from the JoinGroup response to the SyncGroup request."""
 
     def __init__(self, assignors: Sequence[Assignor], topics: MetadataRequests) -> None:
         self._assignors = {each.name: each for each in assignors}
@@ -26,7 +26,7 @@ class GroupLeader:
         self._members: dict[str, GroupSubscription] = {}
         self._assignor: Assignor | None = None
         self._counts: dict[str, int] | None = None
-        """Partition counts at the last assignment. None: this member is not the leader, or does not assign."""
+        """None: this member does not assign."""
         self._racks: Racks = {}
         """Empty if no member has a rack."""
 
@@ -50,7 +50,7 @@ class GroupLeader:
         self._members, self._assignor, self._counts = {}, None, None
 
     def assign(self, now: float) -> list[tuple[str, bytes]] | None:
-        """Return (member id, assignment) of every member, or None while topics are unknown.
+        """Return (member id, assignment), or None while topics are unknown.
 
         The list is empty for a follower and for a static leader that has rejoined (skip_assignment).
         """
@@ -68,7 +68,7 @@ class GroupLeader:
         ]
 
     def must_assign_anew(self, now: float) -> bool:
-        """Return True if a topic was created, deleted, extended or moved to other racks since the assignment."""
+        """Return True if topics or racks have changed since the assignment."""
         if self._counts is None:
             return False
         counts = self._topics.partition_counts(self._all_topics(), now)

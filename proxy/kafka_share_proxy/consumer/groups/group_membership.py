@@ -30,13 +30,12 @@ class GroupMembership:
         self._coordinator = coordinator
         self._backoff = backoff
         self._is_settled = is_settled
-        """True if none of these partitions has a commit waiting or in flight."""
         self.fatal: ConsumerError | None = None
         """No request is sent after this error."""
         self._topics: frozenset[str] = frozenset()
         self._session_deadline = self._settle_by = math.inf
         self._poll_deadline = math.inf
-        """Infinite also while the application does not poll. The member does not join then."""
+        """Infinite also while the application does not poll."""
         self._leave_as: MemberIdentity | None = None
 
     @property

@@ -1,7 +1,6 @@
 """Subscriptions and assignments that members of a classic group exchange (ConsumerProtocol.java, KIP-429).
 
-They begin with a two-byte version. A newer version than the newest supported one is read as that one, and the bytes
-that follow are ignored.
+A newer version is read as the newest supported one, and the bytes that follow are ignored.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ class GroupSubscription:
     topics: tuple[str, ...]
     user_data: bytes | None = None
     owned: tuple[TopicPartition, ...] = ()
-    """Present from version 1 on, without partitions to revoke."""
+    """Version 1 and later, without partitions to revoke."""
     generation: int = NO_GENERATION
     """Present from version 2 on."""
     rack: str | None = None
     """Present from version 3 on."""
     instance_id: str | None = None
-    """JoinGroup carries the instance id of a static member, not the subscription."""
+    """From JoinGroup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ class GroupAssignment:
 
 
 def write_subscription(subscription: GroupSubscription, version: int = VERSION_MAX) -> bytes:
-    """Encode with topics and partitions ascending. Fields that the version lacks are omitted."""
+    """Encode in ascending order. Fields that the version lacks are omitted."""
     data = messages.ConsumerProtocolSubscription
     message = data(
         topics=sorted(subscription.topics),
@@ -69,7 +68,7 @@ def write_subscription(subscription: GroupSubscription, version: int = VERSION_M
 
 
 def read_subscription(member_id: str, metadata: bytes, instance_id: str | None = None) -> GroupSubscription:
-    """Raises MalformedMember if the metadata is not a valid subscription."""
+    """Raises MalformedMember."""
     try:
         data = _read("ConsumerProtocolSubscription", metadata)
     except RemoteProtocolError as error:
@@ -88,7 +87,7 @@ def read_subscription(member_id: str, metadata: bytes, instance_id: str | None =
 
 
 def write_assignment(assignment: GroupAssignment, version: int = VERSION_MAX) -> bytes:
-    """Partitions keep their order. Topics are ordered by their first partition."""
+    """Partitions keep their order."""
     data = messages.ConsumerProtocolAssignment
     numbers: dict[str, list[int]] = {}
     for topic, partition in assignment.partitions:
@@ -98,7 +97,7 @@ def write_assignment(assignment: GroupAssignment, version: int = VERSION_MAX) ->
 
 
 def read_assignment(data: bytes) -> GroupAssignment:
-    """Decode an assignment, which is empty for empty data. Raises MalformedAssignment."""
+    """Decode an assignment, empty for empty data. Raises MalformedAssignment."""
     if not data:
         return GroupAssignment()
     try:
@@ -124,10 +123,9 @@ def sticky_user_data(partitions: Collection[TopicPartition], generation: int) ->
 
 
 def read_sticky_user_data(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int | None]:
-    """Return (previous partitions, generation).
+    """Return (previous partitions, generation), None in version 0.
 
-    The generation is None without data and in version 0. Data that cannot be decoded has no partitions and
-    NO_GENERATION, as in Java.
+    Malformed data has no partitions and NO_GENERATION, as in Java.
     """
     if not data:
         return (), None
@@ -148,7 +146,7 @@ def cooperative_user_data(generation: int) -> bytes:
 
 
 def read_cooperative_user_data(data: bytes | None) -> int | None:
-    """Return the generation. None without data, NO_GENERATION if the data cannot be decoded, as in Java."""
+    """Return NO_GENERATION if the data cannot be decoded, as in Java."""
     if data is None:
         return None
     try:

@@ -1,10 +1,8 @@
 """Owned, revoked and assigned partitions of one member: the part of a rebalance that both group protocols share.
 
-How it works. A membership reports the new assignment. `begin_revocation` pauses owned partitions that are no longer
-assigned and requests their release, and `release` notes what the application released. When nothing is left, `revoked`
-changes the state and `give_up_released` ends the ownership. Then `begin_assignment` reports the new assignment to the
-application, and `assigned` ends the rebalance. If another assignment arrives in the meantime, the sets are computed
-again, and delayed partitions keep their state and their deadline (consumer/README.md rules 7, 10, 14, 15).
+Order: `begin_revocation`, `release`, `revoked`, `give_up_released`, `begin_assignment`, `assigned`. If another
+assignment arrives in the meantime, the sets are computed again, and delayed partitions keep their state and their
+deadline (consumer/README.md rules 7, 10, 14, 15).
 """
 
 from __future__ import annotations
@@ -36,12 +34,12 @@ class RebalanceFlow:
         self.owned: Partitions = NOTHING
         """Including those that are to be given up."""
         self.released: Partitions = NOTHING
-        """Released in this rebalance. The member owns them until all are given up."""
+        """The member owns them until all are given up."""
         self.target: Partitions = NOTHING
         self.rebalance_id = 0
-        """Number of the last assignment or revocation. The application's acknowledgements carry it."""
+        """The application's acknowledgements carry it."""
         self._revoked_at: dict[TopicPartition, float] = {}
-        """When the member learned of the revocation; seconds, monotonic."""
+        """Monotonic seconds."""
         self._protocol = RebalanceProtocol.EAGER
 
     @property
@@ -54,7 +52,6 @@ class RebalanceFlow:
 
     @property
     def deadline(self) -> float:
-        """Time at which the first revoked partition is given up as lost."""
         if not self._revoked_at:
             return math.inf
         return revoke_deadline(self._protocol, min(self._revoked_at.values()), self._limits)
@@ -62,7 +59,7 @@ class RebalanceFlow:
     def begin_revocation(
         self, partitions: Partitions, protocol: RebalanceProtocol, now: float, reason: str
     ) -> list[BackgroundEvent]:
-        """Revoke exactly these partitions. Other revocations of an earlier rebalance are cancelled."""
+        """Revoke exactly these partitions. Other revocations are cancelled."""
         self.rebalance_id += 1
         self._protocol = protocol
         regained = (self.revoking | self.released) - partitions
@@ -82,7 +79,7 @@ class RebalanceFlow:
         return events
 
     def release(self, partitions: Collection[TopicPartition]) -> Partitions:
-        """Note that the application released partitions. Return those that were to be revoked. The others are stale."""
+        """Return the partitions that were to be revoked."""
         released = self.revoking & frozenset(partitions)
         for each in released:
             del self._revoked_at[each]
@@ -90,7 +87,7 @@ class RebalanceFlow:
         return released
 
     def expire(self, now: float) -> list[BackgroundEvent]:
-        """Give up as lost what was not released in time. Nothing of these partitions is committed then."""
+        """Give up late partitions as lost. Nothing of them is committed."""
         late = frozenset(
             each
             for each, revoked_at in self._revoked_at.items()
@@ -103,7 +100,7 @@ class RebalanceFlow:
         return [PartitionsLost(partitions=late, reason="not released before the deadline of the revoke")]
 
     def revoked(self, now: float) -> bool:
-        """Change to PARTITION_REVOKED when all partitions are released. Return True if this is the state now."""
+        """True if the state is PARTITION_REVOKED now."""
         if self.state is State.REVOKING_PARTITION and not self._revoked_at:
             self.trace.to(State.PARTITION_REVOKED, now, f"{len(self.released)} partitions released")
         return self.state is State.PARTITION_REVOKED
@@ -114,7 +111,6 @@ class RebalanceFlow:
         return released
 
     def begin_assignment(self, now: float, reason: str) -> list[BackgroundEvent]:
-        """Report `target` to the application. The state changes to ASSIGNING_PARTITIONS."""
         if self.state is not State.COMPLETING_REBALANCE:
             self.trace.to(State.COMPLETING_REBALANCE, now, reason)
         self.trace.to(State.ASSIGNING_PARTITIONS, now, f"{len(self.target)} partitions assigned")
@@ -136,7 +132,7 @@ class RebalanceFlow:
         return [PartitionsLost(partitions=lost, reason=reason)] if lost else []
 
     def leave(self, now: float, reason: str) -> None:
-        """Clear all state without reporting a loss, because the application knows that the member leaves."""
+        """Clear all state. The application knows that the member leaves."""
         self.owned = self.released = self.target = NOTHING
         self._revoked_at = {}
         self.rebalance_id += 1

@@ -1,15 +1,12 @@
 """Partitions to be revoked, their stage, and lost partitions (KIP-983, consumer/README.md rules 11-14).
 
-How it works. The network side reports events at any time: `requested`, `regained`, `lost`. Each poll of the application
-begins with `begin_poll`, which completes the revocations that were not delayed, and ends with `end_poll`, which returns
-the events reported since. A partition passes these stages:
+A partition passes these stages:
 
     requested -> reported to the application (next) -> completed at the start of the following poll
                                        ^      | delay
                                        +-- thereafter
 
-It is removed at any stage if it is lost or regained. Each entry records the rebalance that requested it. Entries of an
-older rebalance are not completed.
+It is removed at any stage if it is lost or regained.
 """
 
 from __future__ import annotations
@@ -27,9 +24,8 @@ class RevokeStage(Enum):
     UNREPORTED = "unreported"
     """The application does not know yet."""
     NEXT = "next"
-    """Completed at the start of the next poll, unless delayed."""
     THEREAFTER = "thereafter"
-    """Delayed: completed at the start of the poll after the next, unless delayed again."""
+    """Completed one poll later, unless delayed again."""
 
 
 class RevokeLedger:
@@ -37,14 +33,12 @@ class RevokeLedger:
 
     def __init__(self) -> None:
         self.rebalance_id = 0
-        """Number of the last rebalance that requested a revocation."""
         self._entries: dict[TopicPartition, tuple[RevokeStage, int]] = {}
         self._lost_now: Partitions = NOTHING
         self._lost_pending: set[TopicPartition] = set()
 
     @property
     def next(self) -> Partitions:
-        """Partitions to be revoked at the start of the next poll. The application sees these."""
         return self._at(RevokeStage.NEXT)
 
     @property
@@ -57,7 +51,6 @@ class RevokeLedger:
 
     @property
     def lost_now(self) -> Partitions:
-        """Partitions lost in the last poll, or between the poll before it and the last one."""
         return self._lost_now
 
     @property
@@ -69,9 +62,7 @@ class RevokeLedger:
         return frozenset(self._entries)
 
     def begin_poll(self) -> Partitions:
-        """Complete the revocations that were not delayed, and return the partitions to give up now. Those of an older
-        rebalance are dropped silently.
-        """
+        """Return the partitions to give up now. Those of an older rebalance are dropped."""
         due = self.next
         completed = frozenset(each for each in due if self._entries[each][1] == self.rebalance_id)
         for each in due:
@@ -81,18 +72,16 @@ class RevokeLedger:
         return completed
 
     def end_poll(self) -> tuple[Partitions, Partitions]:
-        """Return the partitions to report to the application, as (to be revoked, lost)."""
+        """Return partitions as (to be revoked, lost)."""
         self._move(self.unreported, RevokeStage.NEXT)
         self._lost_now |= self._lost_pending
         self._lost_pending.clear()
         return self.next, self._lost_now
 
     def requested(self, partitions: Iterable[TopicPartition], rebalance_id: int) -> Partitions:
-        """Add partitions that a rebalance revokes. Partitions already listed keep their stage and belong to this
-        rebalance now.
+        """Return the partitions that were lost and not read since. Listed ones keep their stage.
 
-        Return the partitions that are complete immediately, because they were lost and not read since. Raises
-        ValueError if a later rebalance has requested a revocation already.
+        Raises ValueError if a later rebalance has requested a revocation already.
         """
         if rebalance_id < self.rebalance_id:
             raise ValueError(f"rebalance {rebalance_id} is over: {self.rebalance_id} has begun")
@@ -105,19 +94,18 @@ class RevokeLedger:
         return free
 
     def regained(self, partitions: Iterable[TopicPartition]) -> None:
-        """Cancel the revocation of partitions. A loss is still reported."""
+        """Cancel revocations. A loss is still reported."""
         for each in partitions:
             self._entries.pop(each, None)
 
     def lost(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that the broker has, or may have, assigned these partitions to other members."""
         for each in partitions:
             self._entries.pop(each, None)
             if each not in self._lost_now:
                 self._lost_pending.add(each)
 
     def delay(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Delay the revocation by one poll. Return False if any of the partitions is lost; the others are delayed.
+        """Return False if any partition is lost; the others are delayed.
 
         Raises ValueError if one of the partitions is neither to be revoked nor lost. None is delayed then.
         """

@@ -1,7 +1,6 @@
 """States of the coordinator and of a rebalance, with their transitions as data and an observer for each transition.
 
-How it works. The code that drives a state requests the next one with `to`. A transition that is not in the table raises
-and changes nothing. It is a bug of this client (consumer/README.md rules 6-9).
+Rules: consumer/README.md 6 to 9.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class RebalanceState(Enum):
     PREPARING_REBALANCE = "preparing_rebalance"
     """JoinGroup is due or in flight."""
     COMPLETING_REBALANCE = "completing_rebalance"
-    """SyncGroup is due or in flight, or its response is being processed."""
+    """SyncGroup is due or in flight."""
     ASSIGNING_PARTITIONS = "assigning_partitions"
     """The application does not know the new assignment yet."""
     STABLE = "stable"
@@ -39,7 +38,7 @@ class RebalanceState(Enum):
     REVOKING_PARTITION = "revoking_partition"
     """The application has not released the partitions yet."""
     PARTITION_REVOKED = "partition_revoked"
-    """The positions of the partitions are committed, and the partitions are given up."""
+    """The partitions are committed and given up."""
 
 
 def _coordinator_table() -> Mapping[CoordinatorState, frozenset[CoordinatorState]]:
@@ -67,9 +66,8 @@ def _rebalance_table() -> Mapping[RebalanceState, frozenset[RebalanceState]]:
 
 
 COORDINATOR_TRANSITIONS = _coordinator_table()
-"""State -> states that may follow. A lookup of the coordinator never leads back to `initialized`."""
 REBALANCE_TRANSITIONS = _rebalance_table()
-"""State -> states that may follow. A member that leaves or loses everything becomes UNJOINED from any state."""
+"""A member that leaves or loses everything becomes UNJOINED."""
 
 TRACE_MAX = 1024
 """The oldest transitions are dropped."""
@@ -103,7 +101,7 @@ class StateTrace(Generic[State]):
         self._observer = observer
 
     def to(self, after: State, now: float, reason: str) -> None:
-        """Raises LocalProtocolError if the table does not contain the transition. Nothing has changed then."""
+        """Raises LocalProtocolError if the table does not contain the transition."""
         before = self.state
         if after not in self._transitions[before]:
             raise LocalProtocolError(f"{before.value} is not followed by {after.value} ({reason})")
@@ -115,7 +113,6 @@ class StateTrace(Generic[State]):
             self._observer(change)
 
     def chain(self) -> list[State]:
-        """Return all states that were reached, the first one included."""
         begin = self.changes[0].before if self.changes else self.first
         return [begin, *[change.after for change in self.changes]]
 
@@ -138,4 +135,4 @@ class ConsumerState(NamedTuple):
     coordinator: CoordinatorState
     rebalance: RebalanceState
     troubles: Mapping[int, str]
-    """Node id -> reason why it could not be reached recently. -1 represents the bootstrap servers."""
+    """-1: the bootstrap servers."""

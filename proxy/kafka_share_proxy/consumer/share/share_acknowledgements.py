@@ -23,7 +23,7 @@ class AcknowledgeType(IntEnum):
 TypesByOffset = Mapping[int, AcknowledgeType]
 
 RUN_MIN = 10
-"""The bounds of a batch are as long as this many types or more."""
+"""Adjacent acknowledgements of one type from which on they are one batch (AcknowledgementBatches)."""
 
 
 class AcknowledgementSpan(NamedTuple):
@@ -36,7 +36,7 @@ class AcknowledgementSpan(NamedTuple):
 
 
 def spans(types_by_offset: TypesByOffset) -> list[AcknowledgementSpan]:
-    """Return the batches, ascending and without overlap, for exactly these acknowledgements."""
+    """Return the batches, ascending and without overlap."""
     made: list[AcknowledgementSpan] = []
     for first, last, kind in _runs(types_by_offset):
         count = last - first + 1

@@ -28,7 +28,7 @@ class ShareCalls:
         self._calls: list[_Call] = []
 
     def add(self, call_id: int, sessions: Iterable[ShareSession], only: Offsets | None = None) -> None:
-        """Wait for the acknowledgements due or in flight, or only for `only`. They become urgent."""
+        """Make acknowledgements urgent. `only`: offsets to wait for."""
         waiting: dict[TopicPartition, set[int]] = {}
         for session in sessions:
             session.is_urgent = _collect(waiting, session.due, only) or session.is_urgent
@@ -36,7 +36,7 @@ class ShareCalls:
         self._calls.append(_Call(call_id, waiting))
 
     def give_up(self, call_id: int) -> None:
-        """Forget a call. Its acknowledgements are sent all the same."""
+        """Forget a call. The acknowledgements are sent all the same."""
         self._calls = [call for call in self._calls if call.call_id != call_id]
 
     def responded(self, result: AcknowledgementResult) -> None:
@@ -57,7 +57,6 @@ class ShareCalls:
 
 
 def _collect(waiting: dict[TopicPartition, set[int]], said: Acknowledgements, only: Offsets | None) -> bool:
-    """Return True if there is at least one offset to wait for."""
     is_any = False
     for partition, offsets in said.items():
         applied = {each for each, kind in offsets.items() if kind is not AcknowledgeType.GAP}

@@ -1,6 +1,6 @@
 """Records of one partition in one ShareFetch response: acquired records, gaps, and unreadable batches.
 
-A response holds whole batches, and lists the offsets that were acquired (consumer/share_consumers.md rules 7 and 8).
+Rules: consumer/share_consumers.md 7 and 8.
 
 Source: ShareCompletedFetch of Kafka's clients 4.3.
 """
@@ -56,7 +56,7 @@ class OpenedShareBatch(NamedTuple):
     bad: Sequence[int] = ()
     """Acquired offsets in a corrupt batch."""
     unread: Sequence[int] = ()
-    """Acquired offsets that other members may be able to read: a codec is missing here."""
+    """Acquired offsets of a batch without an installed codec."""
     trouble: str = ""
 
 
@@ -100,7 +100,7 @@ def _opened(records: LazyRecords, acquired: Iterable[Acquired]) -> OpenedShareBa
 
 
 def _within(acquired: Iterable[Acquired], first: int, last: int) -> Iterator[Acquired]:
-    """Yield the parts of acquired ranges between two offsets, both inclusive."""
+    """Yield parts between two offsets, both inclusive."""
     for each in acquired:
         begin, end = max(each.first, first), min(each.last, last)
         if begin <= end:
@@ -113,7 +113,7 @@ def _offsets(acquired: Iterable[Acquired], first: int, last: int) -> Iterator[in
 
 
 def _batch_at(data: memoryview, offset: int) -> tuple[int, int] | None:
-    """Return last offset and end of the batch with this or the next offset. None if the bytes are not batches."""
+    """None if the bytes are not batches."""
     try:
         for header in iter_batches(data):
             if header.last_offset >= offset:

@@ -54,7 +54,7 @@ class DeliveredRecords(NamedTuple):
     records: LazyRecords
     delivery_count: int
     delivery: int
-    """Number that distinguishes this delivery from others of the same records."""
+    """Distinguishes deliveries of the same records."""
 
 
 class Taken(NamedTuple):
@@ -87,11 +87,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
         on_member_state: Callable[[StateChange[ShareMemberState]], None] | None = None,
         on_result: Callable[[AcknowledgementResult], None] | None = None,
     ) -> None:
-        """Create the managers. No request is sent before `start`.
-
-        `jitter` draws from [-1, 1], for backoffs. `member_id` is a fresh UUID. `on_result` is called for every
-        acknowledgement, renewals included.
-        """
+        """No request is sent before `start`. `jitter` draws from [-1, 1]. `on_result` is called for renewals too."""
         super().__init__(options, jitter, on_coordinator_state)
         self.is_polling = False
         """True while the application waits for records."""
@@ -100,7 +96,6 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
         self._opened: deque[_Opened] = deque()
         self._reading: tuple[AcquiredChunk, Iterator[OpenedShareBatch]] | None = None
         self._leave: list[int] = []
-        """Ids of calls that wait until sessions are closed and the member has left the group."""
         self.held = ShareHolds(self._responded)
         self.membership = ShareMembership(
             options, self.coordinator, self.metadata, self._backoff(), member_id, on_member_state
@@ -193,16 +188,16 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
     def say(
         self, partition: TopicPartition, offset: int, delivery: int, kind: AcknowledgeType, *, again: Any = None
     ) -> bool:
-        """Acknowledge a delivered record. Return False if its lock is lost.
+        """Return False if the lock is lost.
 
         Raises ValueError if the record was not delivered here, or is acknowledged already.
         """
         return self.held.say(partition, offset, self.held.find(partition, offset, delivery), kind, again=again)
 
     def send_at_once(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
-        """Send the acknowledgements that are due without waiting for the next fetch.
+        """Send acknowledgements without waiting for the next fetch.
 
-        In the implicit mode this accepts all returned records except `but`, which a loop has not processed yet.
+        In the implicit mode this accepts all records except `but`, which a loop has not processed yet.
         """
         if not self.options.is_explicit:
             self.held.accept_all(but)
@@ -265,7 +260,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
             self._on_result(result)
 
     def _finish_leaving(self, now: float) -> None:
-        """Leave the group once the sessions are closed, so that acknowledgements that are due are sent before."""
+        """Leave once due acknowledgements are sent."""
         if not self._leave or not self._requests.is_closed:
             return
         if self.membership.is_subscribed:

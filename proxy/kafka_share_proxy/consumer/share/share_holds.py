@@ -1,10 +1,9 @@
 """Records that a member holds, their acknowledgements and the results (consumer/share_consumers.md rules 5, 10 and 12).
 
-How it works. A record is held (`Hold`) from its delivery until the broker has responded to its final acknowledgement.
-An acknowledgement waits in its session (`due`), is sent with a request (`under_way`), and gets a result for each
-partition. A renewed record stays held. A hold whose lock is known to be gone is lost. It is kept, so that a worker that
-still processes the record gets an error, and is removed when the record is acknowledged, when the record is delivered
-again, or when there are more than LOST_MAX lost holds.
+A record is held (`Hold`) until the broker has responded to its final acknowledgement, which waits in its session
+(`due`) and is sent with a request (`under_way`). A hold whose lock is gone is lost. It is kept, so that a worker that
+still processes the record gets an error, until the record is acknowledged or delivered again, or more than LOST_MAX
+holds are lost.
 """
 
 from __future__ import annotations
@@ -32,14 +31,13 @@ RETRIABLE = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""The broker could not store the acknowledgements. They are sent again while the locks last."""
+"""Codes after which acknowledgements are sent again while the locks last."""
 
 
 class LockLostError(ConsumerError):
-    """The acquisition lock has ended. The record is or was delivered again, perhaps to another member."""
+    """The acquisition lock has ended."""
 
     code = ErrorCode.INVALID_RECORD_STATE
-    """Code that a broker returns if it still knows the lock."""
 
 
 class AcknowledgementResult(NamedTuple):
@@ -48,9 +46,8 @@ class AcknowledgementResult(NamedTuple):
     partition: TopicPartition
     said: TypesByOffset
     error: ConsumerError | None
-    """None if the broker accepted them. If the locks had ended, an error with the code INVALID_RECORD_STATE."""
+    """None if the broker accepted."""
     renewals: int = 0
-    """Highest number of renewals so far among the records."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +56,6 @@ class Hold:
 
     session: ShareSession
     delivery: int
-    """Number of the delivery, to distinguish deliveries of the same record."""
     lock_until: float
     said: AcknowledgeType | None = None
     sent: AcknowledgeType | None = None
@@ -72,12 +68,12 @@ class Hold:
 
     @property
     def is_settled(self) -> bool:
-        """True if a final acknowledgement is in flight. No other can be made then."""
+        """True if no other acknowledgement can be made."""
         return self.sent not in (None, AcknowledgeType.RENEW)
 
     @property
     def is_final(self) -> bool:
-        """True if the last acknowledgement, due or in flight, is final. The broker decides whether it is in time."""
+        """True if the last acknowledgement is final. The broker decides whether it is in time."""
         return self.is_settled or self.said not in (None, AcknowledgeType.RENEW)
 
 
@@ -85,7 +81,6 @@ class ShareHolds:
     """Held records of one share consumer."""
 
     def __init__(self, on_result: Callable[[AcknowledgementResult], None]) -> None:
-        """`on_result`: receives the result of every acknowledgement except gaps."""
         self.lock_s: float | None = None
         """Lock duration as last reported by a broker."""
         self.count = 0
@@ -120,7 +115,7 @@ class ShareHolds:
             session.due.setdefault(partition, {}).update(said)
 
     def taken_away(self, partition: TopicPartition, first: int, last: int) -> None:
-        """Lose the holds of these offsets, because the records can be acquired again."""
+        """Lose these holds: the records can be acquired again."""
         holds = self._of.get(partition, {})
         acquired = range(first, last + 1)
         lost_offsets = [each for each in holds if each in acquired] if len(holds) < len(acquired) else acquired
@@ -130,15 +125,13 @@ class ShareHolds:
                 self._lose(partition, offset, hold, _too_late(partition))
 
     def lose_if_expired(self, partition: TopicPartition, offset: int, hold: Hold, now: float) -> bool:
-        """Lose a record whose lock has ended by our clock (consumer/share_consumers.md rule 16). Return True if it is
-        lost, now or before.
-        """
+        """Return True if the record is lost, now or before (consumer/share_consumers.md rule 16)."""
         if hold.lost is None and hold.lock_until <= now:
             self._lose(partition, offset, hold, _too_late(partition))
         return hold.lost is not None
 
     def find(self, partition: TopicPartition, offset: int, delivery: int) -> Hold:
-        """Return the hold of a delivered record. It may be lost.
+        """The hold may be lost.
 
         Raises ValueError if the record was not delivered here, or is acknowledged already.
         """
@@ -154,8 +147,7 @@ class ShareHolds:
     def say(
         self, partition: TopicPartition, offset: int, hold: Hold, kind: AcknowledgeType, *, again: Any = None
     ) -> bool:
-        """Acknowledge a held record, instead of an acknowledgement that was not sent yet. Return False if the lock is
-        lost.
+        """Replace an acknowledgement that was not sent yet. Return False if the lock is lost.
 
         `again` is the object that the next poll returns after the record is renewed.
         """
@@ -174,7 +166,7 @@ class ShareHolds:
         return True
 
     def accept_all(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
-        """Accept all records that the application was given, except `but` (implicit mode)."""
+        """Accept all records except `but` (implicit mode)."""
         for partition, holds in self._of.items():
             for offset, hold in holds.items():
                 if (partition, offset) in but:
@@ -185,11 +177,7 @@ class ShareHolds:
     # Requests
 
     def take_due(self, session: ShareSession, now: float) -> Acknowledgements:
-        """Return the acknowledgements for the next request, and mark them as in flight.
-
-        Acknowledgements whose lock has ended by the local clock are left for a separate request: a broker rejects all
-        acknowledgements of a partition if one of its locks has ended.
-        """
+        """Return acknowledgements for the next request, late ones separately (consumer/share_consumers.md rule 10)."""
         fresh: Acknowledgements = {}
         late: Acknowledgements = {}
         for partition, said in session.due.items():
@@ -206,18 +194,17 @@ class ShareHolds:
         return sent
 
     def not_sent(self, session: ShareSession) -> None:
-        """Make acknowledgements due again that had no effect, unless a newer one replaces them."""
         under_way, session.under_way = session.under_way, {}
         for partition, said in under_way.items():
             self._due_again(session, partition, said)
 
     def refuse_renewals(self, session: ShareSession) -> None:
-        """Note that the broker does not speak the version that renews locks (KIP-1222), and drop the renewals."""
+        """Drop renewals: the broker lacks their version (KIP-1222)."""
         session.can_renew = False
         self.drop_renewals(session, renewals_unsupported(session))
 
     def drop_renewals(self, session: ShareSession, error: ConsumerError) -> None:
-        """Drop the renewals that are due. The records stay held."""
+        """Drop renewals. The records stay held."""
         for partition, said in list(session.due.items()):
             renewing = {offset: kind for offset, kind in said.items() if kind is AcknowledgeType.RENEW}
             for offset, hold in self._holds(session, partition, renewing):
@@ -229,10 +216,8 @@ class ShareHolds:
     def responded(
         self, session: ShareSession, partition: TopicPartition, code: ErrorCode, lock_from: float, now: float
     ) -> None:
-        """Process the result of the acknowledgements in flight for one partition.
-
-        `code` is 0, or the reason why the broker did nothing. Some of the renewals may have been done nevertheless.
-        `lock_from`: earliest start of the renewed locks.
+        """`code` is 0, or the reason why the broker did nothing, except perhaps renewals. `lock_from`: earliest start
+        of the renewed locks.
         """
         said = session.under_way.pop(partition, {})
         holds = self._holds(session, partition, said)
@@ -257,10 +242,7 @@ class ShareHolds:
         self._responded(partition, said, error, renewals)
 
     def lose(self, session: ShareSession, error: ConsumerError, partition: TopicPartition | None = None) -> None:
-        """Lose the locks of a session, or only those of one partition. Acknowledgements that are due get the error.
-
-        This includes acknowledgements in flight, unless they had a result before.
-        """
+        """Lose locks. Acknowledgements that are due, or in flight without a result, get the error."""
         for waiting in (session.under_way, session.due):
             for each in [partitions for partitions in waiting if partition in (None, partitions)]:
                 said = waiting.pop(each)

@@ -1,8 +1,6 @@
 """Membership of a share group: ShareGroupHeartbeat to join, stay and leave (consumer/share_consumers.md rules 1 and 2).
 
-How it works. There is no rebalance: the coordinator returns the assignment, and the member reads it from then on.
-Membership is independent of locks and share sessions, so held records stay held through all membership changes. A
-heartbeat is sent at its interval, and immediately when the subscription has changed. The first poll joins.
+A heartbeat is sent at its interval, and immediately when the subscription has changed. The first poll joins.
 
 Source: ShareMembershipManager, ShareHeartbeatRequestManager.
 """
@@ -36,7 +34,7 @@ JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
-"""The coordinator does not know the member or its epoch. The member joins again under the same id."""
+"""Codes after which the member joins again under the same id."""
 FIRST_AGAIN_S = 0.25
 """Doubled each time, up to the heartbeat interval."""
 RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *GONE})
@@ -88,7 +86,7 @@ class ShareMembership:
         self._topics: frozenset[str] = frozenset()
         self._reported_topics: frozenset[str] | None = None
         self._pending: dict[bytes, list[int]] | None = None
-        """Assignment with at least one topic id whose name is not known yet."""
+        """Assignment with at least one unknown topic id."""
         self._in_flight: UnsentRequest | None = None
         self._next_heartbeat = -math.inf
         self._query_again_s = FIRST_AGAIN_S
@@ -131,7 +129,6 @@ class ShareMembership:
         return Wanted((request,) if request else (), min((each for each in times if each > now), default=math.inf))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Ignore responses to heartbeats from before the member left."""
         if request is not self._in_flight:
             return []
         self._in_flight = None
@@ -248,7 +245,7 @@ class ShareMembership:
         return self._give_in(error, now)
 
     def _resend(self, now: float) -> None:
-        """Send everything again: it is unknown whether the coordinator processed the last heartbeat."""
+        """Send everything: the coordinator may not have processed the last heartbeat."""
         self._backoff.failed(now)
         self._next_heartbeat = now
         self._reported_topics = None

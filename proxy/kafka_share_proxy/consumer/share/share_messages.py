@@ -33,9 +33,7 @@ class ShareMessages:
         said: Acknowledgements,
         wait_s: float,
     ) -> Any:
-        """Build a ShareFetch with acknowledgements. Without partitions to read it requests no records and does not
-        wait.
-        """
+        """Without partitions to read it requests no records and does not wait."""
         message = messages.ShareFetchRequest
         added, forgotten = session.changes(readable)
         named = added | {each: session.ids[each] for each in said}

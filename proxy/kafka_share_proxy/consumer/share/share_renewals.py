@@ -14,13 +14,11 @@ from kafka_share_proxy.wire.values import TopicPartition
 RENEW_AFTER = 0.4
 """Fraction of the lock duration after which a lock is renewed. Leaves time for a fetch in flight and one retry."""
 RENEW_TOGETHER = 0.2
-"""Fraction of the lock duration. Locks due for renewal within it are renewed together with those due now."""
+"""Fraction of the lock duration within which locks are renewed together."""
 FETCH_WAIT = 0.2
-"""Fraction of the lock duration that a fetch may wait at the broker, because no renewal is sent during the fetch."""
+"""Fraction of the lock duration that a fetch may wait at the broker."""
 CHECKED_EVERY_S = 1.0
-"""Seconds between two checks of the locks of records in processing. Timers stop while the machine is suspended, and a
-lock does not. This bounds the delay until the application is notified of an expired lock after a resume.
-"""
+"""Seconds between two checks of locks: timers stop while the machine is suspended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,12 +37,12 @@ class ShareRenewals:
         self._held = held
         self._jobs: dict[ShareSession, set[ShareJob]] = {}
         self._next: dict[ShareSession, float] = {}
-        """Session -> time of its next renewal or check, or earlier; seconds, monotonic."""
+        """Monotonic seconds."""
 
     def begin(
         self, partition: TopicPartition, offset: int, delivery: int, on_lost: Callable[[], None], now: float
     ) -> ShareJob:
-        """Renew the lock of a record from now on. `on_lost` is called once if the lock is lost; it must not raise.
+        """`on_lost` is called once if the lock is lost; it must not raise.
 
         Raises ValueError if the record is acknowledged, was never delivered, or is worked on already; LockLostError if
         it is too late.
@@ -62,9 +60,7 @@ class ShareRenewals:
         return job
 
     def end(self, job: ShareJob, kind: AcknowledgeType, now: float) -> bool:
-        """End the renewals of a record, and acknowledge it immediately unless that is done. Return False if the lock is
-        lost.
-        """
+        """End the renewals and acknowledge the record. Return False if the lock is lost."""
         hold = job.hold
         hold.on_lost = None
         self._forget(job)
@@ -95,7 +91,6 @@ class ShareRenewals:
         return min(*self._next.values(), now + CHECKED_EVERY_S) if self._next else math.inf
 
     def fetch_wait_s(self, session: ShareSession, most_s: float, now: float) -> float:
-        """Return the seconds that a fetch may wait at the broker without delaying a renewal too much."""
         if self._held.lock_s is None or not self._held.count:
             return most_s
         until_due = self._next.get(session, math.inf) - now

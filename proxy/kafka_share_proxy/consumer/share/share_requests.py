@@ -1,11 +1,5 @@
 """Requests ShareFetch and ShareAcknowledge, one at a time to each broker (consumer/share_consumers.md rules 3-10).
 
-How it works. Each broker that leads an assigned partition has a share session. The requests of a session are numbered,
-therefore at most one is in flight. A fetch is sent while the application waits for records and the buffer is empty. It
-carries the acknowledgements that are due. Acknowledgements that a caller waits for, and all renewals, are sent in a
-ShareAcknowledge request, because a fetch may wait at the broker. If the connection ends, the session ends too, and with
-it the locks that were acquired under it.
-
 Source: ShareConsumeRequestManager of Kafka's clients 4.3.
 """
 
@@ -38,18 +32,18 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
 ACQUIRED_MAX = 1_000_000
-"""Maximum number of offsets acquired for one partition of a response. One with more is rejected as malformed."""
+"""Maximum number of offsets acquired for one partition of a response."""
 
 MISLED_S = 5.0
-"""Seconds for which a node may name itself as the leader of a partition that it refuses to read. A broker does this for
-a moment after it has become the leader.
+"""Seconds for which a node may name itself as the leader of a partition that it refuses, as new leaders do for a
+moment.
 """
 
 SESSION_GONE = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND})
 SESSION_ANEW = frozenset({ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED})
-"""The session is opened again. The broker ignored the request, and the locks stay."""
+"""Codes after which the session is opened again. The locks stay."""
 LED_ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""The locks of the partition are gone. The response may name the new leader."""
+"""Codes after which the locks of the partition are gone. The response may name the new leader."""
 STALE = LED_ELSEWHERE | {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -70,7 +64,7 @@ class _RequestContext(NamedTuple):
     at: float
     is_fetch: bool
     reads: dict[TopicPartition, bytes] | None
-    """Partitions that the broker reads after it has accepted the request. None means unchanged."""
+    """Read after the broker has accepted the request. None: unchanged."""
 
 
 class ShareRequests:
@@ -95,16 +89,14 @@ class ShareRequests:
         self._messages = messages
         self._new_backoff = new_backoff
         self._backoffs: dict[int, RetryBackoff] = {}
-        """Separate, so that a failing node does not delay the others."""
+        """A failing node must not delay the others."""
         self._sessions: dict[int, ShareSession] = {}
         self._busy: dict[int, UnsentRequest] = {}
         self._buffer: deque[AcquiredChunk] = deque()
         self._not_before: dict[TopicPartition, float] = {}
-        """Time until which a refused partition is not fetched; seconds, monotonic."""
+        """Monotonic seconds."""
         self._misled_since: dict[TopicPartition, float] = {}
-        """Partition -> when a node first refused it with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH and named itself
-        as its leader; seconds, monotonic.
-        """
+        """When a node first refused a partition and named itself as its leader; monotonic seconds."""
         self._last_fetched = -1
         self._is_closing = False
 
@@ -119,9 +111,7 @@ class ShareRequests:
         return bool(self._buffer)
 
     def take(self, now: float) -> AcquiredChunk | None:
-        """Return the next chunk of the buffer. Chunks with expired locks are skipped: their records are delivered
-        again.
-        """
+        """Skip chunks with expired locks: their records are delivered again."""
         while self._buffer:
             chunk = self._buffer.popleft()
             if chunk.lock_until > now:
@@ -129,7 +119,6 @@ class ShareRequests:
         return None
 
     def is_current(self, session: ShareSession) -> bool:
-        """Return True if the session exists: the locks acquired under it end with it."""
         return self._sessions.get(session.node_id) is session
 
     def keep_only(self, partitions: Partitions) -> None:
@@ -143,7 +132,7 @@ class ShareRequests:
         self.assigned = partitions
 
     def close(self) -> None:
-        """Send what is due and close the sessions. Brokers then release the records that are still held."""
+        """Close the sessions. Brokers then release the records that are still held."""
         self._is_closing = True
         self._buffer.clear()
         for session in self._sessions.values():
@@ -200,7 +189,7 @@ class ShareRequests:
     # Building requests
 
     def _by_node(self, now: float) -> tuple[dict[int, dict[TopicPartition, bytes]], float]:
-        """Return the partitions to read, with topic ids, by node id, and the time at which this changes."""
+        """Return topic ids by partition and node, and the time at which this changes."""
         if not self.wants_records or self._buffer or self._is_closing or self._is_full:
             return {}, math.inf
         self._not_before = {each: until for each, until in self._not_before.items() if until > now}
@@ -216,7 +205,7 @@ class ShareRequests:
         return self._held.count + self._options.max_poll_records > self._options.held_records_max
 
     def _rotated(self, nodes: Iterable[int]) -> list[int]:
-        """Return the nodes in round-robin order, starting after the node that was fetched from last."""
+        """Start after the node that was fetched from last."""
         return sorted(nodes, key=lambda node_id: (node_id <= self._last_fetched, node_id))
 
     def _next(self, node_id: int, readable: dict[TopicPartition, bytes], now: float) -> UnsentRequest | None:
@@ -237,9 +226,7 @@ class ShareRequests:
         return None
 
     def _may_fetch(self) -> bool:
-        """Return True if a fetch may be sent. With `record_limit`, only one node at a time, to respect the limit
-        (KIP-1206).
-        """
+        """Allow only one node at a time with `record_limit` (KIP-1206)."""
         return not (self._options.limits_records and any(each.context.is_fetch for each in self._busy.values()))
 
     def _fetch(
@@ -361,7 +348,7 @@ class ShareRequests:
         return self._buffered(session, partition, data, now) if len(data.records or b"") else []
 
     def _moved(self, session: ShareSession, partition: TopicPartition, code: ErrorCode, data: Any) -> None:
-        """Drop the locks of a partition that has a new leader, because the new leader does not know them."""
+        """Drop the locks: the new leader does not know them."""
         leader = LeaderAndEpoch(data.current_leader.leader_id, data.current_leader.leader_epoch)
         if leader.node_id >= 0 and leader.epoch >= 0:
             self._metadata.note_leader(partition, leader)
@@ -369,7 +356,7 @@ class ShareRequests:
         self._held.lose(session, BrokerRefused("ShareFetch", code, str(partition)), partition)
 
     def _unreadable(self, partition: TopicPartition, code: ErrorCode, now: float) -> list[BackgroundEvent]:
-        """Pause the partition for a backoff, so that the other partitions are not fetched in a busy loop."""
+        """Pause the partition: other partitions must not be fetched in a busy loop."""
         self._not_before[partition] = now + self._options.retry_backoff_s
         self._metadata.request_update()
         if code in STALE:
@@ -379,9 +366,8 @@ class ShareRequests:
         return [BackgroundError(error=error, partitions=frozenset({partition}))]
 
     def _misled(self, session: ShareSession, partition: TopicPartition) -> BackgroundError:
-        """Build the error for a node that denies being the leader and names itself as the leader.
-
-        The address then leads to another node, for example through a tunnel or a load balancer in front of all nodes.
+        """Build the error for an address that leads to another node, for example through a load balancer in front of
+        all nodes.
         """
         node = self._metadata.nodes.get(session.node_id)
         where = "" if node is None else f" at {node.host}:{node.port}"

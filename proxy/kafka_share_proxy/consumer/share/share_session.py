@@ -1,8 +1,5 @@
 """State of the share session with one broker (consumer/share_consumers.md rules 3-5).
 
-A broker keeps a session for each member: the partitions that it reads, and the epoch that the next request must carry.
-The locks of records are acquired under a session and end with it.
-
 Source: ShareSessionHandler, ShareSessionCache; ShareSessionEpoch of ShareFetch and ShareAcknowledge.
 """
 
@@ -22,17 +19,17 @@ Acknowledgements = dict[TopicPartition, dict[int, AcknowledgeType]]
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """Session of one member with one node, from its first request until the locks acquired under it are gone."""
+    """Session of one member with one node."""
 
     node_id: int
     epoch: int = OPEN_EPOCH
     partitions: dict[TopicPartition, bytes] = field(default_factory=dict)
     ids: dict[TopicPartition, bytes] = field(default_factory=dict)
-    """Including partitions no longer read, because acknowledgements may be sent late."""
+    """Partitions no longer read stay: acknowledgements may be sent late."""
     due: Acknowledgements = field(default_factory=dict)
     under_way: Acknowledgements = field(default_factory=dict)
     is_urgent: bool = False
-    """The acknowledgements that are due must not wait for the next fetch."""
+    """Due acknowledgements must not wait for the next fetch."""
     can_renew: bool = True
 
     @property
@@ -40,12 +37,12 @@ class ShareSession:
         return self.epoch != OPEN_EPOCH
 
     def reopen(self) -> None:
-        """Make the next request open the session again. The broker keeps the locks acquired under it."""
+        """Open the session again. The broker keeps the locks."""
         self.epoch = OPEN_EPOCH
         self.partitions = {}
 
     def responded(self, partitions: dict[TopicPartition, bytes] | None = None) -> None:
-        """Advance the epoch after a successful request. `partitions` None means unchanged."""
+        """Advance the epoch. `partitions` None: unchanged."""
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
         if partitions is not None:
             self.partitions = partitions
@@ -54,7 +51,7 @@ class ShareSession:
     def changes(
         self, wanted: dict[TopicPartition, bytes]
     ) -> tuple[dict[TopicPartition, bytes], dict[TopicPartition, bytes]]:
-        """Return the partitions to add and to forget, so that `wanted` is read. A recreated topic is in both."""
+        """Return the partitions to add and to forget. A recreated topic is in both."""
         added = {each: topic_id for each, topic_id in wanted.items() if self.partitions.get(each) != topic_id}
         forgotten = {each: topic_id for each, topic_id in self.partitions.items() if wanted.get(each) != topic_id}
         return added, forgotten

@@ -1,8 +1,7 @@
 """Fetch v0-v3, while views are served: UNSUPPORTED_VERSION (35) for every partition (views/README.md rule 30).
 
-Brokers up to 3.9 still serve these versions. View responses contain batches of magic 2, which began with v4. A client
-that sends v0-v3 although they are not offered gets an error for each partition, not a closed connection. The layouts,
-which the message definitions of 4.x no longer contain, are those of 3.x, written by hand.
+Brokers up to 3.9 still serve these versions. View responses contain batches of magic 2, which began with v4. The
+layouts, which the message definitions of 4.x no longer contain, are those of 3.x.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ async def handle(call: Call[memoryview]) -> bytes:
 
 
 def _topics(frame: bytes, version: int) -> list[tuple[bytes, list[int]]]:
-    """Return topic names and partition numbers. Raises struct.error or ValueError."""
+    """Raises struct.error or ValueError."""
     client_id = _INT16.unpack_from(frame, 8)[0]
     at = 10 + max(client_id, 0) + (16 if version >= _MAX_BYTES_SINCE else 12)
     count, at = _INT32.unpack_from(frame, at)[0], at + 4

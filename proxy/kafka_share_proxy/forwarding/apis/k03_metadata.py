@@ -1,18 +1,10 @@
 """Metadata (key 3): forwarded, with rewritten broker addresses, and without the proxy's own topics in "all topics".
 
-Behaviour
-- A broker whose listener cannot be bound is left out. Partitions it leads get LEADER_NOT_AVAILABLE and leader -1, and
-  clients retry. Replica lists keep node ids: clients accept replicas that are not listed. Another broker is named as
-  controller, as brokers without ZooKeeper do: each forwards requests for the controller.
-- Never an empty list of brokers (librdkafka 5301). If upstream names none and returns no error (a broker that has not
-  caught up yet), the brokers with a listener here are listed. If there are none either, or none of the named brokers
-  has a listener, the connection is closed and the client retries. A response with a top-level error (v13, KIP-1102) is
-  forwarded without brokers, as it arrived.
-- State topics of the proxies and view topics are left out of a response to "all topics" (so that pattern subscriptions
-  do not read them) and shown when a request names them. The response alone does not show which it is, so the request
-  is inspected.
+Rules: forwarding/README.md 10 to 12. Another broker is named as controller, as brokers without ZooKeeper do: each
+forwards requests for the controller. A response with a top-level error (v13, KIP-1102) is forwarded without brokers, as
+it arrived. The response alone does not show that it is about all topics, so the request is inspected.
 
-KIPs: 516 (topic ids), 1102 (rebootstrap). Requests that name a view: `views.apis.k03_metadata`.
+Requests that name a view: `views.apis.k03_metadata`.
 """
 
 from __future__ import annotations
@@ -35,7 +27,7 @@ KEY = ApiKey.METADATA
 
 
 def repair(response: messages.MetadataResponse, book: AddressBook) -> None:
-    """Replace broker addresses. Brokers without one are left out, and so is their leadership."""
+    """Replace broker addresses. Brokers without one, and their leadership, are left out."""
     upstream_nodes = {broker.node_id for broker in response.brokers or ()}
     response.brokers = ours(response.brokers, book)
     if not response.brokers and response.error_code == ErrorCode.NONE:
@@ -66,7 +58,6 @@ def all_topics_rewriter(version: int, book: AddressBook) -> Rewrite:
 
 
 def names_no_broker(_: memoryview, endpoints: Sequence[Endpoint]) -> bool:
-    """Return True if a response has an empty list of brokers. `repair` then decides."""
     return not endpoints
 
 
@@ -88,7 +79,6 @@ def _without_leaders(response: messages.MetadataResponse, hidden_nodes: set[int]
 
 
 def _amend(version: int, parts: RewritingParts) -> Amend:
-    """Return the amendment that selects the rewriter: only the request shows if the response is about all topics."""
     every = parts.cache.through(all_topics_rewriter(version, parts.book))
     for_all = Route(kind=Kind.RESPONSE, key=KEY, version=version, rewrite=every)
     asks = AboutAllTopics().look(KEY, version)

@@ -1,14 +1,7 @@
 """FindCoordinator (key 10): always forwarded to the broker, with the coordinator's address rewritten.
 
-Behaviour
-- The request's key type does not distinguish share groups from other groups (both are type 0), so nothing is served
-  here.
-- No coordinator (node -1, empty host) is forwarded unchanged.
-- A coordinator whose listener cannot be bound becomes COORDINATOR_NOT_AVAILABLE. The client retries later.
-- Below the version that batches keys, the response names one node, from there on a list (KIP-699). The fields show
-  which.
-- A long request, which may have very many keys, is sent to the broker in parts: rewriting one response to all of them
-  would block the loop for a second and more.
+Rules: forwarding/README.md 10 and 14. No coordinator (node -1, empty host) is forwarded unchanged. Below the version
+that batches keys, the response names one node, from there on a list (KIP-699).
 """
 
 from __future__ import annotations
@@ -35,7 +28,6 @@ _MESSAGE = "The coordinator cannot be reached through this proxy at the moment."
 
 
 def repair(response: messages.FindCoordinatorResponse, book: AddressBook) -> None:
-    """Set the proxy's address in every coordinator, or an error if there is none."""
     for entry in response.coordinators or (response,):
         if not has_place(entry, book):
             entry.error_code, entry.error_message = int(ErrorCode.COORDINATOR_NOT_AVAILABLE), _MESSAGE

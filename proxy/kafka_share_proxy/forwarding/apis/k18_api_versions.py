@@ -1,17 +1,7 @@
 """ApiVersions (key 18): forwarded, with the response limited to what this proxy offers. From v5 on served here.
 
-Behaviour
-- v0 to the highest offered version go to the broker. `forwarding.dispatch.offered_versions` changes the response. The
-  response header is always v0 (KIP-511).
-- A broker that does not know the version returns error 35 with body v0. It is decoded, and forwarded with the version
-  range of ApiVersions (at most what is offered here), so that the client retries.
-- A version above those offered gets the same response from here, without decoding the body, whose layout may be
-  unknown. This includes v5 (KIP-1242), in which a client names the cluster and node it expects to reach.
-- Other errors are forwarded unchanged.
-- The versions in a broker's response are stored for the proxy's own requests, if the response is new (responses are
-  cached by bytes) and its broker is known. The proxy's own view of the cluster supplies the rest.
-
-KIPs: 511, 584 (features), 1242. Skipped: v5.
+Rules: forwarding/README.md 15 to 18. The response header is always v0 (KIP-511). The versions in a new response of a
+known broker are stored for the proxy's own requests.
 """
 
 from __future__ import annotations

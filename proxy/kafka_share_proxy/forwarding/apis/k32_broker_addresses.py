@@ -103,10 +103,7 @@ def listeners(value: str | None, ours: Address | None) -> str | None:
 
 
 def _values(data: bytes, name: bytes, *, flexible: bool) -> Iterator[bytes]:
-    """Yield the bytes after each occurrence of this name, read as the string that its value is.
-
-    This cheap search only selects the responses to decode. Most are about topics, and a topic may have the same name.
-    """
+    """Yield the bytes after each occurrence of this name, read as the string that its value is."""
     at = data.find(name)
     while at >= 0:
         at += len(name)

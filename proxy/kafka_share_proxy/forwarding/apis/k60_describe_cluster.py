@@ -1,7 +1,7 @@
 """DescribeCluster (key 60): forwarded, with the brokers' addresses rewritten.
 
 Behaviour
-- A broker whose listener cannot be bound is left out. A response without any broker is not sent.
+- Rules: forwarding/README.md 10 and 11.
 - Controllers (EndpointType other than brokers, v1+, KIP-919) have addresses of another kind, which are not served
   here: such a response becomes UNSUPPORTED_ENDPOINT_TYPE without entries. Brokers themselves refuse this request.
 - ControllerId is a node id and stays, unless its broker is left out: then another is named, as brokers do.
@@ -45,8 +45,6 @@ def _hide(response: messages.DescribeClusterResponse) -> None:
 
 
 def names_no_brokers(version: int) -> Callable[[memoryview, Sequence[Endpoint]], bool]:
-    """Return a predicate: True if a response frame of this version names other nodes than brokers."""
-
     def names(frame: memoryview, _: Sequence[Endpoint]) -> bool:
         response: messages.DescribeClusterResponse = frames.decode_response(KEY, version, frame)[1]
         return response.endpoint_type != BROKERS

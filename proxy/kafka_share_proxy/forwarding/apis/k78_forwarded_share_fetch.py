@@ -1,8 +1,6 @@
-"""ShareFetch (key 78) served by the brokers. Its response is collected whole, so MaxBytes of the request is limited.
+"""ShareFetch (key 78) served by the brokers (forwarding/README.md rule 26).
 
-The response names new leaders after the records, so it cannot be forwarded as it arrives. MaxBytes is lowered in
-place. Brokers exceed it by at most one record batch, for which memory is kept free. 0 stays 0: a request for renewal
-or with acknowledgements only must have it (KIP-1222).
+Its response names new leaders after the records, so it cannot be forwarded as it arrives.
 """
 
 from __future__ import annotations
@@ -19,13 +17,13 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 KEY = ApiKey.SHARE_FETCH
 
 ROOM = 0.75
-"""Maximum MaxBytes as a fraction of the collect limit. Leaves memory for the last batch and other fields."""
+"""Maximum MaxBytes as a fraction of the collect limit."""
 
 _MAX_BYTES = Struct(">i")
 
 
 def limit_max_bytes(version: int, collected_bytes: int) -> Amend:
-    """Return an amendment that lowers MaxBytes, and raises RemoteProtocolError if a request is too short."""
+    """Raises RemoteProtocolError if a request is too short."""
     highest = int(collected_bytes * ROOM)
     offset_of = prefixes.of_request(KEY, version, PlaceOf("MaxBytes"))
 

@@ -1,7 +1,7 @@
 """Deliveries of broker-side share groups that passed through this proxy and are not settled yet.
 
-The audit joins a settle with its delivery here. Brokers do not report that an acquisition lock expired. The entry of an
-offset is therefore replaced when it is delivered again, and is not used when another member settles it.
+Brokers do not report that an acquisition lock expired. The entry of an offset is therefore replaced when it is
+delivered again, and is not used when another member settles it.
 """
 
 from __future__ import annotations
@@ -43,19 +43,18 @@ class Delivery(NamedTuple):
 
 
 class ForwardedDeliveries:
-    """Deliveries of all share groups, kept in memory only."""
+    """Deliveries of all share groups."""
 
     def __init__(self, most: int = DELIVERIES_MAX, most_of_one: int = DELIVERIES_OF_ONE_MAX) -> None:
         self._most, self._most_of_one = most, most_of_one
         self._deliveries: dict[SharedPlace, list[Delivery]] = {}
-        """Ascending deliveries without overlaps. The share partition with the newest delivery is last."""
+        """Ascending, without overlaps. The share partition with the newest delivery is last."""
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def acquired(self, share: SharedPlace, delivery: Delivery) -> None:
-        """Record a delivery. Earlier deliveries of its offsets end."""
         deliveries = self._deliveries.pop(share, None)
         if deliveries is None:
             deliveries = []
@@ -74,7 +73,7 @@ class ForwardedDeliveries:
     def settled(
         self, share: SharedPlace, first: int, last: int, member: str | None
     ) -> Iterator[tuple[int, int, Delivery | None]]:
-        """Remove a settled range. Yields its pieces with their delivery, None if unknown."""
+        """Remove a settled range. Yield its pieces with their delivery, None if unknown."""
         deliveries = self._deliveries.get(share)
         removed = [] if deliveries is None else self._replace(deliveries, first, last, [])
         if deliveries is not None and not deliveries:
@@ -91,7 +90,7 @@ class ForwardedDeliveries:
                 self._replace(deliveries, each.first, each.last, [again])
 
     def _replace(self, deliveries: list[Delivery], first: int, last: int, new: list[Delivery]) -> list[Delivery]:
-        """Replace a range by `new`. Returns the previous deliveries, cut to the range."""
+        """Replace a range. Return the previous deliveries, cut to it."""
         low = high = bisect_left(deliveries, first, key=_last)
         while high < len(deliveries) and deliveries[high].first <= last:
             high += 1

@@ -1,13 +1,9 @@
-"""Audit events of share groups that the brokers serve, derived from the forwarded requests and responses.
+"""Audit events of share groups that the brokers serve, derived from the forwarded bytes (audit/README.md rule 10).
 
-Visible are deliveries, and acknowledgements that the broker accepted, but not expired locks and ended sessions. If the
-delivery passed through this proxy, its settle event is complete (`forwarding.observed.forwarded_deliveries`), except
-for the start offset, which only the broker knows. An unreadable request or response is forwarded all the same.
-
-How it works: the `amend` of a route reads a complete request and returns the treatment of the response, which reports
-the events and then treats the response as the route would. The C extension `forwarding.observed._forwarded_shares` does
-this in one pass over the bytes. Without it, the Python fallback here uses decoded messages. `KERNEL` names the one in
-use.
+The `amend` of a route reads a complete request and returns the treatment of the response, which reports the events and
+then treats the response as the route would. The C extension `forwarding.observed._forwarded_shares` does this in one
+pass over the bytes. Without it, the Python fallback here uses decoded messages. `KERNEL` names the one in use. What
+cannot be read is forwarded all the same.
 """
 
 from __future__ import annotations
@@ -47,7 +43,7 @@ BUILT_VERSION = 2
 KEYS = (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
 OFFSET_MAX = (1 << 63) - 1
 RANGE_MAX = (1 << 31) - 1
-"""Maximum number of offsets in one range. No broker sends a longer one, or one that ends before it begins."""
+"""Maximum number of offsets in one range of a broker."""
 RENEW = 4
 OUTCOMES = {0: "gap", 1: "accept", 2: "release", 3: "reject"}
 """Outcomes by acknowledge type (KIP-932). RENEW (KIP-1222) is not an outcome."""
@@ -61,7 +57,6 @@ _Batch: TypeAlias = (
 
 
 Watching = Callable[[Audit], Callable[[Route], Amend]]
-"""Function that returns, for a route, the amendment that inspects its requests."""
 
 
 class HeartbeatSender(NamedTuple):
@@ -72,7 +67,7 @@ class HeartbeatSender(NamedTuple):
 
 
 def watched(routes: Routes, audit: Audit, watching: Watching | None = None) -> Routes:
-    """Return the routes with reporting for share groups. `watching` replaces the choice of `KERNEL`."""
+    """Add reporting to routes. `watching` replaces the choice of `KERNEL`."""
     watch = (watching or _watching)(audit)
     watched_routes = Routes(routes.fallback)
     for route in routes.values():
@@ -85,13 +80,10 @@ def watched(routes: Routes, audit: Audit, watching: Watching | None = None) -> R
 
 
 class _Receiver:
-    """Receiver of loads, fetches and key samples from the extension."""
-
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
 
     def look(self, place: Place, rows: bytes, data: memoryview, untold: int) -> float:
-        """Report batches whose keys may be due to be sampled (see KeySampling.read)."""
         return self._audit.keys.read(place, BatchTable(rows), data, untold)
 
     def add(
@@ -103,7 +95,7 @@ class _Receiver:
         given: tuple[int, int, int, int],
         untold: int,
     ) -> None:
-        """Add rows, bytes and milliseconds of a share partition, and the content of `requests` responses.
+        """Add rows, bytes and milliseconds, and the content of `requests` responses.
 
         `given`: first offset, last offset, rows, bytes.
         """
@@ -213,7 +205,6 @@ class _ForwardedShares:
                         self._report_run(who, place, *run)
 
     def _report_run(self, who: HeartbeatSender, place: Place, first: int, last: int, kind: int) -> None:
-        """Report offsets that were acknowledged with the same type."""
         share, outcome = SharedPlace(who.group, place), OUTCOMES.get(kind)
         if first > last:
             return
@@ -227,7 +218,7 @@ class _ForwardedShares:
                 self._audit.offer("settle", place, *who, values)
 
     def _settled_delivery(self, place: Place, delivery: Delivery) -> tuple[int, int, int, int]:
-        """Return attempt, acquisition time, renewals, and milliseconds beyond the first lock, of an ending delivery."""
+        """Return attempt, acquisition time, renewals, and milliseconds beyond the first lock."""
         held_s = max(self._audit.now() - delivery.acquired_at, 0.0)
         self._audit.loads.of(place).hold_ms += held_s * 1000 * (delivery.last - delivery.first + 1)
         renew_ms = round(max(held_s - delivery.lock_s, 0.0) * 1000) if delivery.renewals else 0
@@ -256,10 +247,7 @@ def _refused(response: _Response) -> Iterator[Place]:
 
 
 def _runs(acknowledged: Iterable[_Batch]) -> Iterator[tuple[int, int, int]]:
-    """Yield first offset, last offset and type of each run of one type. A single type applies to the whole batch.
-
-    A batch with more types than offsets up to the largest is left out.
-    """
+    """Yield first offset, last offset and type of each run of one type."""
     for batch in acknowledged:
         types = batch.acknowledge_types
         if len(types) == 1:

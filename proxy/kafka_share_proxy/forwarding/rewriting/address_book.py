@@ -1,9 +1,5 @@
-"""Map each broker to its address on the proxy, and put that address into responses.
-
-Broker N is reached at port `first_port + N`, after a restart and on every replica. `advertise` returns an address only
-after its listener is bound, so that a client can always connect to an address that it received. A broker whose listener
-cannot be bound is left out of the response, never shown with its upstream address. The bytes between the address fields
-are copied as they are.
+"""Map each broker to its address on the proxy, and put that address into responses (forwarding/README.md rules 9 and
+10).
 """
 
 from __future__ import annotations
@@ -20,23 +16,20 @@ from kafka_share_proxy.wire.values import Address
 PORT_MAX = 65535
 
 UNBOUND_MAX = PORT_MAX
-"""Maximum number of remembered brokers without a listener. Others are tried again with every response."""
+"""Maximum number of remembered brokers without a listener."""
 
 RESPONSES_MAX = 4096
 """Maximum number of cached responses."""
 RESPONSES_BYTES_MAX = 16 << 20
 """Maximum bytes of all cached responses, original and rewritten form."""
 RESPONSE_BYTES_MAX = 256 << 10
-"""Maximum bytes of a cached response.
-
-Hashing a larger one (0.1 ms) costs more than rewriting it, unless it names dozens of brokers.
-"""
+"""Maximum bytes of a cached response. Hashing a larger one (0.1 ms) costs more than rewriting it."""
 
 
 class AddressBook:
     """Two-way map between node ids and addresses of the proxy. `on_new` binds a listener and returns True on success.
 
-    To the brokers in `pinned`, the proxy connects at the given address, not the advertised one.
+    `pinned`: addresses to connect to, instead of the advertised ones.
     """
 
     def __init__(
@@ -47,7 +40,7 @@ class AddressBook:
         pinned: Mapping[int, Address] | None = None,
     ) -> None:
         self.generation = 0
-        """Counter that grows whenever cached responses become stale."""
+        """Grows whenever cached responses become stale."""
         self._on_change: list[Callable[[], None]] = []
         self._first_port = first_port
         self._host = advertised_host
@@ -58,9 +51,8 @@ class AddressBook:
         self._unbound: dict[int, Address] = {}
 
     def advertise(self, node_id: int, upstream: Address) -> Address | None:
-        """Bind the broker's listener and return its address for clients. None to leave the broker out.
-
-        Binding is tried once for each upstream address, and again after `retry_unbound`.
+        """Bind the broker's listener and return its address for clients. None to leave the broker out, until
+        `retry_unbound`.
         """
         upstream = self._pinned.get(node_id, upstream)
         if self._upstream.get(node_id) == upstream:
@@ -78,12 +70,11 @@ class AddressBook:
 
     @property
     def nodes(self) -> Mapping[int, Address]:
-        """Upstream address by node id, of all brokers with a listener here."""
         return self._upstream
 
     @property
     def unbound(self) -> Mapping[int, Address]:
-        """Upstream address by node id, of the brokers that are left out."""
+        """Brokers that are left out."""
         return self._unbound
 
     def retry_unbound(self) -> None:
@@ -93,19 +84,18 @@ class AddressBook:
             self._changed()
 
     def forget(self, node_id: int) -> None:
-        """Remove a broker after its listener was closed."""
         upstream = self._upstream.pop(node_id, None) or self._unbound.pop(node_id, None)
         self._ours.pop(node_id, None)
         if upstream is not None:
             self._changed()
 
     def address_for(self, node_id: int) -> Address | None:
-        """Return the proxy's address for a broker, bound or not. None if the port is out of range."""
+        """None if the port is out of range."""
         port = self._first_port + node_id
         return Address(self._host, port) if node_id >= 0 and port <= PORT_MAX else None
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Register a callback that runs whenever `generation` grows, before anything else."""
+        """Register a callback that runs first whenever `generation` grows."""
         self._on_change.append(callback)
 
     def _changed(self) -> None:
@@ -128,10 +118,7 @@ class AddressBook:
 
 
 def placed(endpoints: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpoint, Address]] | None:
-    """Return the proxy's address for every endpoint with a host. None if a broker has to be left out.
-
-    An endpoint with an empty host carries no address ("no coordinator", node -1).
-    """
+    """Return the proxy's address for every endpoint with a host. None if a broker has to be left out."""
     pairs = []
     for endpoint in endpoints:
         if not endpoint.host:
@@ -155,10 +142,7 @@ class MakesEndpoint(Protocol[E]):
 def node_endpoints(
     book: AddressBook, topology: ClusterMetadata, entry: MakesEndpoint[E], node_ids: Iterable[int]
 ) -> list[E]:
-    """Return the NodeEndpoints (KIP-951) of a response: the proxy's address of each given broker that has one.
-
-    `entry` is the class of the entries in the response.
-    """
+    """Return the NodeEndpoints (KIP-951), of class `entry`, of each given broker that has an address here."""
     entries = []
     for node_id in sorted(set(node_ids)):
         broker = topology.brokers.get(node_id)
@@ -176,10 +160,9 @@ class Remembered:
     def __init__(self, cache: ResponseCache, rewrite: Rewrite) -> None:
         self._cache, self._rewrite = cache, rewrite
         self.known: dict[bytes, tuple[bytes, bytes]] = {}
-        """Cached rewrites: bytes after the correlation id -> (new size prefix, new bytes after the correlation id).
+        """Bytes after the correlation id -> (new size prefix, new bytes), both empty to leave the response unchanged.
 
-        Two empty byte strings leave the response unchanged. `forwarding.walk._walk` reads this dict directly, so stale
-        entries must be removed immediately.
+        `forwarding.walk._walk` reads this dict, so stale entries must be removed immediately.
         """
 
     def __call__(self, frame: memoryview, context: Context) -> bytes | None:
@@ -196,10 +179,7 @@ class Remembered:
 
 
 class ResponseCache:
-    """Cache of rewritten responses by the broker's bytes. The oldest entries are evicted first.
-
-    It is cleared when the address book changes.
-    """
+    """Cache of rewritten responses by the broker's bytes."""
 
     def __init__(
         self, book: AddressBook, responses_max: int = RESPONSES_MAX, bytes_max: int = RESPONSES_BYTES_MAX
@@ -217,11 +197,10 @@ class ResponseCache:
         return self._bytes
 
     def through(self, rewrite: Rewrite) -> Remembered:
-        """Return the rewriter with a cache. All rewriters of one ResponseCache share its limits."""
+        """Add a cache. All rewriters of one ResponseCache share its limits."""
         return Remembered(self, rewrite)
 
     def keep(self, rewriter: Remembered, body: bytes, rewritten: bytes | None) -> None:
-        """Store a rewritten response, and evict the oldest entries beyond the limits."""
         entry = (rewritten[:4], rewritten[8:]) if rewritten is not None else (b"", b"")
         if body not in rewriter.known:
             rewriter.known[body] = entry

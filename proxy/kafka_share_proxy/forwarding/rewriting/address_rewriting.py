@@ -1,9 +1,8 @@
 """Replace addresses of the upstream cluster in broker responses by addresses of the proxy.
 
-`wire.definitions.endpoints` finds where a response carries host and port. If every broker in it has a listener here,
-the new bytes are spliced between the old ones. The rare other cases (a broker to leave out, a list whose length is
-stored in a tag, something to hide) go through the codec, which keeps unknown tags, and the API's own file in `apis/`
-changes them.
+`wire.definitions.endpoints` finds the addresses. If every broker has a listener here, the new bytes are spliced between
+the old ones. The rare other cases (a broker to leave out, a list whose length is stored in a tag, something to hide) go
+through the codec, which keeps unknown tags, and the API's own file in `apis/`.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from kafka_share_proxy.wire.errors import LocalProtocolError, UnusableResponse
 from kafka_share_proxy.wire.values import Address
 
 Repair = Callable[[Any, AddressBook], None]
-"""Function that replaces every address in a decoded response and removes brokers without one.
+"""Replaces every address in a decoded response and removes brokers without one.
 
 Raises UnusableResponse if that would leave a client without any broker.
 """
 
 Special = Callable[[memoryview, Sequence[endpoints.Endpoint]], bool]
-"""Predicate on a response frame and its endpoints: True if the codec is needed even with all brokers known here."""
+"""True if the codec is needed for a response frame even with all brokers known here."""
 
 
 class HasAddress(Protocol):
@@ -45,9 +44,7 @@ class HasNodeEndpoints(Protocol[E]):
 
 
 def rewriter(key: int, version: int, book: AddressBook, repair: Repair, special: Special | None = None) -> Rewrite:
-    """Return the uncached rewriter of one API version. Raises LocalProtocolError if its responses carry no
-    addresses.
-    """
+    """Raises LocalProtocolError if the responses of this version carry no addresses."""
     locate = endpoints.locator(key, version)
     if locate is None:
         raise LocalProtocolError(f"{registry.API_KEYS[key]} v{version} carries no address")
@@ -70,7 +67,7 @@ def rewriter(key: int, version: int, book: AddressBook, repair: Repair, special:
 class ProduceRewriter:
     """Rewriter of Produce responses from v10 on, which almost never carry addresses.
 
-    The walk in C forwards those without itself. `produce_version` selects their layout.
+    The walk in C forwards those without, by the layout of `produce_version`.
     """
 
     __slots__ = ("_rewrite", "produce_version")
@@ -84,7 +81,7 @@ class ProduceRewriter:
 
 
 def repaired(frame: memoryview, key: int, version: int, book: AddressBook, repair: Repair) -> bytes:
-    """Decode, repair and encode a response. Returns the whole frame with its size and an unchanged header."""
+    """Return the whole frame with its size and an unchanged header."""
     body = headers.response_body_offset(key, version, frame)
     codec = registry.response(key, version)
     response = codec.decode(frame, body)
@@ -95,20 +92,16 @@ def repaired(frame: memoryview, key: int, version: int, book: AddressBook, repai
 
 
 def sized(*parts: Any) -> bytes:
-    """Join the parts of a frame and prefix their size."""
     return b"".join((sum(map(len, parts)).to_bytes(4, "big"), *parts))
 
 
 def ours(entries: Iterable[E] | None, book: AddressBook, node_id: str = "node_id") -> list[E]:
-    """Return the entries of a broker list that have an address here, with that address."""
+    """Return the entries that have an address here, with that address."""
     return [entry for entry in entries or () if has_place(entry, book, node_id)]
 
 
 def has_place(entry: HasAddress, book: AddressBook, node_id: str = "node_id") -> bool:
-    """Replace the address in one entry. Returns False if its broker has no address here.
-
-    An empty host carries no address and stays as it is.
-    """
+    """Replace the address in one entry. False if its broker has none here. An empty host stays."""
     if not entry.host:
         return True
     address = book.advertise(getattr(entry, node_id), Address(entry.host, entry.port))
@@ -121,8 +114,7 @@ def has_place(entry: HasAddress, book: AddressBook, node_id: str = "node_id") ->
 def unusable(api: str) -> UnusableResponse:
     """Return the error for a response in which no broker has a listener here.
 
-    librdkafka does not recover from a response with topics and no brokers (its issue 5301). Closing the connection
-    makes every client retry.
+    librdkafka does not recover from a response with topics and no brokers (its issue 5301).
     """
     return UnusableResponse(f"{api}: no broker that upstream names can have a listener here")
 
@@ -130,6 +122,6 @@ def unusable(api: str) -> UnusableResponse:
 def drop_node_endpoints(response: HasNodeEndpoints[E], book: AddressBook) -> None:
     """Remove unreachable brokers from NodeEndpoints (KIP-951) of Produce v10+, ShareFetch and ShareAcknowledge.
 
-    The client then sends a Metadata request, as it does when the broker does not know the new leader.
+    The client then sends a Metadata request.
     """
     response.node_endpoints = ours(response.node_endpoints, book)

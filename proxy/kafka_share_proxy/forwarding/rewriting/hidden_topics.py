@@ -25,7 +25,7 @@ HIDDEN_TOPICS = ("__individual_commit_offsets",)
 _TRACES = tuple(word.encode() for word in (*HIDDEN_PREFIXES, *HIDDEN_TOPICS))
 _NAME_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _COMMON_CODES = frozenset({0, 3, 5})
-"""Common error codes of a topic. None equals the length of a name that contains a hidden name after one more letter."""
+"""None equals the length of a name that contains a hidden name after one more letter."""
 
 
 class Unclear(Exception):  # not an error: a reason to decode
@@ -38,12 +38,11 @@ def is_hidden(topic: str | None) -> bool:
 
 
 def show_no_hidden(response: Any) -> None:
-    """Remove the hidden topics from a decoded response (the slow path)."""
     response.topics = [topic for topic in response.topics or () if not is_hidden(topic.name)]
 
 
 def without_hidden(frame: bytes | memoryview, version: int) -> list[bytes | memoryview] | None:
-    """Return the pieces of a Metadata response (without size) without the hidden topics. None if it has none.
+    """Return the pieces of a Metadata response (without size). None if it has no hidden topic.
 
     Raises Unclear if the bytes are ambiguous.
     """
@@ -91,7 +90,7 @@ def _extents(response: bytes, start: int, version: int) -> Iterator[tuple[int, i
 
 
 def _begin(response: bytes, name_at: int, flexible: bool) -> int | None:
-    """Return where the topic with a name at this position begins. None if the position is within a longer name.
+    """Return where the topic with this name begins. None if the position is within a longer name.
 
     Raises Unclear if the bytes allow both.
     """

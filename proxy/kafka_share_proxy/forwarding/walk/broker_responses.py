@@ -1,8 +1,6 @@
-"""Frame boundaries of the broker's responses, matched to the requests they belong to.
+"""Frame boundaries of the broker's responses, matched to the requests they belong to (forwarding/README.md rule 22).
 
-A broker responds strictly in the order of the requests, so the head of the queue describes the next response, and the
-correlation id must match. `receive` stops before a response that has to be gathered, or whose head is incomplete, and
-`peek` then describes it.
+`receive` stops before a response that has to be gathered, or whose head is incomplete, and `peek` then describes it.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ class Due(NamedTuple):
     """Response that `receive` stopped at."""
 
     size: int
-    """Bytes of the frame without its 4 size bytes."""
     expected: Expected
 
 
@@ -39,7 +36,7 @@ class BrokerResponses(ResponseWalk):
     __slots__ = ()
 
     def peek(self, buffer: memoryview, at: int, end: int) -> Due | None:
-        """Return the response at which `receive` stopped, and keep its entry queued. None if more bytes are needed.
+        """Return the response at which `receive` stopped. None if more bytes are needed.
 
         Raises RemoteProtocolError for an impossible size, and a response without a request or out of order.
         """
@@ -62,7 +59,7 @@ class BrokerResponses(ResponseWalk):
         return Due(size, expected)
 
     def admit(self, size: int, at: int, end: int) -> int:
-        """Forward the response at `at` and remove it from the queue. Returns the end of its bytes received so far."""
+        """Forward the response at `at`. Return the end of its bytes received so far."""
         self.pending.popleft()
         behind = at + size + SIZE.size
         if behind > end:

@@ -1,9 +1,8 @@
 """Generate `layouts.h`, the byte layouts that the walk in C needs, from the message definitions.
 
-    python -m kafka_share_proxy.forwarding.walk.c_layouts > proxy/kafka_share_proxy/forwarding/walk/layouts.h
+python -m kafka_share_proxy.forwarding.walk.c_layouts > proxy/kafka_share_proxy/forwarding/walk/layouts.h
 
-The constants are compiled into the C code, so that they cost nothing at run time. A test checks that the file matches
-this generator. Version-dependent layouts are passed to C at set-up instead (`request_inspection`).
+A test checks that the file matches. Version-dependent layouts are passed to C at set-up instead (`request_inspection`).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def written() -> str:
 
 
 def constants() -> Iterator[tuple[str, object, str]]:
-    """Yield the name, the value and the comment of each constant.
+    """Yield name, value and comment of each constant.
 
     Raises LocalProtocolError if versions that C reads alike differ.
     """
@@ -70,7 +69,6 @@ def _fetch_partition() -> int:
 
 
 def _produced() -> Iterator[tuple[str, object, str]]:
-    """Yield the layout of Produce responses that name no broker and contain nothing unusual."""
     spec = registry.response_spec(ApiKey.PRODUCE)
     lowest, highest = registry.versions(ApiKey.PRODUCE)
     carrying = [v for v in range(lowest, highest + 1) if endpoints.locator(ApiKey.PRODUCE, v) is not None]
@@ -99,10 +97,7 @@ def _after_acks() -> int:
 
 
 def _bare(source: Source, name: str) -> tuple[int, bytes]:
-    """Return the fixed-size bytes of a structure without tags, and of its null strings and empty lists after them.
-
-    The lists of a message itself are not counted.
-    """
+    """Return the fixed-size bytes of a structure without tags, and of its null strings and empty lists after them."""
     root = source.spec.root
     struct = root if name == root.name else source.spec.structs[name]
     fields = [field for field in source.plain_fields(struct) if not (struct is root and field.is_array)]
@@ -117,7 +112,7 @@ def _has(source: Source, struct: str, field: str) -> bool:
 
 
 def _only(values: set[T]) -> T:
-    """Return the value that all versions share. Raises LocalProtocolError if they differ."""
+    """Raises LocalProtocolError if the values of several versions differ."""
     if len(values) != 1:
         raise LocalProtocolError(f"C reads versions alike that differ: {values}")
     return values.pop()

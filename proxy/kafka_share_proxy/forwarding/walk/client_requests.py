@@ -1,8 +1,8 @@
 """Frame boundaries of the client's requests, and the requests at which the walk over the bytes stops.
 
-`receive` (`walk.RequestWalk`) returns up to where the bytes can be forwarded unchanged. It stops before a frame that
-needs treatment (served here, inspected, refused, SASL, an API that is not in the table) and before an incomplete head.
-The caller then calls `peek` and either forwards the frame (`admit`) or gathers it. Correlation ids are never changed.
+`receive` (`walk.RequestWalk`) stops before a frame that needs treatment (served here, inspected, refused, SASL, an API
+that is not in the table) and before an incomplete head. The caller then calls `peek` and either forwards the frame
+(`admit`) or gathers it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 
 class Passing:
-    """Requests that can be forwarded by their first four bytes (API key and version). Immutable."""
+    """Requests that can be forwarded, by their first four bytes (API key and version). Immutable."""
 
     __slots__ = ("produce", "table")
 
@@ -28,7 +28,6 @@ class Passing:
         """`looked` requests are inspected first; those in `produce` are decided once their acks have arrived."""
         self.table = Table(plain, looked, SILENT)
         self.produce = produce
-        """API keys and versions of Produce requests, which are never gathered."""
 
 
 NOTHING_PASSES = Passing({}, {}, frozenset())
@@ -38,7 +37,6 @@ class RequestHead(NamedTuple):
     """Beginning of a request that `receive` stopped at."""
 
     size: int
-    """Bytes of the frame without its 4 size bytes."""
     name: bytes
     """API key and version. Empty for a raw SASL token that is too short to contain them."""
     correlation_id: int
@@ -53,7 +51,6 @@ class ClientRequests(RequestWalk):
         super().__init__(pending, passing.table, frame_max)
         self._produce = passing.produce
         self.raw = False
-        """True if SASL tokens without Kafka headers may arrive (handshake v0)."""
 
     def go_by(self, passing: Passing) -> None:
         """Use `passing` from the next frame on."""
@@ -61,7 +58,7 @@ class ClientRequests(RequestWalk):
         self._produce = passing.produce
 
     def peek(self, buffer: memoryview, at: int, end: int) -> RequestHead | None:
-        """Return the request head at which `receive` stopped. None if more bytes are needed.
+        """None if more bytes are needed.
 
         Raises RemoteProtocolError for an impossible size.
         """
@@ -83,7 +80,7 @@ class ClientRequests(RequestWalk):
         return head
 
     def admit(self, size: int, at: int, end: int) -> int:
-        """Forward the frame at `at`, whose pending response is queued. Returns the end of its bytes received so far."""
+        """Forward the frame at `at`. Return the end of its bytes received so far."""
         behind = at + size + SIZE.size
         if behind > end:
             self.left = behind - end

@@ -9,23 +9,20 @@ from kafka_share_proxy.forwarding.walk.walking import room
 from kafka_share_proxy.wire.codec.frame_sizes import SIZE
 
 PRESIZED_MAX = (4 << 20) + (64 << 10)
-"""Largest frame for which memory is reserved before its bytes arrive, if its sender is trusted.
-
-This is the read-ahead of share groups (`ShareOptions.read_ahead_bytes`) and the fields around it. `ROOM_BYTES` of
-_walk.c.
+"""Largest frame for which memory is reserved before its bytes arrive: `ShareOptions.read_ahead_bytes` and the fields
+around it. `ROOM_BYTES` of _walk.c.
 """
 
 
 MAPPED_MIN = 128 << 10
 """Frame size from which a frame has its own memory mapping.
 
-The system allocates its pages as they are written to and reclaims them at its end. Growing buffers next to each other
-would leave as much again unused between them.
+Growing buffers next to each other would leave as much again unused between them.
 """
 
 
 def _mapped(size: int) -> memoryview | None:
-    """Return mapped memory of this size. None if the frame is small, or the system does not reserve memory."""
+    """None if the frame is small, or the system does not reserve memory."""
     if size < MAPPED_MIN:
         return None
     with suppress(OSError):
@@ -34,7 +31,7 @@ def _mapped(size: int) -> memoryview | None:
 
 
 class Gathering:
-    """Frame, size included, that is collected whole. Its memory grows with the received bytes.
+    """Frame, size included, that is collected whole.
 
     With `presized`, memory up to `PRESIZED_MAX` is reserved immediately. Other frames of `MAPPED_MIN` bytes or more get
     a mapping. In both cases `room` returns the free part.
@@ -51,7 +48,7 @@ class Gathering:
         self.subject = subject
 
     def add(self, buffer: memoryview, start: int, end: int) -> int:
-        """Copy the bytes of the frame from buffer[start:end]. Returns where the rest begins."""
+        """Copy the bytes of the frame. Return where the rest begins."""
         upto = min(end, start + self.left)
         if self._room is None:
             self._bytes += buffer[start:upto]
@@ -66,7 +63,6 @@ class Gathering:
         return None if self._room is None or self.is_whole else self._room[self._come :]
 
     def filled(self, count: int) -> None:
-        """Note that `count` bytes were read into `room`."""
         self._come += count
 
     @property
@@ -87,5 +83,4 @@ class Gathering:
 
     @property
     def frame(self) -> memoryview:
-        """Received part of the frame, with its size. Writable and not shared."""
         return memoryview(self._bytes) if self._room is None else self._room[: self._come]

@@ -1,25 +1,19 @@
 """Received bytes that one direction of a connection keeps between two walks.
 
-A walk leaves bytes unprocessed if a frame's head is incomplete, if a request is served here, or if the connection's
-share of the loop iteration is over (`Reactor.share_ends`). They are moved out of the receive buffer, which all
-connections share.
+They are moved out of the receive buffer, which all connections share (forwarding/README.md rules 41 and 42).
 """
 
 from __future__ import annotations
 
 READ_AFTER_PAUSE = 16 << 10
-"""Bytes received in one call after a walk that left more than this unprocessed.
-
-A client that pipelines more than the available time allows then has this much kept, not a whole receive buffer.
-"""
+"""Bytes received in one call after a walk that left more than this unprocessed."""
 
 NOTHING = memoryview(b"")
 
 
 def keep(buffer: memoryview, at: int, end: int, shared: memoryview) -> memoryview:
-    """Return buffer[at:end] outside of the `shared` receive buffer, writable.
-
-    Kept bytes are copied again only when half of their memory is unused: at most twice per byte on average.
+    """Return buffer[at:end] outside of the `shared` receive buffer. Copied again only when half of the memory is
+    unused.
     """
     if at >= end:
         return NOTHING
@@ -29,7 +23,7 @@ def keep(buffer: memoryview, at: int, end: int, shared: memoryview) -> memoryvie
 
 
 def must_read_little(left: int, before: bool) -> bool:
-    """Return True if the next read must be short after a walk that left `left` bytes. `before`: the last one was."""
+    """True if the next read must be short after a walk that left `left` bytes. `before`: the last one was."""
     return left > (0 if before else READ_AFTER_PAUSE)
 
 

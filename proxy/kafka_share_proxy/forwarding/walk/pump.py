@@ -1,8 +1,7 @@
 """The fast path of every connection and the wait of the loop, in C (`_pump.c`) if it was built.
 
-Reason: most of the cost of a forwarded request in Python is not the code on its path, which is short, but that the
-interpreter has left the caches between two requests. With a real broker, everything pinned to one core, a forwarded
-small request and its response took 2.1 times the CPU of a relay in C without the pump.
+Reason: the interpreter has left the caches between two requests. With a real broker, pinned to one core, a forwarded
+small request took 2.1 times the CPU of a relay in C without the pump.
 
 How it works: each walk is fed by one descriptor. While its `flows` is set, arriving bytes are walked, and if all of
 them can be forwarded, sent without any Python. Otherwise a method of the direction is called (`ClientToBroker`,
@@ -38,7 +37,7 @@ else:
 def new_pump(
     poller: Poller, buffer: memoryview, ready: Mapping[int, Callable[[int], None]], turns: Turns
 ) -> Pump | None:
-    """Return a pump for this poller, receive buffer and callbacks. None if it cannot be used."""
+    """None if the pump cannot be used."""
     if _Pump is None or not isinstance(poller, select.epoll):
         return None
     return _Pump(poller.fileno(), buffer, ready, turns)

@@ -1,10 +1,9 @@
 """Frame boundaries of one connection: the Python fallback of `_walk.c`.
 
-Two walks over one receive buffer, one per direction, share a queue. A walk over requests appends (correlation id,
-expected entry) for each request that will have a response. A walk over responses removes it from the front. `receive`
-returns up to where the bytes can be forwarded unchanged: any other frame, an incomplete head or an impossible size ends
-the walk, and `ClientRequests` or `BrokerResponses` describes the reason. There are no event objects and no copies: a
-frame is two numbers. Bytes of the buffer after `end` are old and are never used.
+Two walks over one receive buffer, one per direction, share a queue. A walk over requests appends an entry for each
+request that will have a response. A walk over responses removes it from the front. `receive` stops at any other frame,
+an incomplete head or an impossible size, and `ClientRequests` or `BrokerResponses` describes the reason. Bytes of the
+buffer after `end` are never used.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Expected(Protocol):
 
     @property
     def rewrite(self) -> object | None:
-        """None: the response is forwarded as it arrives. Otherwise it is gathered."""
+        """None: the response is forwarded as it arrives."""
 
 
 Look = Callable[[memoryview, int, int, int], Expected | None]
@@ -43,16 +42,16 @@ may change bytes of the frame in place.
 
 
 def room(size: int) -> memoryview:
-    """Return memory for `size` bytes with any content. In C, large blocks are reused after their release."""
+    """Return memory with any content. In C, large blocks are reused."""
     return memoryview(bytearray(size))
 
 
 class Pending(deque[tuple[int, Expected]]):
-    """Requests that wait for a response, oldest first: (correlation id, expected entry)."""
+    """Requests that wait for a response, oldest first."""
 
 
 class Table:
-    """Requests that can be forwarded by their first four bytes (API key and version). Immutable."""
+    """Requests that can be forwarded, by their first four bytes (API key and version). Immutable."""
 
     __slots__ = ("looked", "plain", "silent")
 
@@ -70,14 +69,11 @@ class _Walk:
         self.pending = pending
         self.frame_max = frame_max
         self.left = 0
-        """Missing bytes of the frame that is being forwarded."""
         self.bytes = 0
         self.flows = False
-        """True if the fast path may be used."""
         self.quiet_s = 0
         """Sweeps (seconds) since the last byte."""
         self.in_flight_max = IN_FLIGHT_MAX
-        """Maximum number of waiting requests, beyond which reading stops."""
 
 
 class RequestWalk(_Walk):
@@ -93,10 +89,8 @@ class RequestWalk(_Walk):
         self._table = table
 
     def receive(self, buffer: memoryview, start: int, end: int) -> int:
-        """Walk buffer[start:end]. Everything before the returned position can be forwarded unchanged.
-
-        A position after `start` does not imply that the next frame has to be gathered: call again from there. Any
-        exception of a `Look` is raised.
+        """Return up to where the bytes can be forwarded unchanged. After a position beyond `start`, call again from
+        there.
         """
         at = start + self.left
         table, frame_max, looks = self._table, self.frame_max, 0
@@ -128,7 +122,7 @@ class ResponseWalk(_Walk):
     __slots__ = ()
 
     def receive(self, buffer: memoryview, start: int, end: int) -> int:
-        """Walk buffer[start:end]. Everything before the returned position can be forwarded unchanged."""
+        """Return up to where the bytes can be forwarded unchanged."""
         at = start + self.left
         pending, frame_max = self.pending, self.frame_max
         while at + 8 <= end and pending:

@@ -47,7 +47,7 @@ NEEDED = {
 
 
 def common(lines: DataFrame, batch: str) -> DataFrame:
-    """Parse lines of JSON, one event each, in a column `value`. Events of the common kinds become typed rows.
+    """Parse lines of JSON, one event each, in a column `value`.
 
     Every column costs CPU at each step: half of all CPU, if these rows were as wide as those of `judged`. Events of the
     common kinds have a `day`; copies are still among them. All other lines have no day, but their `line`.
@@ -70,7 +70,7 @@ def common(lines: DataFrame, batch: str) -> DataFrame:
 
 
 def judged(lines: DataFrame, batch: str) -> DataFrame:
-    """Parse lines as `common` does, with all columns: an event has a `day`, a reject has `line` and `reason` instead.
+    """Parse lines with all columns: an event has a `day`, a reject has `line` and `reason` instead.
 
     `line_hash` is the SHA-256 of the whole line, `line` its beginning as valid UTF-8. A last line that was cut short is
     a reject until it is whole.

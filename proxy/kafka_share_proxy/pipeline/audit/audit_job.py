@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 EVENTS, REJECTS = "audit_events", "audit_rejects"
 NEW = "new"
-"""Name in staging of new events, if others were known already."""
 PARALLEL_TABLES = 2
 """Number of tables written concurrently. Each leaves cores idle while it begins and ends."""
 
@@ -43,7 +42,6 @@ class AuditResult(NamedTuple):
     """Result of a run."""
 
     events: int
-    """Events in the tables of these days, each counted once."""
     rejects: int
     days: tuple[str, ...]
     lost: tuple[LostEvents, ...]
@@ -69,7 +67,7 @@ def event_lines_in_folder(spark: SparkSession, folder: str) -> Lines:
 
 
 def _direct(spark: SparkSession, sizes: Mapping[str, int]) -> DirectInput:
-    """Return the files as input that tasks can read themselves. Spark reads compressed and remote files."""
+    """Return files that tasks can read. Spark reads compressed and remote files."""
     from kafka_share_proxy.pipeline.audit.event_input import blocks_of_files, shares_of
 
     files, mounted, spark_paths = Files(spark), {}, []
@@ -103,10 +101,7 @@ def _name(text: str) -> str:
 
 
 def run(spark: SparkSession, lines: Lines, out: str, day: str | None, progress: Callable[[str], None]) -> AuditResult:
-    """Add the events of the lines to the tables, and recompute the tables of their days.
-
-    Known events have no effect. `day`: only events of this day (2026-11-22, UTC).
-    """
+    """Add the events to the tables, and recompute the tables of their days. `day`: only this one (2026-11-22, UTC)."""
     lake = Lake(spark, out)
     lake.check_writable()
     small = lines.is_small and lake.size(EVENTS) <= SMALL_BYTES
@@ -149,7 +144,7 @@ def _make(lake: Lake, table: str, make: Callable[[], DataFrame]) -> str:
 
 
 def _add(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[tuple[str, ...], list[Row]]:
-    """Add the new events to the table, and return the days of the lines and the sequence numbers of all events.
+    """Return the days of the lines and the sequence numbers of all events.
 
     The staged files become files of the table unchanged, unless an event is in them twice, or is known already.
     """
@@ -173,8 +168,7 @@ def _add(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[
 def _add_rejects(lake: Lake, staged: Mapping[str, DataFrame], lines: Lines) -> tuple[int, int]:
     """Add new rejects to the table, each line once. Return the numbers of rejects and of new ones.
 
-    Rejects have no day. A last line without an end is counted and not added, because it may be an event once it is
-    whole. A proxy that starts again ends the line that was cut (app/observing/audit_file.py), and then it is added.
+    A last line without an end is counted and not added, because it may be an event once it is whole.
     """
     from pyspark.sql import functions
 

@@ -57,9 +57,8 @@ with heads as (
 select *, least(renew_ms, ts_ms - coalesce(head_since_ms, ts_ms - renew_ms)) as blocked_ms
 from both where renew_ms > 0
 """
-"""Ranges that blocked their group. Each was the oldest unsettled range since the previous one was settled, and after
-the end of its first lock only because of renewals. Renewals (`marks`) are few and joined first, because joins of all
-settles were the most expensive step.
+"""Ranges that blocked their group. Renewals (`marks`) are few and joined first, because joins of all settles were the
+most expensive step.
 """
 
 RENEW_ABUSE = """
@@ -150,8 +149,9 @@ from totals t left join counted c
   on c.day = t.day and c.minute = t.minute and c.topic <=> t.topic and c.stratum <=> t.stratum
 group by all
 """  # noqa: S608 - of constants
-"""Load by bucket. `sampled` is the number of sampled keys of a bucket. `variance` is the Poisson variance of `rows`,
-which adds up over buckets, minutes and days and is never too low for a range of several buckets."""
+"""Load by bucket. `variance` is the Poisson variance of `rows`, which adds up over buckets, minutes and days and is
+never too low for a range of several buckets.
+"""
 
 HOT_KEYS = f"""
 with {STRATA}, listed as (
@@ -209,15 +209,13 @@ from (
 )
 group by proxy_id
 """
-"""Number of events and of distinct sequence numbers of each proxy. More events than numbers mean duplicates. Numbers
-begin at 1, and a number that is missing below the highest is a lost event."""
+"""Sequence numbers of each proxy. More events than numbers mean duplicates. Numbers begin at 1, and a number that is
+missing below the highest is a lost event.
+"""
 
 
 def tables(events: DataFrame, blocked: DataFrame) -> Mapping[str, Callable[[], DataFrame]]:
-    """Return table -> function that makes it.
-
-    `blocked` is stored in files: several tables need it, and their plans depend on its size.
-    """
+    """`blocked` is stored in files: several tables need it, and their plans depend on its size."""
     session = events.sparkSession
 
     def make_query(query: str) -> Callable[[], DataFrame]:

@@ -38,8 +38,6 @@ class Written(NamedTuple):
 
 
 class _FileKey(NamedTuple):
-    """Day and kind of the rows of a file. None for other lines."""
-
     day: str | None
     kind: str | None
 
@@ -48,7 +46,7 @@ OTHER_LINES = _FileKey(None, None)
 
 
 class EventFiles:
-    """Files written by one task. Their names are unique, so that several attempts of a task do not collide."""
+    """Files written by one task, with unique names for each attempt."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -89,10 +87,7 @@ def _write(rows: pa.Table, path: Path) -> None:
 def write_files(
     read: Callable[[T], Iterable[Block]], folder: str, batch: str, shares: Iterable[T]
 ) -> Iterator[Written]:
-    """Convert the shares of one task to files, and return these.
-
-    `read` reads the lines of a share. Raises OSError, and what `read` raises.
-    """
+    """Return the files. Raises OSError, and what `read` raises."""
     files = EventFiles(folder)
     for block in chain.from_iterable(map(read, shares)):
         events, other_lines = parsed_block(block)

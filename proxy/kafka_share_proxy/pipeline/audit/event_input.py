@@ -18,7 +18,7 @@ from kafka_share_proxy.pipeline.source.splits import Split
 from kafka_share_proxy.wire.values import MIB
 
 BLOCK_BYTES = 4 * MIB
-"""Maximum size of a block of lines that is parsed together. A longer line is a block alone."""
+"""Maximum size of a block of lines that is parsed together."""
 LOOK_BYTES = 65_536
 RANGE_BYTES_MOST, RANGE_BYTES_LEAST = 64 * MIB, 4 * MIB
 """Limits of the bytes of files that one task reads."""
@@ -83,7 +83,7 @@ def unfinished_line(path: str, size: int) -> bytes:
 
 
 def _line_start(file: int, at: int) -> int:
-    """Return the position of the first line that begins at `at` or later. Line ends are those of Spark."""
+    """Find the next line, by the line ends of Spark."""
     if at == 0:
         return 0
     at -= 1
@@ -96,14 +96,14 @@ def _line_start(file: int, at: int) -> int:
 
 
 def blocks_of_split(options: SourceOptions, split: Split) -> Iterator[Block]:
-    """Yield the records of a split, each value as a line. Raises as `LogReader.records`."""
+    """Yield each value as a line. Raises as `LogReader.records`."""
     maker = BatchMaker(("value",), split.topic_partition, options.ranges)
     for batch in maker.batches(LogReader(options, split).records()):
         yield block_of(batch.column(0))
 
 
 def block_of(values: pa.Array) -> Block:
-    """Return a block with one line for each value. Values with line breaks are kept apart."""
+    """Return a block. Values with line breaks are kept apart."""
     values = values.drop_null()
     text = _joined(values)
     if text.count(b"\n") == len(values) and b"\r" not in text:

@@ -19,10 +19,9 @@ import pyarrow.json as arrow_json
 from kafka_share_proxy.pipeline.audit.audit_events import COMMON, COMMON_KINDS, KEY, NEEDED, TS_MS_END, VERSION
 
 LINE_BYTES = 1_000
-"""Maximum size of a line that is parsed here. Names in lines are short, and Jackson rejects longer numbers."""
+"""Maximum size of a line that is parsed here."""
 FEW_LINES = 64
-"""Number of lines that are left unparsed together if Arrow rejects one of them. Larger blocks are halved to find that
-line."""
+"""Number of lines that are left unparsed together if Arrow rejects one of them."""
 DAY_MS = 86_400_000
 
 ARROW_TYPES = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
@@ -74,11 +73,10 @@ def parsed_block(block: Block) -> ParsedBlock:
 
 
 def _of_common_form(text: bytes) -> tuple[bytes, list[bytes]]:
-    """Split text into lines of the usual form, which begin with their only `{` and end with their only `}`, and all
-    others.
+    """Return lines of the usual form, which begin with their only `{` and end with their only `}`, and all others.
 
-    Empty lines are dropped. Arrow parses objects and not lines. Because no string may contain a line feed, the n-th
-    object is on the n-th of these lines. In addition, pyarrow 26 crashes on a line `null`.
+    Arrow parses objects and not lines. Because no string may contain a line feed, the n-th object is on the n-th of
+    these lines. In addition, pyarrow 26 crashes on a line `null`.
     """
     framed = b"\n%b\n" % text.removesuffix(b"\n")
     view = np.frombuffer(framed, np.uint8)
@@ -93,10 +91,7 @@ def _of_common_form(text: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def _divided(framed: bytes, starts: Array, ends: Array, odd: Array) -> tuple[bytes, list[bytes]]:
-    """Return all lines without the odd ones as one text, and the odd ones.
-
-    `starts` and `ends` are those of all lines.
-    """
+    """Return all lines without the odd ones, and the odd ones."""
     odd_bounds = list(zip(starts[odd].tolist(), ends[odd].tolist(), strict=True))
     between = zip(
         [1, *(end + 1 for _, end in odd_bounds)], [*(start for start, _ in odd_bounds), len(framed)], strict=True
@@ -106,7 +101,7 @@ def _divided(framed: bytes, starts: Array, ends: Array, odd: Array) -> tuple[byt
 
 
 def _parsed(lines: bytes) -> pa.Table | None:
-    """Return a row for each line. None if Arrow cannot parse them, or Spark would parse some of them differently."""
+    """None if Arrow cannot parse the lines, or Spark would parse some of them differently."""
     if b"\0" in lines or _has_odd_number(lines):
         return None
     reading = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
@@ -120,10 +115,7 @@ def _parsed(lines: bytes) -> pa.Table | None:
 
 
 def _has_odd_number(lines: bytes) -> bool:
-    """Return True if a line has a number as in NO_NUMBER.
-
-    Single letters are searched first, which is fast: many names and ids have none of them.
-    """
+    """Search single letters first, which is fast."""
     may_have = any(word[:1] in lines and word in lines for word in (b"Inf", b"NaN"))
     return may_have and NO_NUMBER.search(lines) is not None
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.pipeline.audit.event_lines import Block
 
 WRITTEN, LEFT = "written", "left"
-"""Names in staging: files that tasks wrote, and the lines among them that are left for Spark."""
 DIRECT, PARSED, JUDGED = "direct", "parsed", "judged"
-"""Names in staging: common events written by tasks or parsed by Spark, and all other lines."""
 EVENT_ROWS = f"{COMMON}, ingest_batch string, day string"
 """Columns of the files that `event_files` writes, as DDL."""
 
@@ -42,17 +40,15 @@ class Lines(NamedTuple):
     direct: DirectInput
     """The lines that tasks can read themselves."""
     unfinished: frozenset[str] = frozenset()
-    """SHA-256, in hexadecimal, of last lines without an end: proxies may be writing them."""
+    """SHA-256of last lines without an end: proxies may be writing them."""
     is_small: bool = False
-    """True if starting tasks costs more than reading the lines."""
 
 
 def staged(spark: SparkSession, lake: Lake, lines: Lines) -> dict[str, DataFrame]:
-    """Return the parsed lines: events of the common kinds, and all other lines under JUDGED as `audit_events.judged`
-    returns them.
+    """Parse the lines.
 
-    If possible, tasks read lines and write files themselves, for half of the CPU. Otherwise Spark does. Only files
-    reported by successful tasks are used, because another attempt may have left files as well.
+    If possible, tasks read lines and write files themselves, for half of the CPU. Only files reported by successful
+    tasks are used, because another attempt may have left files as well.
     """
     lake.drop_staged()
     folder = lake.local_staging(WRITTEN)
@@ -81,7 +77,6 @@ def _as_read(lake: Lake, files: Sequence[Written]) -> tuple[DataFrame, DataFrame
 
 
 def _through_spark(lake: Lake, lines: DataFrame, batch: str) -> dict[str, DataFrame]:
-    """Parse all lines with Spark: each once, and rare ones a second time."""
     parsed = lake.staged(common(lines, batch), PARSED, ["day"])
     other_lines = parsed.where("day is null").selectExpr("line as value")
     return {PARSED: parsed.drop("line"), JUDGED: lake.staged(judged(other_lines, batch), JUDGED, ["day"])}

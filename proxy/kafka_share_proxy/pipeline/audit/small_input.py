@@ -1,7 +1,6 @@
 """Query plans for a few MiB of input, where planning and starting cost more than rows (pipeline/README.md rule 34).
 
-Spark compiles a class for each stage, starts a task for each partition, and its Python workers load Arrow. A few
-thousand rows are processed faster by one task, without generated code, and by the driver itself.
+A few thousand rows are processed faster by one task, without generated code, and by the driver itself.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ def bytes_of(folder: Path) -> int:
 
 
 def is_small(source: Path, table: Path) -> bool:
-    """Return True if files of a folder are small input for a local table, which need not exist yet."""
+    """Check sizes. The local table need not exist yet."""
     files = [each for each in source.iterdir() if each.is_file() and not each.name.startswith(HIDDEN)]
     return sum(each.stat().st_size for each in files) <= SMALL_BYTES and bytes_of(table) <= SMALL_BYTES
 
 
 @contextmanager
 def plans_for(spark: SparkSession, ours: Mapping[str, str], *, small: bool) -> Iterator[None]:
-    """Plan the queries in this block for small input if `small` is true. Settings of the user are kept."""
+    """Plan for small input, if `small`. Settings of the user are kept."""
     before: dict[str, str | None] = {}
     configuration = spark.sparkContext.getConf()
     for name, value in PLANS.items() if small else ():

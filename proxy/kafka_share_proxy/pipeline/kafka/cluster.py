@@ -35,7 +35,7 @@ RETRIED = frozenset({
     ErrorCode.NOT_COORDINATOR, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID,
 })  # fmt: skip
-"""Error codes that are retried: RetriableException of Kafka's clients 4.3, as far as these requests return them."""
+"""Codes that are retried: RetriableException of Kafka's clients 4.3."""
 
 
 class Unavailable(ProxyError):
@@ -59,7 +59,6 @@ class TopicSeen(NamedTuple):
 
     topic_id: bytes
     leaders: Mapping[int, int]
-    """Leader of each partition: partition -> node id, negative if there is none."""
 
 
 @dataclass
@@ -83,7 +82,7 @@ class Deadline:
         return self.now() >= self._ends
 
     def wait(self, reason: str) -> None:
-        """Sleep before the next attempt, with exponential backoff. Raises Unavailable if no time or attempt is left."""
+        """Use exponential backoff. Raises Unavailable if no time or attempt is left."""
         self._attempts += 1
         pause = min(BACKOFF_S * 2 ** (self._attempts - 1), BACKOFF_MAX_S)
         if self._attempts >= ATTEMPTS_MAX or self.now() + pause >= self._ends:
@@ -99,7 +98,7 @@ class BlockingClusterClient:
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, TopicSeen] = {}
         self._earlier: dict[str, TopicSeen] = {}
-        """Topics as the previous task saw them. Their leaders are used while the topic id is the same."""
+        """Topics of the previous task. Leaders are used while the topic id is the same."""
         self._open: dict[Address, BlockingConnection] = {}
         self.fetch_sizes = FetchSizes()
 
@@ -115,7 +114,7 @@ class BlockingClusterClient:
         self._open.clear()
 
     def rest(self) -> None:
-        """Prepare for the next task of this worker: close the connections with a response outstanding."""
+        """Close the connections with a response outstanding."""
         self._earlier |= self._topics
         self._topics.clear()
         for address in [address for address, connection in self._open.items() if connection.is_requested]:
@@ -125,8 +124,7 @@ class BlockingClusterClient:
         return Deadline(self._options.timeout_s)
 
     def repeated(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
-        """Call `attempt` until it succeeds, and retry after TryAgain and UpstreamLost with new connections and
-        metadata.
+        """Retry after TryAgain and UpstreamLost with new connections and metadata.
 
         Raises Unavailable at the deadline, and every other error of `attempt`.
         """
@@ -146,18 +144,18 @@ class BlockingClusterClient:
     # Topics
 
     def topics(self, topics: Iterable[str]) -> dict[str, TopicSeen]:
-        """Query Metadata for these topics with all their partitions. Raises ReadRefused, Unavailable."""
+        """Raises ReadRefused, Unavailable."""
         names = list(dict.fromkeys(topics))
         deadline = Deadline(min(TOPIC_S, self._options.timeout_s))
         return self.repeated(lambda: self._request_topics(names), deadline)
 
     def known_topics(self, topics: Iterable[str]) -> dict[str, TopicSeen]:
-        """Return these topics from the cache, or query Metadata if one is missing. Raises ReadRefused, Unavailable."""
+        """Use the cache if it has all topics. Raises ReadRefused, Unavailable."""
         names = list(dict.fromkeys(topics))
         return {name: self._topics[name] for name in names} if self._topics.keys() >= set(names) else self.topics(names)
 
     def topic(self, name: str) -> TopicSeen:
-        """Return a topic from the cache, or with one Metadata request. Raises TryAgain, UpstreamLost, ReadRefused."""
+        """Use the cache, or one Metadata request. Raises TryAgain, UpstreamLost, ReadRefused."""
         if name not in self._topics:
             self._request_topics([name])
         return self._topics[name]
@@ -178,8 +176,7 @@ class BlockingClusterClient:
     # Offsets
 
     def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """Return the earliest or latest offset of each partition. Under read_committed, the latest is the last stable
-        offset.
+        """Return the earliest or latest offsets. Under read_committed, the latest is the last stable offset.
 
         Raises ReadRefused, Unavailable.
         """
@@ -215,7 +212,7 @@ class BlockingClusterClient:
         return leader
 
     def leader(self, partition: TopicPartition, topic_id: bytes) -> BlockingConnection:
-        """Return a connection to the leader of a partition, with one attempt.
+        """Make one attempt.
 
         Raises TopicReplaced, and TryAgain, UpstreamLost or ReadRefused if the leader is unknown, unreachable or does
         not exist.
@@ -237,13 +234,13 @@ class BlockingClusterClient:
         return self._at(self.address(node))
 
     def address(self, node: int) -> Address:
-        """Return the address of a node. Raises TryAgain if no Metadata response has named the node."""
+        """Raises TryAgain if no Metadata response has named the node."""
         if node not in self._brokers:
             raise TryAgain(f"no Metadata response has named the address of node {node}")
         return self._brokers[node]
 
     def coordinator(self, group: str) -> BlockingConnection:
-        """Return a connection to the coordinator, with one attempt. Raises TryAgain, UpstreamLost, ReadRefused."""
+        """Make one attempt. Raises TryAgain, UpstreamLost, ReadRefused."""
         connection = self.any_connection()
         version = connection.version(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_MOST)
         response = connection.send_request(ApiKey.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=group), version)
@@ -251,7 +248,7 @@ class BlockingClusterClient:
         return self._at(Address(response.host, response.port))
 
     def any_connection(self) -> BlockingConnection:
-        """Return a connection to any reachable server, preferably one that is open. Raises UpstreamLost."""
+        """Prefer an open connection. Raises UpstreamLost."""
         troubles = []
         for address in dict.fromkeys((*self._open, *self._options.bootstrap, *self._brokers.values())):
             try:

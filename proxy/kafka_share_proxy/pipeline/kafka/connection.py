@@ -46,7 +46,7 @@ class BlockingConnection:
         """Connect, negotiate versions and authenticate. Raises UpstreamLost, LoginRefused, RemoteProtocolError."""
         self.address = address
         self.versions: dict[int, tuple[int, int]] = {}
-        """Versions that the server supports: API key -> (lowest, highest)."""
+        """API key -> (lowest, highest)."""
         self._client_id = client_id
         self._response_s = response_s
         self._numbers = count(1)
@@ -68,7 +68,7 @@ class BlockingConnection:
         return bool(self._in_flight)
 
     def version(self, key: int, most: int) -> int:
-        """Return the highest version that the server, this codec and the caller (`most`) support.
+        """Return the highest common version.
 
         Raises RemoteProtocolError if there is none.
         """
@@ -79,7 +79,7 @@ class BlockingConnection:
         return chosen
 
     def send_request(self, key: int, message: RequestMessage[R], version: int) -> R:
-        """Send a request and return its response. No other request may be in flight."""
+        """Send a request. No other request may be in flight."""
         self.send(key, message, version)
         response: R = self.receive()
         return response
@@ -92,7 +92,7 @@ class BlockingConnection:
         self._in_flight.append((key, version, number))
 
     def receive(self) -> Any:
-        """Return the response to the oldest request. Close the connection if it raises."""
+        """Close the connection if it raises."""
         key, version, number = self._in_flight.pop(0)
         frame = self._frame()
         if key == ApiKey.API_VERSIONS and broker_versions.is_unsupported_version(frame):
@@ -134,7 +134,7 @@ class BlockingConnection:
             raise LoginRefused(f"{self.address} {error}") from None
 
     def _send_all(self, requests: Generator[sasl.Query, Any, T]) -> T:
-        """Send the requests of a generator, and each response into it; return its result."""
+        """Send each response into the generator. Return its result."""
         response = None
         try:
             while True:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 UNKNOWN_BYTES, OFFSET_BYTES = 64 << 10, 1 << 10
-"""Bytes to request before the density of a split is known: at least UNKNOWN_BYTES, and OFFSET_BYTES per offset."""
+"""Bytes to request before the density is known, at least, and per offset."""
 BATCH_BYTES, MARGIN = 4 << 10, 1.02
-"""Added to the expected bytes once the density is known. A second Fetch costs more than these."""
+"""Added to the expected bytes: a second Fetch costs more."""
 REMEMBERED_MAX = 1_000
 
 
@@ -18,7 +18,6 @@ class FetchSizes:
         self._densities: dict[Hashable, float] = {}
 
     def learn(self, split: Hashable, offsets: int, size: int) -> None:
-        """Record that a response of `size` bytes covered about `offsets` offsets."""
         if offsets <= 0:
             return
         if len(self._densities) >= REMEMBERED_MAX and split not in self._densities:
@@ -26,7 +25,6 @@ class FetchSizes:
         self._densities[split] = size / offsets
 
     def request_bytes(self, split: Hashable, offsets: int, most: int) -> int:
-        """Return the bytes to request for about `offsets` offsets, at most `most`."""
         density = self._densities.get(split)
         if density is None:
             return min(most, max(UNKNOWN_BYTES, offsets * OFFSET_BYTES))

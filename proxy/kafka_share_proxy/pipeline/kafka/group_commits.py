@@ -56,7 +56,7 @@ class CommitsOfGroup:
         return self._cluster.repeated(self._request_states)
 
     def commit(self, done: Mapping[TopicPartition, Iterable[OffsetSpan]]) -> None:
-        """Commit these offsets as done. The committed offset moves only if one of them touches it.
+        """Commit done offsets. The committed offset moves only if one of them touches it.
 
         Raises GroupHasMembers, NothingCommitted, and ProxyError if the commit failed or its outcome is unknown.
         Repeating it is harmless.
@@ -74,7 +74,7 @@ class CommitsOfGroup:
         self._cluster.repeated(lambda: self._send_commit(texts, offsets))
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int], deadline: Deadline | None = None) -> None:
-        """Commit these offsets as consumers do: all earlier offsets are done. The group may be new.
+        """Commit as consumers do: all earlier offsets are done. The group may be new.
 
         Raises GroupHasMembers, and ProxyError as `commit` does.
         """

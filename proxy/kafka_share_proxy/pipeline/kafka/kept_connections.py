@@ -1,8 +1,7 @@
 """Connections that a worker keeps from one task to the next (pipeline/README.md rule 5).
 
 A task of a micro-batch lives for some milliseconds. Connecting, versions and a login took more of them than its
-records, and as much again at the proxy and at its broker. Leaders are kept as well, while the topic id is the same: a
-broker that is no longer the leader returns an error, and the leaders are then looked up again.
+records, and as much again at the proxy and at its broker. Leaders are kept as well, while the topic id is the same.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from kafka_share_proxy.pipeline.source.options import SourceOptions
 
 
 class KeptConnections:
-    """Connections of the last task that ended normally. A worker runs one task at a time. Not thread-safe."""
+    """Connections of the last task that ended normally. Not thread-safe."""
 
     def __init__(self) -> None:
         self._client: BlockingClusterClient | None = None
@@ -23,9 +22,7 @@ class KeptConnections:
 
     @contextmanager
     def cluster(self, options: SourceOptions) -> Iterator[BlockingClusterClient]:
-        """Lend the connections to one task. If it fails or stops early, a response may be outstanding, so they are
-        closed.
-        """
+        """Close the connections if the task fails or stops early: a response may be outstanding."""
         client = self._client_for(options)
         try:
             yield client
@@ -42,7 +39,7 @@ class KeptConnections:
             self._client = None
 
     def _client_for(self, options: SourceOptions) -> BlockingClusterClient:
-        """Return the kept client if the options are the same. Otherwise close it and return a new one."""
+        """Close the client of other options."""
         if self._client is None or self._options != options:
             self.close()
             return BlockingClusterClient(options)

@@ -2,8 +2,8 @@
 
 See pipeline/README.md rules 23 and 24.
 
-The planner is a pure function from weights of equal buckets to a plan. It searches the smallest feasible weight of the
-heaviest range. A limit is feasible if greedy cuts, each as late as the limit allows, need at most n ranges.
+Pure. It searches the smallest feasible weight of the heaviest range. A limit is feasible if greedy cuts, each as late
+as the limit allows, need at most n ranges.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafka_share_proxy.wire.errors import ProxyError
 
 BUCKET_BITS = 16
 BUCKETS = 1 << BUCKET_BITS
-"""Number of buckets of the hash space. 2^12 buckets lose 0.2 % of the balance (measured)."""
+"""Number of buckets. 2^12 buckets lose 0.2 % of the balance (measured)."""
 BUCKET_WIDTH = plans.HASH_SPACE // BUCKETS
 HOT_KEYS_MAX = 20
 CONFIDENCE = 0.95
@@ -42,13 +42,12 @@ class RangePlan:
 
     starts: tuple[int, ...]
     weights: tuple[float, ...]
-    """Share of the load of each range; the sum is 1."""
     hottest_bucket: float
     """Share of the heaviest bucket, which no plan can divide."""
     hot_keys: tuple[tuple[str, float], ...] = field(default=())
     """Keys that alone have more than a fair range."""
     share_at_most: float | None = None
-    """Upper bound of the share of every range, with CONFIDENCE. None if the sampling error is unknown."""
+    """None if the sampling error is unknown."""
 
     @property
     def heaviest_to_mean(self) -> float:
@@ -56,18 +55,17 @@ class RangePlan:
 
     @property
     def at_most(self) -> float:
-        """Upper bound of the real `heaviest_to_mean`, with CONFIDENCE: the promise of the plan."""
+        """The promise of the plan: `heaviest_to_mean` at most, with CONFIDENCE."""
         count = len(self.weights)
         return self.heaviest_to_mean if self.share_at_most is None else min(self.share_at_most * count, count)
 
     @property
     def samples_wanted(self) -> float:
-        """Factor by which the sample must grow to bring the bound close to the estimate; at most 1 if it is."""
+        """Factor by which the sample must grow; at most 1 if it is sufficient."""
         return ((self.at_most / self.heaviest_to_mean - 1) / FEW_SAMPLES) ** 2
 
     @property
     def bound(self) -> float:
-        """Lower bound of `heaviest_to_mean` for any plan of these buckets."""
         return max(1.0, self.hottest_bucket * len(self.weights))
 
 
@@ -78,11 +76,11 @@ def make_plan(
     variances: Mapping[int, float] | None = None,
     unseen: float = 0.0,
 ) -> RangePlan:
-    """Return the best plan for the weights of buckets.
+    """Return the best plan. Each range begins where a bucket does.
 
-    Each of `count` ranges begins where a bucket does. `variances` are those of weights that were estimated from a
-    sample. `unseen` is the share of the load without sampled keys, which may belong entirely to one range. Raises
-    NothingToPlan without any weight, or for a number of ranges that views do not have.
+    `variances`: of weights that were estimated from a sample. `unseen`: share of the load without sampled keys, which
+    may belong entirely to one range. Raises NothingToPlan without any weight, or for a number of ranges that views do
+    not have.
     """
     if not SLOTS_MIN <= count <= SLOTS_MAX:
         raise NothingToPlan(f"a plan has {SLOTS_MIN} to {SLOTS_MAX} ranges, not {count}")
@@ -104,7 +102,7 @@ def make_plan(
 
 
 def _share_at_most(shares: Sequence[float], variances: Sequence[float]) -> float:
-    """Return the upper bound of the shares of all ranges together, with CONFIDENCE.
+    """Return the upper bound of the shares of all ranges together.
 
     Each range has the upper limit of Wilson (1927) with its effective sample size (Kish, 1965; Brown, Cai and DasGupta,
     2001), at a level that Bonferroni's inequality makes hold for all ranges at one time: the heaviest range of a plan
@@ -121,14 +119,12 @@ def _share_at_most(shares: Sequence[float], variances: Sequence[float]) -> float
 
 
 def upper_limit(share: float, size: float, z: float) -> float:
-    """Return Wilson's upper limit of a share, for a sample of effective size `size` and a quantile `z`."""
     share = min(share, 1.0)
     spread = z * sqrt(share * (1 - share) / size + z * z / (4 * size * size))
     return min((share + z * z / (2 * size) + spread) / (1 + z * z / size), 1.0)
 
 
 def _lightest(sums: Sequence[float], heaviest: float, count: int) -> float:
-    """Return the smallest feasible limit, to a ten-millionth of the whole."""
     low, high = max(heaviest, sums[-1] / count), heaviest + sums[-1] / count
     while high - low > sums[-1] * 1e-7:
         middle = (low + high) / 2
@@ -151,7 +147,7 @@ def _cuts(sums: Sequence[float], limit: float, most: int) -> list[int]:
 
 
 def _spread(cuts: list[int], count: int, buckets: int) -> list[int]:
-    """Return exactly `count` ranges: if fewer were needed, the widest are halved."""
+    """Halve the widest ranges if fewer were needed."""
     while len(cuts) < count:
         widths = [end - start for start, end in zip(cuts, (*cuts[1:], buckets), strict=True)]
         widest = max(range(len(cuts)), key=widths.__getitem__)
@@ -160,7 +156,7 @@ def _spread(cuts: list[int], count: int, buckets: int) -> list[int]:
 
 
 def written(plan: RangePlan, topic: str, made_from: Mapping[str, Any]) -> str:
-    """Return the text of the plan file, after validating it. Raises BadPlan, which is a planner bug."""
+    """Raises BadPlan, which is a planner bug."""
     ranges = [
         [low, high, round(weight, 6)]
         for low, high, weight in zip(plan.starts, (*plan.starts[1:], plans.HASH_SPACE), plan.weights, strict=True)

@@ -52,7 +52,7 @@ class PlannedTopic:
 def sampled(
     spans: Sequence[tuple[TopicPartition, OffsetSpan]], share: float
 ) -> list[tuple[TopicPartition, OffsetSpan]]:
-    """Return blocks of offsets, evenly spread over each partition: about `share` of all, and at least one block each.
+    """Return blocks of offsets, evenly spread over each partition, at least one each.
 
     Raises BadOption if the share is not above 0 and at most 1.
     """
@@ -75,7 +75,7 @@ def sampled(
 def plan_of_topic(
     spark: SparkSession, options: Mapping[str, str], count: int, weight: str = ROWS, share: float = 1.0
 ) -> PlannedTopic:
-    """Make a plan of `count` ranges for one topic from its records. `weight` is ROWS or BYTES.
+    """Make a plan from the records of a topic. `weight` is ROWS or BYTES.
 
     Raises BadOption, NothingToPlan, ProxyError.
     """
@@ -106,7 +106,7 @@ def plan_of_topic(
 
 
 def plan_of_lake(lake: Lake, topic: str | None, count: int, weight: str = ROWS) -> PlannedTopic:
-    """Make a plan for one topic from the tables of the job `audit`. `topic` may be None if they have only one.
+    """Make a plan from the tables of the job `audit`. `topic` may be None if they have only one.
 
     Raises BadOption, NothingToPlan, NoLake.
     """
@@ -133,7 +133,6 @@ def plan_of_lake(lake: Lake, topic: str | None, count: int, weight: str = ROWS) 
 
 
 def _bucket_sums(lake: Lake, column: str) -> list[Row]:
-    """Return topic, bucket, weight and its variance, rows, number of sampled keys, and days."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     load = lake.read("key_range_load").where("topic is not null")
@@ -171,7 +170,6 @@ class HotHash(NamedTuple):
 
 
 def _hot_hashes(lake: Lake, topic: str) -> list[HotHash]:
-    """Return the heavy keys of a topic, the heaviest first."""
     table = lake.read("hot_keys")
     listed = table.where(table["topic"] == topic).collect()
     total = sum({row["day"]: row["rows"] for row in listed}.values())
@@ -186,8 +184,7 @@ def _hot_hashes(lake: Lake, topic: str) -> list[HotHash]:
 def _named_hashes(hot: Iterable[HotHash], weights: Mapping[int, float], count: int) -> tuple[tuple[str, float], ...]:
     """Return the keys that alone have more than a fair range.
 
-    Their shares are of records, even if `weights` are not. They are limited to the share of the key's bucket, because
-    no key weighs more than its bucket.
+    Their shares are of records, limited to the share of their bucket.
     """
     total = sum(weights.values())
     bounded = (
@@ -204,7 +201,7 @@ def _named_hashes(hot: Iterable[HotHash], weights: Mapping[int, float], count: i
 def _records(
     spark: SparkSession, options: Mapping[str, str], chosen: Sequence[tuple[TopicPartition, OffsetSpan]]
 ) -> DataFrame:
-    """Return keys, hashes and sizes of these offsets, in about twice as many tasks as there are slots."""
+    """Read in about twice as many tasks as there are slots."""
     ranges = [
         {"topic": partition.topic, "partition": partition.partition, "first": span.start, "last": span.last}
         for partition, span in chosen
@@ -239,7 +236,7 @@ def _bucket_weights(frame: DataFrame, weight: str) -> tuple[int, dict[int, float
 def _sampled_weights(
     frame: DataFrame, weight: str, chosen: Sequence[tuple[TopicPartition, OffsetSpan]]
 ) -> tuple[int, dict[int, float], dict[int, float]]:
-    """Return as `_bucket_weights`, with the variance of each bucket's weight.
+    """Add the variance of each weight to `_bucket_weights`.
 
     The blocks are a systematic sample of each partition in proportion to its offsets. Keys of a block may be
     correlated, like those of one sample of the audit (`key_samples.effective_size`).
@@ -270,7 +267,7 @@ def _sampled_weights(
 
 
 def _hot_keys(frame: DataFrame, weights: Mapping[int, float], weight: str, count: int) -> tuple[tuple[str, float], ...]:
-    """Return the keys that alone have more than a fair range. Only buckets that are as heavy are examined."""
+    """Examine only buckets that are as heavy as a fair range."""
     from pyspark.sql import functions
 
     total = sum(weights.values())

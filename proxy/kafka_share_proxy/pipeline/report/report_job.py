@@ -38,7 +38,7 @@ class MemberTotals(NamedTuple):
     renews: int
     blocked_ms: int
     hold_ms: float
-    """Median hold time, rounded down to the histogram's bucket: a power of two."""
+    """Median, rounded down to the histogram's bucket: a power of two."""
     client: str = "-"
 
 
@@ -74,7 +74,6 @@ class Heat(NamedTuple):
     cells: tuple[tuple[float, ...], ...]
     """A row for each time step, HEAT_COLUMNS wide."""
     balance: float
-    """Ratio of the heaviest range to the mean, over all times."""
     step_s: int = 60
     sampled: int = 0
 
@@ -88,16 +87,16 @@ class Deliveries(NamedTuple):
 
 
 class ViewClient(NamedTuple):
-    """Records of a view that one client read. Clients without names of their own are counted by slot."""
+    """Clients without names of their own are counted by slot."""
 
     view: str
     client: str
     cells: int
     whole_bases: bool
-    """True if it read every slot of each base partition that it read, and other clients read other ones."""
+    """True if it read every slot of its base partitions, and other clients read others."""
     records: int
     to_mean: float
-    """Its records as a multiple of the mean of all clients of the view."""
+    """Records as a multiple of the mean of all clients of the view."""
 
 
 class ViewGroup(NamedTuple):
@@ -158,7 +157,6 @@ def _of(table: DataFrame, group: str | None) -> DataFrame:
 
 
 def step_for(seconds: float, steps_max: int, least: int = 1) -> int:
-    """Return the length in seconds of a time step that divides a span into at most `steps_max` steps."""
     shortest = max(seconds / steps_max, least)
     return next((step for step in STEPS_S if step >= shortest), -(-int(shortest) // 86_400) * 86_400)
 
@@ -307,7 +305,7 @@ def _members(hours: DataFrame) -> tuple[MemberTotals, ...]:
 
 
 def _median(histograms: Sequence[dict[int, int]]) -> float:
-    """Return the lower end of the bucket with the median. Histograms are added up."""
+    """Return the lower end of the bucket. Histograms are added up."""
     counts: dict[int, int] = {}
     for histogram in histograms:
         for power, count in histogram.items():
@@ -376,7 +374,7 @@ def _heats(table: DataFrame) -> tuple[Heat, ...]:
 
 
 def _heat(topic: str, rows: Sequence[Any]) -> Heat:
-    """Put the cells of one topic into time steps. A step without load is a row of zeros."""
+    """Return rows by time step, of zeros without load."""
     first, last = rows[0]["minute"], rows[-1]["minute"]
     step = step_for(last - first + 60, HEAT_ROWS_MAX, 60)
     begin = first // step * step

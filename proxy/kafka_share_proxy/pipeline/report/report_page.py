@@ -36,7 +36,7 @@ td { overflow-wrap: anywhere } img { display: block; max-width: 100%; height: au
 
 
 def page(report: Report, plans: Sequence[PlannedTopic] = ()) -> str:
-    """Return the HTML file. The plans are drawn below the load of their topics."""
+    """Draw the plans below the load of their topics."""
     sections = {table.title: _html(table) for table in tables(report)}
     blocked, hot = sections.pop("Held up by renewals", None), sections.pop("Hot keys", None)
     parts = [

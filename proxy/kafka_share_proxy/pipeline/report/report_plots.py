@@ -30,7 +30,6 @@ def step_text(seconds: int) -> str:
 
 
 def deliveries(data: Deliveries) -> bytes:
-    """Plot offsets delivered by time: first deliveries, with redeliveries on top."""
     figure, axes = _figure(2.8)
     times = [_plain(begin) for begin, _, _ in data.steps]
     first = [count - again for _, count, again in data.steps]
@@ -49,7 +48,7 @@ def deliveries(data: Deliveries) -> bytes:
 
 
 def heat(data: Heat) -> bytes:
-    """Plot a heat map of load: key ranges across, time down."""
+    """Plot key ranges across, time down."""
     from matplotlib.dates import date2num
 
     figure, axes = _figure(max(1.8, min(5.0, 1.2 + 0.06 * len(data.cells))))
@@ -67,7 +66,7 @@ def heat(data: Heat) -> bytes:
 
 
 def plan(data: Heat | None, planned: RangePlan) -> bytes:
-    """Plot the load of the ranges of a plan, and of as many even ranges, over the hash space."""
+    """Plot the ranges next to as many even ranges."""
     figure, axes = _figure(2.8)
     count = len(planned.starts)
     mean = 100 / count
@@ -90,7 +89,7 @@ def plan(data: Heat | None, planned: RangePlan) -> bytes:
 
 
 def _even(sums: Sequence[float], count: int) -> list[float]:
-    """Return the load of `count` even ranges. A column that is cut counts in proportion."""
+    """Return the load of even ranges. A column that is cut counts in proportion."""
     loads = [0.0] * count
     for column, load in enumerate(sums):
         low, high = column * count / len(sums), (column + 1) * count / len(sums)
@@ -122,7 +121,7 @@ def _figure(height: float) -> tuple[Figure, Axes]:
 
 
 def _plain(time: datetime) -> datetime:
-    """Return the UTC time without its time zone: otherwise labels would be in the zone of this machine's settings."""
+    """Drop the time zone: labels would be in that of this machine."""
     return time.replace(tzinfo=None)
 
 

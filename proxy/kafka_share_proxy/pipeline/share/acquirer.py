@@ -39,9 +39,8 @@ class Totals(NamedTuple):
 
     acknowledged: int = 0
     came_again: int = 0
-    """Offsets that had been written earlier, and were acknowledged when they were delivered again."""
+    """Offsets that had been written earlier."""
     refused: int = 0
-    """Offsets that were written but not acknowledged, because their locks had expired."""
 
 
 class _AcquiredBatch(NamedTuple):
@@ -61,7 +60,7 @@ class WrittenOffsets:
             self._ranges.clear()
 
     def parts(self, each: AcquiredOffsets) -> tuple[list[OffsetSpan], list[OffsetSpan]]:
-        """Split acquired offsets into the ranges that were written already, and those that were not.
+        """Return the ranges that were written, and those that were not.
 
         A first delivery counts as not written: an administrator has reset the group to read the offsets again.
         """
@@ -82,17 +81,14 @@ class ShareAcquirer:
     """Source of the batches of one stream. Thread-safe."""
 
     def __init__(self, member: ShareMember, most: int, timeout_s: float) -> None:
-        """Wrap a member that has joined its group.
-
-        `most` is the maximum number of offsets in one batch, `timeout_s` the time without progress before Unavailable.
-        """
+        """`most`: offsets in one batch. `timeout_s`: time without progress before Unavailable."""
         self.totals = Totals()
         self._member, self._most, self._timeout_s = member, most, timeout_s
         self._lock = threading.Lock()
         self._current: _AcquiredBatch | None = None
         """Batch that is acquired and not acknowledged."""
         self._planned: ShareOffset | None = None
-        """Batch that Spark is processing. After a crash, one that a previous member had acquired."""
+        """After a crash, a batch that a previous member had acquired."""
         self._settled = 0
         """Number of the last batch that was written."""
         self._written = WrittenOffsets()
@@ -119,7 +115,6 @@ class ShareAcquirer:
             return self._current.offset if self._current else None
 
     def planned(self, offset: ShareOffset) -> None:
-        """Note that Spark reads this batch. Ignored for a batch that is written already."""
         with self._lock:
             if offset.seq > self._settled:
                 self._planned = offset
@@ -186,7 +181,7 @@ class ShareAcquirer:
         )
 
     def _is_empty(self, fetched: Fetched, deadline: Deadline, looked_until: float) -> bool:
-        """Return True if an empty fetch means that no records are available. Raises Unavailable."""
+        """True if no records are available. Raises Unavailable."""
         if fetched.troubles:
             deadline.wait("; ".join(fetched.troubles))
             return False
@@ -198,7 +193,7 @@ class ShareAcquirer:
         return False
 
     def _fresh(self, acquired: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
-        """Return the offsets to read. Acknowledge those that were written already."""
+        """Acknowledge those that were written already."""
         fresh, again = [], []
         for each in acquired:
             written, remaining = self._written.parts(each)

@@ -42,7 +42,6 @@ class Handover(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
 
     def __init__(self, acquirer: ShareAcquirer) -> None:
-        """Listen on a new Unix socket. Requests are served inside `with`."""
         self._folder = tempfile.mkdtemp(prefix="share-")
         self.path = str(Path(self._folder) / "acquirer")
         self._acquirer = acquirer
@@ -68,7 +67,7 @@ class Handover(socketserver.ThreadingUnixStreamServer):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection, which is registered while it is open so that `__exit__` can close it."""
+        """Register the connection, so that `__exit__` can close it."""
         self._open.add(request)
         try:
             super().process_request_thread(request, client_address)
@@ -103,7 +102,7 @@ class HandoverClient:
         self._socket: socket.socket | None = None
 
     def acquire(self, after: int) -> ShareOffset | None:
-        """Return the next batch, or None if no records are available. Raises HandoverFailed."""
+        """None if no records are available. Raises HandoverFailed."""
         offset = self._query({"ask": "acquire", "after": after})["offset"]
         return None if offset is None else read_written_share(offset)
 

@@ -75,7 +75,7 @@ def _writer(lake: Lake, stream_id: str, files_of: Callable[[int, Mapping[TopicPa
 
 
 def line_of(report: Mapping[str, Any], totals: Totals, renewals: int, lag: int | None) -> str:
-    """Return the log line of one batch and the totals so far. `lag` is in offsets, None if unknown."""
+    """`lag` is in offsets, None if unknown."""
     seconds = report["batchDuration"] / 1000
     return (
         f"batch {report['batchId']}: {report['numInputRows']} rows in {seconds:.1f} s, "
@@ -85,7 +85,7 @@ def line_of(report: Mapping[str, Any], totals: Totals, renewals: int, lag: int |
 
 
 def lag_of_group(options: ShareSourceOptions) -> int | None:
-    """Return the lag of a share group (KIP-1226): offsets that are not settled, including those that members hold.
+    """See KIP-1226: offsets that are not settled.
 
     Return None if the servers do not report it: a job runs without.
     """

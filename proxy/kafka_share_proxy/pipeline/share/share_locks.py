@@ -1,8 +1,7 @@
 """A share session with one node: it acquires offsets and renews their locks until they are settled.
 
-How it works. The records in the responses are dropped. A thread renews all locks of the session together, well before
-the first of them expires (pipeline/README.md rules 43 and 45). The epoch of a session counts its requests, so only one
-is in flight at a time. Any error of the connection ends the session, and the broker then releases its locks.
+Rules: pipeline/README.md 43 and 45. A thread renews all locks of the session together. Any error of the connection ends
+the session, and the broker then releases its locks.
 
 Source: KIP-932, KIP-1222; consumer/share_consumers.md rules 3, 4 and 11.
 """
@@ -86,7 +85,7 @@ def count_of(spans: Iterable[OffsetSpan]) -> int:
 
 
 class LockSession:
-    """A share session, from the first fetch until its connection ends. Thread-safe."""
+    """A share session. Thread-safe."""
 
     def __init__(
         self,
@@ -97,14 +96,13 @@ class LockSession:
         note: Callable[[str], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare a session. The first `fetch` opens the connection (`dial`)."""
+        """The first `fetch` opens the connection (`dial`)."""
         self.lost = self.renewals = 0
-        """Number of offsets whose locks expired before they were settled, and number of requests that renewed."""
         self._dial, self._name, self._fetch_bytes, self._note, self._now = dial, name, fetch_bytes, note, now
         self._session = ShareSession(node)
         self._connection: BlockingConnection | None = None
         self._held: dict[TopicPartition, list[OffsetSpan]] = {}
-        """Ranges that are acquired and not settled, as they were acquired."""
+        """As they were acquired."""
         self._lock_s = 0.0
         self._renew_at = math.inf
         self._is_over = self._is_warned = False
@@ -123,7 +121,7 @@ class LockSession:
     # Fetching
 
     def fetch(self, readable: Mapping[TopicPartition, bytes], most: int, wait_s: float) -> Fetched:
-        """Acquire offsets of these partitions.
+        """Acquire offsets.
 
         `most` limits their number, except that the last batch is acquired as a whole. `wait_s` is shortened while locks
         are held. Raises ReadRefused, LoginRefused, and RemoteProtocolError if the broker does not support share groups.
@@ -202,7 +200,7 @@ class LockSession:
     # Renewing
 
     def _keep(self) -> None:
-        """Renew the held locks when they are due, until the session ends. Runs in the thread."""
+        """Renew due locks until the session ends. Runs in the thread."""
         with self._condition:
             while not self._is_over:
                 pause = self._renew_at - self._now()
@@ -216,9 +214,7 @@ class LockSession:
     # Acknowledging and renewing
 
     def say(self, kind: AcknowledgeType, spans_of: Spans) -> dict[TopicPartition, list[OffsetSpan]]:
-        """Acknowledge or renew held offsets. Return the ranges that the broker refused, or whose outcome is unknown,
-        which the session no longer holds.
-        """
+        """Return the ranges that the broker refused, or whose outcome is unknown."""
         refused: dict[TopicPartition, list[OffsetSpan]] = defaultdict(list)
         repeats = 0
         with self._condition:
@@ -243,9 +239,7 @@ class LockSession:
         return refused
 
     def _still_held(self, spans_of: Spans, refused: dict[TopicPartition, list[OffsetSpan]]) -> _Work:
-        """Return the ranges that are held. Refuse the others here: one of them would make the broker refuse its
-        partition.
-        """
+        """Refuse ranges that are not held: one would make the broker refuse its partition."""
         work: _Work = deque()
         for partition, spans in spans_of.items():
             held = OffsetRanges(self._held.get(partition, ()))
@@ -264,7 +258,7 @@ class LockSession:
         codes: Mapping[TopicPartition, int],
         repeats: int,
     ) -> list[list[OffsetSpan]] | None:
-        """Return the lists of ranges to send again: none, all ranges, or each half. None if a retry is useless."""
+        """Return none, all ranges, or each half. None if a retry is useless."""
         code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code == ErrorCode.NONE:
             if kind is not AcknowledgeType.RENEW:
@@ -278,7 +272,7 @@ class LockSession:
         return [spans[:half], spans[half:]] if half else None
 
     def _error_codes(self, kind: AcknowledgeType, spans_of: Spans) -> dict[TopicPartition, int]:
-        """Send one ShareAcknowledge and return the error code of each partition. Empty if the session has ended."""
+        """Return no codes if the session has ended."""
         if self._is_over or self._connection is None:
             return {}
         version = self._connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_MOST)
@@ -328,7 +322,7 @@ class LockSession:
                 self._note(f"{lost_count} offsets of {partition} from {spans[0].start} on were no longer held")
 
     def _drop(self, partition: TopicPartition, spans: list[OffsetSpan]) -> int:
-        """Remove these ranges from the held ones. Return the number of offsets in them that were held."""
+        """Return the number of offsets that were held."""
         before = self._held.pop(partition, [])
         remaining = without(before, spans)
         if remaining:
@@ -338,7 +332,6 @@ class LockSession:
     # The end
 
     def _end(self, reason: str) -> None:
-        """End the session. The broker releases its locks when the connection is closed."""
         if self._is_over:
             return
         self._is_over = True
@@ -370,7 +363,7 @@ class LockSession:
 
 
 def _one_each(work: _Work) -> dict[TopicPartition, list[OffsetSpan]]:
-    """Remove and return the first entry of each partition: a request may contain a partition only once."""
+    """Return one entry of each partition: a request may contain a partition only once."""
     first: dict[TopicPartition, list[OffsetSpan]] = {}
     for _ in range(len(work)):
         partition, spans = work.popleft()

@@ -70,7 +70,7 @@ class ShareMember:
         return self._ended_renewals + sum(session.renewals for session in self._sessions.values())
 
     def fetch(self, most: int, wait_s: float) -> Fetched:
-        """Acquire offsets at all leaders of partitions that are assigned to this member.
+        """Acquire offsets at all leaders.
 
         `most` limits their number; each node may exceed its share by a batch. Raises ProxyError. A session that failed
         has released its locks.
@@ -95,9 +95,7 @@ class ShareMember:
         return Fetched([acquired for each in fetched for acquired in each.acquired], troubles)
 
     def accept(self, acquired: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
-        """Acknowledge offsets as processed (ACCEPT). Return those that were not accepted, because their locks had
-        expired, or whose outcome is unknown.
-        """
+        """Return those that were not accepted, or whose outcome is unknown."""
         by_session: dict[LockSession, dict[TopicPartition, list[AcquiredOffsets]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -107,7 +105,7 @@ class ShareMember:
         return [each for one in refused for each in one]
 
     def _in_parallel(self, work: Iterable[Callable[[], T]]) -> list[T]:
-        """Run the calls in parallel and return their results. Raise the first error after all calls have ended."""
+        """Raise the first error after all calls have ended."""
         under_way = [self._pool.submit(each) for each in work]
         troubles = [error for each in under_way if (error := each.exception()) is not None]
         if troubles:
@@ -117,7 +115,7 @@ class ShareMember:
     # Sessions
 
     def _by_node(self, assigned: Mapping[TopicPartition, bytes]) -> dict[int, dict[TopicPartition, bytes]]:
-        """Group partitions by leader. One without a leader is left out and looked up again for the next fetch."""
+        """Group by leader. A partition without one is looked up again for the next fetch."""
         by_node: dict[int, dict[TopicPartition, bytes]] = defaultdict(dict)
         for partition, topic_id in assigned.items():
             leader = self._cluster.topic(partition.topic).leaders.get(partition.partition, -1)
@@ -127,7 +125,6 @@ class ShareMember:
         return by_node
 
     def _prune(self, by_node: Mapping[int, Any]) -> None:
-        """Open a session for each node in `by_node`. Close those that ended, or are idle and no longer needed."""
         for node, session in list(self._sessions.items()):
             if session.is_over or (node not in by_node and session.is_idle):
                 session.close()

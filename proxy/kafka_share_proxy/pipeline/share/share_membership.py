@@ -26,25 +26,25 @@ class NoShareGroups(ProxyError):
 
 
 class BlockingShareMembership:
-    """Membership of one member, from `join` to `leave`. Any thread may read `assigned` and `failed`."""
+    """Any thread may read `assigned` and `failed`."""
 
     def __init__(self, options: ShareSourceOptions) -> None:
         self.name = ShareMemberName(options.group, str(uuid.uuid4()))
         self.assigned: Mapping[TopicPartition, bytes] = {}
-        """Assigned partitions, with their topic ids. Always replaced as a whole."""
+        """Always replaced as a whole."""
         self.failed: ProxyError | None = None
-        """Error that ended the membership: the group rejected the member or is unreachable. Heartbeats have stopped."""
+        """Heartbeats have stopped."""
         self._topics = options.source.topics
         self._cluster = BlockingClusterClient(options.source)
         self._epoch = JOIN_EPOCH
         self._pause_s, self._query_again_s = FIRST_AGAIN_S, FIRST_AGAIN_S
         self._pending: dict[bytes, list[int]] | None = None
-        """Assignment that is pending because some of its topic ids have no known name."""
+        """Assignment with unknown topic names."""
         self._ended, self._first = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._send_heartbeats, name="share group heartbeats", daemon=True)
 
     def join(self) -> None:
-        """Join, and wait for the first partitions.
+        """Wait for the first partitions.
 
         Raises NoShareGroups, Unavailable, LoginRefused, and ReadRefused if the group or a topic cannot be used.
         """
@@ -76,7 +76,7 @@ class BlockingShareMembership:
                 return
 
     def _beat(self) -> None:
-        """Send one heartbeat. Raises TryAgain, UpstreamLost, and errors that a retry cannot change."""
+        """Raises TryAgain, UpstreamLost, and errors that a retry cannot change."""
         response = self._send_heartbeat(self._epoch)
         if response.error_code in UNKNOWN and self._epoch != JOIN_EPOCH:
             self._epoch = JOIN_EPOCH
@@ -108,9 +108,7 @@ class BlockingShareMembership:
         return connection.send_request(ApiKey.SHARE_GROUP_HEARTBEAT, request, HEARTBEAT_VERSION)
 
     def _name_topics(self) -> None:
-        """Apply the pending assignment if the names of all its topics are known. A topic may have been created again
-        just now.
-        """
+        """Assign known topics. One may have been created again just now."""
         if self._pending is None:
             return
         names = {topic.topic_id: name for name, topic in self._cluster.topics(self._topics).items()}

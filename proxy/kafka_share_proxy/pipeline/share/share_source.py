@@ -49,7 +49,7 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
     """Reader of a stream: one in a Python process of the driver, and copies in the tasks."""
 
     def __init__(self, options: ShareSourceOptions) -> None:
-        """Prepare a reader. Raises BadOption if the query was not made by ShareStream."""
+        """Raises BadOption if the query was not made by ShareStream."""
         if not options.acquirer:
             raise BadOption(
                 "sharegroup: nobody acquires for this query; make it with kafka_share_proxy.ShareStream, "
@@ -69,14 +69,14 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
         return self._handover
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the offset before the first batch. Spark may call this several times: nothing is acquired for it."""
+        """Acquire nothing: Spark may call this several times."""
         return written_share(START)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Acquire and return the next batch. Return `start` if no records are available."""
+        """Return `start` if no records are available."""
         del limit  # the job's process applies it
         before = read_written_share(start)
         if self._target is not None and _is_lagging(before, self._target):
@@ -85,13 +85,13 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
         return start if batch is None else written_share(batch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Set the current end of the logs as target. The run ends after a batch with later records only."""
+        """End the run after a batch with later records only."""
         with BlockingClusterClient(self._options.source) as cluster:
             planned = PlannedRead(cluster, self._options.source)
             self._target = planned.latest(planned.partitions())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
-        """Return the tasks of one batch, with exactly its offsets, even if the member that acquired them is gone."""
+        """Return exactly these offsets, even if the member that acquired them is gone."""
         batch = read_written_share(end)
         if batch.seq == read_written_share(start).seq:
             return []
@@ -108,5 +108,5 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
 
 
 def _is_lagging(batch: ShareOffset, target: Mapping[TopicPartition, int]) -> bool:
-    """Return True if a batch has only records that were appended after the run began."""
+    """True if all records were appended after the run began."""
     return bool(batch.tokens) and all(span.start >= target.get(partition, 0) for partition, span in batch.tokens)

@@ -12,11 +12,11 @@ from kafka_share_proxy.pipeline.tables.files import Files
 from kafka_share_proxy.wire.values import TopicPartition
 
 ROWS_PER_FILE = 50_000
-"""Number of offsets of a batch per file that it is written to. Reading that many takes a task about 0.1 s."""
+"""Offsets per file. Reading that many takes a task about 0.1 s."""
 
 
 def stored_offset(files: Files, checkpoint: str, number: int) -> Mapping[str, Any] | None:
-    """Return the end of a batch as the source stored it, if the checkpoint contains it."""
+    """None if the checkpoint does not contain it."""
     path = f"{checkpoint.rstrip('/')}/offsets/{number}"
     if not files.exists(path):
         return None
@@ -28,7 +28,7 @@ def stored_offset(files: Files, checkpoint: str, number: int) -> Mapping[str, An
 
 
 def last_committed(files: Files, checkpoint: str) -> int:
-    """Return the number of the last batch that was written. -1 if there is none."""
+    """Return -1 if there is none."""
     names = files.names(f"{checkpoint.rstrip('/')}/commits")
     return max((int(name) for name in names if name.isdecimal()), default=-1)
 

@@ -51,8 +51,6 @@ SPARK_TYPES = {
 
 
 class _Rows:
-    """Neighbouring records whose positions are in one run of bytes."""
-
     def __init__(self, pieces: Sequence[LazyRecords]) -> None:
         self.area, shifts = _one_area(pieces)
         self.timestamp_types = [(piece.timestamp_type, len(piece)) for piece in pieces]
@@ -69,13 +67,12 @@ class _Rows:
 
 
 def _used(piece: LazyRecords) -> tuple[int, int]:
-    """Return the range of a piece's area with its keys and values."""
     positions = piece.positions
     return positions.key_starts[0], positions.value_starts[-1] + max(positions.value_sizes[-1], 0)
 
 
 def _one_area(pieces: Sequence[LazyRecords]) -> tuple[Any, list[int]]:
-    """Return the bytes of all pieces in one run, and the shift of each piece's positions."""
+    """Return the bytes of all pieces, and the shift of each."""
     first = pieces[0].area
     if all(piece.area is first for piece in pieces):
         return first, [0] * len(pieces)
@@ -181,7 +178,7 @@ def _timestamp_types(rows: _Rows) -> pa.Array:
 
 
 def _headers(rows: _Rows) -> pa.Array:
-    """Return headers as Spark's Kafka source does: null for a record without any."""
+    """Return null for a record without any, as Spark's Kafka source."""
     if not rows.headers_counts.any():
         return pa.nulls(len(rows), HEADERS)
     headers = [

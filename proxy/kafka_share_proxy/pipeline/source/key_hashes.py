@@ -17,7 +17,7 @@ _WORDS = 1 << 22
 
 
 def record_hashes(area: Any, starts: Array, sizes: Array, offsets: Array) -> Array:
-    """Return the key hash of each record, as int64.
+    """Return int64 hashes.
 
     A size of -1 is a null key, whose record has the hash of the 8 bytes of its offset.
     """

@@ -15,13 +15,13 @@ KEY_FILTER_TAG = TAG
 
 
 class KeyRanges(NamedTuple):
-    """Division of the hash space. Range i begins at starts[i] and ends where the next begins."""
+    """Range i begins at starts[i] and ends where the next begins."""
 
     starts: tuple[int, ...] = (0,)
 
     @classmethod
     def even(cls, count: int) -> KeyRanges:
-        """Return `count` ranges, the same as those of a view `__view.r<count>`. Raises ValueError."""
+        """See views/README.md rule 4. Raises ValueError."""
         if not 1 <= count <= RANGES_MAX:
             raise ValueError(f"1 to {RANGES_MAX} key ranges, not {count}")
         return cls(tuple(-(-number * HASH_SPACE // count) for number in range(count)))
@@ -36,14 +36,12 @@ class KeyRanges(NamedTuple):
         return zip(self.starts, (*self.starts[1:], HASH_SPACE), strict=True)
 
     def range_of(self, key: bytes | None, offset: int) -> int:
-        """Return the number of the range that contains a record. Without a key, the hash of the offset counts."""
+        """Use the hash of the offset for a record without a key."""
         return bisect_right(self.starts, hash_of_record(key, offset)) - 1
 
 
 def key_filter(low: int, high: int, keys: tuple[bytes, ...] = ()) -> bytes | None:
-    """Return the content of a KeyFilter for hashes low <= hash < high, or for these keys alone. None selects
-    everything.
-    """
+    """Select hashes low <= hash < high, or these keys alone. None selects everything."""
     if not keys and (low, high) == (0, HASH_SPACE):
         return None
     ranges = [] if keys else [messages.KeyFilter.HashRange(first=low, last=high - 1)]
@@ -53,7 +51,7 @@ def key_filter(low: int, high: int, keys: tuple[bytes, ...] = ()) -> bytes | Non
 
 
 def scanned_to(entry: messages.FetchResponse.PartitionData) -> int | None:
-    """Return the offset up to which a proxy has filtered records. None if the server did not apply the KeyFilter."""
+    """None if the server did not apply the KeyFilter."""
     for tag, content in entry.unknown_tags:
         if tag == KEY_FILTER_TAG:
             return registry.codec_of(messages.KeyFilterApplied, 0).decode(bytes(content)).scanned_to

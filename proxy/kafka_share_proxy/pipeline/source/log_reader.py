@@ -1,9 +1,7 @@
 """Reader of the records of one split, with blocking calls (pipeline/README.md rules 9 to 13).
 
-How it works. While the records of one response are converted to columns, the next Fetch is already in flight on the
-same connection: its offset is known as soon as the batches of the response are counted. The round trip and the work
-overlap without a thread, which a forked worker could not keep and a closed generator could not end. After a failure
-reading resumes at the position that was reached, a limited number of times.
+The next Fetch is in flight while records are converted: its offset is known as soon as batches are counted. The round
+trip and the work overlap without a thread, which a forked worker could not keep and a closed generator could not end.
 """
 
 from __future__ import annotations
@@ -70,11 +68,9 @@ class LogReader:
         self._note = note
         self._sizes = FetchSizes()
         self._under_way: BlockingConnection | None = None
-        """Connection on which the next Fetch is in flight already. None if there is none."""
 
     def records(self, kept: KeptConnections | None = None) -> Iterator[LazyRecords]:
-        """Yield all records of the split in the order of the log. Without `kept`, new connections are opened and
-        closed.
+        """Yield all records in order. Without `kept`, new connections are opened and closed.
 
         Raises OffsetsLost, NotFiltered, Unavailable, ReadRefused, TopicReplaced, LoginRefused, CodecMissing, and
         RemoteProtocolError if the log cannot be read.
@@ -123,7 +119,7 @@ class LogReader:
     # One response
 
     def _fetched(self, cluster: BlockingClusterClient, position: int, end: int) -> _Response | None:
-        """Fetch from a position and, if more is needed, send the next Fetch. None if the offset is out of range."""
+        """None if the offset is out of range."""
         connection = self._under_way
         if connection is None:
             connection = cluster.leader(self._split.topic_partition, self._split.topic_id)
@@ -194,7 +190,7 @@ class LogReader:
     # Lost offsets
 
     def _lag_unknown(self, cluster: BlockingClusterClient, position: int, end: int) -> int:
-        """Return the position after the lost offsets, with a note of the loss.
+        """Return the position after the lost offsets.
 
         Raises OffsetsLost if data loss is an error, and ReadRefused if the position is beyond the end of the log.
         """

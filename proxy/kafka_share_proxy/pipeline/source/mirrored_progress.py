@@ -17,7 +17,7 @@ PAUSE_S = 10.0
 
 
 class MirroredProgress:
-    """The group `mirrorGroup` of one stream. A failed commit is logged once and retried, and the stream continues."""
+    """A failed commit is logged once and retried."""
 
     def __init__(
         self,

@@ -140,7 +140,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def check_names(option_names: Iterable[str], names: Sequence[str]) -> None:
-    """Raise BadOption for a name that is not in `names`, ignoring case, and suggest the nearest valid name."""
+    """Raise BadOption, which suggests the nearest valid name."""
     known = {name.lower(): name for name in names}
     for name in option_names:
         if name.lower() not in known:
@@ -219,7 +219,7 @@ def _topic_ids(text: str) -> Mapping[str, bytes]:
 
 
 def offset_range(entry: Mapping[str, Any]) -> tuple[TopicPartition, OffsetSpan]:
-    """Parse {"topic", "partition", "first", "last"}, both included, as `commits --holes --json` prints it.
+    """Parse output of `commits --holes --json`.
 
     Raises ValueError.
     """

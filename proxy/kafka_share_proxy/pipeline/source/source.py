@@ -73,20 +73,20 @@ def schema_of(options: SourceOptions) -> str:
 
 
 def check_declared(schema: StructType, options: SourceOptions) -> None:
-    """Raise BadOption if a schema set with `.schema()` has other columns: Spark would fail in the worker."""
+    """Raise BadOption for other columns: Spark would fail in the worker."""
     declared = [field.name for field in schema.fields]
     if declared != list(options.columns):
         raise BadOption(f".schema() names {declared}, the options {list(options.columns)}: leave .schema() out")
 
 
 def source_for(session: SparkSession) -> type[KeyRangeSource]:
-    """Return the class to register: a reader cannot read the session's settings when Spark creates it."""
+    """Return the class to register: readers cannot read the session's settings when Spark creates them."""
     is_on = session.conf.get(PUSHDOWN_SETTING, "false") == "true"
     return PushdownSource if is_on else KeyRangeSource
 
 
 def read_split(options: SourceOptions, partition: datasource.InputPartition | None) -> Iterator[Any]:
-    """Yield the Arrow record batches of one task. Spark passes None if a batch has no partitions."""
+    """Yield Arrow record batches. Spark passes None if a batch has no partitions."""
     if partition is None or partition.value is None:
         return
     from kafka_share_proxy.pipeline.source.columns import BatchMaker
@@ -104,7 +104,7 @@ FREEZES = 2
 
 
 def _freezing() -> Iterator[None]:
-    """Freeze the loaded objects before the first tasks, once for each iteration.
+    """Freeze objects before the first tasks.
 
     Spark collects garbage after every task, which would traverse the 70,000 objects of a worker that has loaded Arrow.
     The first task loads more objects, and they are frozen before the second.
@@ -124,7 +124,7 @@ def input_partitions(splits: Iterable[Split]) -> list[datasource.InputPartition]
 
 
 class BatchReader(datasource.DataSourceReader):
-    """Reader of a batch read. Spark sends it to executors, so it holds only options and a predicate."""
+    """Spark sends it to executors, so it holds only options and a predicate."""
 
     def __init__(self, options: SourceOptions) -> None:
         if options.mirror_group:
@@ -147,9 +147,7 @@ class PushdownBatchReader(BatchReader):
     """Reader of a batch read that accepts predicates on key, partition and offset."""
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802 - Spark's name
-        """Accept filters that narrow the read, and return the others. Filters on keys are always returned, so that
-        Spark checks the rows again.
-        """
+        """Return filters on keys too, so that Spark checks the rows again."""
         self._predicate, remaining = self._predicate.narrowed(filters)
         return remaining
 
@@ -177,7 +175,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         return self.__dict__ | {"_cluster": None, "_mirrored": None}
 
     def _planned(self) -> PlannedRead:
-        """Return the planner of the next batch, on connections that are kept from batch to batch."""
+        """Keep connections from batch to batch."""
         if self._cluster is None:
             self._cluster = BlockingClusterClient(self._options)
             if self._options.mirror_group:
@@ -185,7 +183,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         return PlannedRead(self._cluster, self._options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the start of the stream, which stays the same unless records are deleted."""
+        """Return the start, which stays the same unless records are deleted."""
         planned = self._planned()
         partitions = planned.partitions()
         replaced = planned.replaced(self._options.topic_ids)
@@ -197,7 +195,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the end of the next batch. Spark calls this when all batches before `start` are in its commit log."""
+        """Return the end of the next batch. All batches before `start` are in Spark's commit log."""
         begun, ids = read_written(start), read_ids(start)
         planned = self._planned()
         if self._mirrored is not None:
@@ -230,7 +228,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         self._target = planned.latest(planned.partitions())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
-        """Return the tasks of one batch. Its rows are the same each time it is planned, for any key ranges."""
+        """Return the tasks. The rows are the same each time, for any key ranges."""
         begun, ends, ids = read_written(start), read_written(end), read_ids(end)
         planned = self._planned()
         begun = continued(begun, read_ids(start), ends, ids)

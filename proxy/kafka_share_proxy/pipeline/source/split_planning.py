@@ -44,7 +44,7 @@ class PlannedRead:
         return {name: topic.topic_id for name, topic in self._cluster.known_topics(self._options.topics).items()}
 
     def replaced(self, ids: Mapping[str, bytes]) -> set[str]:
-        """Return the topics that were deleted and created again: their id is not the one in `ids`.
+        """Return the topics with another id than in `ids`.
 
         Raises TopicReplaced if failOnDataLoss is true, ReadRefused, Unavailable.
         """
@@ -157,7 +157,7 @@ class PlannedRead:
         first: Mapping[TopicPartition, int],
         last: Mapping[TopicPartition, int],
     ) -> OffsetSpan:
-        """Return the part of a range that is in the log. Raises OffsetsLost, ReadRefused."""
+        """Raises OffsetsLost, ReadRefused."""
         if span.end > last[partition]:
             word = "last stable" if self._options.is_committed else "last"
             raise ReadRefused(f"{partition}: {span} was asked for, and the {word} offset is {last[partition] - 1}")
@@ -172,10 +172,7 @@ class PlannedRead:
     def splits(
         self, requested: RequestedOffsets, keys: Sequence[bytes] | None = None, ids: Mapping[str, bytes] | None = None
     ) -> list[Split]:
-        """Return the tasks for these offsets, without those of `exceptOffsets`.
-
-        `keys` None means all keys. `ids`: ids of the topics that the offsets belong to, if the caller knows them.
-        """
+        """Leave out `exceptOffsets`. `keys` None: all. `ids`: of the topics, if the caller knows them."""
         options = self._options
         topic_ids = self.topic_ids() | dict(ids or {})
         return make_splits(
@@ -198,7 +195,7 @@ class PlannedRead:
 def restricted(
     requested: RequestedOffsets, partitions: frozenset[int] | None, low: int, high: int | None
 ) -> RequestedOffsets:
-    """Return the offsets that match a predicate: in `partitions`, and low <= offset < high."""
+    """Return offsets in `partitions` with low <= offset < high."""
     narrowed = []
     for partition, span in requested:
         if partitions is not None and partition.partition not in partitions:

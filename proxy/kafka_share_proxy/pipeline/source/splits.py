@@ -46,7 +46,7 @@ def make_splits(
     offset_splits: int = 1,
     keys: Sequence[bytes] | None = None,
 ) -> list[Split]:
-    """Return splits that contain each requested offset in each key range exactly once.
+    """Return splits with each requested offset once per key range.
 
     The requested offsets may overlap. `offset_splits` is the number of pieces of each partition, with about as many
     offsets each.
@@ -69,7 +69,7 @@ def _by_ranges(base: Split, ranges: KeyRanges) -> list[Split]:
 
 
 def _by_keys(base: Split, keys: Sequence[bytes]) -> list[Split]:
-    """Return one split for all keys. Spark filters each row again, so a server that does not filter does no harm."""
+    """Return one split: Spark filters each row again."""
     hashes = [murmur2(key) for key in keys]
     if not hashes:
         return []
@@ -77,7 +77,7 @@ def _by_keys(base: Split, keys: Sequence[bytes]) -> list[Split]:
 
 
 def _pieces(spans: Sequence[OffsetSpan], count: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yield the offsets in at most `count` pieces of about equal size, and of at most SPANS_MAX ranges each."""
+    """Yield pieces of about equal size, of at most SPANS_MAX ranges each."""
     size = max(1, -(-sum(span.end - span.start for span in spans) // count))
     piece: list[tuple[int, int]] = []
     room = size

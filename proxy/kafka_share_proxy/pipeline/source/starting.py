@@ -33,7 +33,7 @@ class KeptStart(NamedTuple):
     """Value of the option topicIds; "{}" if an earlier release stored the start."""
 
     def options(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the given options with this start in place of theirs."""
+        """Return the given options with this start."""
         kept = {name: value for name, value in given.items() if name.lower() not in ("startingoffsets", "topicids")}
         return kept | {"startingOffsets": self.offsets, "topicIds": self.topic_ids}
 
@@ -47,7 +47,7 @@ class KeptShare(NamedTuple):
 
 
 def kept_share(spark: SparkSession, options: ShareSourceOptions, checkpoint: str) -> KeptShare:
-    """Return the group and topic stored next to a checkpoint. Store them at the first start.
+    """Store group and topic at the first start.
 
     Raises BadOption if the checkpoint belongs to another group or topic.
     """
@@ -67,7 +67,7 @@ def kept_share(spark: SparkSession, options: ShareSourceOptions, checkpoint: str
 
 
 def kept_start(spark: SparkSession, given: Mapping[str, str], checkpoint: str) -> KeptStart:
-    """Return the start stored next to a checkpoint. At the first start, resolve and store it before anything is read.
+    """At the first start, resolve and store it before anything is read.
 
     Raises BadOption if the checkpoint belongs to another topic, and ProxyError if the offsets could not be read.
     """

@@ -25,7 +25,7 @@ class BadStreamOffset(ProxyError):
 
 
 def written(offsets: Mapping[TopicPartition, int], ids: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the offset as Spark stores it. `ids` has the topics whose brokers have ids (Kafka 2.8 and later)."""
+    """Return the offset as Spark stores it. `ids`: of brokers that have them (Kafka 2.8 and later)."""
     topics: dict[str, dict[str, int]] = defaultdict(dict)
     for partition, offset in sorted(offsets.items()):
         topics[partition.topic][str(partition.partition)] = offset
@@ -34,7 +34,7 @@ def written(offsets: Mapping[TopicPartition, int], ids: Mapping[str, bytes]) -> 
 
 
 def read_ids(stored: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the topic ids of a stored offset; empty for version 1. Raises BadStreamOffset."""
+    """Return no ids for version 1. Raises BadStreamOffset."""
     if stored.get("v") == WITHOUT_IDS:
         return {}
     try:
@@ -63,9 +63,9 @@ def read_written(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
 def admitted(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int | None
 ) -> dict[TopicPartition, int]:
-    """Return the end of the next batch: at most `most` offsets, shared in proportion to the lag of each partition.
+    """Share `most` offsets in proportion to the lag of each partition.
 
-    A partition with a lag gets at least one offset while there are any left, so that none starves. No offset decreases.
+    A partition with a lag gets at least one, so that none starves. No offset decreases.
     """
     lags = {partition: max(0, end - start.get(partition, end)) for partition, end in latest.items()}
     total = sum(lags.values())

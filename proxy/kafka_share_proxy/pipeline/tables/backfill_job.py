@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HOLES_MAX = 5_000
-"""Maximum number of holes per partition in one run: a commit may have 10,000 ranges, and those of the group merge with
-these."""
+"""Maximum number of holes per partition in one run: a commit may have 10,000 ranges."""
 RANGES = "backfill"
 
 Holes = Mapping[TopicPartition, list[OffsetSpan]]
@@ -158,10 +157,7 @@ def _name(holes: Holes) -> str:
 
 
 def batch_of(partition: TopicPartition, spans: list[OffsetSpan]) -> str:
-    """Return the batch name of the rows of these holes. A repeated run replaces its rows.
-
-    Rows that other batches hold are left out, so holes that overlap those of an earlier run are no duplicates.
-    """
+    """Return the batch name. A repeated run replaces its rows."""
     digest = hashlib.sha256(",".join(map(str, spans)).encode()).hexdigest()[:12]
     return f"backfill-{partition.topic}-{partition.partition}-{digest}"
 

@@ -39,10 +39,7 @@ class Compacted(NamedTuple):
 
 
 def run(spark: SparkSession, out: str, table: str, day: str | None, progress: Callable[[str], None]) -> list[Compacted]:
-    """Merge the batches of each day.
-
-    Raises LakeError if there is no such table, a backfill is running, or the rows could not be moved.
-    """
+    """Raises LakeError if there is no such table, a backfill is running, or the rows could not be moved."""
     lake = Lake(spark, out)
     if not lake.has(table):
         raise LakeError(f"{lake.path(table)} is not there: ingest, backfill and share make it")
@@ -64,7 +61,6 @@ def line_of(done: Compacted) -> str:
 
 @contextmanager
 def _alone(spark: SparkSession, lake: Lake, table: str) -> Iterator[None]:
-    """Block backfills and first starts of streams, which read the whole table."""
     if table != TABLE:
         yield
         return
@@ -73,7 +69,7 @@ def _alone(spark: SparkSession, lake: Lake, table: str) -> Iterator[None]:
 
 
 def recover(files: Files, table: str) -> None:
-    """Finish the moves of a run that was killed. Has no effect if there are none.
+    """Finish the moves of a run that was killed.
 
     Raises LakeError if the merged files could not be moved, or another run has deleted them.
     """
@@ -105,7 +101,7 @@ class DayBatch(NamedTuple):
 
 
 def _batches(spark: SparkSession, lake: Lake, table: str, only: str | None = None) -> list[DayBatch]:
-    """Return the batches of a table, by day. Rows without a day are left out."""
+    """Return batches by day. Rows without a day are left out."""
     sizes: dict[tuple[str, str], list[int]] = defaultdict(list)
     if lake.is_delta(table):
         for each in lake.delta.files(lake.path(table), PARTITIONS):
@@ -123,7 +119,7 @@ def _batches(spark: SparkSession, lake: Lake, table: str, only: str | None = Non
 
 
 def mergeable(batches: Sequence[DayBatch], only: str | None) -> dict[str, list[DayBatch]]:
-    """Return the batches to merge by day. The last batch of each stream stays: Spark may write it again."""
+    """Leave out the last batch of each stream: Spark may write it again."""
     last: dict[str, str] = defaultdict(str)
     for batch in batches:
         if match := STREAM_BATCH.fullmatch(batch.name):
@@ -154,7 +150,7 @@ def _merge(spark: SparkSession, lake: Lake, table: str, day: str, batches: list[
 
 
 def _replace(spark: SparkSession, path: str, rows: DataFrame, moves: Mapping[str, Any], count: int) -> None:
-    """Write the merged files of a day outside its folder, check their rows, store the pending moves, and move."""
+    """Write outside the folder of the day, check rows, store the pending moves, and move."""
     rows.write.mode("overwrite").partitionBy(*PARTITIONS).parquet(f"{path}/{MADE}")
     written = spark.read.parquet(f"{path}/{MADE}/{DAY}{moves['day']}/{BATCH}{moves['made']}").count()
     if written != count:

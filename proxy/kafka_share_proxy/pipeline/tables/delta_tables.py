@@ -26,7 +26,6 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 EXTRA = "kafka-share-proxy[delta]"
 
 Place = tuple[str | None, ...]
-"""Values of the partition columns of a table, in their order."""
 
 
 class DeltaFile(NamedTuple):
@@ -72,10 +71,8 @@ class DeltaTables:
         removed: Collection[Place] = (),
         rows: int | None = None,
     ) -> None:
-        """Replace the partitions that are in the frame, and those in `removed`, in one commit.
-
-        `rows` is the number of rows that the frame must have. Raises LakeError if it has another number, or another
-        writer has removed the same files.
+        """Use one commit. `rows`: number of rows that the frame must have. Raises LakeError if it has another number,
+        or another writer has removed the same files.
         """
         library, local = _library(), self._local(path)
         schema = library.Schema.from_json(frame.schema.json())
@@ -112,7 +109,7 @@ class DeltaTables:
             _commit(library, table, actions, partitions)
 
     def vacuum(self, path: str) -> int:
-        """Delete files which no version of the last week needs, and return their number. Raises LakeError."""
+        """Keep what versions of the last week need. Raises LakeError."""
         return len(_library().DeltaTable(self._local(path)).vacuum(dry_run=False))
 
     def _local(self, path: str) -> str:
@@ -133,7 +130,7 @@ def _library() -> Any:
 
 
 def _added(library: Any, staged: Path, file: Path, partitions: Sequence[str]) -> tuple[Any, Path]:
-    """Return the action that adds a file, and the current path of the file."""
+    """Return the action, and the current path of the file."""
     import pyarrow.parquet as pq
 
     inside = file.relative_to(staged)

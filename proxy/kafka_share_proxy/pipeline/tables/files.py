@@ -35,7 +35,7 @@ class Files:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """Write a whole file. Concurrent readers see the old content, no file or the new content, never a part."""
+        """Write a whole file. Concurrent readers see the old content, no file or the new content."""
         system, temporary = self._system(path), self._path(f"{path}.new")
         stream = system.create(temporary, True)
         try:
@@ -56,14 +56,14 @@ class Files:
         return length
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, without those in its subfolders. Empty if it does not exist."""
+        """Return names without subfolders. Empty if the folder does not exist."""
         system = self._system(path)
         if not system.exists(self._path(path)):
             return []
         return sorted(status.getPath().getName() for status in system.listStatus(self._path(path)))
 
     def move(self, path: str, folder: str) -> bool:
-        """Move a file to a folder, which is created if missing. Return True if it was moved."""
+        """Move into a folder, created if missing. Return True if the file was moved."""
         system = self._system(path)
         self.make(folder)
         moved: bool = system.rename(self._path(path), self._path(folder))
@@ -73,7 +73,7 @@ class Files:
         self._system(path).mkdirs(self._path(path))
 
     def local(self, path: str) -> str | None:
-        """Return the path for local programs, if the file system is local or mounted."""
+        """None unless the file system is local or mounted."""
         system = self._system(path)
         if system.getUri().getScheme() != "file":
             return None
@@ -93,7 +93,7 @@ class Files:
         return str(self._system(path).makeQualified(self._path(path)).toString())
 
     def is_compressed(self, path: str) -> bool:
-        """Return True if Spark decompresses the file, which it decides by the file name extension."""
+        """Check the file name extension, as Spark does."""
         known = self._jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(self._configuration)
         return known.getCodec(self._path(path)) is not None
 

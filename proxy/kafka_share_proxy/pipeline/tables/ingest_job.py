@@ -112,7 +112,7 @@ def line_of(report: Mapping[str, Any], lag: int) -> str:
 
 
 def lag_of(report: Mapping[str, Any], options: SourceOptions) -> int:
-    """Return the number of offsets beyond the end of this batch now: Spark does not query a Python source each time."""
+    """Query the cluster: Spark does not query a Python source each time."""
     (source,) = report["sources"]
     read = read_written(json.loads(source["endOffset"]))
     with BlockingClusterClient(options) as cluster:

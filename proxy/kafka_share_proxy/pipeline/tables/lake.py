@@ -33,7 +33,7 @@ class Lake:
     """Tables in a folder, or at a URL that Spark can write to."""
 
     def __init__(self, spark: SparkSession, root: str, table_format: str | None = None) -> None:
-        """Open a lake. `table_format` is that of new tables of records, PARQUET if None. Other tables are PARQUET."""
+        """`table_format`: of new tables of records."""
         self._spark = spark
         self._files = Files(spark)
         self._format = table_format
@@ -41,10 +41,7 @@ class Lake:
         self.root = root.rstrip("/")
 
     def check_writable(self, table: str | None = None) -> None:
-        """Raise LakeError if the lake is not writable, so that a job fails before it reads a topic.
-
-        `table` may have another format; None if only Parquet is written.
-        """
+        """Raise LakeError before a job reads a topic. `table`: None if only Parquet is written."""
         self._files.check_writable(self.root)
         if table is None:
             return
@@ -55,7 +52,6 @@ class Lake:
             self.delta.check(self.path(table))
 
     def is_delta(self, table: str) -> bool:
-        """Return True if a table is a Delta table, or would be made as one."""
         return self.delta.is_delta(self.path(table)) or (self._format == DELTA and not self.has(table))
 
     def path(self, table: str) -> str:
@@ -80,10 +76,7 @@ class Lake:
         return reader.parquet(self.path(table))
 
     def overwrite(self, frame: DataFrame, table: str, partitions: Sequence[str], files: int | None = None) -> None:
-        """Replace the partitions of the table that are in the frame, and no others.
-
-        `files` is the maximum number of tasks that write, with one file each per partition.
-        """
+        """Replace only partitions in the frame. `files`: maximum number of tasks that write."""
         if files is not None:
             frame = frame.coalesce(files)
         if self.is_delta(table):
@@ -96,23 +89,23 @@ class Lake:
             self._files.write(schema_path, schema)
 
     def staged(self, frame: DataFrame, name: str, partitions: Sequence[str] = ()) -> DataFrame:
-        """Write rows to staging and return them from there: a table cannot be read while it is replaced."""
+        """Write rows to staging: a table cannot be read while it is replaced."""
         path = self._staging(name)
         frame.write.mode("overwrite").partitionBy(*partitions).parquet(path)
         return self._spark.read.schema(frame.schema).parquet(path)
 
     def local_staging(self, name: str) -> str | None:
-        """Return a local folder in staging where tasks write files themselves, if a local path leads to the lake."""
+        """None if no local path leads to the lake."""
         local = self._files.local(self._staging(name))
         if local is not None:
             self._files.make(local)
         return local
 
     def collected(self, source: str, files: Iterable[tuple[str | None, str]], name: str, schema: str) -> DataFrame:
-        """Return the rows of some files of a local staging folder, without its other files.
+        """Return the rows of some files of local staging.
 
-        `files`: day, or None, and name of each. `name` is that of the result in staging, `schema` the DDL of the
-        columns, with `day`. Raises LakeError if a file cannot be moved, or is on another machine.
+        `files`: day, or None, and name of each. `schema`: DDL of the columns, with `day`. Raises LakeError if a file
+        cannot be moved, or is on another machine.
         """
         path = self._staging(name)
         self._files.make(path)

@@ -1,8 +1,8 @@
 """Claims of streams and backfills on offsets, so that the table `records` has each record once.
 
-How it works: a row's key is (topic id, partition, offset). A stream claims all offsets from its start on, before it
-loads the first one, except those that the table holds already. A backfill loads the offsets that no stream claims. Both
-facts are files in hidden folders of the table (pipeline/README.md rules 53 to 55).
+A row's key is (topic id, partition, offset). A stream claims all offsets from its start on, before it loads the first
+one, except those that the table holds already. A backfill loads the offsets that no stream claims. Rules:
+pipeline/README.md 53 to 55.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Claim(NamedTuple):
         return {partition.topic for partition in self.starts}
 
     def start(self, partition: TopicPartition, topic_id: bytes | None) -> int | None:
-        """Return the first offset of a partition that the stream loads, if it loads the partition.
+        """None if the stream does not load the partition.
 
         An unknown id (None) counts as that of the same topic.
         """
@@ -85,10 +85,10 @@ class RecordClaims:
     # Streams
 
     def excepted(self, start: KeptStart, checkpoint: str, *, is_whole: bool) -> list[dict[str, Any]]:
-        """Claim the offsets of a stream at its first start. Return those that it does not load, for `exceptOffsets`.
+        """Return the offsets that are in the table already, for `exceptOffsets`.
 
-        These are in the table already. `is_whole`: the stream reads all partitions of its topics, later ones included.
-        Raises LakeError if another stream or a running backfill loads these offsets.
+        `is_whole`: the stream reads all partitions of its topics, later ones included. Raises LakeError if another
+        stream or a running backfill loads these offsets.
         """
         path = self._path(STREAMS, start.stream_id)
         document = json.loads(self._files.read(path)) if self._files.exists(path) else {}
@@ -149,7 +149,7 @@ class RecordClaims:
             )
 
     def _in_table(self, claim: Claim) -> list[dict[str, Any]]:
-        """Return the offset ranges, from the start of a claim on, that other streams or backfills have loaded."""
+        """Return ranges that other streams or backfills have loaded."""
         from pyspark.sql import functions
 
         if not self._lake.has(TABLE):
@@ -180,8 +180,7 @@ class RecordClaims:
 
     @contextmanager
     def backfilling(self, name: str) -> Iterator[None]:
-        """Block other backfills and first starts of streams inside this block. Raises LakeError if a backfill is
-        running.
+        """Raises LakeError if a backfill is running.
 
         `name` is derived from the tokens: the same backfill may run again after it was killed.
         """
@@ -223,7 +222,7 @@ class RecordClaims:
 
 
 def rows_of(table: DataFrame, topics: set[str], ids: Mapping[str, bytes]) -> DataFrame:
-    """Return the rows of some topics. Rows without topic id, of earlier releases, count as the same topic."""
+    """Return rows. Those without topic id, of earlier releases, count as the same topic."""
     from pyspark.sql import functions
 
     rows = table if "topic_id" in table.columns else table.withColumn("topic_id", functions.lit(None).cast("string"))

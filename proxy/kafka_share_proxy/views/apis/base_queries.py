@@ -1,9 +1,7 @@
-"""Requests about partitions of views, sent to the broker as requests about their base partitions.
+"""Requests about partitions of views, sent to the broker as requests about their base partitions (views/README.md rule
+21).
 
-Several slots of a view have one base partition. Equal queries share one result. Different queries about the same base
-partition are sent in successive requests, because brokers refuse a partition that is named twice (ListOffsets) or merge
-the two (Fetch; views/README.md rule 21). All requests use the client's own connection and version. What the broker
-returns for the base, including errors and missing rights, is returned for the view.
+What the broker returns for the base, including errors and missing rights, is returned for the view.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ Asked = Query | ErrorCode
 
 
 Topics = Sequence[tuple[str, Sequence[tuple[int, tuple[int, ...]]]]]
-"""The name of each topic in a request, with index and `Query.content` of each partition."""
+"""Topic names, each with index and `Query.content` of its partitions."""
 
 
 _topics = attrgetter("topics")
@@ -57,7 +55,7 @@ _topics = attrgetter("topics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording(Generic[R, E]):
-    """The classes and field names of one API's messages about partitions of topics."""
+    """Classes and field names of one API's messages about partitions of topics."""
 
     request_topic: Callable[..., Message]
     request_partition: Callable[..., Message]
@@ -65,14 +63,11 @@ class Wording(Generic[R, E]):
     response_topic: Callable[..., Message]
     response_partition: Callable[..., E]
     topic: str
-    """Field of a topic's name, in requests and responses."""
     partition: str
-    """Field of a partition's index, in requests and responses."""
     content: tuple[str, str]
-    """Fields of a partition in a request that `Query.content` consists of."""
+    """Fields of a partition in a request that are its `Query.content`."""
 
     def queries(self, request: RequestMessage[R]) -> Topics:
-        """Return the topics and partitions of a client's request."""
         name, index, content = attrgetter(self.topic), attrgetter(self.partition), attrgetter(*self.content)
         topics = _topics(request)
         return [(name(topic), [(index(each), content(each)) for each in topic.partitions]) for topic in topics]
@@ -90,12 +85,12 @@ class Wording(Generic[R, E]):
         return self.request_partition(**{self.partition: query.partition}, **dict(content))
 
     def entries(self, response: R) -> Iterable[tuple[Place, E]]:
-        """Return (topic-partition, entry) for each entry of a response."""
+        """Return (topic-partition, entry) for each entry."""
         name, index = attrgetter(self.topic), attrgetter(self.partition)
         return (((name(topic), index(each)), each) for topic in _topics(response) for each in topic.partitions)
 
     def entry(self, partition: int, source: E | ErrorCode) -> E:
-        """Build the entry of a partition: a copy of another partition's entry, or an error."""
+        """Build an entry: a copy of another partition's entry, or an error."""
         index = {self.partition: partition}
         if isinstance(source, ErrorCode):
             return self.response_partition(error_code=source, **index)
@@ -145,8 +140,7 @@ async def make_ready(
 ) -> dict[str, ErrorCode]:
     """Make the views among these topics ready for the named partitions. Return the errors by topic.
 
-    The catalog may lose a view while another one is made ready: its base was deleted and created again. Then the views
-    are made ready once more.
+    The catalog may lose a view meanwhile, whose base was deleted and created again.
     """
     catalog, unavailable = views.catalog, dict[str, ErrorCode]()
     for _ in range(READY_ATTEMPTS):
@@ -170,11 +164,7 @@ async def make_ready(
 
 
 def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | None:
-    """Return the partition to query upstream.
-
-    None if the view has no such partition, or is not in the catalog: a query must not reach the view's own, empty
-    topic.
-    """
+    """Return the partition to query upstream. None if unknown: a query must not reach the view's own, empty topic."""
     if not is_view(topic):
         return topic, partition
     view = views.catalog.named(topic)
@@ -184,7 +174,6 @@ def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | N
 
 
 async def queries_about(call: Call[Message], views: ViewServices, topics: Topics) -> list[list[Asked]]:
-    """Return the query or error for each partition of each topic in a request."""
     numbers = {name: [number for number, _ in asked] for name, asked in topics}
     refused = await make_ready(call.connection, views, numbers, call.work)
 
@@ -206,7 +195,7 @@ async def queries_about(call: Call[Message], views: ViewServices, topics: Topics
 
 
 def in_rounds(queries: Iterable[Query]) -> list[dict[Place, Query]]:
-    """Distribute the queries over as few requests as possible, each with every partition at most once."""
+    """Distribute queries over few requests, each with every partition at most once."""
     rounds: list[dict[Place, Query]] = []
     times: dict[Place, int] = {}
     for query in dict.fromkeys(queries):
@@ -224,7 +213,7 @@ async def request_in_rounds(
     make: Callable[[Mapping[str, Sequence[Query]]], RequestMessage[R]],
     response: type[R],
 ) -> list[tuple[dict[Place, Query], R]]:
-    """Send all requests without waiting in between. Return each with its decoded response. `make` builds a request."""
+    """Send all requests without waiting in between. `make` builds a request."""
     responses = []
     for chosen in in_rounds(each for topic in asked for each in topic if isinstance(each, Query)):
         by_topic: dict[str, list[Query]] = {}
@@ -242,7 +231,7 @@ async def request_in_rounds(
 async def by_query(
     work: Work, told: Iterable[tuple[dict[Place, Query], R]], entries: Callable[[R], Iterable[tuple[Place, E]]]
 ) -> dict[Query, E]:
-    """Return the entry for each query. `entries` lists topic-partition and entry of a response."""
+    """`entries` lists topic-partition and entry of a response."""
     found = {}
     for chosen, response in told:
         for place, entry in entries(response):

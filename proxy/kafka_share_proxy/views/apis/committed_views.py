@@ -1,8 +1,7 @@
 """OffsetCommit (key 8) and TxnOffsetCommit (key 28): a view that is committed to is created, then the request is
 forwarded.
 
-Only commits to a view that the catalog does not have are decoded here. A commit by topic id (OffsetCommit v10 and
-later, KIP-848) names a topic that exists.
+A commit by topic id (OffsetCommit v10 and later, KIP-848) names a topic that exists.
 """
 
 from __future__ import annotations

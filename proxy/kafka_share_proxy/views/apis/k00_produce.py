@@ -1,15 +1,7 @@
-"""Produce (key 0): nothing is written to a view.
+"""Produce (key 0): nothing is written to a view (views/README.md rules 9 and 48).
 
-Versions: all that are offered.
-
-Behaviour
-- Partitions of a view are refused with 17, after which a producer stops immediately. The rest of such a request is sent
-  to the broker, and the two responses are merged. With acks=0 there is no response: the view's records are dropped and
-  logged, and the rest is sent with acks=1 and its response is discarded.
-- Requests are only checked while any view is known here (`feature.routes`). The check reads the topic names. v13 and
-  later have topic ids, which are compared with those of the known views. A request whose names are not fully received
-  is buffered first.
-- A request that escapes the check is refused by the broker (10): no record is small enough for the topic of a view.
+The rest of a request with partitions of a view is sent to the broker, with acks=0 as acks=1, and the two responses are
+merged. Requests are only checked while any view is known here (`feature.routes`), by topic name, or from v13 on by id.
 """
 
 from __future__ import annotations

@@ -1,22 +1,11 @@
 """Fetch v4-v15: served here if it names a view or carries a `KeyFilter`, otherwise forwarded unchanged.
 
-Behaviour
-- The check uses the bytes of the request. Up to v12 they are searched for the name prefix of views. From v13 on the
-  topic ids are compared with those known as plain. An incremental request without topics is forwarded immediately.
-- A topic id is sent upstream only if it is known as plain. Otherwise it may be a view's: the broker would respond for
-  the view's empty topic, which resets consumers (views/README.md rule 19). Such ids are looked up first. An id that
-  remains unknown gets 100.
-- Served without fetch sessions. A full request gets session id 0. An incremental one that names a view gets
-  FETCH_SESSION_ID_NOT_FOUND (70), after which clients send full ones. A session of the client that a full request
-  replaces is closed upstream.
-- The response contains every requested partition, in the order of the request. Plain partitions of the request are read
-  with the base partitions, and their records are passed on unchanged.
-- Under read_committed the proxy drops aborted records and markers, and the aborted list is empty. Under
-  read_uncommitted markers are passed on.
-- v0-v3, which brokers of 3.9 still serve, have no batches of magic 2: UNSUPPORTED_VERSION (35), with or without views.
+Rules: views/README.md 19 to 30, 35 and 36. Up to v12 the bytes of a request are searched for the name prefix of views.
+From v13 on the topic ids are compared with those known as plain. An incremental request without topics is forwarded
+immediately. A session of the client that a full request replaces is closed upstream. Plain partitions are read with the
+base partitions, and their records are passed on unchanged.
 
-KIPs: 74, 98, 227, 320, 392 (a view is read at the leader), 516, 595. Skipped: v16 and later (forwarding/README.md rule
-16).
+KIPs: 74, 98, 227, 320, 392, 516, 595. Skipped: v16 and later (forwarding/README.md rule 16).
 """
 
 from __future__ import annotations
@@ -72,7 +61,6 @@ IDS_SINCE, SESSIONS_SINCE, FLEXIBLE_SINCE = 13, 7, 12
 FULL_EPOCHS = (0, -1)
 
 TOPICS_CHECKED_MAX = 10_000
-"""Maximum number of topics in one request that are checked one by one."""
 
 
 # Selection of requests
@@ -110,7 +98,7 @@ async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> fram
 
 
 async def _make_known(call: Call[messages.FetchRequest], views: ViewServices) -> dict[bytes | str, ErrorCode]:
-    """Look up unknown topics, and update views that have grown. Return the errors by topic."""
+    """Return the errors by topic."""
     topics, catalog = call.message.topics or (), views.catalog
     if call.version >= IDS_SINCE:
         ids = {bytes(topic.topic_id) for topic in topics}
@@ -144,7 +132,7 @@ _Filter = Division | BadFilter | ErrorCode
 
 
 async def _filters(call: Call[messages.FetchRequest], views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
-    """Return (topic, partition) -> filter. Filters of topics that the client may not read are not parsed."""
+    """Parse filters, except those of topics that the client may not read."""
     by_id, connection = call.version >= IDS_SINCE, call.connection
     asked: dict[tuple[bytes | str, int], bytes] = {}
     for topic in (call.message.topics or ()) if call.version >= TAGS_SINCE else ():
@@ -191,7 +179,7 @@ def _id_of(services: Services, name: str) -> bytes | None:
 
 
 def _is_outgrown(view: View | None, topic: messages.FetchRequest.FetchTopic) -> bool:
-    """Return True if the request names partitions that the view did not have when it was last checked."""
+    """True if the request names partitions that the view did not have when it was last checked."""
     return view is None or any(entry.partition >= view.partitions for entry in topic.partitions)
 
 
@@ -207,7 +195,7 @@ class _Item:
 
 
 class _RequestedPartitions:
-    """Partitions of the request, sorted by how they are served."""
+    """Partitions of the request by how they are served."""
 
     def __init__(
         self,
@@ -221,7 +209,7 @@ class _RequestedPartitions:
         self._targets: dict[ReadKey, Target] = {}
         self.topics: list[tuple[bytes | str, list[_Item]]] = []
         self.is_ours = bool(refused)
-        """True if the request cannot be forwarded to the broker."""
+        """True if the request cannot be forwarded."""
         for topic in call.message.topics or ():
             name = bytes(topic.topic_id) if self._by_id else topic.topic
             entries = {entry.partition: entry for entry in topic.partitions}
@@ -345,7 +333,7 @@ def _empty(index: int, committed: bool) -> PartitionResponse:
 
 
 def _refused(source: PartitionResponse, index: int, version: int) -> PartitionResponse:
-    """Convert the broker's error entry of a base partition to one for a partition of the view."""
+    """Convert the broker's error entry of a base partition."""
     code = source.error_code
     if version < IDS_SINCE and code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -359,7 +347,7 @@ def _refused(source: PartitionResponse, index: int, version: int) -> PartitionRe
 
 
 def records_of(slot: SlotScan) -> frames.Pieces:
-    """Return the batches of one slot, with the filler for records dropped at their end."""
+    """Return the batches of one slot, and the filler."""
     parts, gap = list(slot.parts), slot.gap
     if gap is not None:
         last = slot.cut_last_part_to

@@ -1,12 +1,8 @@
 """ListOffsets (key 2): served here from the base partitions if it names a view, otherwise forwarded unchanged.
 
-Behaviour
-- Every timestamp, including the special ones, means the same in a view as in the base: "the first offset at or after
-  that time in the base" is a valid start in each slot. The offset of the largest timestamp may belong to another slot.
-- Leader epochs, errors and throttle time are the broker's.
-- A view that is not available gets the error code for that, a partition that it does not have gets 3.
+Rules: views/README.md 21 and 29. The offset of the largest timestamp may belong to another slot.
 
-KIPs: 320, 396, 734, 405, 1005, 1023. See views/README.md rule 21 and views/README.md rule 29.
+KIPs: 320, 396, 734, 405, 1005, 1023.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ KEY = ApiKey.LIST_OFFSETS
 
 @cache
 def _wording() -> Wording[messages.ListOffsetsResponse, messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
-    """Return the structure of the messages, whose classes are made at the first request."""
+    """Make the classes at the first request."""
     return Wording(
         request_topic=messages.ListOffsetsRequest.ListOffsetsTopic,
         request_partition=messages.ListOffsetsRequest.ListOffsetsPartition,

@@ -1,17 +1,7 @@
 """Metadata (key 3) that names a view: the view is shown with the partitions of its base.
 
-Behaviour
-- All other topics of such a request are requested from the broker as the client did, and one response has all. By id
-  (v12+) the broker's response shows that a topic is a view. Invalid view names: 17. No such base: 3. Broker-side
-  auto-creation never gets the name of a view.
-- No topic is created, regardless of allow_auto_topic_creation says (views/README.md rule 11). A view without a topic is
-  shown to a client that may create it, without a topic id. What forbids it (TOPIC_AUTHORIZATION_FAILED, a policy) is
-  passed on.
-- A view that has a topic is made ready: it grows with its base.
-- A client that requests them (tag 27502) gets the weights of the slots of a plan (views/README.md rule 54).
-- All other requests are forwarded: `forwarding.apis.k03_metadata`.
-
-KIPs: 516 (topic ids).
+Rules: views/README.md 2, 11 to 15, 17, 20, 52 and 54. All other topics of such a request are requested from the broker
+as the client did, and one response has all. All other requests are forwarded: `forwarding.apis.k03_metadata`.
 """
 
 from __future__ import annotations

@@ -69,7 +69,6 @@ async def _audited(
 
 
 def _topics(metadata: bytes) -> Iterator[str]:
-    """Yield the topics of a subscription, up to the first malformed one."""
     try:
         (count,) = _COUNT.unpack_from(metadata, _VERSION.size)
         at = _VERSION.size + _COUNT.size

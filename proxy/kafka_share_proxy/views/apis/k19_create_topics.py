@@ -1,8 +1,5 @@
-"""CreateTopics (key 19): a view's topic is created with the number of partitions it needs, whichever client creates it.
+"""CreateTopics (key 19): a view's topic is created with the number of partitions it needs (views/README.md rule 50).
 
-Versions: all.
-
-Behaviour
 - An invalid view name: 17. No such base, or none that the client may see: the broker's error for the base.
 - A partition count left to the brokers (-1) becomes that of the base times the slots, and a replication factor left to
   them becomes that of the base. Any other number of partitions, or a manual assignment: 37.
@@ -66,7 +63,7 @@ async def handle(call: Call[messages.CreateTopicsRequest], views: ViewServices) 
 async def _bases(
     call: Call[messages.CreateTopicsRequest], views: ViewServices, names: list[ViewName]
 ) -> dict[str, TopicEntry]:
-    """Return the Metadata of the bases, after everything stored has been read."""
+    """Return Metadata, read after everything stored."""
     if not names:
         return {}
     await views.keeper.know(await call.work.select(lambda name: views.catalog.named(name.topic) is None, names))
@@ -80,7 +77,7 @@ async def _bind(
     bases: Mapping[str, TopicEntry],
     made: Iterable[messages.CreateTopicsResponse.CreatableTopicResult],
 ) -> None:
-    """Bind the created views to the current base (topic ids from v7 on)."""
+    """Bind the created views (topic ids from v7 on)."""
     for topic in made:
         await call.work.step()
         topic_id = bytes(topic.topic_id)
@@ -102,7 +99,7 @@ async def _fit(
     requested: Mapping[str, _RequestedTopic],
     entries: Mapping[str, TopicEntry],
 ) -> dict[str, tuple[ErrorCode, str]]:
-    """Complete the requested topics in place. Return the error and its text for each that cannot be created."""
+    """Complete the requested topics. Return the error and its text for each that cannot be created."""
     refused = {}
     for name in names:
         await call.work.step()

@@ -1,7 +1,6 @@
 """DeleteTopics (key 20): a view's topic may be deleted like any other, and the state of the view with it.
 
-Versions: all. The broker serves the request. A view that it has deleted is forgotten, together with its stored state,
-so that a later view of the same name starts from scratch.
+Versions: all. The broker serves the request. A later view of the same name starts from scratch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""DeleteRecords (key 21): a view stores no records. Those of its base are deleted in the base.
-
-Versions: all. Partitions of a view get 44 (POLICY_VIOLATION). The rest of the request is sent to the broker.
-"""
+"""DeleteRecords (key 21): refused for a view (views/README.md rule 49). Versions: all."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """OffsetForLeaderEpoch (key 23): served from the base partitions if it names a view, otherwise forwarded.
 
-Behaviour
-- Every leader epoch that a consumer of a view holds is one of the base, so the broker's entry for the base is right.
-- Errors and throttle time are the broker's. A view that is not available gets the error code for that, a partition that
-  it does not have gets 3.
+Rules: views/README.md 21 and 29. Every leader epoch that a consumer of a view holds is one of the base.
 
-KIPs: 101, 320. See views/README.md rule 21 and views/README.md rule 29.
+KIPs: 101, 320.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 @cache
 def _wording() -> Wording[messages.OffsetForLeaderEpochResponse, messages.OffsetForLeaderEpochResponse.EpochEndOffset]:
-    """Return the structure of the messages, whose classes are made at the first request."""
+    """Make the classes at the first request."""
     return Wording(
         request_topic=messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic,
         request_partition=messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition,

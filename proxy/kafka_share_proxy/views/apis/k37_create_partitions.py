@@ -1,7 +1,4 @@
-"""CreatePartitions (key 37): a view grows only with its base, not by a request.
-
-Versions: all. Views get 44 (POLICY_VIOLATION). The rest of the request is sent to the broker.
-"""
+"""CreatePartitions (key 37): refused for a view (views/README.md rule 49). Versions: all."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ async def _audited(
 
 
 _ABSENT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
-"""Codes of views that are ignored, as brokers do for such topics: the member gets none of their partitions."""
+"""Codes of views that are ignored, as brokers do for such topics."""
 _CODES = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.LEADER_NOT_AVAILABLE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -1,15 +1,8 @@
-"""DescribeTopicPartitions (key 75): sent by admin clients instead of Metadata (KIP-966).
+"""DescribeTopicPartitions v0 (key 75): sent by admin clients instead of Metadata (KIP-966).
 
-Versions: 0.
-
-Behaviour
-- A response about all topics omits views and the proxy's own topics, as Metadata does. A page may therefore be empty
-  and have a cursor to the next one.
-- A view that has a topic is made ready first. The broker then describes its topic, so that limit and cursor count its
-  own partitions. Each partition gets the leader and replicas that Metadata has for the base.
-- A view without a topic is shown complete, without a topic id, and nothing is created (views/README.md rule 11).
-- Invalid view names: 17. No such base: 3 without partitions. Errors of the broker are passed on.
-- Views without a topic and refused names are on the page where they sort by name.
+Rules: views/README.md 2, 11, 13, 15 and 52. A page without views may be empty and have a cursor to the next one. A view
+that has a topic is made ready first. The broker then describes its topic, so that limit and cursor count its own
+partitions. Views without a topic and refused names are on the page where they sort by name.
 """
 
 from __future__ import annotations

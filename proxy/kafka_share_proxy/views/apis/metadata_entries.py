@@ -1,8 +1,7 @@
 """Entries of views in Metadata and DescribeTopicPartitions: its own topic with the partitions of its base.
 
-Partition p*R + r of the view has the leader, the leader epoch and the replicas of base partition p. Clients then fetch
-from the right broker, and every epoch they hold is one of the base. A view is never internal, because that breaks
-assignors (views/README.md rule 14).
+Partition p*R + r of the view has the leader, the leader epoch and the replicas of base partition p. Rules:
+views/README.md 13 and 14.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _Partition: TypeAlias = "messages.MetadataResponse.MetadataResponsePartition"
 
 
 async def metadata_entry(work: Work, sight: SeenView) -> TopicEntry:
-    """Return the view's topic in a Metadata response, in slices: its partitions may be many."""
+    """Return the entry, in slices: partitions may be many."""
     message = messages.MetadataResponse
     entry = message.MetadataResponseTopic(
         error_code=int(sight.code), name=sight.name.topic, is_internal=False, partitions=[]
@@ -54,7 +53,7 @@ def refused_entry(topic: str, code: ErrorCode) -> TopicEntry:
 
 
 def describe_as_base(entry: DescribedTopic, sight: SeenView) -> None:
-    """Replace partition data in a view's entry by that of the base. Remove partitions that the base does not have."""
+    """Replace partition data in a view's entry by that of the base."""
     leads = dict(_partitions(sight))
     entry.is_internal = False
     entry.partitions = [each for each in entry.partitions or () if each.partition_index in leads]

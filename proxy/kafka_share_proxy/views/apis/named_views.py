@@ -12,7 +12,7 @@ from kafka_share_proxy.wire.codec.prefixes import Unread
 from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 
 SEARCHED_BYTES = 8 << 10
-"""Maximum bytes of a request that is searched for the id of each view. A longer one is decoded."""
+"""Maximum bytes of a request that is searched for ids of views. A longer one is decoded."""
 
 NAMES_VIEW = ContainsAny((PREFIX_BYTES,))
 
@@ -23,12 +23,11 @@ def has_view_id(catalog: ViewCatalog) -> ContainsNow:
 
 @dataclass(frozen=True, slots=True)
 class NamesUnknownView:
-    """Selects requests that list, by name, a view that is not in the catalog."""
+    """Selects requests that name a view that is not in the catalog."""
 
     catalog: ViewCatalog
 
     def look(self, key: int, version: int) -> Look:
-        """Versions that list topics only by id are never selected."""
         try:
             read = prefixes.topic_names(key, version)
         except LocalProtocolError:

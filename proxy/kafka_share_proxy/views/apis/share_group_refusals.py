@@ -1,9 +1,4 @@
-"""Refusal of share groups on views, wherever the share group is served.
-
-A broker would show such a group an empty topic, and the proxy could not serve it, because share groups divide a
-partition's records themselves. A client that subscribes a share group to a view, sets its offsets there or acquires
-from it by topic id therefore gets 42 (INVALID_REQUEST) with a text, and fails instead of waiting forever.
-"""
+"""Refusal of share groups on views, wherever the share group is served (views/README.md rule 51)."""
 
 from __future__ import annotations
 

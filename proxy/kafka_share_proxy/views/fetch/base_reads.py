@@ -1,7 +1,7 @@
 """One upstream Fetch for the base partitions of views and for the plain partitions of the same request.
 
-Theory of operation. Base partitions are requested by topic id, so that a recreated base is never read for an old view.
-If plain partitions of the same request are known by name only, the Fetch uses names and the client's own version.
+Base partitions are requested by topic id, so that a recreated base is never read for an old view. If plain partitions
+of the same request are known by name only, the Fetch uses names and the client's own version.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class ViewRead(UpstreamFetch):
-    """An upstream Fetch of base partitions and of plain partitions of the same client request."""
+    """Fetch of base partitions and of plain partitions of the same client request."""
 
     def __init__(
         self,
@@ -54,8 +54,7 @@ class ViewRead(UpstreamFetch):
     ) -> None:
         """Send the Fetch.
 
-        `version` is that of the client's request, if it names plain partitions. `session_id` is a fetch session to
-        close.
+        `version`: of the client's request, if it names plain partitions. `session_id`: to close.
         """
         super().__init__(connection, services, heads, version)
         self.heads: Mapping[ReadKey, PartitionRead] = {head.key: head for head in heads}
@@ -69,15 +68,14 @@ class ViewRead(UpstreamFetch):
         self._requested_plains = {(plain.topic, plain.entry.partition) for plain in plains}
         reads.figures.reads += 1
         self._promised = sum(head.max_bytes for head in heads if head.max_bytes > READ_BYTES_MIN)
-        """Expected response bytes, which count in the response budget until they arrive."""
+        """Bytes in the response budget until the response arrives."""
         services.responses.hold(self._promised)
         for key in self.heads:
             reads.flights.begin(key, self)
         bases = [
             asked for asked in self.requested() if (asked.topic, asked.entry.partition) not in self._requested_plains
         ]
-        """A base partition that is also requested plain has the same offset. One entry serves both (views/README.md
-        rule 21)."""
+        """One entry serves a base partition and the same plain one at one offset (views/README.md rule 21)."""
         self.send(
             [*bases, *plains] if heads_first else [*plains, *bases],
             wait_s=wait_s,
@@ -145,7 +143,7 @@ class ViewRead(UpstreamFetch):
 
 
 def rotated(items: Iterable[T], shift: int) -> list[T]:
-    """Rotate the items. The first partition of a Fetch gets a batch of any size."""
+    """Rotate items: the first partition of a Fetch gets a batch of any size."""
     ordered = list(items)
     at = shift % len(ordered) if ordered else 0
     return ordered[at:] + ordered[:at]

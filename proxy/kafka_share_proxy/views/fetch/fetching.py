@@ -1,9 +1,7 @@
 """Execution of one Fetch that names views: a loop between its state machine, the cache and the brokers.
 
-See views/README.md rule 28.
-
-Theory of operation. `views.model.scanning.FetchScan` decides what is read next and when to respond. Each iteration of
-the loop
+Rules: views/README.md 26 to 28 and 42 to 45. `views.model.scanning.FetchScan` decides what is read next and when to
+respond. Each iteration of the loop
 
 1. advances every slot as far as the cache reaches. The cache serves a reader only while its own connection is known to
    have READ on the base and to lead to the leader of the base partition, and only if the reader named no other leader
@@ -41,26 +39,24 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 PARKED_WAIT_S = 0.5
-"""Longest wait of an upstream Fetch in a request that also waits for another client's read. The response may be sent
-earlier, and the client's next request is then queued until that Fetch returns.
+"""Longest wait of an upstream Fetch in a request that also waits for another client's read. The client's next request
+may be queued until that Fetch returns.
 """
 
 JOINED_GRACE_S = 0.5
-"""Seconds after which another client's read that does not wait at its broker is given up. Then the request reads
-itself.
-"""
+"""Seconds after which another client's read that does not wait at its broker is given up."""
 
 ITERATION_STEPS = 128
 """Number of slots moved over a batch before other tasks of the loop run."""
 
 HELD_WAIT_S = 1.0
-"""Longest wait of a request that has records, but fewer than MinBytes: they occupy memory that others may need."""
+"""Longest wait of a request that has records, but fewer than MinBytes."""
 
 ROOM_CHECK_S = 0.05
-"""Seconds between two checks of a request that waits for memory or for a worker thread."""
+"""Seconds between two checks of a request that waits for memory or a thread."""
 
 _ROTATIONS = ConnectionSlot[Iterator[int]](count)
-"""Numbers the Fetch requests of a connection from 0. Each request starts with another partition."""
+"""Each request starts with another partition."""
 
 ROUNDS_MAX = 10_000
 """More would be a bug. The response then contains what was read."""
@@ -76,12 +72,12 @@ class Target:
     divisions: dict[SlotScan, Division]
     may_share: bool = False
     is_alone: bool = False
-    """True after a read of another client failed this request. From then on it uses only its own reads."""
+    """True after another client's read failed this request."""
     dry_at: int = -1
     refusal: PartitionResponse | None = None
     """Error entry for the whole partition."""
     slot_refusals: dict[SlotScan, PartitionResponse] = field(default_factory=dict)
-    """Error entries that depend on the position of a slot and do not apply to other slots."""
+    """Error entries that depend on the position of a slot."""
     own: list[ViewChunk] = field(default_factory=list)
 
 
@@ -130,9 +126,9 @@ class ViewFetching:
         self._parts = PartsMaking(views.reads, views.workers, services.timers, call.connection.id)
         self._moved = 0
         self._held = 0
-        """Bytes held in memory, as counted in the response budget."""
+        """Bytes counted in the response budget."""
         self._is_short = False
-        """True if the budget has no room for more. The response then contains what was read."""
+        """True if the budget has no room for more."""
         for target in targets:
             for slot, division in target.divisions.items():
                 self._reads.cache.note(target.key, division, (slot.slot,), now)
@@ -158,7 +154,7 @@ class ViewFetching:
 
     @property
     def _is_crowded(self) -> bool:
-        """True if the response budget is more than half used. The request then does not wait for more records."""
+        """True if more than half of the response budget is used. The request then does not wait for more records."""
         responses = self._services.responses
         return responses.used > responses.limit // 2
 
@@ -182,7 +178,6 @@ class ViewFetching:
         target.may_share = allowed and not target.is_alone and epoch in (-1, self._leader_epoch(target))
 
     def _doubt(self, target: Target) -> None:
-        """Mark old metadata as stale if the client names a later leader epoch."""
         services = self._services
         is_old = services.topology.age(target.name, services.timers.now()) > services.options.metadata_age_s
         if is_old and target.scan.current_leader_epoch > self._leader_epoch(target):
@@ -193,7 +188,6 @@ class ViewFetching:
         return -1 if leader is None else leader.epoch
 
     def _not_leader(self, target: Target) -> PartitionResponse:
-        """Build the partition entry that redirects a client to the leader."""
         leader = self._services.topology.leader(target.key.topic_id, target.key.partition)
         entry = refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if leader is not None and leader.node_id >= 0:
@@ -256,8 +250,7 @@ class ViewFetching:
                 await self._reads.slices.next(timers)
 
     def _chunk(self, target: Target, position: BasePosition) -> ViewChunk | None:
-        """Return the chunk with the next batch: one read from exactly this position, or one that continues an earlier
-        read."""
+        """Return the chunk of a read from exactly this position, or of an earlier one that continues."""
         for chunk in target.own:
             epoch_and_offset = (chunk.fetch_offset, chunk.requested_epoch)
             if position == epoch_and_offset or (chunk.holds(position.offset) and chunk.continues(*position)):
@@ -270,14 +263,14 @@ class ViewFetching:
         )
 
     async def _wait_for_workers(self) -> None:
-        """Pause, or stop reading if the client's wait is over or there are records."""
+        """Pause, or stop if the client's wait is over or there are records."""
         timers = self._services.timers
         if self.scan.matched or timers.now() >= self.scan.deadline:
             self._is_short = True
         await wait_until(timers, timers.now() + ROOM_CHECK_S)
 
     async def _has_room(self, parts: PartsOfBatch) -> bool:
-        """Return True if these parts fit in the response budget. A request without any records waits for that."""
+        """Check the budget. A request without any records waits for room."""
         responses, timers = self._services.responses, self._services.timers
         size = parts.size
         if not size or responses.has_room(size):
@@ -320,7 +313,7 @@ class ViewFetching:
                 self._absorb(read, own=False, here=read is under_way)
 
     async def _first(self, busy: ViewRead | None, joined: Sequence[tuple[Target, Flight]]) -> None:
-        """Wait until a read of this connection or one of another client, which may fail, has ended."""
+        """Wait until a read, which may fail, has ended."""
         timers = self._services.timers
         now, deadline = timers.now(), self.scan.deadline
         if busy is not None and (not joined or now >= deadline):
@@ -333,7 +326,6 @@ class ViewFetching:
                 target.is_alone = target.is_alone or (late and not flight.done.done and flight.wait_s == 0)
 
     def _joined(self, target: Target, position: BasePosition, wait_s: float) -> Flight | None:
-        """Return another client's read that this request may wait for, if any."""
         if not target.may_share:
             return None
         epoch, now = self._leader_epoch(target), self._services.timers.now()
@@ -344,7 +336,7 @@ class ViewFetching:
         return flight if position.last_fetched_epoch in (-1, epoch, asked) else None
 
     def _is_known_end(self, target: Target, position: BasePosition, wait_s: float) -> bool:
-        """Return True if another client's read already waits here, so that a read without wait would be empty."""
+        """True if another client's read waits here, so that a read without wait would be empty."""
         newest = self._reads.ends.get(target.key)
         if wait_s > 0 or not target.may_share or newest is None:
             return False
@@ -365,7 +357,7 @@ class ViewFetching:
         )
 
     def _read_bytes(self, target: Target, position: BasePosition) -> int:
-        """Return the bytes to request: the minimum if no records are known there, or if the budget has no room."""
+        """Return the minimum if no records are known there, or the budget has no room."""
         end = self._reads.ends.get(target.key)
         known = end is not None and position.offset < end.high_watermark
         share = max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN)
@@ -393,7 +385,7 @@ class ViewFetching:
     def _apart(
         self, heads: Sequence[PartitionRead], plains: list[PlainTarget], wait_s: float
     ) -> tuple[Sequence[PartitionRead], list[PlainTarget], float]:
-        """Prevent one base partition at two offsets in one request: read the views first, then the plain partition."""
+        """Read one base partition at two offsets in two requests: the views first, then the plain partition."""
         offsets = {plain.base: plain.plain.entry.fetch_offset for plain in plains}
         by_key = {target.key: target for target in self._targets}
 
@@ -418,7 +410,7 @@ class ViewFetching:
         self._absorb(read, own=True, here=True)
 
     def _absorb(self, read: Flight, *, own: bool, here: bool) -> None:
-        """Process the result of a read. `own`: made by this request. `here`: made over this connection."""
+        """Process a read. `own`: made by this request. `here`: over this connection."""
         if read.failure is not None:
             if here:
                 raise read.failure
@@ -445,7 +437,7 @@ class ViewFetching:
             self._refuse(target, unknown_partition())
 
     def _refused(self, target: Target, position: BasePosition, response: PartitionResponse) -> None:
-        """Apply an error. Errors of the partition apply to every slot, errors of a position only to the slots at it."""
+        """Apply an error: of the partition to every slot, of a position only to the slots at it."""
         diverges = not response.error_code
         if response.error_code != ErrorCode.OFFSET_OUT_OF_RANGE and not diverges:
             self._refuse(target, response)
@@ -470,7 +462,7 @@ class ViewFetching:
 
 
 def _by_itself(part: Slice) -> Slice:
-    """Copy the part, so that a response does not keep alive a chunk that the cache has evicted."""
+    """Copy the part: a response must not keep an evicted chunk alive."""
     return part._replace(batch=bytes(part.batch)) if isinstance(part.batch, memoryview) else part
 
 
@@ -479,7 +471,7 @@ def unknown_partition() -> PartitionResponse:
 
 
 def refusal(code: ErrorCode) -> PartitionResponse:
-    """Build an entry as a broker does that has not read anything (FetchResponse.java)."""
+    """Build an entry without records (FetchResponse.java)."""
     return messages.FetchResponse.PartitionData(
         error_code=code, high_watermark=-1, aborted_transactions=[], records=None
     )

@@ -1,4 +1,4 @@
-"""The tagged field `KeyFilter` of a fetched partition, and the tagged field in the response that confirms it."""
+"""The tagged field `KeyFilter` of a fetched partitionand its confirmation (views/README.md rules 46 and 47)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INLINE_BYTES = 4 << 10
 """Bytes above which a filter is parsed by a worker thread."""
 KEPT_BYTES = 16 << 20
 RANGE_FACTOR, KEY_FACTOR = 30, 15
-"""Bytes in memory for each byte of a cut's packed ranges and keys, Python objects included."""
+"""Bytes in memory for each byte of a cut's packed ranges and keys."""
 
 
 class BadFilter(ProxyError):
@@ -43,9 +43,7 @@ class Filters:
         self._bytes = 0
 
     async def read(self, content: bytes, workers: Workers, owner: Hashable) -> Division:
-        """Parse a filter, a long one in a worker thread. Raises BadFilter, and WorkersBusy if too many jobs wait for a
-        worker thread.
-        """
+        """Raises BadFilter, and WorkersBusy if too many jobs wait."""
         digest = sha256(content).digest()
         cached = self._parsed.get(digest)
         if cached is not None:
@@ -69,9 +67,7 @@ def _memory(division: Division) -> int:
 
 
 def read_filter(content: bytes, digest: bytes) -> Division:
-    """Parse a KeyFilter. Raises BadFilter for an unknown layout or hash, neither ranges nor keys, too many of them, or
-    an invalid range.
-    """
+    """Raises BadFilter."""
     try:
         content_of_filter = registry.codec_of(messages.KeyFilter, 0).decode(content)
     except RemoteProtocolError as error:

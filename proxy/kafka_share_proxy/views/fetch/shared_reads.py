@@ -1,9 +1,6 @@
 """Reads for views shared by all requests of one process: cached chunks, Fetches in flight, and counters.
 
-Theory of operation. A request at the offset of such a Fetch, or so little after it that the response will reach that
-offset, waits for it instead of sending its own. Each batch of a chunk is split once for all slots that are wanted:
-immediately if that is quick, otherwise by a worker thread. Requests that need the same batches meanwhile wait for the
-same job.
+Rules: views/README.md 28, 43 and 45. Requests that need batches which a thread is splitting wait for the same job.
 """
 
 from __future__ import annotations
@@ -40,11 +37,11 @@ from kafka_share_proxy.views.model.slots import Cut
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 INLINE_S = 0.001
-"""Seconds above which, by the estimate, a split is done by a worker thread."""
+"""Seconds above which a split is done by a worker thread."""
 
 
 ENDS_MAX = 10_000
-"""Beyond it all ends are forgotten, and brokers are queried again."""
+"""Maximum number of known ends. Beyond it all are forgotten."""
 
 
 class Flight(Protocol):
@@ -89,7 +86,7 @@ class ViewReads:
     ends: dict[ReadKey, Facts] = field(default_factory=dict)
     slices: SlicedWork = field(default_factory=SlicedWork)
     audit: ViewAudit | None = None
-    """None if audit is off, which is the default."""
+    """None if audit is off."""
     _minding: bool = False
 
     def note_end(self, key: ReadKey, facts: Facts) -> None:
@@ -98,7 +95,7 @@ class ViewReads:
         self.ends[key] = facts
 
     def mind_age(self, timers: Timers) -> None:
-        """Schedule the eviction of old chunks, which no further request may trigger."""
+        """Evict old chunks, which no further request may trigger."""
         if self._minding:
             return
         self._minding = True
@@ -112,8 +109,7 @@ class ViewReads:
         timers.call_at(timers.now() + self.cache.limits.age_s, due)
 
     def flight(self, key: ReadKey, offset: int, leader_epoch: int, wait_s: float, now: float) -> Flight | None:
-        """Return a read in flight that will return the records from this offset on, without a longer wait than
-        requested."""
+        """Return a read in flight that will return the records, without a longer wait than requested."""
         for read in self.flights.of(key):
             head = read.heads[key]
             if head.leader_epoch != leader_epoch or (wait_s == 0 and read.wait_s > 0):
@@ -123,14 +119,13 @@ class ViewReads:
         return None
 
     def stands_at_end(self, key: ReadKey, offset: int, leader_epoch: int) -> bool:
-        """Return True if a read waits at the broker for new records at this offset."""
         return any(
             read.heads[key].offset == offset and read.heads[key].leader_epoch == leader_epoch and read.wait_s > 0
             for read in self.flights.of(key)
         )
 
     def _span(self, key: ReadKey, max_bytes: int, now: float) -> int:
-        """Estimate how many offsets a read of `max_bytes` returns, from the last chunk."""
+        """Estimate the offsets of `max_bytes` from the last chunk."""
         chunk = self.cache.newest(key, now)
         if chunk is None:
             return 0
@@ -146,11 +141,7 @@ class ViewReads:
         timers: Timers,
         owner: Hashable = None,
     ) -> Promise[None] | None:
-        """Split a batch for these slots. Return None if that is done, otherwise a promise to wait for before trying
-        again.
-
-        The promise fails with WorkersBusy. Worker threads run on the account of `owner`.
-        """
+        """Return None if the batch is split, otherwise a promise to wait for, which fails with WorkersBusy."""
         table = chunk.table(division.name)
         if table.has(index, slots):
             return None
@@ -180,8 +171,7 @@ class ViewReads:
         return None if table.has(index, slots) else job.done
 
     async def in_thread(self, work: Callable[..., PartsRun], workers: Workers, owner: Hashable) -> PartsRun:
-        """Split batches in a worker thread. A batch that is too large when decompressed goes to the lane for large
-        work."""
+        """Split in a thread, a large batch in the lane for large work."""
         self.figures.threaded += 1
         run = await workers.run(partial(work, opened_max=RUN_OPENED_BYTES), owner)
         if not run.rows:
@@ -199,7 +189,7 @@ class ViewReads:
         workers: Workers,
         owner: Hashable,
     ) -> Row:
-        """Return the parts of one batch from an offset within it on, for a single reader. Raises WorkersBusy."""
+        """Return the parts from an offset on, for a single reader. Raises WorkersBusy."""
         work = partial(take_apart, chunk, cut, slots, index, offset, codec=self.codec)
         run = PartsRun((), 0)
         if is_quick(chunk.batches[index : index + 1], 0, len(slots), INLINE_S):

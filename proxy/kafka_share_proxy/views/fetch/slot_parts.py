@@ -13,7 +13,7 @@ from kafka_share_proxy.views.model.scanning import SlotScan
 from kafka_share_proxy.wire.errors import ErrorCode
 
 ATTEMPTS_MAX = 10_000
-"""More attempts to use the jobs of others would be a bug. The request then splits the batch itself."""
+"""Maximum number of attempts. Beyond it the request splits the batch itself."""
 
 
 class PartsOfBatch(NamedTuple):
@@ -28,7 +28,7 @@ class PartsOfBatch(NamedTuple):
 
 
 class PartsMaking:
-    """Access of one request to its parts. Worker threads run on its account."""
+    """Worker threads run on the account of the request."""
 
     def __init__(self, reads: ViewReads, workers: Workers, timers: Timers, owner: Hashable) -> None:
         self._reads, self._workers, self._timers, self._owner = reads, workers, timers, owner
@@ -36,9 +36,7 @@ class PartsMaking:
     async def of(
         self, chunk: ViewChunk, index: int, slots: Sequence[SlotScan], divisions: Mapping[SlotScan, Division]
     ) -> PartsOfBatch | ErrorCode:
-        """Return the parts of one batch for slots at the same position, or the error if it cannot be split. Raises
-        WorkersBusy.
-        """
+        """Return the parts. `slots` are at the same position. Raises WorkersBusy."""
         position = slots[0].position
         by_division: dict[Any, list[SlotScan]] = {}
         for slot in slots:
@@ -73,5 +71,5 @@ class PartsMaking:
     async def _parts_from(
         self, chunk: ViewChunk, division: Division, slots: Sequence[int], index: int, offset: int
     ) -> Row:
-        """Return the row from an offset within the batch on. It is not shared with other requests."""
+        """Return a row that is not shared with other requests."""
         return await self._reads.parts_from(chunk, division.cut, slots, index, offset, self._workers, self._owner)

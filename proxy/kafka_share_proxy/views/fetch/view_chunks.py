@@ -1,9 +1,7 @@
 """Chunks of base partitions that were read for views: the broker's batches, and their parts for the wanted slots.
 
-A chunk serves every slot of every view of that partition whose reader may read the base (views/README.md rule 41). A
-batch is split once for all slots that were requested recently. The parts are stored in the chunk and counted with it.
-They can be rebuilt and are therefore evicted first when memory is short. A chunk belongs to one leader epoch and has an
-age limit.
+Rules: views/README.md 28 and 41. Parts are counted with their chunk. They can be rebuilt and are therefore evicted
+first when memory is short.
 """
 
 from __future__ import annotations
@@ -24,35 +22,34 @@ from kafka_share_proxy.wire.records.batches import KEPT, AbortedTransaction, Bat
 from kafka_share_proxy.wire.records.records import DECOMPRESSED_MAX
 
 CHUNKS_PER_PARTITION = 32
-"""Per isolation level: the number of positions in one log that can be served from the cache at the same time."""
+"""Maximum number of chunks per isolation level."""
 
 RUN_BYTES = 8 << 20
-"""Bytes of parts after which a run of splitting ends and the waiting requests continue."""
+"""Bytes of parts after which a run ends and waiting requests continue."""
 
 RUN_BATCHES = 2000
-"""Maximum number of batches in a run, because each costs some time, however small it is."""
+"""Maximum number of batches in a run, because each costs some time."""
 
 RUN_OPENED_BYTES = 4 << 20
-"""Decompressed bytes after which a run ends, because a compressed batch may be many thousand times larger when
-decompressed. A single batch that exceeds it is large work (interfaces.Workers)."""
+"""Decompressed bytes after which a run ends. A single larger batch is large work (interfaces.Workers)."""
 
 INLINE_OPENED_BYTES = 256 << 10
 """A batch that exceeds it is left to a worker thread."""
 
 SLOT_S = 0.3e-6
-"""Seconds that one slot of one batch costs, however few records it gets."""
+"""Seconds that one slot of one batch costs."""
 
 ROW_BYTES, SLOT_BYTES = 250, 110
-"""Memory of a row in bytes, for itself and for each slot, in addition to the bytes of its parts."""
+"""Memory of a row in bytes, and of each slot, without parts."""
 
 REQUESTED_S = 30.0
-"""Seconds after the last request for a slot until batches are no longer split for it too."""
+"""Seconds after the last request for a slot until batches are not split for it."""
 
 REQUESTED_MAX = 10_000
-"""Maximum number of divisions whose requested slots are remembered. Beyond it all are forgotten."""
+"""Maximum number of divisions whose requested slots are remembered."""
 
 TABLES_PER_CHUNK = 64
-"""Beyond it the first division is evicted, because there may be any number of filters."""
+"""Maximum number of divisions: there may be any number of filters."""
 
 NOTHING = Slice(None, -1, 0)
 
@@ -72,10 +69,10 @@ class BatchParts(dict[int, Slice]):
     def __init__(self, parts: Iterable[tuple[int, Slice]], opened: int) -> None:
         super().__init__(parts)
         self.opened = opened
-        """Decompressed bytes. 0 if the batch is not compressed."""
+        """0 if the batch is not compressed."""
 
     def memory(self, source: object) -> int:
-        """Return the bytes in memory, without those of the chunk that has these records."""
+        """Return the bytes without those of the chunk."""
         own = [p.batch for p in self.values() if p.batch is not None and getattr(p.batch, "obj", None) is not source]
         return ROW_BYTES + SLOT_BYTES * len(self) + sum(map(len, own))
 
@@ -115,12 +112,12 @@ class DivisionTable:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ViewChunk(Chunk):
-    """Whole batches of one Fetch response, and their parts for the wanted slots."""
+    """Whole batches of one Fetch response, and their parts."""
 
     batches: Sequence[Batch]
     records: memoryview
     fates: bytes
-    """One byte per batch: 0 (`batches.KEPT`) if its records have to be split."""
+    """0 (`batches.KEPT`) for batches to be split."""
     facts: Facts
     tables: dict[Hashable, DivisionTable] = field(default_factory=dict)
 
@@ -155,11 +152,7 @@ class ViewChunk(Chunk):
         codec: int = compression.NONE,
         opened_max: int = DECOMPRESSED_MAX,
     ) -> Row:
-        """Split one batch.
-
-        Raises BatchTooLarge if the batch has more than `opened_max` bytes when decompressed and `opened_max` is less
-        than the limit for all batches.
-        """
+        """Raises BatchTooLarge beyond `opened_max`, if that is less than the limit for all batches."""
         batch, data = self.batches[index], self.data(index)
         if self.fates[index] != KEPT:
             return BatchParts(((slot, NOTHING) for slot in slots), 0)
@@ -180,8 +173,7 @@ class ViewChunk(Chunk):
 
 
 def fates(batches: BatchTable, aborted: Iterable[AbortedTransaction] | None, committed: bool) -> bytes:
-    """Return one byte per batch: 0 if a consumer gets records of it. Under read_uncommitted all are 0, markers
-    included."""
+    """Return 0 for batches with records for a consumer. Under read_uncommitted all are 0, markers included."""
     return batches.fates(aborted) if committed else bytes(len(batches))
 
 
@@ -196,9 +188,9 @@ def take_apart(
     opened_max: int = DECOMPRESSED_MAX,
     batches_max: int = RUN_BATCHES,
 ) -> PartsRun:
-    """Split the batches from `first` on until a limit is reached. May run in a worker thread.
+    """Split the batches from `first` on until a limit is reached, in any thread.
 
-    Returns no row if the first batch alone has more than `opened_max` bytes when decompressed.
+    Returns no row if the first batch alone exceeds `opened_max`.
     """
     rows: list[Row] = []
     memory, source = 0, chunk.records.obj
@@ -218,8 +210,6 @@ def take_apart(
 
 
 def is_quick(batches: Sequence[Batch], first: int, slots: int, limit_s: float) -> bool:
-    """Return True if splitting these batches from `first` on for that many slots is estimated to take at most
-    `limit_s`."""
     predicted = 0.0
     for index in range(first, len(batches)):
         predicted += cost_estimate(batches[index]) + slots * SLOT_S
@@ -246,7 +236,7 @@ class ViewCache(ChunkCache[ViewChunk]):
         self._requested.setdefault((key, division.name), {}).update(dict.fromkeys(slots, now))
 
     def want(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> list[int]:
-        """Record a request for these slots. Return all slots that were requested recently, in order."""
+        """Record a request. Return all slots that were requested recently, in order."""
         self.note(key, division, slots, now)
         seen_at = self._requested[key, division.name]
         late = [slot for slot, seen in seen_at.items() if now - seen > REQUESTED_S]
@@ -255,7 +245,7 @@ class ViewCache(ChunkCache[ViewChunk]):
         return sorted(seen_at)
 
     def drop_aged(self, now: float) -> float:
-        """If none is left, also forget slots that were not requested again."""
+        """Evict old chunks, and forget slots that were not requested again."""
         due = super().drop_aged(now)
         if due == inf:
             for name in [name for name, slots in self._requested.items() if now - max(slots.values()) > REQUESTED_S]:

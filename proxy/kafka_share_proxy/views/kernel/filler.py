@@ -1,7 +1,6 @@
 """The filler: a batch that moves a consumer past records that it does not get.
 
-It is a control batch without a transaction, with one COMMIT record at its last offset. Consumers skip it and continue
-after it. Every other encoding makes some client hang forever. It ends a response whose last scanned record was dropped.
+Rules: views/README.md 31 to 34. Every other encoding makes some client hang forever.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ DELTA_MAX = (1 << 31) - 1
 
 _KEY = Struct(">hh").pack(0, 1)
 _VALUE = Struct(">hi").pack(0, 0)
-"""Version 0, coordinator epoch 0. Sarama does not accept a record without it."""
+"""Version 0, coordinator epoch 0, for Sarama."""
 
 
 def filler(base_offset: int, last_offset: int, leader_epoch: int, max_timestamp: int) -> bytes:
-    """Build one batch over the offsets base_offset..last_offset, or over the last ones if these are too many.
+    """Build one batch over the offsets, or over the last ones if these are too many.
 
-    `leader_epoch` and `max_timestamp` are those of the last scanned batch. Consumers commit the epoch, and one that
-    never existed hangs them. Raises LocalProtocolError if last_offset precedes base_offset.
+    `leader_epoch` and `max_timestamp` are those of the last scanned batch. Raises LocalProtocolError if last_offset
+    precedes base_offset.
     """
     if not 0 <= base_offset <= last_offset:
         raise LocalProtocolError(f"a filler from offset {base_offset} to {last_offset}")

@@ -1,8 +1,7 @@
 """Splitting one record batch for the slots of a view: the front end of the filter kernel.
 
 The kernel is the C extension `views.kernel._slicing` if it could be built, otherwise its Python fallback, which is
-about a hundred times slower. Compressed records are decompressed here, into bounded memory. Batches of magic 0 and 1
-are converted to magic 2. Parts are uncompressed unless a codec is requested.
+about a hundred times slower. Rules: views/README.md 37 to 40.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class BatchTooLarge(CorruptBatch):
 
 
 class CodecUnavailable(CorruptBatch):
-    """The library of the batch's codec is not installed. The batch may be valid."""
+    """The library of the batch's codec is not installed."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -51,19 +50,19 @@ class Slice(NamedTuple):
     """The part of one source batch for one slot."""
 
     batch: bytes | memoryview | None
-    """A whole batch of magic 2 with the kept records, byte for byte. The source itself if all are kept."""
+    """The source itself if all records are kept."""
     last_kept: int
     records: int
 
 
 _as_slice: Callable[[slicing_in_python.Part], Slice] = partial(tuple.__new__, Slice)
-"""`Slice._make` without its frame, because it runs for every slot of every batch."""
+"""`Slice._make` without its frame."""
 
 _EXPANSION = 4
-"""Estimated ratio of decompressed to compressed bytes of JSON."""
+"""Decompressed by compressed bytes of JSON."""
 _CALL_NS = 3_000
 _BYTE_NS = (0.1, 4.5, 1.1, 1.1, 1.4, 1.0, 1.0, 1.0)
-"""Nanoseconds per decompressed byte, by codec, including the work of the kernel."""
+"""Nanoseconds per decompressed byte, by codec."""
 _RECORD_NS = {"c": 20, "python": 10_000}
 _LEGACY_BYTE_NS = 100
 """Old messages are decoded in Python."""
@@ -95,11 +94,10 @@ def split(
     codec: int = compression.NONE,
     decompressed_max: int = DECOMPRESSED_MAX,
 ) -> list[Slice]:
-    """Return the parts of one batch for some slots, in their order. All slots are served in one pass.
+    """Return the parts of one batch for some slots, in their order. `slots` None: all.
 
     Splitting a part again with the same cut returns the same part. A cached part can therefore be cut to a later
-    `from_offset`. The batch is not a control batch; a message of magic 0 or 1, wrapper or not, counts as one. `slots`
-    None means all.
+    `from_offset`. The batch is not a control batch.
 
     Raises CorruptBatch, BatchTooLarge (`decompressed_max`), CodecUnavailable, ValueError for a slot that the cut does
     not have.
@@ -116,7 +114,7 @@ def split_counted(
     codec: int = compression.NONE,
     decompressed_max: int = DECOMPRESSED_MAX,
 ) -> tuple[list[Slice], int]:
-    """Return also the number of decompressed bytes, 0 if the batch is not compressed."""
+    """Return also the decompressed bytes, 0 if the batch is not compressed."""
     requested_slots = range(cut.slots) if slots is None else slots
     if requested_slots and not 0 <= min(requested_slots) <= max(requested_slots) < cut.slots:
         raise ValueError(f"slots {list(requested_slots)} of {cut.slots}")
@@ -140,7 +138,7 @@ def split_counted(
 
 
 def opened(batch: memoryview, decompressed_max: int) -> bytes | memoryview | None:
-    """Return the decompressed records of a batch. None if it is not compressed, or too short to be a batch.
+    """Return the decompressed records. None if they are not compressed.
 
     Raises RemoteProtocolError for a wrong checksum, broken data, or too much of it; compression.CodecMissing.
     """
@@ -160,10 +158,7 @@ def _compressed(part: Slice, source: memoryview, codec: int) -> Slice:
 
 
 def cost_estimate(header: Batch) -> float:
-    """Estimate the seconds that splitting the batch takes. Above a millisecond a worker thread does it.
-
-    Calibrated by tests/bench/slicing.py on records of JSON. Records that are compressed far better take longer.
-    """
+    """Estimate the seconds that splitting takes. Calibrated by tests/bench/slicing.py on JSON."""
     size = header.size * (1 if header.compression == compression.NONE else _EXPANSION)
     nanoseconds = _CALL_NS + size * _BYTE_NS[header.compression] + header.records_count * _RECORD_NS[KERNEL]
     if header.magic < 2:
@@ -172,7 +167,7 @@ def cost_estimate(header: Batch) -> float:
 
 
 def shorten(batch: bytes | memoryview, last_offset: int) -> bytes:
-    """Return the batch with another last offset, because a filler follows.
+    """Return the batch with another last offset.
 
     Raises:
         ValueError: the batch cannot end at that offset, for example because it begins after it.

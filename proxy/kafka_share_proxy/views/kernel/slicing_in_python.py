@@ -1,12 +1,10 @@
 """The filter kernel in Python: it does the same as `_slicing.c`, byte for byte, where no compiler was available.
 
-It is the readable definition of the rules, with which tests and a fuzzer compare the C code.
+Tests and a fuzzer compare the C code with it.
 
-A batch is split as follows. Every record is visited. Key and offset determine its slot. Kept records are copied byte
-for byte. The header is copied except for four fields: size, checksum, number of records, and the codec bits, because
-the records are uncompressed. Offsets and timestamps of records are relative to the header, so base offset and base
-timestamp stay (the latter is the delete horizon if attribute bit 6 is set). The last offset delta stays until a filler
-follows.
+In the header, size, checksum, number of records, and the codec bits change. Offsets and timestamps of records are
+relative to the header, so base offset and base timestamp stay (the latter is the delete horizon if attribute bit 6 is
+set). The last offset delta stays until a filler follows.
 """
 
 from __future__ import annotations
@@ -22,29 +20,23 @@ from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import COMPRESSION_MASK, HEADER, LOG_OVERHEAD
 
 RECORD_MIN = 7
-"""Bytes of the smallest record: seven varints and attributes of one byte each."""
 HEADER_MIN = 2
 """Bytes of the smallest record header: two lengths."""
 OFFSET_MAX = (1 << 63) - 1
 
 _REBUILT = Struct(">qiibIh")
-"""The changed header fields and those between: base offset, size, leader epoch, magic, checksum, attributes."""
+"""The changed header fields and those between."""
 _COUNT_AT = HEADER.size - 4
 _COUNT = Struct(">i")
 
 Part = tuple[memoryview | bytes | None, int, int]
-"""Part of a slot: the batch (the source itself if all records are kept, None if none is), offset of the last kept
-record or -1, number of records."""
+"""The batch (None if no record is kept), offset of the last kept record or -1, number of records."""
 
 
 def split(
     batch: memoryview, body: bytes | memoryview | None, cut: Cut, slots: Sequence[int], from_offset: int
 ) -> list[Part]:
-    """Return the parts of one batch of magic 2 for some slots, in their order. Raises ValueError if it is no record
-    batch.
-
-    `body`: its decompressed records if it is compressed.
-    """
+    """`body`: decompressed records. Raises ValueError if `batch` is no record batch of magic 2."""
     try:
         return _split(batch, body, cut, slots, from_offset)
     except IndexError as error:
@@ -86,7 +78,7 @@ def _assembled(batch: memoryview, kept: list[bytes], count: int) -> memoryview |
 
 
 def rebuilt(batch: memoryview | bytes, body: bytes, count: int, codec: int = 0) -> bytes:
-    """Build a batch with the header of another, other records, and a valid checksum."""
+    """Build a batch with the header of another and a valid checksum."""
     base_offset, _, epoch, magic, _, attributes = _REBUILT.unpack_from(batch)
     attributes = attributes & ~COMPRESSION_MASK | codec
     size = HEADER.size - LOG_OVERHEAD + len(body)

@@ -1,4 +1,4 @@
-"""Comparison of a view with its base: from Metadata of both, what has to be done before the view can be shown."""
+"""Comparison of a view with its base, from Metadata of both."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Step(Enum):
     CREATE = auto()
     """Create its topic, which is missing."""
     GROW = auto()
-    """Add partitions to its topic, because the base has grown."""
+    """Add partitions, because the base has grown."""
     REPLACE = auto()
-    """Delete its topic, which belongs to an earlier base of the same name, and create it again."""
+    """Create its topic again, which belongs to an earlier base."""
     REFUSE = auto()
     """Refuse the view with `code`."""
 
@@ -47,7 +47,6 @@ class Standing:
 
 
 def cut_of(name: ViewName, plan: Plan | None) -> Cut:
-    """Return the division of a base partition by this view."""
     if isinstance(name.number, int):
         return EvenCut(name.number) if name.kind == KEY_RANGES else StripeCut(name.number)
     if plan is None:
@@ -56,10 +55,7 @@ def cut_of(name: ViewName, plan: Plan | None) -> Cut:
 
 
 def judge(slots: int, view: Seen, base: Seen, binding: Binding | None, partitions_max: int) -> Standing:
-    """Return what has to be done before a view can be shown.
-
-    `view` and `base` are the topics. The stored `binding` is ignored if it has another topic id.
-    """
+    """Return the missing steps. The stored `binding` is ignored if it has another topic id."""
     if base.code != ErrorCode.NONE:
         return Standing(Step.REFUSE, ErrorCode.of(base.code))
     if view.code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):

@@ -1,8 +1,7 @@
 """Catalog of views: which topic id is which view of which base, and which ids are plain topics.
 
-Theory of operation. A topic id never refers to another topic later, so entries need no expiry. Names, ids and
-partitions are taken from Metadata responses. The binding of a view (to one base topic id, views/README.md rule 16) is
-taken from the topic in which the proxies store it, and has precedence over current Metadata.
+A topic id never refers to another topic later, so entries need no expiry. The stored binding of a view (views/README.md
+rule 16) has precedence over Metadata.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
     from kafka_share_proxy.views.model.slots import Cut
 
 PLAIN_MAX = 100_000
-"""About 10 MiB. Beyond it the oldest are forgotten and looked up again."""
+"""Maximum number of ids, about 10 MiB. Beyond it the oldest are looked up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A view that is ready: its topic exists with a partition for every slot, and belongs to the current base."""
+    """A view whose topic has a partition for every slot, and belongs to the current base."""
 
     name: ViewName
     topic_id: bytes
@@ -40,7 +39,7 @@ class View:
         return self.base_partitions * self.slots
 
     def place(self, partition: int) -> tuple[int, int]:
-        """Return base partition and slot of a view partition (p-major, so that growth of the base moves nothing)."""
+        """Return base partition and slot (views/README.md rule 3)."""
         return divmod(partition, self.slots)
 
 
@@ -56,7 +55,6 @@ class ViewCatalog:
     """The views and plans known to this process."""
 
     def __init__(self, plain_max: int = PLAIN_MAX, on_plan: Callable[[Plan], object] | None = None) -> None:
-        """`on_plan` is called with each plan that becomes known."""
         self._views: dict[bytes, View] = {}
         self._by_name: dict[str, View] = {}
         self._bindings: dict[str, Binding] = {}
@@ -65,12 +63,10 @@ class ViewCatalog:
         self._plain_max = plain_max
         self._on_first: Callable[[], object] | None = None
         self._is_shown = False
-        """True once a view without a topic was shown to a client."""
         self.on_plan = on_plan
 
     def on_first(self, call: Callable[[], object]) -> None:
-        """Register a callback for the moment when the first view becomes known, also after the catalog was empty
-        again."""
+        """Call when the first view becomes known, also after the catalog was empty again."""
         self._on_first = call
 
     @property
@@ -110,7 +106,7 @@ class ViewCatalog:
             self._report_first()
 
     def show(self) -> None:
-        """Note that a client was shown a view that has no topic yet, and may send requests that name it."""
+        """Note that a client may name a view without a topic."""
         is_first, self._is_shown = self.is_empty, True
         if is_first:
             self._report_first()
@@ -161,10 +157,7 @@ class ViewCatalog:
         return self._plans.get(plan_id)
 
     def add_plan(self, plan: Plan) -> bool:
-        """Add a stored plan. Return False, and change nothing, if a plan with other ranges has its name.
-
-        The weights may change: the latest ones count.
-        """
+        """Return False, and change nothing, if a plan with other ranges has its name."""
         is_new = plan.plan_id not in self._plans
         stands = self._plans.setdefault(plan.plan_id, plan) == plan
         if stands and plan.weights:

@@ -4,8 +4,7 @@
     s<R>     R stripes of 64 offsets
     p<id>    the ranges of a stored plan
 
-The name defines the view completely, so that every proxy interprets it alike. Numbers have no leading zeros, so that a
-view has only one name. See views/README.md rule 1 and views/README.md rule 2.
+Rules: views/README.md 1 and 2.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ def is_view(topic: str | None) -> bool:
 
 
 def parse(topic: str, slots_max: int = SLOTS_MAX) -> ViewName | None:
-    """Parse a name. Return None if it is not a view's. Raises BadViewName if it has the prefix of views and is not
-    valid.
-    """
+    """None if it is not a view's. Raises BadViewName."""
     if not topic.startswith(PREFIX):
         return None
     if len(topic) > TOPIC_MAX:

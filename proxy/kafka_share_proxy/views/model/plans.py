@@ -5,10 +5,7 @@ The format is what the range planner writes (`range_plan.json`):
     {"version": 1, "topic": "orders", "hash": "murmur2-32", "n": 3,
      "ranges": [[0, 100, 0.3], [100, 4000000000, 0.3], [4000000000, 4294967296, 0.4]]}
 
-A range is `[low, high, weight]` or `[low, high]`, half open: low <= hash < high, as everywhere in memory. Together the
-ranges are [0, 2^32), with each hash exactly once. Range i is slot i. A weight is the share of the load that the range
-was planned for. Assignors may read it (views/README.md rule 53). The ranges of a stored plan never change: a new plan
-has a new name, and groups are moved (`views migrate`). Weights may be stored again.
+A range is `[low, high, weight]` or `[low, high]`, half open. Range i is slot i. Rules: views/README.md 6, 7 and 53.
 """
 
 from __future__ import annotations
@@ -40,14 +37,14 @@ class Plan:
 
     plan_id: str
     starts: tuple[int, ...]
-    """Start of each range, ascending from 0. A range ends where the next one starts, the last one at 2^32."""
+    """Ascending from 0. A range ends where the next one starts."""
     topic: str = ""
     """Only for information."""
     weights: tuple[float, ...] = field(default=(), compare=False)
-    """Share of the load of each range, if known."""
+    """Share of the load of each range."""
 
     def __post_init__(self) -> None:
-        """Raise BadPlan if the ranges do not cover the hash space, or if the plan id is not valid."""
+        """Raise BadPlan if the ranges do not cover the hash space, or the plan id is not valid."""
         try:
             check_plan_id(self.plan_id)
         except BadViewName as error:
@@ -80,10 +77,7 @@ def read(plan_id: str, text: str | bytes) -> Plan:
 
 
 def _checked(weights: Sequence[Any], ranges: int) -> tuple[float, ...]:
-    """Return the weights, or nothing unless every range has one and some load was planned.
-
-    Earlier plans may have any remark in place of a weight, and stay valid.
-    """
+    """Return nothing unless every range has a weight. Earlier plans may have a remark in its place."""
     usable = len(weights) == ranges and all(_is_load(each) for each in weights) and any(weights)
     return tuple(map(float, weights)) if usable else ()
 
@@ -124,7 +118,7 @@ def _range(index: int, entry: Any) -> tuple[int, int]:
 
 
 def _covering(ranges: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Check that the ranges are consecutive and cover the hash space. Return their starts."""
+    """Return the starts of consecutive ranges that cover the hash space."""
     reached = 0
     for index, (low, high) in enumerate(ranges):
         if low > reached:

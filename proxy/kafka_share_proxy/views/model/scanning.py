@@ -1,10 +1,8 @@
 """State machine of one Fetch of views: what was scanned for which slot, and what to read next.
 
-Theory of operation. A view partition is a slot of a base partition. The position of a slot advances over every batch
-that was scanned for it. Slots of one base partition at the same `BasePosition` advance together: a batch is read once
-for all of them. A `BasePosition` is an offset with the leader epoch that a client has read up to it (-1: any). After
-the log of a leader was truncated, a client that has read truncated records differs in that epoch from one that has not.
-`FetchScan.step` returns what to read next:
+Slots of one base partition at the same `BasePosition` advance together. A `BasePosition` is an offset with the leader
+epoch that a client has read up to it (-1: any). After the log of a leader was truncated, a client that has read
+truncated records differs in that epoch from one that has not. `FetchScan.step` returns what to read next:
 
 - The response is due once enough bytes matched and every slot was scanned at least once, or if something was refused,
   or if the scan has cost as much as one response may.
@@ -29,10 +27,10 @@ MAGIC_WITH_COUNT = 2
 
 
 GATHERED_BYTES = 8 << 10
-"""Average bytes of parts below which they are joined, because a response may have tens of thousands of them."""
+"""Average bytes of parts below which they are joined."""
 
 BATCH_COST_BYTES = 1 << 10
-"""Minimum cost of one batch in bytes, however small it is."""
+"""Minimum cost of one batch in bytes."""
 
 
 class SourceBatch(Protocol):
@@ -58,7 +56,7 @@ class SourceBatch(Protocol):
 
 
 class Part(Protocol):
-    """The part of a source batch for one slot (`slicing.Slice`)."""
+    """Part of a batch for one slot (`slicing.Slice`)."""
 
     @property
     def batch(self) -> bytes | memoryview | None: ...
@@ -84,7 +82,7 @@ class BasePosition(NamedTuple):
 
     offset: int
     last_fetched_epoch: int = -1
-    """Leader epoch of the record before the offset. -1 if no client at the offset sent one."""
+    """-1 if no client at the offset sent one."""
 
 
 class Facts(NamedTuple):
@@ -124,7 +122,7 @@ class SlotScan:
         self.fetch_offset = self.position = fetch_offset
         self.max_bytes = max_bytes
         self.last_fetched_epoch = last_fetched_epoch
-        """Leader epoch of the record before `position`. -1 if the client sent none (KIP-595)."""
+        """Leader epoch of the record before `position` (KIP-595), or -1."""
         self.parts: list[bytes | memoryview] = []
         self.bytes = 0
         self.records = 0
@@ -133,11 +131,10 @@ class SlotScan:
         self.is_full = False
         """True if the next part did not fit."""
         self.is_scanned = False
-        """True if the slot was scanned, or is at the end of the log."""
         self.mistake = ErrorCode.NONE
-        """Error at `position`: a batch that cannot be decoded, or an offset that the log does not have."""
+        """Error at `position`."""
         self._covered = fetch_offset - 1
-        """Last offset that the client's position reaches without a filler."""
+        """Last offset that a client reaches without a filler."""
         self._last_kept = -1
         self._last_part_end = -1
         self._gathered = 0
@@ -153,9 +150,7 @@ class SlotScan:
         return self.mistake if self.position == self.fetch_offset else ErrorCode.NONE
 
     def take(self, batch: SourceBatch, part: Part, room: int, *, at_least_one: bool) -> bool:
-        """Advance over one batch. Return False if its part does not fit. `at_least_one`: the response would be empty
-        otherwise.
-        """
+        """False if the part does not fit. `at_least_one`: the response would be empty otherwise."""
         data = part.batch
         self.is_scanned = True
         if data is not None:
@@ -178,7 +173,7 @@ class SlotScan:
         return True
 
     def gather(self) -> None:
-        """Join the small parts since the last call, except for the last one, which a filler may shorten."""
+        """Join small parts, except for the last one, which a filler may shorten."""
         since = self.parts[self._gathered : -1]
         if since and sum(map(len, since)) < GATHERED_BYTES * len(since):
             self.parts[self._gathered : -1] = [b"".join(since)]
@@ -186,7 +181,6 @@ class SlotScan:
 
     @property
     def gap(self) -> Gap | None:
-        """The offsets that a filler has to cover at the end of the response."""
         last = self._last
         if last is None or self._covered >= last.last_offset:
             return None
@@ -195,13 +189,13 @@ class SlotScan:
 
     @property
     def cut_last_part_to(self) -> int | None:
-        """The last offset to set in the last part because a filler follows. None if it stays unchanged."""
+        """None if the last part stays unchanged."""
         overlaps = bool(self.parts) and self._covered == self._last_kept < self._last_part_end
         return self._last_kept if overlaps and self.gap is not None else None
 
 
 class BaseScan:
-    """One base partition in one response, for all its wanted slots."""
+    """One base partition in one response."""
 
     __slots__ = ("current_leader_epoch", "facts", "is_refused", "slots")
 
@@ -210,7 +204,6 @@ class BaseScan:
         self.current_leader_epoch = current_leader_epoch
         self.facts: Facts | None = None
         self.is_refused = False
-        """True after an error or a diverging epoch from the broker."""
 
     @property
     def is_open(self) -> bool:
@@ -218,7 +211,6 @@ class BaseScan:
 
     @property
     def is_scanned(self) -> bool:
-        """True if each slot was scanned, is at the end of the log, or is closed."""
         return all(slot.is_scanned or not slot.is_open for slot in self.slots)
 
     @property
@@ -242,7 +234,7 @@ class BaseScan:
         return unscanned[rotation % len(unscanned)] if unscanned else self.positions()[0]
 
     def on_response(self, position: BasePosition, facts: Facts) -> None:
-        """Note the broker's offsets. The slots at the position count as scanned, even at the end of the log."""
+        """Note offsets. The slots at the position count as scanned, even at the end of the log."""
         self.facts = facts
         for slot in self.at(position):
             slot.is_scanned = True
@@ -268,7 +260,6 @@ class PlainScan:
         self.bytes = 0
         self.is_scanned = False
         self.is_done = False
-        """True once its records or its error are in the response."""
         self.is_refused = False
 
 
@@ -318,10 +309,7 @@ class FetchScan:
         return self._spent >= self._scanned_max
 
     def take(self, slots: Iterable[SlotScan], batch: SourceBatch, parts: Sequence[Part], opened: int = 0) -> None:
-        """Advance these slots, all at one position, over one batch.
-
-        `opened`: bytes of the records when decompressed, 0 if they are not compressed.
-        """
+        """Advance these slots, all at one position, over one batch. `opened`: decompressed bytes, or 0."""
         self.scanned += batch.size
         self._spent += max(batch.size, opened, BATCH_COST_BYTES)
         matched = self.matched
@@ -332,7 +320,7 @@ class FetchScan:
             self._kept += slot.bytes - before
 
     def step(self, now: float) -> NextRead | None:
-        """Return what to read next. None if the response is due."""
+        """None if the response is due."""
         if self._is_refused or now >= self.deadline or self.is_spent or self.room <= 0:
             return self._unreported()
         if self.matched >= self._min_bytes:
@@ -350,7 +338,7 @@ class FetchScan:
         return of_views or any(plain.is_refused for plain in self.plains)
 
     def _unreported(self) -> NextRead | None:
-        """Return the reads without which there is no response: those of partitions without any offsets yet."""
+        """Return the reads of partitions without any offsets yet."""
         return self._reads_of(base for base in self.bases if base.facts is None and not base.is_refused)
 
     def _unscanned(self) -> NextRead | None:

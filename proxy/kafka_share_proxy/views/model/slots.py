@@ -1,7 +1,4 @@
-"""Division of a base partition into slots.
-
-An offset of a view is only meaningful within one fixed cut. The cut of a name therefore never changes.
-"""
+"""Division of a base partition into slots.(views/README.md rules 4 to 6)."""
 
 from __future__ import annotations
 
@@ -38,17 +35,17 @@ class Rule(IntEnum):
 
 
 class Packed(NamedTuple):
-    """A cut in the form that the kernel reads. Arrays have native byte order."""
+    """A cut for the kernel. Arrays have native byte order."""
 
     rule: int
     slots: int
     starts: bytes = b""
-    """Start of each range as uint32. The first is 0."""
+    """Start of each range, as uint32."""
     targets: bytes = b""
     """Slot of each range as int32."""
     null_keys: int = NullKeys.BY_OFFSET
     key_index: bytes = b""
-    """Single keys of slot 0, sorted by hash. Each is three uint32: hash, position in `key_bytes`, length."""
+    """Single keys of slot 0, sorted: hash, position in `key_bytes`, length, as uint32."""
     key_bytes: bytes = b""
 
 
@@ -76,7 +73,7 @@ class EvenCut:
         object.__setattr__(self, "packed", Packed(Rule.EVEN, self.slots))
 
     def slot_of(self, key: bytes | None, offset: int) -> int:
-        """Use the upper bits of the hash, because the default partitioner has used the lower ones."""
+        """See views/README.md rule 4."""
         return hash_of_record(key, offset) * self.slots >> 32
 
 
@@ -97,10 +94,7 @@ class StripeCut:
 
 @dataclass(frozen=True, slots=True)
 class RangeCut:
-    """Ranges of a stored plan (`__view.p<id>`): range i begins at starts[i] and belongs to slot targets[i].
-
-    Without targets every range is a separate slot.
-    """
+    """Ranges of a stored plan. Range i belongs to slot targets[i], or i."""
 
     starts: tuple[int, ...]
     targets: tuple[int, ...] = ()
@@ -124,9 +118,9 @@ class RangeCut:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilterCut:
-    """The cut of a `KeyFilter` field: one slot, 0, with the records of some hash ranges and of some single keys.
+    """Cut of a `KeyFilter` field, with one slot.
 
-    Ranges are (first, last), both inclusive, in any order. They may overlap. Raises ValueError.
+    Ranges are (first, last), both inclusive, in any order. Raises ValueError.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -154,7 +148,7 @@ class KeyFilterCut:
 
     @property
     def kept(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Starts of ranges, the first at 0, and for each whether it is kept: slot 0, or NOWHERE."""
+        """Starts of ranges, and for each whether it is kept: slot 0, or NOWHERE."""
         return self._starts, self._targets
 
     def slot_of(self, key: bytes | None, offset: int) -> int:

@@ -1,9 +1,8 @@
-"""Fast path for common OffsetCommit frames: read the committed offsets and their positions in one pass over the bytes.
+"""Fast path for common OffsetCommit frames: the committed offsets and their positions are read in one pass over the
+bytes.
 
-A proxy with individual commits reads thousands of them a second, changes two fields of each, and forwards the rest
-unchanged. The C extension `wire.codec._commit_frames` does the pass, or the Python fallback here; `KERNEL` names the
-one in use. Uncommon requests (tagged fields, null or empty arrays, many partitions, invalid bytes) are left to the
-generated codec.
+The C extension `wire.codec._commit_frames` does the pass, or the Python fallback here; `KERNEL` names the one in use.
+Uncommon requests (tagged fields, null or empty arrays, many partitions, invalid bytes) are left to the generated codec.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ BUILT_VERSION = 2
 """`VERSION` of the extension that matches this file. An older one is not used."""
 VERSIONS = range(2, 11)
 PARTITIONS_MAX = 64
-"""Maximum number of partitions. The codec reads larger requests, in slices."""
+"""Maximum number of partitions on the fast path."""
 FLEXIBLE_SINCE = 8
 
 _RETENTION_UNTIL, _EPOCH_SINCE, _INSTANCE_SINCE, _IDS_SINCE, _THROTTLE_SINCE = 4, 6, 7, 10, 3
@@ -31,13 +30,13 @@ _UUID = 16
 _INT16, _INT32, _INT64 = Struct(">h"), Struct(">i"), Struct(">q")
 _OFFSET_AND_EPOCH = Struct(">qi")
 _HEADERS = {"request": 12, "response": 8}
-"""Bytes of size, API key, version and correlation id of a request; of size and correlation id of a response."""
+"""Bytes before the client id, or before the body."""
 
 T = TypeVar("T")
 
 
 class CommittedEntry(NamedTuple):
-    """One partition of a request, and the positions of its fields."""
+    """One partition of a request, with positions of its fields."""
 
     topic: str | bytes
     """Topic name; topic id from v10 on."""
@@ -58,11 +57,11 @@ class CommitParts(NamedTuple):
     group_id: str
     member_id: str
     entries: list[CommittedEntry]
-    """In the order of the request, grouped by topic. The extension returns plain tuples."""
+    """Entries in the order of the request, grouped by topic. The extension returns plain tuples."""
 
 
 class _NotFast(Exception):
-    """Raised for frames that are left to the codec."""
+    pass
 
 
 class _Reader:
@@ -84,7 +83,6 @@ class _Reader:
         return int(layout.unpack(self.take(layout.size))[0])
 
     def compact(self) -> int:
-        """Return the length of a compact array or string; -1 for null."""
         value = 0
         for shift in range(0, 35, 7):
             byte = self.take(1)[0]
@@ -220,16 +218,12 @@ def _short_text(version: int, text: str) -> bytes:
 KERNEL = "c" if _commit_frames is not None and _commit_frames.VERSION == BUILT_VERSION else "python"
 
 read: Callable[[Buffer, int], CommitParts | None] = _commit_frames.read if KERNEL == "c" else _python_read  # type: ignore[assignment]
-"""Function from (request frame with its size, version) to its fields. None for an uncommon request."""
 accepted: Callable[[Buffer, int, int], bool] = _commit_frames.accepted if KERNEL == "c" else _python_accepted
-"""Function of (response frame with its size, version, partitions) that returns True if it has that many partitions, all
-without an error. False also for an uncommon response.
-"""
+"""True if a response frame has that many partitions, all without an error. False also for an uncommon one."""
 rewritten: Callable[[Buffer, int, list[CommittedEntry], list[tuple[int, int, str | None]]], bytes] = (
     _commit_frames.rewritten if KERNEL == "c" else _python_rewritten
 )
-"""Function from (request frame with its size, version, its entries, an offset, a leader epoch and metadata for each) to
-the request with these values.
+"""Returns the request frame with an offset, a leader epoch and metadata for each entry.
 
 Metadata None means unchanged. New metadata is ASCII text of at most 60 characters. Below v6 no leader epoch is written.
 """

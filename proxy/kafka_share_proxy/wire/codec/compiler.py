@@ -1,10 +1,7 @@
 """Codecs of messages, generated from their definition and version at first use and then cached.
 
 Exceptions of the generated functions on invalid bytes (IndexError, struct.error, Unicode) become RemoteProtocolError
-here, those on invalid message objects of this process LocalProtocolError.
-
-Generators read and write large messages in slices: they pause after a number of elements, so that the caller can run
-other work in between.
+here, those on invalid message objects of this process LocalProtocolError. Slices: wire/README.md rule 8.
 """
 
 from __future__ import annotations
@@ -26,18 +23,18 @@ _BAD_VALUES = (struct.error, TypeError, AttributeError, ValueError, OverflowErro
 
 
 JOINED_BYTES = 64 << 10
-"""Maximum bytes of parts that are joined before all others are. Copying more costs more than it saves."""
+"""Maximum bytes of parts that are joined first. Copying more costs more than it saves."""
 
 
 def _join_small(parts: list[Any], start: int) -> None:
-    """Replace parts[start:] by one part if all of them are bytes, and few. Records stay as they are."""
+    """Replace parts[start:] by one part if all of them are bytes, and few."""
     added = parts[start:]
     if len(added) > 1 and set(map(type, added)) == {bytes} and sum(map(len, added)) <= JOINED_BYTES:
         parts[start:] = (b"".join(added),)
 
 
 class Codec(Generic[M]):
-    """Decoder and encoder of one message in one version. Each is compiled at its first use."""
+    """Decoder and encoder of one message in one version."""
 
     __slots__ = (
         "_decode",
@@ -61,7 +58,7 @@ class Codec(Generic[M]):
         self._encode_in_slices: Callable[..., Any] | None = None
 
     def decode(self, buffer: Buffer, offset: int = 0) -> M:
-        """Decode the message between `offset` and the end of `buffer`. Raises RemoteProtocolError.
+        """Raises RemoteProtocolError.
 
         bytes and records become memoryviews: of `buffer` itself if the message carries records, else of a copy.
         """
@@ -71,7 +68,7 @@ class Codec(Generic[M]):
         return message
 
     def decode_prefix(self, buffer: Buffer, offset: int = 0) -> tuple[M, int]:
-        """Decode a message that other bytes may follow. Return (message, position after it)."""
+        """Return (message, position after it)."""
         data, view = self._readable(buffer)
         try:
             decode = self._decode or self._compile_decode()
@@ -82,9 +79,7 @@ class Codec(Generic[M]):
         return message, position
 
     def decode_in_slices(self, buffer: Buffer, offset: int, elements_max: int) -> Generator[None, None, M]:
-        """Decode as `decode` does, as a generator that pauses. Raises TooManyElements beyond `elements_max` array
-        elements.
-        """
+        """Decode in slices. Raises TooManyElements beyond `elements_max` array elements."""
         data, view = self._readable(buffer)
         try:
             decode = self._decode_in_slices or self._compile_decode_in_slices()
@@ -100,17 +95,14 @@ class Codec(Generic[M]):
     def encode(self, message: M) -> bytes:
         """Encode the message, without header.
 
-        Raises LocalProtocolError if a value has the wrong type or size, or this version has no such field.
+        Raises LocalProtocolError for a wrong type or size, or a field that this version lacks.
         """
         parts: list[Any] = []
         self.encode_into(message, parts)
         return b"".join(parts)
 
     def encode_into(self, message: M, parts: list[Any]) -> None:
-        """Append the encoded message as parts, without copying records. After an error, `parts` is undefined.
-
-        Raises as `encode`.
-        """
+        """Append the encoded parts, without copying records. Raises as `encode`; `parts` is then undefined."""
         if type(message) is not self.message_class:
             raise LocalProtocolError(f"{self}: cannot encode a {type(message).__name__}")
         try:
@@ -119,10 +111,8 @@ class Codec(Generic[M]):
             raise LocalProtocolError(f"{self}: {error}") from error
 
     def encode_in_slices(self, message: M, parts: list[Any]) -> Generator[None, None, None]:
-        """Encode as `encode_into` does, as a generator that pauses.
-
-        The small parts of each slice are joined in it. Otherwise the caller joins all parts of a large message in one
-        step: 10 ms for the 130,000 of a ListGroups response with 18,777 groups.
+        """Encode in slices. The small parts of each are joined in it: 10 ms for the 130,000 of a ListGroups response
+        with 18,777 groups, if joined in one step.
         """
         if type(message) is not self.message_class:
             raise LocalProtocolError(f"{self}: cannot encode a {type(message).__name__}")

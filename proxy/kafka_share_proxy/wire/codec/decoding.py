@@ -1,12 +1,11 @@
 """Generator of the decoder of one message in one version, as straight-line Python.
 
-How it works: `p` is the position, `end` the end of the buffer. Fixed-size values accumulate in a *run* together with
-the length or tag count that follows, and one Struct reads the run. Values are assigned directly to the attributes. A
-one-byte varint is read directly, longer ones take the slow path. Reading past the end raises IndexError or
-struct.error.
+`p` is the position, `end` the end of the buffer. Fixed-size values accumulate in a *run* together with the length or
+tag count that follows, and one Struct reads the run. A one-byte varint is read directly, longer ones take the slow
+path. Reading past the end raises IndexError or struct.error.
 
-In slices, the same code is a generator that pauses after every `PAUSE_EVERY` array elements. It counts the elements of
-each array before it reads them, so that it stops at a limit before allocating anything for the elements beyond it.
+In slices, the code counts the elements of each array before it reads them, so that it stops at a limit before
+allocating anything for them.
 """
 
 from __future__ import annotations
@@ -21,22 +20,19 @@ from kafka_share_proxy.wire.definitions.message_classes import default_source
 from kafka_share_proxy.wire.definitions.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
 
 BYTES_AS_ONE = 4
-"""Right shift of the count of one-byte numbers (acknowledgement types, one per record): 16 of them count as one
-element.
-"""
+"""Right shift of the count of one-byte numbers (acknowledgement types): 16 of them count as one element."""
 
 
 def has_views(spec: MessageSpec) -> bool:
-    """Return True if the message carries records. It is then decoded from a memoryview, never from a copy."""
+    """True if the message carries records, and is decoded from a memoryview, never from a copy."""
     fields = [f for struct in (spec.root, *spec.structs.values()) for f in struct.fields]
     return any(field.type == "records" for field in fields)
 
 
 def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]], *, in_slices: bool = False) -> Source:
-    """Generate the source of `decode(buf, view, p, end) -> (message, position)`.
+    """Generate `decode(buf, view, p, end) -> (message, position)`, or a generator with `left` array elements at most.
 
-    buf is bytes, or, if `has_views`, a memoryview; view is a memoryview of the same. With `in_slices` it is a generator
-    `decode(buf, view, p, end, left)` that returns the same; `left` is the maximum number of array elements.
+    buf is bytes, or, if `has_views`, a memoryview; view is a memoryview of the same.
     """
     return _Decoder(spec, version, classes, in_slices).message()
 
@@ -52,7 +48,7 @@ class _Decoder:
         self.views = has_views(spec)
         self.spec = spec
         self.run: list[tuple[str, str]] = []
-        """Struct codes of values that are not read yet, and the targets of their assignment."""
+        """Struct codes of unread values, and the targets of their assignment."""
         for name, made in classes.items():
             self.source.names[f"C_{name}"] = made
 
@@ -91,7 +87,7 @@ class _Decoder:
             self.line(f"{target}.unknown_tags = ()")
 
     def absent(self, field: FieldSpec, target: str) -> None:
-        """Set a field to its default. A structure is filled inline, which is faster than its constructor."""
+        """Set a field to its default. Filling a structure inline is faster than its constructor."""
         if field.struct is None or field.is_array or field.default is None:
             self.line(f"{target} = {default_source(field)}")
             return
@@ -112,7 +108,7 @@ class _Decoder:
             self.variable(field, target, where, nullable=field.is_nullable(self.version))
 
     def length(self, field: FieldSpec, count: bool = False) -> tuple[str, int]:
-        """Read a length, or the count of an array, with the run. Return its name and the number to subtract from it.
+        """Read a length or count with the run. Return its name and the number to subtract from it.
 
         A length of one byte is not checked: it allocates next to nothing, and reading past the end raises.
         """
@@ -134,7 +130,7 @@ class _Decoder:
         return n, 1
 
     def unless_null(self, n: str, more: int, nullable: bool, target: str, where: str) -> AbstractContextManager[None]:
-        """Write the code for null (assign or refuse). Code written inside the context handles all other values."""
+        """Write the code for null. The context handles all other values."""
         if nullable:
             with self.block(f"if {n} == {more - 1}:"):
                 self.assign(target, "None")
@@ -145,7 +141,7 @@ class _Decoder:
         return self.block("else:") if nullable else nullcontext()
 
     def variable(self, field: FieldSpec, target: str, where: str, nullable: bool) -> None:
-        """Write the code for a string, bytes or records. `target` is assigned, or called if it ends in a bracket."""
+        """Read a value. `target` is assigned, or called if it ends in a bracket."""
         n, more = self.length(field)
         with self.unless_null(n, more, nullable, target, where):
             part = f"p:(p := p + {n}{' - 1' if more else ''})"
@@ -201,7 +197,6 @@ class _Decoder:
                 self.element(field, add, where)
 
     def count(self, elements: str) -> None:
-        """Write the code that subtracts these elements from the remaining maximum."""
         if self.in_slices:
             self.line(f"left -= {elements}")
             with self.block("if left < 0:"):
@@ -224,7 +219,6 @@ class _Decoder:
             self.variable(field, f"{add}(", where, nullable=False)
 
     def tags(self, struct: StructSpec, target: str, where: str) -> None:
-        """Write the code for the tag section. Its count, usually 0, is read with the run."""
         known = self.source.tagged_fields(struct)
         for field in known:
             self.absent(field, f"{target}.{field.attribute}")

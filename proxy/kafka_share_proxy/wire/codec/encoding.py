@@ -1,9 +1,7 @@
 """Generator of the encoder of one message in one version, as straight-line Python.
 
-How it works: parts are appended to a list and joined once. Bytes and records are appended without a copy. As in the
-decoder, fixed-size values accumulate in a run with the length that follows, and one Struct packs them. A length whose
-varint has more than one byte splits the run. A value that the version lacks is dropped if the schema has `ignorable`,
-else it must be at its default (Kafka raises UnsupportedVersionException).
+Bytes and records are appended without a copy. As in the decoder, fixed-size values accumulate in a run with the length
+that follows, and one Struct packs them. A length whose varint has more than one byte splits the run.
 """
 
 from __future__ import annotations
@@ -17,10 +15,7 @@ from kafka_share_proxy.wire.definitions.specs import FIXED_SIZES, FieldSpec, Mes
 
 
 def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]], *, in_slices: bool = False) -> Source:
-    """Generate the source of `encode(m, a)`, which appends the parts of the message through `a`.
-
-    With `in_slices` it is a generator that pauses after every `PAUSE_EVERY` array elements.
-    """
+    """Generate `encode(m, a)`, which appends the parts of the message through `a`."""
     return _Encoder(spec, version, classes, in_slices).message()
 
 
@@ -34,9 +29,9 @@ class _Encoder:
         self.fresh = self.source.fresh
         self.spec = spec
         self.append = "a"
-        """Name of the function that accepts parts; another one within a tagged field."""
+        """Name of the function that accepts parts."""
         self.run: list[tuple[str, str]] = []
-        """struct codes and their values that are not packed yet."""
+        """Struct codes and their values that are not packed yet."""
         for name, made in classes.items():
             self.source.names[f"C_{name}"] = made
 
@@ -60,7 +55,6 @@ class _Encoder:
             self.line(f"{self.append}({self.packed(run)})")
 
     def flush_with_length(self, n: str, slow: str) -> None:
-        """Write the code that appends the run and the varint `n`. `slow` encodes a varint of several bytes."""
         run, self.run = self.run, []
         front = f"{self.packed(run)} + " if run else ""
         fast = self.packed([*run, ("B", n)])
@@ -79,7 +73,6 @@ class _Encoder:
                 self.line(f"raise P.lacking({where + '.unknown_tags'!r})")
 
     def is_set(self, field: FieldSpec, value: str) -> str:
-        """Return the condition that a field differs from its default."""
         if field.default is None:
             return f"{value} is not None"
         if field.struct is not None and not field.is_array:
@@ -113,7 +106,7 @@ class _Encoder:
         self.run.append((CODES[field.type], value))
 
     def variable(self, field: FieldSpec, value: str, nullable: bool) -> None:
-        """Write the code for a string, bytes or records. Null is written as a length without content."""
+        """Write a value, null as a length without content."""
         b, n = self.fresh("b"), self.fresh("n")
         flexible = self.source.is_flexible(field)
         text = ".encode()" if field.type == "string" else ""
@@ -167,9 +160,7 @@ class _Encoder:
             self.elements(field, items)
 
     def numbers(self, field: FieldSpec, value: str, nullable: bool) -> None:
-        """Write the code for an array of numbers. One Struct packs run, count and numbers, unless the count has several
-        bytes.
-        """
+        """Pack run, count and numbers with one Struct, unless the count has several bytes."""
         items, n = self.fresh("l"), self.fresh("n")
         run, self.run = self.run, []
         flexible = self.source.is_flexible(field)
@@ -206,7 +197,7 @@ class _Encoder:
             self.flush()
 
     def tags(self, struct: StructSpec, value: str) -> None:
-        """Write the code for the tag section. If it is empty, its count of 0 is packed with the run."""
+        """Write the tag section. If it is empty, its count of 0 is packed with the run."""
         known = [(field, f"{value}.{field.attribute}") for field in self.source.tagged_fields(struct)]
         set_ = [self.is_set(field, attribute) for field, attribute in known]
         run, self.run = self.run, []
@@ -223,7 +214,7 @@ class _Encoder:
             self.line(f"{self.append}({self.packed([*run, ('x', '')])})" if run else f"{self.append}(b'\\0')")
 
     def tagged(self, field: FieldSpec, value: str, tags: str) -> None:
-        """Write the code for one tagged field, encoded separately because its size precedes it."""
+        """Encode one tagged field separately, because its size precedes it."""
         parts, outer = self.fresh("q"), self.append
         self.append = self.fresh("a")
         self.line(f"{parts} = []")

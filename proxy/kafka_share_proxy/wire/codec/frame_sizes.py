@@ -1,7 +1,6 @@
 """First bytes of a frame: a size of 4 bytes, which does not count itself, and the start of the header.
 
-A size below the smallest header or above the limit closes the connection. The error names what the bytes probably are,
-because most such peers do not speak Kafka (a TLS hello read as a size is about 370 million).
+The error for a wrong size names what the bytes probably are (a TLS hello read as a size is about 370 million).
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ import struct
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 REQUEST_HEAD = struct.Struct(">i4si")
-"""Size, API key and version as four bytes, correlation id: the header fields that all versions have."""
+"""Size, API key and version as four bytes, correlation id."""
 
 RESPONSE_HEAD = struct.Struct(">ii")
 
 SIZE = struct.Struct(">i")
 
 REQUEST_MIN = REQUEST_HEAD.size - SIZE.size
-"""Bytes of the smallest request: key, version, correlation id (the whole request header v0 of ControlledShutdown)."""
+"""Bytes of the smallest request: key, version, correlation id (ControlledShutdown)."""
 
 RESPONSE_MIN = RESPONSE_HEAD.size - SIZE.size
 
@@ -42,7 +41,6 @@ _HTTP_WORDS = (
 
 
 def wrong_size(size: int, largest: int, smallest: int) -> RemoteProtocolError:
-    """Return the error for a size outside smallest..largest, with a hint at the likely protocol."""
     looks_like = hint(SIZE.pack(size))
     if looks_like:
         return RemoteProtocolError(f"no Kafka frame but {looks_like}")
@@ -54,7 +52,7 @@ def wrong_size(size: int, largest: int, smallest: int) -> RemoteProtocolError:
 
 
 def hint(first: bytes) -> str:
-    """Return the likely protocol of four bytes read as a size, or "" if they may be a size."""
+    """Return the likely protocol, or "" if the bytes may be a size."""
     if first[0] in _TLS_RECORDS and first[1] == 3 and first[2] <= 4:
         return f"a TLS {_TLS_RECORDS[first[0]]} record (TLS spoken to a plain-text port?)"
     if first in _HTTP_WORDS:

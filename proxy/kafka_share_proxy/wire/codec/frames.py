@@ -20,7 +20,7 @@ FRAME_BYTES_MAX = 100 * MIB
 _SIZE = Struct(">i")
 
 PIECE_MIN = 16 << 10
-"""Bytes from which a field stays a separate piece, because copying it costs more than scattered memory."""
+"""Bytes from which a field is not copied."""
 
 
 class Pieces:
@@ -43,23 +43,21 @@ class Pieces:
 
 
 ResponseFrame = bytes | Pieces
-"""A response frame, size included, as a handler returns it."""
 
 
 def request(key: int, version: int, correlation_id: int, client_id: str | None, message: Message) -> bytes:
-    """Encode a request, preceded by its size. Raises UnknownVersion or LocalProtocolError."""
+    """Return a frame with its size. Raises UnknownVersion or LocalProtocolError."""
     header = headers.encode_request_header(RequestHeader(key, version, correlation_id, client_id))
     return _frame(header, registry.request(key, version), message)
 
 
 def response(key: int, version: int, correlation_id: int, message: Message) -> bytes:
-    """Encode a response, preceded by its size. Raises UnknownVersion or LocalProtocolError."""
+    """Return a frame with its size. Raises UnknownVersion or LocalProtocolError."""
     header = headers.encode_response_header(key, version, correlation_id)
     return _frame(header, registry.response(key, version), message)
 
 
 def response_in_slices(key: int, version: int, correlation_id: int, message: Message) -> Generator[None, None, bytes]:
-    """Encode as `response` does, as a generator that pauses between slices."""
     parts: list[Any] = [b"", headers.encode_response_header(key, version, correlation_id)]
     yield from registry.response(key, version).encode_in_slices(message, parts)
     parts[0] = _SIZE.pack(sum(map(len, parts)))
@@ -67,7 +65,7 @@ def response_in_slices(key: int, version: int, correlation_id: int, message: Mes
 
 
 def response_frame(key: int, version: int, correlation_id: int, message: Message) -> ResponseFrame:
-    """Encode as `response` does, without copying large fields: the result may be `Pieces`."""
+    """Encode as `response`, without copying large fields."""
     header = headers.encode_response_header(key, version, correlation_id)
     return _pieces(_parts(header, registry.response(key, version), message))
 
@@ -75,7 +73,6 @@ def response_frame(key: int, version: int, correlation_id: int, message: Message
 def response_frame_in_slices(
     key: int, version: int, correlation_id: int, message: Message
 ) -> Generator[None, None, ResponseFrame]:
-    """Encode as `response_frame` does, as a generator that pauses between slices."""
     parts: list[Any] = [b"", headers.encode_response_header(key, version, correlation_id)]
     yield from registry.response(key, version).encode_in_slices(message, parts)
     parts[0] = _SIZE.pack(sum(map(len, parts)))
@@ -100,23 +97,20 @@ def _pieces(parts: list[Any]) -> ResponseFrame:
 
 
 def decode_request(frame: Any) -> tuple[RequestHeader, Any]:
-    """Decode a request frame without size. Raises RemoteProtocolError or UnknownVersion."""
+    """Decode a frame without size. Raises RemoteProtocolError or UnknownVersion."""
     header, offset = headers.decode_request_header(frame)
     return header, registry.request(header.key, header.version).decode(frame, offset)
 
 
 def decode_request_in_slices(frame: Any, elements_max: int) -> Generator[None, None, tuple[RequestHeader, Any]]:
-    """Decode as `decode_request` does, as a generator that pauses.
-
-    Raises TooManyElements beyond `elements_max` array elements.
-    """
+    """Raises TooManyElements beyond `elements_max` array elements."""
     header, offset = headers.decode_request_header(frame)
     message = yield from registry.request(header.key, header.version).decode_in_slices(frame, offset, elements_max)
     return header, message
 
 
 def decode_response(key: int, version: int, frame: Any) -> tuple[int, Any]:
-    """Decode a response frame without size. Return (correlation id, message).
+    """Decode a frame without size. Return (correlation id, message).
 
     Raises RemoteProtocolError or UnknownVersion.
     """
@@ -125,13 +119,13 @@ def decode_response(key: int, version: int, frame: Any) -> tuple[int, Any]:
 
 
 def decode_response_in_slices(key: int, version: int, frame: Any) -> Generator[None, None, Any]:
-    """Decode the message of a response frame without size, with pauses. Raises as `decode_response`."""
+    """Raises as `decode_response`."""
     offset = headers.response_body_offset(key, version, frame)
     return registry.response(key, version).decode_in_slices(frame, offset, len(frame))
 
 
 class FrameReader:
-    """Splitter of a byte stream into frames, for the proxy's own connections, where a copy does not matter."""
+    """Splitter of a byte stream into frames, for the proxy's own connections."""
 
     __slots__ = ("_buffer", "_limit")
 
@@ -140,7 +134,7 @@ class FrameReader:
         self._limit = limit
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
-        """Accept received bytes and yield the frames that they complete, without size.
+        """Yield the frames that these bytes complete, without size.
 
         Raises RemoteProtocolError if a size is negative or above the limit. The reader cannot be used afterwards.
         """
@@ -156,7 +150,6 @@ class FrameReader:
             yield frame
 
     def accept(self, limit: int) -> None:
-        """Set the size limit for all following frames."""
         self._limit = limit
 
     @property

@@ -1,10 +1,4 @@
-"""Request and response headers: their versions and their fields.
-
-A request header has version 2 if the request is flexible, else 1. The client id is an old-style string in both, so that
-any broker can read the header of an ApiVersions request that it does not know. ControlledShutdown v0 had no client id
-(header version 0). A response header has version 1 (a tag section) if the response is flexible, except ApiVersions: a
-client must be able to read that response before it knows the broker's versions (KIP-511).
-"""
+"""Request and response headers: their versions and their fields (wire/README.md rules 10 and 11)."""
 
 from __future__ import annotations
 
@@ -26,7 +20,6 @@ _PEEK = _KEY_VERSION_ID.unpack_from
 PEEK_BYTES = _KEY_VERSION_ID.size
 _START = Struct(">hhih")
 CLIENT_ID_AT = _START.size
-"""Position of the client id's bytes in a request frame, after its length."""
 _INT32 = Struct(">i")
 _CORRELATION_ID = _INT32.unpack_from
 
@@ -43,7 +36,7 @@ class RequestHeader(NamedTuple):
 
 @cache
 def request_header_version(key: int, version: int) -> int:
-    """Return the version of the header of a request. Raises UnknownVersion."""
+    """Raises UnknownVersion."""
     if key == CONTROLLED_SHUTDOWN_KEY and version == 0:
         return 0
     return 2 if version in registry.versioned_request_spec(key, version).flexible else 1
@@ -51,14 +44,14 @@ def request_header_version(key: int, version: int) -> int:
 
 @cache
 def response_header_version(key: int, version: int) -> int:
-    """Return the version of the header of a response. Raises UnknownVersion."""
+    """Raises UnknownVersion."""
     if key == ApiKey.API_VERSIONS:
         return 0
     return 1 if version in registry.versioned_response_spec(key, version).flexible else 0
 
 
 def peek(frame: Any) -> tuple[int, int, int]:
-    """Return key, version and correlation id of a request frame without size.
+    """Return key, version and correlation id.
 
     Raises RemoteProtocolError if the frame is too short.
     """
@@ -70,10 +63,10 @@ def peek(frame: Any) -> tuple[int, int, int]:
 
 
 def decode_request_header(frame: Any) -> tuple[RequestHeader, int]:
-    """Decode the header of a request frame without size. Return it and the position of the body.
+    """Return the header, and the position of the body in a frame without size.
 
-    A client id that is not UTF-8 is decoded with replacement characters, as brokers do: it only names the client.
-    Raises RemoteProtocolError or UnknownVersion.
+    A client id that is not UTF-8 is decoded with replacement characters, as brokers do. Raises RemoteProtocolError or
+    UnknownVersion.
     """
     key, version, correlation_id = peek(frame)
     header_version = request_header_version(key, version)
@@ -92,7 +85,7 @@ def decode_request_header(frame: Any) -> tuple[RequestHeader, int]:
 
 
 def encode_request_header(header: RequestHeader) -> bytes:
-    """Encode a request header. Raises UnknownVersion, or LocalProtocolError if the client id is too long."""
+    """Raises UnknownVersion, or LocalProtocolError if the client id is too long."""
     header_version = request_header_version(header.key, header.version)
     encoded = b"" if header.client_id is None else header.client_id.encode()
     if header_version == 0:
@@ -109,7 +102,7 @@ def encode_request_header(header: RequestHeader) -> bytes:
 
 
 def correlation_id(frame: Any) -> int:
-    """Return the correlation id of a response frame without size. Raises RemoteProtocolError if it is too short."""
+    """`frame` is without size. Raises RemoteProtocolError if it is too short."""
     try:
         number: int = _CORRELATION_ID(frame, 0)[0]
     except struct.error:
@@ -118,7 +111,7 @@ def correlation_id(frame: Any) -> int:
 
 
 def response_body_offset(key: int, version: int, frame: Any) -> int:
-    """Return the position of the body in a response frame without size, after correlation id and tag section.
+    """`frame` is without size.
 
     Raises RemoteProtocolError or UnknownVersion.
     """

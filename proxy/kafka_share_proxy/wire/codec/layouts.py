@@ -1,8 +1,4 @@
-"""Reference layouts, declared with construct: frames, headers, record batches, records, control records.
-
-Tests compare the fast code with them, and the command `decode` prints captures with them. construct is 14 to 40 times
-slower than generated code, so no code that forwards or serves requests may import this module.
-"""
+"""Reference layouts, declared with construct(wire/README.md rules 4 and 20)."""
 
 from __future__ import annotations
 
@@ -40,14 +36,11 @@ from construct import (
 FRAME = Prefixed(Int32sb, GreedyBytes)
 
 TAG_SECTION = PrefixedArray(VarInt, Struct("tag" / VarInt, "data" / Prefixed(VarInt, GreedyBytes)))
-"""Tagged fields (KIP-482): a count, then tag, size and bytes of each."""
+"""Tagged fields (KIP-482)."""
 
 
 def nullable(length: Construct) -> Construct:
-    """Return the layout of bytes after a length, where -1 means null.
-
-    It parses to a container with `length` and `data` (None for null).
-    """
+    """Return the layout of bytes after a length: `length` and `data` (None for -1)."""
     return Struct(
         "length" / Rebuild(length, lambda context: -1 if context.data is None else len(context.data)),
         "_checked" / Check(this.length >= -1),
@@ -77,7 +70,6 @@ ATTRIBUTES = BitStruct(
     "timestamp_type" / TIMESTAMP_TYPE,
     "compression" / COMPRESSION,
 )
-"""Attributes of a batch of magic 2; the unused bits are dropped."""
 
 BATCH_OVERHEAD = 49
 """Bytes of the batch header that are included in its size field."""
@@ -98,10 +90,10 @@ RECORD_BATCH = Struct(
     "records_count" / Int32sb,
     "records" / Bytes(this.size - BATCH_OVERHEAD),
 )
-"""A batch with its records still compressed. The crc covers everything after it."""
+"""A batch with its records still compressed."""
 
 RECORD_BATCHES = GreedyRange(RECORD_BATCH)
-"""A records field. A truncated last batch is omitted."""
+"""A truncated last batch is omitted."""
 
 RECORD_HEADER = Struct("name" / nullable(ZigZag), "value" / nullable(ZigZag))
 
@@ -117,7 +109,6 @@ RECORD = Prefixed(ZigZag, RECORD_BODY)
 
 
 def records(count: int) -> Construct:
-    """Return the layout of the uncompressed records of a batch."""
     return Array(count, RECORD)
 
 
@@ -149,11 +140,11 @@ LEGACY_MESSAGE = Struct(
     "key" / nullable(Int32sb),
     "value" / nullable(Int32sb),
 )
-"""A message of magic 0 or 1, as in old logs. The value of a compressed wrapper is a message set."""
+"""Message of magic 0 or 1. The value of a compressed wrapper is a message set."""
 
 
 def plain(value: Any) -> Any:
-    """Convert a parsed container to plain dictionaries, lists and scalars, for comparison."""
+    """Convert to plain dictionaries, lists and scalars, for comparison."""
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items() if not str(key).startswith("_")}
     if isinstance(value, list):

@@ -1,15 +1,13 @@
-"""Readers that decode the first fields of a request from the bytes received so far.
+"""Readers that decode the first fields of a request from the bytes received so far (wire/README.md rule 29).
 
-The caller names the values it needs by kind (`FieldOf`, `PlaceOf`, `ArrayAt`, `EachOf`, `AnyBegins`). For each message
-and version, one straight-line function is generated from the definition. It has three outcomes:
+The caller names the values it needs by kind (`FieldOf`, `PlaceOf`, `ArrayAt`, `EachOf`, `AnyBegins`). A reader has
+three outcomes:
 
 - a value, or a tuple if several were requested, equal to the result of the codec;
 - `Unread`: too few bytes were received (`MORE_BYTES`), or a limit of the caller was reached (`TOO_MANY`, `TAGGED`);
 - RemoteProtocolError, with the name of the message: no continuation can make these bytes a valid message.
 
-Work is bounded by the bytes received: each loop iteration reads at least one of them. Bytes after the last requested
-value are not examined, so a value does not imply that the rest is valid. A client id that is not UTF-8 is skipped, as
-brokers do.
+Each loop iteration reads at least one byte. A client id that is not UTF-8 is skipped, as brokers do.
 """
 
 from __future__ import annotations
@@ -37,12 +35,12 @@ SIZE_UNKNOWN = 1 << 62
 
 
 class Unread(Enum):
-    """Reason why there is no value although the bytes are valid so far."""
+    """Reason why there is no value yet."""
 
     MORE_BYTES = auto()
     """The value is after the bytes received so far."""
     TOO_MANY = auto()
-    """More array elements precede the value than the caller's limit allows."""
+    """The limit of array elements is reached before the value."""
     TAGGED = auto()
     """Tagged fields are present although `EachOf.untagged` is set."""
 
@@ -56,37 +54,33 @@ class FieldOf:
 
 @dataclass(frozen=True, slots=True)
 class PlaceOf:
-    """The position of a field, counted from the first byte read. A field of fixed size has been received completely."""
+    """Position of a field from the first byte read. A field of fixed size has been received completely."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayAt:
-    """The position of an array's count, the count (-1 for null) and the position of the first element."""
+    """Position of an array's count, the count (-1 for null) and the position of the first element."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class EachOf:
-    """The values of one field, or tuples of several, of all elements of an array; without fields, the elements.
-
-    The result is a list, or None for null.
+    """Values of one field, or tuples of several, of all elements of an array, or None for null; without fields, the
+    elements.
     """
 
     array: str
     fields: tuple[str, ...] = ()
     untagged: bool = False
-    """Require that the array is received completely and that neither it nor the header has tagged fields."""
+    """Require that the whole array is received and has no tagged fields, nor the header."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnyBegins:
-    """True if a string field of any array element begins with `prefix`. Faster than `EachOf`.
-
-    Reading stops at the first match.
-    """
+    """True if a string field of any array element begins with `prefix`. Faster than `EachOf`."""
 
     array: str
     field: str
@@ -100,7 +94,7 @@ class PrefixReader(Protocol):
     """A generated reader of the first fields of a request."""
 
     def __call__(self, buf: Buffer, end: int = SIZE_UNKNOWN, most: int = ELEMENTS_MAX, p: int = 0) -> Any:
-        """Return the requested values, or `Unread`. Raises RemoteProtocolError.
+        """Raises RemoteProtocolError.
 
         Args:
             buf: the bytes received so far, and nothing else.
@@ -112,7 +106,7 @@ class PrefixReader(Protocol):
 
 @cache
 def of_request(key: int, version: int, *wishes: Wish) -> PrefixReader:
-    """Return a reader of a request frame without its size, header included. Without wishes it returns None.
+    """Return a reader of a request frame without its size.
 
     Raises UnknownVersion, or LocalProtocolError if the request has no such field in this version.
     """
@@ -122,25 +116,19 @@ def of_request(key: int, version: int, *wishes: Wish) -> PrefixReader:
 
 @cache
 def of_body(message: str, version: int, *wishes: Wish) -> PrefixReader:
-    """Return a reader of the body of any message, by its schema name.
-
-    Raises SchemaError, or LocalProtocolError if the message has no such field in this version.
-    """
+    """Raises SchemaError, or LocalProtocolError if the message has no such field in this version."""
     return _Writer(specs.load(message), version, wishes).reader(None)
 
 
 @cache
 def of_element(message: str, version: int, array: str, field: str) -> PrefixReader:
-    """Return a reader of one element of an array of structures. It returns (value of the field, end of the element).
-
-    Raises as `of_body`.
-    """
+    """Return a reader of (value of the field, end of the element). Raises as `of_body`."""
     return _Writer(specs.load(message), version, ()).element_reader(array, field)
 
 
 @cache
 def group_ids(key: int, version: int) -> PrefixReader:
-    """Return a reader of the group ids in a request: one id, or a list of them where the version has a list.
+    """Return a reader of one id, or of a list of them where the version has a list.
 
     Raises UnknownVersion, or LocalProtocolError if the request names no group in this version.
     """
@@ -149,42 +137,40 @@ def group_ids(key: int, version: int) -> PrefixReader:
 
 @cache
 def topic_named(key: int, version: int, prefix: str) -> PrefixReader:
-    """Return a reader that is True if a request lists a topic whose name begins with `prefix`. Raises as
-    `group_ids`.
-    """
+    """Return a reader of True if a topic begins with `prefix`. Raises as `group_ids`."""
     listed = _listed(key, version, "topic name", _is_topic_name)
     return of_request(key, version, AnyBegins(listed.array, listed.fields[0], prefix))
 
 
 @cache
 def topic_names(key: int, version: int) -> PrefixReader:
-    """Return a reader of the topic names in a request. Raises as `group_ids`."""
+    """Raises as `group_ids`."""
     listed = _listed(key, version, "topic name", _is_topic_name)
     return of_request(key, version, EachOf(listed.array, listed.fields))
 
 
 @cache
 def topic_ids(key: int, version: int, *, untagged: bool = False) -> PrefixReader:
-    """Return a reader of the topic ids in a request. Raises as `group_ids`."""
+    """Raises as `group_ids`."""
     listed = _listed(key, version, "topic id", _is_topic_id)
     return of_request(key, version, EachOf(listed.array, listed.fields, untagged))
 
 
 @cache
 def topics_at(key: int, version: int) -> PrefixReader:
-    """Return a reader of the position and length of a request's list of topics. Raises as `group_ids`."""
+    """Raises as `group_ids`."""
     return of_request(key, version, ArrayAt(_listed(key, version, "topic", _is_topic).array))
 
 
 def topics_nullable(key: int, version: int) -> bool:
-    """Return True if the list of topics of a request may be null. Raises as `group_ids`."""
+    """Raises as `group_ids`."""
     array = _listed(key, version, "topic", _is_topic).array
     return any(field.name == array and field.is_nullable(version) for field in registry.request_spec(key).root.fields)
 
 
 @cache
 def after_client_id(key: int, version: int, field: str) -> bytes:
-    """Return the bytes between the client id and a field of a request without tags, with null strings and zero numbers.
+    """Return the bytes before a field of a request without tags, with null strings and zero numbers.
 
     Raises UnknownVersion, or LocalProtocolError if there is no such field, or a field of another type precedes it.
     """
@@ -222,7 +208,6 @@ def _listed(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool
 
 
 def _where(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool]) -> FieldOf | EachOf:
-    """Find the first matching field of a request, or of the structures in one of its arrays."""
     spec = registry.versioned_request_spec(key, version)
     source = Source(spec, version)
     for field in source.plain_fields(spec.root):
@@ -251,7 +236,6 @@ class _Writer(Skipper):
         return f"{self.spec.name} v{self.version}"
 
     def reader(self, header_version: int | None) -> PrefixReader:
-        """Generate the function for a message, preceded by a request header of `header_version` unless that is None."""
         with self.reading():
             if header_version is not None:
                 self.header(header_version)
@@ -260,7 +244,6 @@ class _Writer(Skipper):
         return self.source.function("read")
 
     def element_reader(self, array: str, name: str) -> PrefixReader:
-        """Generate the function for one element of an array."""
         field = next(field for field in self.source.plain_fields(self.spec.root) if field.name == array)
         if field.struct is None:
             raise LocalProtocolError(f"{self}: {array} has no structures")
@@ -273,7 +256,6 @@ class _Writer(Skipper):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Wrap the code written inside this block in the function definition and its error handling."""
         with self.block("def read(buf, end=SIZE_UNKNOWN, most=ELEMENTS_MAX, p=0):"):
             self.line("come = len(buf)")
             with self.block("try:"):
@@ -292,7 +274,6 @@ class _Writer(Skipper):
         self.source.spec, self.source.version, self.version = *own, own[1]
 
     def wishes(self) -> dict[Wish, str]:
-        """Write the code that reads up to the last requested value. Return the names of the values."""
         values: dict[Wish, str] = {}
         if not self._requested:
             self.unless_come()
@@ -304,7 +285,6 @@ class _Writer(Skipper):
         raise LocalProtocolError(f"{self} has no {', '.join(_name(w) for w in self._requested if w not in values)}")
 
     def wished(self, field: FieldSpec, wishes: list[Wish]) -> dict[Wish, str]:
-        """Write the code that reads the requested values of one field, or skips it."""
         names: dict[Wish, str] = {wish: self.place(field) for wish in wishes if isinstance(wish, PlaceOf)}
         remaining = [wish for wish in wishes if not isinstance(wish, PlaceOf)]
         if not remaining:
@@ -333,7 +313,6 @@ class _Writer(Skipper):
         return position_name
 
     def scalar(self, field: FieldSpec, *, nullable: bool) -> str:
-        """Write the code that reads a number, an id or a string. Return the name of the value."""
         value = self.fresh("v")
         if field.type in FIXED_SIZES:
             self.line(f"{value} = read_{field.type}(buf, {self.here()})[0]")
@@ -351,7 +330,6 @@ class _Writer(Skipper):
         return value
 
     def unless_come(self) -> None:
-        """Write the check that all bytes up to `p` were received."""
         self.flush()
         with self.block("if p > come:"):
             self.line("raise IndexError")
@@ -364,7 +342,6 @@ class _Writer(Skipper):
         return value
 
     def each_of(self, field: FieldSpec, wish: EachOf) -> str:
-        """Write the code that reads the values of each element. Return the name of the list."""
         values_name, countdown = self.fresh("v"), self.fresh("l")
         n = self.count(field)
         self.counted(n)
@@ -381,7 +358,6 @@ class _Writer(Skipper):
         return values_name
 
     def any_begins(self, field: FieldSpec, wish: AnyBegins) -> str:
-        """Write the code that searches the strings for the prefix. Return the name of the boolean."""
         if field.struct is None:
             raise LocalProtocolError(f"{self}: {field.name} has no structures")
         result_name, countdown = self.fresh("v"), self.fresh("l")
@@ -402,9 +378,7 @@ class _Writer(Skipper):
         return result_name
 
     def beginning(self, struct_: StructSpec, wish: AnyBegins) -> list[FieldSpec]:
-        """Write the code that skips up to the end of the string, which begins at `start`. Return the fields after
-        it.
-        """
+        """Skip up to the end of the string, which begins at `start`. Return the fields after it."""
         fields = self.source.plain_fields(struct_)
         for index, field in enumerate(fields):
             if field.name == wish.field and field.type == "string" and not field.is_array:
@@ -424,9 +398,7 @@ class _Writer(Skipper):
         return self.element(field.struct, wish.fields)
 
     def element(self, struct_: StructSpec, names: Sequence[str]) -> tuple[list[str], list[FieldSpec]]:
-        """Write the code that reads up to the last of these fields. Return the names of the values, and the fields
-        after it.
-        """
+        """Read up to the last of these fields. Return the names of the values, and the fields after it."""
         fields, values = self.source.plain_fields(struct_), dict[str, str]()
         for index, field in enumerate(fields):
             if field.name not in names:

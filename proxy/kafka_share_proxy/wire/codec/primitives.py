@@ -1,7 +1,4 @@
-"""Helpers that generated code calls: unsigned varints, tag sections, integer arrays, and errors.
-
-Every length is checked against the remaining bytes before anything is allocated for it.
-"""
+"""Helpers that generated code calls: unsigned varints, tag sections, integer arrays, and errors."""
 
 from __future__ import annotations
 
@@ -12,23 +9,23 @@ from typing import Any
 from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError, TooManyElements
 
 ELEMENTS_MAX = 1_000_000
-"""Maximum number of elements in one array. A larger cluster does not return all its partitions in one response."""
+"""Maximum number of elements in one array."""
 TAGS_MAX = 1_000
-"""Maximum number of tagged fields in one structure. Kafka defines fewer than ten."""
+"""Maximum number of tagged fields in one structure."""
 STRING_MAX = 0x7FFF
-"""Maximum bytes of one string. Flexible versions have the same limit as an int16 length."""
+"""Maximum bytes of one string (an int16)."""
 
 _CACHED_STRUCTS = 256
-"""Maximum length of integer arrays whose Struct is cached (replica lists, partition lists)."""
+"""Maximum length of integer arrays whose Struct is cached."""
 
 Buffer = bytes | bytearray | memoryview
 
 Tags = tuple[tuple[int, bytes], ...]
-"""Unknown tagged fields of one structure: (tag, bytes), unchanged."""
+"""Unknown tagged fields of one structure, unchanged."""
 
 
 def read_uvarint(buffer: Any, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 32 bits. Return (value, position after it).
+    """Return (value, position after it).
 
     Raises RemoteProtocolError if it is longer than five bytes or 32 bits, IndexError if the buffer ends within.
     """
@@ -56,17 +53,14 @@ def uvarint(value: int) -> bytes:
 
 
 def string_uvarint(length_plus_one: int) -> bytes:
-    """Encode the length of a compact string; the slow path of the encoder.
-
-    Raises LocalProtocolError if it is longer than a Kafka string may be.
-    """
+    """Raises LocalProtocolError if it is longer than a Kafka string may be."""
     if length_plus_one > STRING_MAX + 1:
         raise too_long(length_plus_one - 1)
     return uvarint(length_plus_one)
 
 
 def read_tags(buffer: Any, position: int, end: int) -> tuple[Tags, int]:
-    """Read a tag section without known tags. Return (tags, position after it)."""
+    """Return (tags, position after the section)."""
     count, position = read_uvarint(buffer, position)
     check_tags(count, end - position)
     tags = []
@@ -82,7 +76,7 @@ def read_tags(buffer: Any, position: int, end: int) -> tuple[Tags, int]:
 
 
 def skip_tags(buffer: Any, position: int, end: int) -> int:
-    """Skip a tag section. Return the position after it."""
+    """Return the position after the section."""
     count, position = read_uvarint(buffer, position)
     check_tags(count, end - position)
     for _ in range(count):
@@ -95,21 +89,19 @@ def skip_tags(buffer: Any, position: int, end: int) -> int:
 
 
 def check_count(what: str, count: int, most: int, size: int, left: int) -> None:
-    """Raise RemoteProtocolError if a count exceeds `most`, or does not fit in the remaining bytes at `size` bytes
-    each.
-    """
+    """Raise RemoteProtocolError if a count exceeds `most`, or the remaining bytes."""
     if count > most or count * size > left:
         raise refusal(what, count, left)
 
 
 def check_tags(count: int, left: int) -> None:
-    """Raise RemoteProtocolError if the remaining bytes cannot hold this many tags (at least two bytes each)."""
+    """Raise RemoteProtocolError if the remaining bytes cannot hold this many tags."""
     if count > TAGS_MAX or 2 * count > left:
         raise refusal("number of tagged fields", count, left)
 
 
 def write_tags(append: Callable[[bytes], object], known: list[tuple[int, bytes]], unknown: Tags) -> None:
-    """Write a tag section in the order of the tags, with known and unknown tags merged."""
+    """Write known and unknown tags, merged in the order of the tags."""
     tags = sorted((*known, *unknown), key=_tag_of)
     append(uvarint(len(tags)))
     for tag, data in tags:
@@ -130,27 +122,24 @@ def too_many() -> TooManyElements:
 
 
 def too_long(length: int) -> LocalProtocolError:
-    """Return the error for a string that is too long for every version."""
     return LocalProtocolError(f"a string of {length} bytes is longer than {STRING_MAX}")
 
 
 def mismatch(what: str) -> RemoteProtocolError:
-    """Return the error for a tagged field whose content does not fill its size."""
     return RemoteProtocolError(f"{what}: the tagged field does not end where its size says")
 
 
 def lacking(what: str) -> LocalProtocolError:
-    """Return the error for a value that this version cannot encode and that must not be dropped."""
     return LocalProtocolError(f"{what} is set, but this version has no such field")
 
 
 def bad_uuid(value: object) -> LocalProtocolError:
-    """Return the error for an id that is not 16 bytes, which struct would silently pad or truncate."""
+    """Return the error for an id that struct would silently pad or truncate."""
     return LocalProtocolError(f"not a uuid of 16 bytes: {value!r}")
 
 
 class ArrayStructs(dict[int, Struct]):
-    """Cache of the Struct for n numbers of one type after some fixed values. Only small ones are kept."""
+    """Cache of the Struct for n numbers of one type after some fixed values."""
 
     def __init__(self, code: str, front: str = "") -> None:
         super().__init__()

@@ -1,8 +1,7 @@
 """Code generator for skipping fields without decoding them.
 
-The locator of addresses (`endpoints`) and the reader of prefixes (`prefixes`) are built on it. In generated code, `buf`
-is the input, `p` the position, and `end` the position that no field may exceed. Fixed sizes accumulate in `skip` until
-something is read. Reading past the buffer raises IndexError or struct.error.
+In generated code, `buf` is the input, `p` the position, and `end` the position that no field may exceed. Fixed sizes
+accumulate in `skip` until something is read. Reading past the buffer raises IndexError or struct.error.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ class Skipper:
         self.block = self.source.block
         self.fresh = self.source.fresh
         self.skip = 0
-        """Bytes that are skipped but not yet added to `p`."""
 
     def flush(self) -> None:
         if self.skip:
@@ -36,7 +34,6 @@ class Skipper:
             self.skip = 0
 
     def here(self) -> str:
-        """Return the expression of the current position, with `skip` added."""
         return f"p + {self.skip}" if self.skip else "p"
 
     def struct(self, struct_: StructSpec) -> None:
@@ -45,7 +42,6 @@ class Skipper:
             self.tags(struct_)
 
     def fields(self, struct_: StructSpec) -> None:
-        """Write the code that skips the fields of a structure, without its tag section."""
         for field in self.source.plain_fields(struct_):
             self.value(field)
 
@@ -60,9 +56,7 @@ class Skipper:
             self.variable(field)
 
     def length(self, field: FieldSpec, short: bool) -> str:
-        """Write the code that reads a length, -1 for null, and moves `p` after it. `short`: the old-style length of a
-        string.
-        """
+        """Read a length, -1 for null. `short`: the old-style length of a string."""
         n = self.fresh("n")
         if self.source.is_flexible(field):
             self.line(f"{n} = buf[{self.here()}]")
@@ -88,7 +82,6 @@ class Skipper:
             self.line(f"p += {n}")
 
     def single_struct(self, struct_: StructSpec, nullable: bool) -> None:
-        """Write the code that skips a structure that is not in an array and may be null."""
         if not nullable:
             self.struct(struct_)
             return
@@ -115,7 +108,6 @@ class Skipper:
                 self.line(f"p += {n} * {fixed}")
 
     def count(self, field: FieldSpec) -> str:
-        """Write the code that reads and checks the count of an array; -1 for null."""
         n = self.length(field, short=False)
         size = self.source.min_element(field)
         with self.block(f"if {n} > {ELEMENTS_MAX} or {n} * {size} > end - p:"):
@@ -126,7 +118,6 @@ class Skipper:
         """Hook: the code that follows iterates over `n` elements."""
 
     def each(self, field: FieldSpec, n: str) -> None:
-        """Write the code that skips the elements one by one."""
         with self.block(f"for _ in range({n}):"):
             if field.struct is not None:
                 self.struct(field.struct)
@@ -135,7 +126,7 @@ class Skipper:
             self.flush()
 
     def each_of_fixed_size(self, field: FieldSpec, n: str, size: int) -> None:
-        """Write the code that skips all elements in one step if none of them has tags, which is the common case."""
+        """Skip all elements in one step if none of them has tags, which is the common case."""
         with self.block(f"if {n} > 0:"):
             with self.block(f"if bytes(buf[p + {size - 1}:p + {n} * {size}:{size}]).count(0) == {n}:"):
                 self.line(f"p += {n} * {size}")
@@ -143,12 +134,11 @@ class Skipper:
                 self.not_of_fixed_size(field, n, size)
 
     def not_of_fixed_size(self, field: FieldSpec, n: str, _size: int) -> None:
-        """Write the code for elements with tags, or elements not received yet."""
         self.counted(n)
         self.each(field, n)
 
     def fixed_size(self, field: FieldSpec) -> int | None:
-        """Return the size of an element without tags, including its empty tag section, or None if the size varies."""
+        """Return the size of an element without tags, or None if it varies."""
         if field.struct is None:
             return FIXED_SIZES.get(field.type)
         fields = self.source.plain_fields(field.struct)
@@ -165,5 +155,5 @@ class Skipper:
             self.some_tags(t, struct_)
 
     def some_tags(self, _t: str, _struct: StructSpec) -> None:
-        """Write the code that skips a non-empty tag section, whose first byte has been read into `t`."""
+        """Skip a non-empty tag section, whose first byte has been read into `t`."""
         self.line("p = P.skip_tags(buf, p - 1, end)")

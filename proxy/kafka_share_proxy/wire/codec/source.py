@@ -27,7 +27,7 @@ CODES = {
 """struct codes of the types with a fixed size."""
 
 NUMBERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d"}
-"""struct codes of the types whose arrays are read and written by one Struct."""
+"""Types whose arrays are read and written by one Struct."""
 
 
 PAUSE_EVERY = 128
@@ -52,7 +52,6 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Add a line that opens a block. Lines added inside the context belong to it."""
         self.line(head)
         self._depth += 1
         before = len(self._lines)
@@ -62,13 +61,12 @@ class Source:
         self._depth -= 1
 
     def begin_slices(self) -> None:
-        """Write code that makes the function a generator, even if it never pauses."""
+        """Make the function a generator, even if it never pauses."""
         self.line("done = 0")
         with self.block("if done:"):
             self.line("yield")
 
     def pause(self) -> None:
-        """Write code, inside a loop over elements, that pauses after every `PAUSE_EVERY` of them."""
         self.line("done += 1")
         with self.block(f"if not done & {PAUSE_EVERY - 1}:"):
             self.line("yield")
@@ -78,15 +76,11 @@ class Source:
         return f"{prefix}{self._counter}"
 
     def struct(self, codes: str, method: str) -> str:
-        """Return the name of `Struct(">" + codes).unpack_from` or `.pack`."""
         name = f"{method[0]}_{codes.replace('?', 't')}"
         self.names[name] = getattr(Struct(">" + codes), method)
         return name
 
     def numbers(self, kind: str, front: str = "") -> str:
-        """Return the name of the Structs for arrays of one number type, by count, with the codes `front` before the
-        numbers.
-        """
         name = f"N_{front.replace('?', 't')}_{kind}"
         self.names.setdefault(name, primitives.ArrayStructs(NUMBERS[kind], front))
         return name
@@ -95,44 +89,37 @@ class Source:
         return "\n".join(self._lines) + "\n"
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Compile the source and return the function of that name."""
         code = compile(self.text(), f"<{self.spec.name} v{self.version}: {name}>", "exec")
         exec(code, self.names)  # noqa: S102  # from our own definitions
         made: Callable[..., Any] = self.names[name]
         return made
 
     def is_flexible(self, field: FieldSpec | None = None) -> bool:
-        """Return True if the lengths are compact: of this field, or of the message, whose structures then have tag
-        sections.
-        """
+        """True if the lengths are compact: of this field, or of the message, whose structures then have tags."""
         flexible = self.spec.flexible if field is None or field.flexible is None else field.flexible
         return self.version in flexible
 
     def plain_fields(self, struct: StructSpec) -> list[FieldSpec]:
-        """Return the fields outside the tag section, in their order."""
         return [f for f in struct.fields if self.version in f.versions and not f.is_tagged(self.version)]
 
     def tagged_fields(self, struct: StructSpec) -> list[FieldSpec]:
-        """Return the fields in the tag section, by tag."""
         if not self.is_flexible():
             return []
         tagged = [f for f in struct.fields if f.is_tagged(self.version)]
         return sorted(tagged, key=lambda field: field.tag)
 
     def absent_fields(self, struct: StructSpec) -> list[FieldSpec]:
-        """Return the fields that this version does not have."""
         here = {f.name for f in (*self.plain_fields(struct), *self.tagged_fields(struct))}
         return [f for f in struct.fields if f.name not in here]
 
     def min_size(self, struct: StructSpec) -> int:
-        """Return the minimum size of such a structure, in bytes; at least 1, so that counts stay bounded."""
+        """Return the minimum size of such a structure in bytes; at least 1, so that counts stay bounded."""
         if struct.name not in self._min_sizes:
             size = sum(self._min_field(field) for field in self.plain_fields(struct))
             self._min_sizes[struct.name] = max(1, size + self.is_flexible())
         return self._min_sizes[struct.name]
 
     def min_element(self, field: FieldSpec) -> int:
-        """Return the minimum size in bytes of one array element, or of one value of a single field."""
         if field.struct is not None:
             return self.min_size(field.struct)
         if field.type in FIXED_SIZES:

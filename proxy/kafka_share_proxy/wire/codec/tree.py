@@ -1,9 +1,7 @@
 """Captured frames as a readable tree: header, every field by its Kafka name, record batches, records.
 
-The construct layouts parse frames, headers and batches; the definitions parse bodies. A capture is the byte stream of
-one connection: frames preceded by their size, of requests, responses, or both in the order received. For responses,
-which contain neither API key nor version, the caller provides them, or the capture contains the request with the same
-correlation id.
+A capture is the byte stream of one connection: requests, responses, or both in the order received. For responses, the
+caller provides API key and version, or the capture contains the request with the same correlation id.
 """
 
 from __future__ import annotations
@@ -46,7 +44,6 @@ class Node:
     label: str
     children: list[Node] = field(default_factory=list)
     unread: str = ""
-    """Reason why a frame could not be read; empty if it could."""
 
     def add(self, label: str) -> Node:
         child = Node(label)
@@ -59,7 +56,6 @@ class Node:
             yield from child.lines(depth + 1)
 
     def rich(self, parent: Tree | None = None) -> Tree:
-        """Return the tree in a form that rich can print."""
         from rich.text import Text  # only the command needs it
         from rich.tree import Tree
 
@@ -70,7 +66,7 @@ class Node:
 
 
 def raw_bytes(captured: bytes) -> bytes:
-    """Return the bytes of a capture, decoded from hex if it is plain hex or a dump with offsets and text (`xxd`).
+    """Decode a capture if it is plain hex or a dump with offsets and text (`xxd`).
 
     Raises RemoteProtocolError for hex with an odd number of digits.
     """
@@ -84,10 +80,9 @@ def raw_bytes(captured: bytes) -> bytes:
 
 
 def capture(data: bytes, response_to: tuple[int, int] | None = None, requests: bytes = b"") -> Iterator[Node]:
-    """Yield one node for each frame of a capture. Raises UnknownVersion.
+    """Yield one node for each frame. Raises UnknownVersion.
 
-    `response_to` is (key, version) of the requests, if `data` contains their responses. `requests` is another capture,
-    of the requests to which `data` contains the responses.
+    `response_to`: (key, version) of the requests of these responses. `requests`: capture of these requests.
     """
     request_apis: dict[int, tuple[int, int]] = {}
     for frame in _cut(requests):
@@ -106,7 +101,7 @@ def capture(data: bytes, response_to: tuple[int, int] | None = None, requests: b
 
 
 def _cut(data: bytes) -> Iterator[bytes | Node]:
-    """Yield the frames without size, and a node for bytes that are not a frame."""
+    """Yield frames without size, and a node for bytes that are not a frame."""
     position = 0
     while position < len(data):
         rest = data[position:]
@@ -126,7 +121,6 @@ def _unread(label: str) -> Node:
 
 
 def _guessed(title: str, frame: bytes, request_apis: dict[int, tuple[int, int]]) -> Node:
-    """Parse the frame as the response to an earlier request if possible, else as a request."""
     responded = request_apis.get(int.from_bytes(frame[:4], "big", signed=True))
     if responded is not None:
         try:
@@ -235,7 +229,7 @@ def _scalar(spec: FieldSpec, value: Any) -> str:
 
 
 def _records(node: Node, data: bytes) -> None:
-    """Add the batches of a records field. The first unreadable one ends the list with a reason."""
+    """Add batches. The first unreadable one ends the list with a reason."""
     position = 0
     try:
         for header in records.iter_batches(data):
@@ -301,7 +295,6 @@ def _optional(value: bytes | None) -> str:
 
 
 def _preview(value: bytes | memoryview) -> str:
-    """Return printable text as text and other bytes as hex, truncated to SHOWN_BYTES."""
     shown = bytes(value[:SHOWN_BYTES])
     more = f" ... ({len(value)} bytes)" if len(value) > SHOWN_BYTES else ""
     try:

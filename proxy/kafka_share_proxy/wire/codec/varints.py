@@ -22,7 +22,7 @@ def varlong(value: int) -> bytes:
 
 
 def read_varlong(buffer: Any, position: int) -> tuple[int, int]:
-    """Read a signed number of at most 64 bits. Return (value, position after it).
+    """Return (value, position after it).
 
     Raises RemoteProtocolError if it has more bits, IndexError if the buffer ends within it.
     """

@@ -1,10 +1,4 @@
-"""Positions of addresses in responses, derived from the definitions so that no response with addresses is missed.
-
-A structure with adjacent fields `Host` and `Port` carries an address. The locator of a response skips other fields
-without building objects, and stops after the last field that can carry an address (Metadata: after Brokers). Host and
-port are always adjacent, so their bytes can be replaced in one step. If they are in a tagged field, the sizes of the
-surrounding fields change too, which `splice` handles.
-"""
+"""Positions of addresses in responses, derived from the definitions (wire/README.md rule 13)."""
 
 from __future__ import annotations
 
@@ -30,7 +24,6 @@ class TagSize(NamedTuple):
     size: int
 
     def surrounds(self, start: int, end: int) -> bool:
-        """Return True if the bytes [start:end) are part of the content of the field."""
         return self.end <= start and end <= self.end + self.size
 
 
@@ -38,10 +31,9 @@ class Endpoint(NamedTuple):
     """A host and a port found in a response."""
 
     node_id: int
-    """Id of the broker at this address; UNKNOWN_NODE if the definition has no such field."""
+    """UNKNOWN_NODE if the definition has no such field."""
     start: int
     end: int
-    """Host and port are at [start:end) of the buffer."""
     host: str | None
     port: int
     sizes: tuple[TagSize, ...] = ()
@@ -49,18 +41,17 @@ class Endpoint(NamedTuple):
 
 
 Locator = Callable[[Any, int], list[Endpoint]]
-"""Function from (buffer, offset of the body) to the endpoints in order. Raises RemoteProtocolError."""
+"""Finds the endpoints after the offset of the body. Raises RemoteProtocolError."""
 
 
 @cache
 def carriers() -> frozenset[int]:
-    """Return the API keys whose responses carry addresses in at least one version."""
     return frozenset(key for key in registry.API_KEYS if _carrying(registry.response_spec(key)))
 
 
 @cache
 def locator(key: int, version: int) -> Locator | None:
-    """Return the locator of a response, or None if that version carries no address. Raises UnknownVersion."""
+    """None if that version carries no address. Raises UnknownVersion."""
     spec = registry.versioned_response_spec(key, version)
     walker = _Walker(spec, version)
     if not walker.carries(spec.root):
@@ -80,7 +71,7 @@ def locator(key: int, version: int) -> Locator | None:
 
 
 def in_tagged_field(key: int, version: int) -> bool:
-    """Return True if an address is within a tagged field. Only `splice` may replace it then."""
+    """True if only `splice` may replace such an address."""
     spec = registry.response_spec(key)
     walker = _Walker(spec, version)
     structs = (spec.root, *spec.structs.values())
@@ -93,7 +84,7 @@ def in_tagged_field(key: int, version: int) -> bool:
 
 @cache
 def _layout(key: int, version: int) -> tuple[bool, str]:
-    """Return if the host is a compact string, and the struct code of the port."""
+    """Return True if the host is a compact string, and the struct code of the port."""
     spec = registry.response_spec(key)
     carrying = _carrying(spec)
     if not carrying:
@@ -105,10 +96,7 @@ def _layout(key: int, version: int) -> tuple[bool, str]:
 
 
 def encode(key: int, version: int, host: str, port: int) -> bytes:
-    """Encode a host and a port in the format of this response.
-
-    Raises LocalProtocolError if the response carries no address, or this one cannot be encoded.
-    """
+    """Raises LocalProtocolError if the response carries no address, or this one cannot be encoded."""
     compact, code = _layout(key, version)
     encoded = host.encode()
     if len(encoded) > primitives.STRING_MAX:
@@ -121,9 +109,7 @@ def encode(key: int, version: int, host: str, port: int) -> bytes:
 
 
 def splice(buffer: Any, replacements: Iterable[tuple[Endpoint, bytes]]) -> bytes:
-    """Return the buffer with new bytes for the given endpoints, in their order, and corrected sizes of tagged
-    fields.
-    """
+    """Replace endpoints, in their order, and correct the sizes of tagged fields."""
     edits: list[tuple[int, int, bytes]] = []
     grown: dict[TagSize, int] = {}
     for endpoint, data in replacements:
@@ -151,7 +137,6 @@ def _edited(buffer: Any, edits: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def _carrying(spec: MessageSpec) -> list[StructSpec]:
-    """Return the structures of a message that have a host and a port."""
     structs = []
     for struct_ in (spec.root, *spec.structs.values()):
         names = [field.name.lower() for field in struct_.fields]
@@ -169,20 +154,18 @@ class _Walker(Skipper):
         super().__init__(spec, version)
         self.source.names.update(Endpoint=Endpoint, TagSize=TagSize)
         self.node = str(UNKNOWN_NODE)
-        """Name of the variable with the node id of the structure being walked."""
+        """Variable with the node id of the current structure."""
         self.sizes: tuple[str, ...] = ()
-        """Names of the variables with the size varints around the current position."""
+        """Variables with the size varints around the current position."""
         self._with_address = {struct_.name for struct_ in _carrying(spec)}
 
     def carries(self, struct_: StructSpec) -> bool:
-        """Return True if the structure, or one within it, has an address in this version."""
         own = struct_.name in self._with_address
         return any(
             own and field.name.lower() == "host" and self.version in field.versions for field in struct_.fields
         ) or any(self.is_carrier(field) for field in struct_.fields)
 
     def is_carrier(self, field: FieldSpec) -> bool:
-        """Return True if the field contains an address in this version."""
         return field.struct is not None and self.version in field.versions and self.carries(field.struct)
 
     def message(self) -> Source:
@@ -208,7 +191,6 @@ class _Walker(Skipper):
         self.walked(struct_, self.source.plain_fields(struct_))
 
     def walked(self, struct_: StructSpec, fields: list[FieldSpec]) -> None:
-        """Write the code that walks these fields of a structure and collects their addresses."""
         has_address = struct_.name in self._with_address
         outer = self.node
         for field in fields:
@@ -241,7 +223,7 @@ class _Walker(Skipper):
         self.line(f"found.append(Endpoint({self.node}, start, p, host, port, ({sizes})))")
 
     def fixed_size(self, field: FieldSpec) -> int | None:
-        """Return the size as the base class does, or None for a field with an address."""
+        """None for a field with an address."""
         return None if field.struct is not None and self.carries(field.struct) else super().fixed_size(field)
 
     def some_tags(self, t: str, struct_: StructSpec) -> None:
@@ -273,5 +255,4 @@ class _Walker(Skipper):
 
 
 def _names_node(field: FieldSpec) -> bool:
-    """Return True if the field is the broker id of the structure or of those within it."""
     return field.type == "int32" and not field.is_array and field.name in {"NodeId", "BrokerId"}

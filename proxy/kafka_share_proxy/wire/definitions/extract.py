@@ -1,9 +1,8 @@
 """Regenerate `schemas/` from Kafka's message definitions: `python -m kafka_share_proxy.wire.definitions.extract
 ARTIFACT [TARGET]`.
 
-ARTIFACT is a kafka-clients jar, or a folder with `common/message/*.json`. Only facts about the layout are kept (names,
-types, versions, tags, defaults). `specs.parse` must accept every definition before anything is written, so an upgrade
-with an unknown construct fails here. Run `python -m kafka_share_proxy.wire.definitions.stubs` afterwards.
+ARTIFACT is a kafka-clients jar, or a folder with `common/message/*.json`. Rules: wire/README.md 1 and 2. Run `python -m
+kafka_share_proxy.wire.definitions.stubs` afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from kafka_share_proxy.wire.definitions import specs
 
 _FOLDER = "common/message/"
 _PROSE = frozenset({"about", "zeroCopy"})
-"""Removed keys: descriptions, and a memory hint for Kafka's Java code."""
 
 
 def main(arguments: list[str]) -> int:
@@ -37,14 +35,13 @@ def main(arguments: list[str]) -> int:
 
 
 def definitions(artifact: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the definitions in a jar or folder, by name, without descriptions."""
     for text in _texts(artifact):
         raw = _facts(json.loads(specs.strip_comments(text)))
         yield raw["name"], raw
 
 
 def write(raws: Mapping[str, dict[str, Any]], target: Path) -> int:
-    """Replace the definitions in `target`, except those in its sub-folders. Return the number written."""
+    """Write all, and keep sub-folders of `target`. Return the number written."""
     for raw in raws.values():
         specs.parse(raw)
     target.mkdir(parents=True, exist_ok=True)
@@ -56,12 +53,11 @@ def write(raws: Mapping[str, dict[str, Any]], target: Path) -> int:
 
 
 def layout(raw: Mapping[str, Any]) -> str:
-    """Format as JSON with one line per field, so that the diff of an upgrade is a list of changed fields."""
+    """Format one field per line, so that the diff of an upgrade is a list of changed fields."""
     return _object(raw, 0) + "\n"
 
 
 def provenance(artifact: Path, count: int) -> str:
-    """Return the origin of the definitions, so that the extraction can be repeated."""
     digest = hashlib.sha256(artifact.read_bytes()).hexdigest() if artifact.is_file() else "a folder, not hashed"
     return (
         f"artifact: org.apache.kafka:kafka-clients ({artifact.name})\n"
@@ -93,7 +89,6 @@ def _facts(value: Any) -> Any:
 
 
 def _object(raw: Mapping[str, Any], depth: int) -> str:
-    """Format an object without nested objects on one line, others with one line per key."""
     nested = [key for key, value in raw.items() if isinstance(value, list) and any(isinstance(e, dict) for e in value)]
     plain = ", ".join(f"{json.dumps(key)}: {json.dumps(raw[key])}" for key in raw if key not in nested)
     if not nested:

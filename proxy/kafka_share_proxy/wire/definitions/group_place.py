@@ -11,22 +11,16 @@ from kafka_share_proxy.wire.errors import LocalProtocolError
 
 
 class GroupPlace(NamedTuple):
-    """Position of the group id in a request, for a reader of strings and one array (`forwarding/walk/_walk.c`)."""
+    """Position of the group id in a request (`forwarding/walk/_walk.c`)."""
 
     is_flexible: bool
-    """True if strings and arrays are compact and the header has tags (KIP-482)."""
     is_listed: bool
-    """True if the group id is the first field of the elements of an array."""
     strings_before: int
-    """Number of strings in the body before the group id."""
 
 
 @cache
 def group_place(key: int, version: int) -> GroupPlace:
-    """Return the position of the group id in requests of this version.
-
-    Raises UnknownVersion, or LocalProtocolError if there is no group id, or other fields than strings precede it.
-    """
+    """Raises UnknownVersion, or LocalProtocolError if there is no group id, or other fields than strings precede it."""
     spec = registry.versioned_request_spec(key, version)
     source = Source(spec, version)
     is_flexible = version in spec.flexible

@@ -1,7 +1,7 @@
-"""Slotted classes of the messages, built from their definitions: one class per message, for all its versions.
+"""Slotted classes of the messages, built from their definitions (wire/README.md rules 3 and 5).
 
-Attributes are the fields in snake_case with the schema's defaults. Nested structures are attributes of the message
-class under their schema name. `unknown_tags` holds the unknown tagged fields, so that they survive a round trip.
+Nested structures are attributes of the message class under their schema name. `unknown_tags` holds the unknown tagged
+fields.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ class Message:
 
     __slots__ = ("unknown_tags",)
     FIELDS: ClassVar[tuple[str, ...]] = ()
-    """Attribute names in the order of the encoding, without unknown_tags."""
     SPEC: ClassVar[StructSpec]
     unknown_tags: Tags
 
@@ -41,7 +40,7 @@ class Message:
 
 
 class RequestMessage(Message, Generic[R]):
-    """Base of the requests. Its type parameter is the class of the response, for mypy."""
+    """Base of the requests, generic by the class of the response."""
 
     __slots__ = ()
 
@@ -50,21 +49,18 @@ M = TypeVar("M", bound=Message)
 
 
 def copied(message: M, **changed: object) -> M:
-    """Return a shallow copy of a message with changed fields, without unknown tags.
-
-    Arrays and structures are shared.
-    """
+    """Return a shallow copy of a message with changed fields, without unknown tags."""
     fields = {name: getattr(message, name) for name in message.FIELDS}
     fields.update(changed)
     return type(message)(**fields)
 
 
 _CLASSES: dict[str, type[Any]] = {}
-"""One class per message and process, even if two threads build the same one (setdefault is atomic)."""
+"""setdefault is atomic: one class per message, even if two threads build the same one."""
 
 
 def message_class(name: str) -> type[Any]:
-    """Return the class of one message, built at first use. Raises SchemaError."""
+    """Raises SchemaError."""
     made = _CLASSES.get(name)
     return made if made is not None else _CLASSES.setdefault(name, build(load(name)))
 
@@ -82,7 +78,7 @@ def build(spec: MessageSpec) -> type[Any]:
 
 
 def default_source(field: FieldSpec) -> str:
-    """Return the source of a field's default. It refers to a structure's class as `C_<name>`."""
+    """Return source, where a structure's class is `C_<name>`."""
     if field.default == "struct" and field.struct is not None and not field.is_array:
         return f"C_{field.struct.name}()"
     return repr(field.default)
@@ -105,7 +101,7 @@ def _struct_class(struct: StructSpec, made: dict[str, type[Any]], base: type[Mes
 
 
 def _init_source(struct: StructSpec) -> str:
-    """Return the source of a keyword-only constructor. Mutable defaults are created anew for every object."""
+    """Create mutable defaults anew for every object."""
     parameters, lines = ["self", "*"], []
     for field in struct.fields:
         fresh = field.is_array or field.type == "struct"

@@ -1,7 +1,6 @@
 """Message classes by name: `messages.ShareFetchRequest`, `messages.FetchResponse.PartitionData`.
 
 Refer to them as attributes of this module, as above: importing them one by one would build all of them at startup.
-`python -m kafka_share_proxy.wire.definitions.stubs` generates `messages.pyi`, which declares their fields for mypy.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ __all__ = ["Message", "RequestMessage"]
 
 
 def __getattr__(name: str) -> Any:
-    """Build the class of a message at its first use. Raises AttributeError if there is no such definition."""
+    """Raises AttributeError if there is no such definition."""
     try:
         made = message_class(name)
     except SchemaError as error:

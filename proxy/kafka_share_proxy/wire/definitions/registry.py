@@ -33,70 +33,65 @@ def _index() -> dict[int, tuple[str, VersionRange, tuple[str, ...]]]:
 _INDEX = _index()
 
 API_KEYS: Mapping[int, str] = {key: name for key, (name, _, _) in _INDEX.items()}
-"""Name without "Request" by API key, for every API that still has a version."""
+"""Name without "Request", for every API that still has a version."""
 
 
 def versions(key: int) -> tuple[int, int]:
-    """Return the lowest and highest version of an API. Raises UnknownVersion."""
+    """Return the lowest and highest version. Raises UnknownVersion."""
     valid = _entry(key)[1]
     return valid.first, valid.last
 
 
 def listeners(key: int) -> tuple[str, ...]:
-    """Return the listeners that serve the API: "broker", "controller" or both. Raises UnknownVersion."""
+    """Listeners that serve the API: "broker", "controller" or both. Raises UnknownVersion."""
     return _entry(key)[2]
 
 
 def request_spec(key: int) -> MessageSpec:
-    """Return the definition of the API's request. Raises UnknownVersion."""
+    """Raises UnknownVersion."""
     return specs.load(f"{_entry(key)[0]}Request")
 
 
 def versioned_request_spec(key: int, version: int) -> MessageSpec:
-    """Return the definition of the API's request. Raises UnknownVersion, also if it lacks this version."""
+    """Raises UnknownVersion, also if the request lacks this version."""
     return _with_version(request_spec(key), version)
 
 
 def versioned_response_spec(key: int, version: int) -> MessageSpec:
-    """Return the definition of the API's response. Raises UnknownVersion, also if it lacks this version."""
+    """Raises UnknownVersion, also if the response lacks this version."""
     return _with_version(response_spec(key), version)
 
 
 def response_spec(key: int) -> MessageSpec:
-    """Return the definition of the API's response. Raises UnknownVersion."""
+    """Raises UnknownVersion."""
     return specs.load(f"{_entry(key)[0]}Response")
 
 
 def message(name: str) -> Any:
-    """Return the class of a message whose name is known only at run time. Raises SchemaError. Otherwise use
-    `messages`.
-    """
+    """Return the class of a message whose name is known only at run time. Raises SchemaError."""
     return message_classes.message_class(name)
 
 
 @cache
 def codec(name: str, version: int) -> Codec[Any]:
-    """Return the codec of any message by its schema name, record schemas included.
-
-    Raises SchemaError or UnknownVersion.
-    """
+    """Raises SchemaError or UnknownVersion."""
     return Codec(_with_version(specs.load(name), version), version, message(name))
 
 
 @cache
 def request(key: int, version: int) -> Codec[Any]:
-    """Return the codec of a request. Raises UnknownVersion."""
+    """Raises UnknownVersion."""
     return codec(f"{_entry(key)[0]}Request", version)
 
 
 @cache
 def response(key: int, version: int) -> Codec[Any]:
-    """Return the codec of a response. Raises UnknownVersion."""
+    """Raises UnknownVersion."""
     return codec(f"{_entry(key)[0]}Response", version)
 
 
 def codec_of(message: type[M], version: int) -> Codec[M]:
-    """Return the codec of a message by its class. Raises UnknownVersion."""
+    """Raises UnknownVersion."""
     return codec(message.__name__, version)
 
 

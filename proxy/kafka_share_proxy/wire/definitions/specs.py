@@ -1,8 +1,7 @@
 """Kafka's message definitions as frozen values. Only this module knows the location of `schemas/`.
 
-A definition states for every field in which versions it exists, may be null and is tagged, and its default value. The
-format is Kafka's own (common/message/README.md of the clients). Unknown elements of it are refused, so that a schema
-upgrade cannot silently change a layout.
+The format is Kafka's own (common/message/README.md of the clients). Unknown elements are refused (wire/README.md rule
+2).
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ FIXED_SIZES: Mapping[str, int] = {
     "float64": 8,
     "uuid": 16,
 }
-"""Bytes of the types whose size does not depend on the value."""
 
 VARIABLE_TYPES = frozenset({"string", "bytes", "records"})
 
@@ -53,7 +51,7 @@ _WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class SchemaError(ProxyError):
-    """A message definition that cannot be parsed, because it is invalid or Kafka's format has new elements."""
+    """A message definition that is invalid or has new elements of Kafka's format."""
 
 
 class VersionRange(NamedTuple):
@@ -85,7 +83,7 @@ NO_VERSIONS = VersionRange(0, -1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructSpec:
-    """A structure: the message itself, or a named part of it."""
+    """Structure: the message itself, or a named part of it."""
 
     name: str
     versions: VersionRange
@@ -99,9 +97,9 @@ class FieldSpec:
     name: str
     """The name as Kafka's schemas spell it."""
     attribute: str
-    """The name in snake_case: the attribute of the message class."""
+    """Name in snake_case."""
     type: str
-    """A key of FIXED_SIZES, a member of VARIABLE_TYPES, or "struct". For an array, the type of its elements."""
+    """A key of FIXED_SIZES, a member of VARIABLE_TYPES, or "struct". For an array, of its elements."""
     is_array: bool
     struct: StructSpec | None
     versions: VersionRange
@@ -110,11 +108,11 @@ class FieldSpec:
     tag: int
     """-1 for a field that is never tagged."""
     flexible: VersionRange | None
-    """Override of the message's flexible versions (only RequestHeader.ClientId has one)."""
+    """Override of the message's flexible versions (RequestHeader.ClientId)."""
     default: Any
-    """Value of an absent field: a scalar, ZERO_UUID, b"", None for null, [] for arrays, "struct" for structs."""
+    """Value of an absent field: a scalar, ZERO_UUID, b"", None, [] or "struct"."""
     ignorable: bool
-    """True if the value may be dropped silently when the version written lacks the field."""
+    """True if the value may be dropped silently when the version lacks the field."""
     entity: str
     """Kafka's entityType ("brokerId", "groupId"...), or empty."""
 
@@ -122,7 +120,6 @@ class FieldSpec:
         return version in self.nullable
 
     def is_tagged(self, version: int) -> bool:
-        """Return True if the field is in the tag section of this version."""
         return version in self.tagged
 
 
@@ -136,16 +133,16 @@ class MessageSpec:
     api_key: int
     """-1 for a message without an API."""
     listeners: tuple[str, ...]
-    """Listeners that serve a request: broker, controller. Empty for all other messages."""
+    """Empty if the message is not a request."""
     valid: VersionRange
     flexible: VersionRange
     root: StructSpec
     structs: Mapping[str, StructSpec]
-    """All structures below the root, by their schema name (flat: Kafka keeps the names unique in a message)."""
+    """All structures below the root, by their schema name, which is unique in a message."""
 
 
 def location() -> Path | Traversable:
-    """Return the folder of the definitions: inside the installed package, or next to it in a checkout."""
+    """Return the folder inside the installed package, or next to it in a checkout."""
     package = files("kafka_share_proxy")
     inside = package.joinpath("schemas")
     if inside.is_dir():
@@ -161,12 +158,10 @@ NO_MESSAGES = {"AuditEvent"}
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of Kafka's own messages, sorted."""
     return _names_in(location())
 
 
 def internal_names() -> tuple[str, ...]:
-    """Return the names of the messages of this proxy (`internal/`), sorted."""
     return _names_in(location().joinpath("internal"))
 
 
@@ -176,12 +171,11 @@ def _names_in(folder: Path | Traversable) -> tuple[str, ...]:
 
 
 def strip_comments(text: str) -> str:
-    """Remove `//` comments from JSON, but not inside strings."""
     return _STRING_OR_COMMENT.sub(lambda match: match[1] or "", text) if "//" in text else text
 
 
 def document(name: str) -> dict[str, Any]:
-    """Return the raw definition of one message. Raises SchemaError if there is none of that name."""
+    """Raises SchemaError if there is no message of that name."""
     text = _texts().get(name)
     if text is None:
         raise SchemaError(f"no message definition is called {name!r}")
@@ -191,9 +185,7 @@ def document(name: str) -> dict[str, Any]:
 
 @cache
 def _texts() -> Mapping[str, str]:
-    """Read all definitions, 190 kB, in one go: later, no file descriptor may be free, or the files may be of another
-    release.
-    """
+    """Read all definitions, 190 kB: later, no descriptor may be free, or the files may be of another release."""
     folders = (location().joinpath("internal"), location())
     paths = (path for folder in folders for path in folder.iterdir() if path.name.endswith(".json"))
     return {path.name.removesuffix(".json"): path.read_text("utf-8") for path in paths}
@@ -201,7 +193,7 @@ def _texts() -> Mapping[str, str]:
 
 @cache
 def load(name: str) -> MessageSpec:
-    """Return the parsed and cached definition of one message. Raises SchemaError."""
+    """Raises SchemaError."""
     return parse(document(name))
 
 
@@ -239,8 +231,6 @@ def _only(raw: Mapping[str, Any], allowed: frozenset[str], where: str) -> None:
 
 
 class _Reader:
-    """Parser of the fields of one message. Common structures are resolved at their first use."""
-
     def __init__(self, message: str, common: Mapping[str, Any], structs: dict[str, StructSpec]) -> None:
         self._message = message
         self._common = common
@@ -248,7 +238,7 @@ class _Reader:
         self._open: list[str] = []
 
     def fields(self, raws: Iterator[Any] | Any, where: str) -> tuple[FieldSpec, ...]:
-        """Parse a list of fields. Raises SchemaError if two share an attribute name or a tag."""
+        """Raises SchemaError if two fields share an attribute name or a tag."""
         parsed = tuple(self._field(raw, where) for raw in raws)
         if len({field.attribute for field in parsed}) != len(parsed):
             raise SchemaError(f"{where}: two fields have the same name")
@@ -313,7 +303,7 @@ class _Reader:
 
 
 def _default(raw: Any, element: str, is_array: bool, where: str) -> Any:
-    """Return the value of an absent field. JSON has a number, a boolean or a string ("null", "true", "0x7fffffff")."""
+    """Parse a number, a boolean or a string ("null", "true", "0x7fffffff")."""
     if raw == "null" and (is_array or element not in FIXED_SIZES):
         return None
     if is_array or element == "struct" or element in {"bytes", "records", "uuid"}:

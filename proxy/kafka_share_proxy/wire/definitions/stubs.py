@@ -28,7 +28,7 @@ TYPES = {
     "string": "str",
     "bytes": "Buffer",
 }
-"""Type that the codecs accept, by type of a definition, except for records. Bytes are decoded as memoryview."""
+"""Types that the codecs accept, except for records."""
 
 _HEAD = '''\
 # Written by `python -m kafka_share_proxy.wire.definitions.stubs` from schemas/: change the definitions, not this file.
@@ -57,7 +57,6 @@ def text() -> str:
 
 
 def type_of(field: FieldSpec, message: str) -> str:
-    """Return the annotation of a field of a message: `int`, `str | None`, `list[FetchRequest.FetchTopic]`."""
     if field.type == "records":
         return "_Records"
     one = TYPES[field.type] if field.struct is None else f"{message}.{field.struct.name}"
@@ -66,7 +65,7 @@ def type_of(field: FieldSpec, message: str) -> str:
 
 
 def _sort_key(spec: MessageSpec) -> tuple[str, bool]:
-    """Sort by name, but a request after its response: mypy needs the base of a class before its structures."""
+    """Sort a request after its response: mypy needs the base of a class before its structures."""
     return spec.name.removesuffix("Request").removesuffix("Response"), spec.type == "request"
 
 
@@ -85,7 +84,7 @@ def _fields(struct: StructSpec, message: str, indent: str) -> Iterator[str]:
 
 
 def _default(field: FieldSpec) -> str:
-    """Return the default in a stub's form, `...` for those created for every object (arrays, structures)."""
+    """Return `...` for defaults created for every object (arrays, structures)."""
     fresh = field.default is not None and (field.is_array or field.struct is not None)
     if fresh or isinstance(field.default, bytes) or field.type == "records":
         return "..."

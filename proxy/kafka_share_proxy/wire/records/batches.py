@@ -1,8 +1,7 @@
 """Record batches of one Fetch response as a table of their header fields, without an object for each batch.
 
-Producers without linger write batches of some 88 bytes. A response of 4 MiB has 50,000 of them, and walking them one by
-one would block the event loop for a tenth of a second. The C extension `wire.records._batches` builds the table, or the
-Python fallback here; `KERNEL` names the one in use.
+A response of 4 MiB may have 50,000 batches, and walking them one by one would block the loop for a tenth of a second.
+The C extension `wire.records._batches` builds the table, or the Python fallback here; `KERNEL` names the one in use.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ BUILT_VERSION = 1
 """`VERSION` of the extension that matches this file. An older one is not used."""
 
 ROW = Struct("<qqqqIIiihbx")
-"""The fields of `Batch`, in their order. Proxies exchange rows in this format too."""
+"""Fields of `Batch`, in their order. Proxies exchange rows in this format too."""
 KEPT, ABORTED, MARKER = range(3)
 """Fates of a batch under read_committed."""
 
@@ -43,9 +42,8 @@ class BatchFields(NamedTuple):
     """Milliseconds since 1970."""
     producer_id: int
     position: int
-    """Byte position of the batch in the parsed buffer."""
     size: int
-    """Bytes of the whole batch, including the offset and size fields."""
+    """Bytes including the offset and size fields."""
     leader_epoch: int
     records_count: int
     attributes: int
@@ -53,7 +51,7 @@ class BatchFields(NamedTuple):
 
 
 class Batch(BatchFields, BatchFacts):
-    """Header fields of one batch. For magic 0 and 1, those of one message, with Kafka's "none" for missing fields."""
+    """Header of one batch. For magic 0 and 1, of one message, with Kafka's "none" for missing fields."""
 
     __slots__ = ()
 
@@ -71,7 +69,7 @@ class BatchTable(Sequence[Batch]):
     __slots__ = ("_first", "_last", "_rows")
 
     def __init__(self, rows: bytes = b"", first: int = 0, last: int | None = None) -> None:
-        """Refer to the rows from `first` to before `last`. Raises RemoteProtocolError if the bytes are not rows."""
+        """Raises RemoteProtocolError if the bytes are not rows."""
         count, rest = divmod(len(rows), ROW.size)
         if rest:
             raise RemoteProtocolError(f"{len(rows)} bytes are no rows of {ROW.size} bytes")
@@ -109,41 +107,32 @@ class BatchTable(Sequence[Batch]):
 
     @property
     def records_count(self) -> int:
-        """Number of records in all batches, according to their headers."""
         return _count(self.rows)
 
     @property
     def kinds(self) -> Iterable[tuple[int, int]]:
-        """Magic and lower byte of the attributes, for each batch."""
         rows = self.rows
         return zip(rows[_MAGIC_AT :: ROW.size], rows[_ATTRIBUTES_AT :: ROW.size], strict=True)
 
     def widened(self, fetch_offset: int) -> BatchTable:
-        """Adjust the first offsets of compressed wrappers, as `split_complete` does with this fetch offset."""
+        """Adjust the first offsets of compressed wrappers, as `split_complete`."""
         return BatchTable(_widened(self.rows, fetch_offset))
 
     def fates(self, aborted: Iterable[AbortedTransaction] | None) -> bytes:
-        """Return KEPT, ABORTED or MARKER for each batch, given the aborted list of the response (KIP-98).
-
-        A marker ends its producer's transaction, whether it is a commit or an abort marker: no commit marker can be
-        between the first record of an aborted transaction and its abort marker. A marker whose record was removed by
-        compaction ends nothing.
-        """
+        """Return KEPT, ABORTED or MARKER for each batch (wire/README.md rule 16)."""
         listed = sorted((each.first_offset, each.producer_id) for each in aborted or ())
         return _fates(self.rows, b"".join([_TRANSACTION.pack(*each) for each in listed]))
 
     def aborted_ranges(self, aborted: Sequence[AbortedTransaction] | None) -> list[tuple[int, int]]:
-        """Return the offsets (first, last) of records of aborted transactions, ascending and merged."""
         return _ranges(self.rows, self.fates(aborted)) if aborted else []
 
 
 def split_complete(buffer: Any, fetch_offset: int = -1) -> tuple[BatchTable, int]:
-    """Return all complete batches and their size in bytes, which can be forwarded without the truncated rest.
+    """Return all complete batches and their size in bytes.
 
-    Compressed wrappers of magic 0 and 1 contain only their last offset. Their first offset is the one after the
-    preceding batch, at the beginning `fetch_offset`: otherwise the offsets before the last would look like a gap that
-    compaction left. -1: keep their offsets unchanged. Raises RemoteProtocolError if a size, magic or offset range is
-    invalid.
+    Compressed wrappers of magic 0 and 1 contain only their last offset. Their first is the one after the preceding
+    batch, or `fetch_offset`: otherwise it would look like a gap of compaction. -1: unchanged. Raises
+    RemoteProtocolError if a size, magic or offset range is invalid.
     """
     try:
         rows, size = walk(buffer, fetch_offset)
@@ -225,7 +214,7 @@ def _python_count(rows: bytes) -> int:
 
 KERNEL = "c" if _batches is not None and _batches.VERSION == BUILT_VERSION else "python"
 walk: Callable[[Any, int], tuple[bytes, int]] = _batches.walk if KERNEL == "c" else _python_walk
-"""`split_complete` without an object for the table: its rows, and their size in bytes. Raises ValueError."""
+"""`split_complete` with rows instead of a table. Raises ValueError."""
 _fates = _batches.fates if KERNEL == "c" else _python_fates
 _ranges = _batches.ranges if KERNEL == "c" else _python_ranges
 _count = _batches.count if KERNEL == "c" else _python_count

@@ -1,8 +1,4 @@
-"""Compression codecs of records, by codec id. Decompression never uses more memory than allowed.
-
-gzip is in the standard library. `cramjam` (snappy), `lz4` and `zstandard` are imported at first use; `serve` loads them
-at startup.
-"""
+"""Compression codecs of records, by codec id (wire/README.md rules 17 and 18)."""
 
 from __future__ import annotations
 
@@ -21,9 +17,9 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _GZIP_WINDOW = 31
-"""zlib parameter: a window of 15 bits, with a gzip header."""
+"""Window of 15 bits, with a gzip header."""
 _XERIAL = b"\x82SNAPPY\x00"
-"""Header of the snappy-java framing, which Kafka's clients write: 16 bytes, followed by blocks with their size."""
+"""Header of the snappy-java framing: 16 bytes, followed by blocks with their size."""
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
 _SNAPPY_BLOCK = 32 << 10
 _ZSTD_LEVEL = 1
@@ -43,19 +39,14 @@ class CodecMissing(ProxyError):
 
 
 def decompress(codec: int, data: bytes, limit: int) -> bytes:
-    """Decompress records.
-
-    Raises RemoteProtocolError for an unknown codec or broken data, OpenedTooLarge beyond `limit` bytes, or
+    """Raises RemoteProtocolError for an unknown codec or broken data, OpenedTooLarge beyond `limit` bytes, or
     CodecMissing.
     """
     return bytes(opened(codec, data, limit))
 
 
 def opened(codec: int, data: Buffer, limit: int) -> bytes | memoryview:
-    """Decompress as `decompress` does, in pieces, between which a thread releases the interpreter lock.
-
-    Memory is allocated as it is filled, and never for more than one piece above `limit`.
-    """
+    """Decompress as `decompress`, in pieces, between which a thread releases the interpreter lock."""
     if codec == NONE:
         return bytes(data) if isinstance(data, bytearray) else data
     opener = _OPENERS.get(codec)
@@ -67,9 +58,7 @@ def opened(codec: int, data: Buffer, limit: int) -> bytes | memoryview:
 
 
 class _Opened:
-    """Decompressed bytes. They are written to one mmap, because joining many pieces would hold the interpreter lock for
-    long.
-    """
+    """Decompressed bytes in one mmap, because joining pieces would hold the interpreter lock for long."""
 
     __slots__ = ("_limit", "_parts", "_room", "size")
 
@@ -94,7 +83,7 @@ class _Opened:
         self.size += len(part)
 
     def fill(self, size: int, write: Callable[[memoryview], int]) -> None:
-        """Let `write` fill the next `size` bytes of the buffer. Raises ValueError if it writes fewer."""
+        """Let `write` fill the next bytes. Raises ValueError if it writes fewer than `size`."""
         with memoryview(self._to_room()) as room, room[self.size : self.size + size] as mine:
             if write(mine) != size:
                 raise ValueError("less than was announced")
@@ -112,7 +101,7 @@ class _Opened:
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """Compress records. Raises CodecMissing; KeyError for a codec that does not exist."""
+    """Raises CodecMissing; KeyError for an unknown codec."""
     return _CLOSERS[codec](data)
 
 

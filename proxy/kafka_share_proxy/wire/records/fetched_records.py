@@ -23,35 +23,29 @@ from kafka_share_proxy.wire.records.records import DECOMPRESSED_MAX
 from kafka_share_proxy.wire.values import MIB
 
 RUN_BYTES = MIB // 4
-"""Maximum bytes of adjacent batches that are parsed together. Each record, of at least 7 bytes, keeps a row of 40
-bytes.
-"""
+"""Maximum bytes of adjacent batches that are parsed together."""
 
 
 class FetchedRecords(NamedTuple):
-    """One batch of a response, or several adjacent batches of one kind, as a consumer sees them at its position."""
+    """Batches of one kind, as a consumer sees them at its position."""
 
     records: LazyRecords
-    """Records from the position on. Empty for transaction markers and aborted transactions."""
+    """Empty for transaction markers and aborted transactions."""
     next_offset: int
-    """The consumer's position after these batches. It includes gaps, also those that compaction left at the end."""
+    """Position after these batches, gaps included."""
     leader_epoch: int
-    """Leader epoch in which the batches were written; -1 if unknown."""
+    """-1 if unknown."""
 
 
 @dataclass
 class _Response:
-    """Constants of one read, and the current position."""
-
     data: Buffer
     position: int
     check_crcs: bool
     decompressed_max: int
 
     def run(self, run: BatchTable) -> tuple[FetchedRecords | None, RemoteProtocolError | None]:
-        """Parse adjacent uncompressed batches. The first result is None if all end below the position or the first is
-        invalid.
-        """
+        """Parse adjacent uncompressed batches. The first result is None if all end below the position."""
         first, last = run[0], run[-1]
         positions, behind, wrong = record_runs.find_run(self.data, first.position, last.end, check_crcs=self.check_crcs)
         good = len(run) if wrong is None else bisect_left(run, behind, key=attrgetter("position"))
@@ -60,9 +54,7 @@ class _Response:
         return self._fetched(LazyRecords(self.data, positions, first.timestamp_type), run[good - 1]), wrong
 
     def single(self, batch: Batch, fate: int) -> FetchedRecords | None:
-        """Parse any other batch. Return None if it ends below the position. Raises RemoteProtocolError or
-        CodecMissing.
-        """
+        """None if the batch ends below the position. Raises RemoteProtocolError or CodecMissing."""
         if fate == KEPT and batch.magic == 2 and batch.last_offset >= self.position:
             found = records.open_batch(
                 self.data, batch.position, batch.end, self._open_payload, check_crcs=self.check_crcs
@@ -100,10 +92,9 @@ def fetched_records(
     check_crcs: bool = True,
     decompressed_max: int = DECOMPRESSED_MAX,
 ) -> Iterator[FetchedRecords]:
-    """Yield the records of one partition of a Fetch response from the position on, in order.
+    """Yield the records from the position on, in order.
 
-    A batch is opened when the iteration reaches it, and its error is raised only then: the batches before it are valid.
-    A truncated last batch is omitted.
+    A batch is opened when the iteration reaches it, and its error is raised only then.
 
     Args:
         data: the records field; must not change while records are built from it.
@@ -132,7 +123,7 @@ def fetched_records(
 
 
 def _whole_batches(data: Buffer) -> tuple[BatchTable, RemoteProtocolError | None]:
-    """Return the complete batches, and the error in the bytes after them, if any."""
+    """Return the complete batches, and the error after them, if any."""
     try:
         return split_complete(data)[0], None
     except RemoteProtocolError as error:
@@ -144,10 +135,7 @@ def _whole_batches(data: Buffer) -> tuple[BatchTable, RemoteProtocolError | None
 
 
 def _runs(table: BatchTable, fates: bytes) -> Iterator[tuple[int | None, int, int]]:
-    """Split into runs of uncompressed batches to keep (with None), and single other batches with their fate.
-
-    Yields: the fate, and the indexes of the first batch and of the one after the last.
-    """
+    """Yield (None, begin, end) for runs of uncompressed batches to keep, and (fate, begin, end) for others."""
     begin = end = 0
     for (fate, (magic, attributes)), group in groupby(zip(fates, table.kinds, strict=True)):
         end += sum(1 for _ in group)
@@ -159,7 +147,7 @@ def _runs(table: BatchTable, fates: bytes) -> Iterator[tuple[int | None, int, in
 
 
 def _end_of_run(table: BatchTable, begin: int, end: int) -> int:
-    """Return the end of the run of batches with the same leader epoch and at most RUN_BYTES."""
+    """End of the run with the same leader epoch and at most RUN_BYTES."""
     first = table[begin]
 
     def is_beyond(index: int) -> bool:

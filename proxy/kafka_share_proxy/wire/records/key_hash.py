@@ -1,4 +1,4 @@
-"""Kafka's hash of record keys. The partitioner and the views must compute the same as every client.
+"""Kafka's hash of record keys.
 
 Source: Utils.murmur2 of Kafka's Java client. `murmur2.h` computes the same.
 """
@@ -20,7 +20,6 @@ _OFFSET = Struct(">q")
 
 
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit hash, as an unsigned number."""
     length = len(data)
     value = (_SEED ^ length) & _MASK
     whole = length & ~3
@@ -37,10 +36,10 @@ def murmur2(data: bytes) -> int:
 
 
 def hash_of_record(key: bytes | None, offset: int) -> int:
-    """Return the hash of a record's key, or of the 8 bytes of its offset if it has no key."""
+    """Use the 8 bytes of the offset for a record without a key."""
     return murmur2(_OFFSET.pack(offset) if key is None else key)
 
 
 def partition_for(key: bytes, partitions: int) -> int:
-    """Return the partition of a key (BuiltInPartitioner.partitionForKey). Raises ZeroDivisionError for 0 partitions."""
+    """Return the partition (BuiltInPartitioner.partitionForKey). Raises ZeroDivisionError for 0 partitions."""
     return (murmur2(key) & _POSITIVE) % partitions

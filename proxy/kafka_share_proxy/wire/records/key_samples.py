@@ -1,4 +1,4 @@
-"""Hashes of sampled keys of one batch, without an object for each record. The load by key range is estimated from them.
+"""Hashes of sampled keys of one batch, without an object for each record.
 
 The C extension `kafka_share_proxy.wire.records._record_positions` computes them, or the Python fallback here.
 """
@@ -19,7 +19,7 @@ from kafka_share_proxy.wire.records.record_headers import sized
 from kafka_share_proxy.wire.records.record_positions import EXTENSION, INT32_MAX, RECORD_MIN
 
 BUCKET_SHIFT = 20
-"""Right shift that maps a 32-bit hash into its bucket, the upper 12 bits."""
+"""Right shift that maps a hash into its bucket, the upper 12 bits."""
 BUCKETS = SPACE >> BUCKET_SHIFT
 
 UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
@@ -28,7 +28,7 @@ KEY_MAX = 256
 """Maximum bytes of a key that is returned with a sample."""
 
 ROW = Struct("=II")
-"""One sample: the hash, and the bytes of key and value, in native byte order."""
+"""Hash, and bytes of key and value, in native byte order."""
 
 
 class KeySample(NamedTuple):
@@ -36,9 +36,9 @@ class KeySample(NamedTuple):
 
     keyed: bytes
     null: bytes
-    """Records without a key. Their hash is that of their offset (`key_hash.hash_of_record`)."""
+    """Records without a key. Their hash is that of their offset."""
     key: bytes | None = None
-    """Key of the first record of `keyed`; None if there is no such record or its key has more than KEY_MAX bytes."""
+    """None if no record of `keyed` has a key of at most KEY_MAX bytes."""
 
     @property
     def rows(self) -> int:
@@ -46,10 +46,10 @@ class KeySample(NamedTuple):
 
 
 def sample(area: Buffer, count: int, base_offset: int, first: int = 0, every: int = 1) -> KeySample:
-    """Sample the keys of the records with index `first`, `first` + `every` and so on.
+    """Sample the records with index `first`, `first` + `every` and so on.
 
-    `area` are the decompressed bytes after the header of a batch of magic 2, `count` is the number of records in the
-    header. Raises RemoteProtocolError if the bytes are not `count` records, as far as they were parsed.
+    `area`: decompressed bytes after the header of a batch of magic 2. Raises RemoteProtocolError if the bytes are not
+    `count` records, as far as they were parsed.
     """
     try:
         return KeySample(*_sample(area, count, base_offset, first, every))
@@ -58,7 +58,7 @@ def sample(area: Buffer, count: int, base_offset: int, first: int = 0, every: in
 
 
 def tally(samples: bytes, records: array[int], sizes: array[int], weight: int = 1) -> int:
-    """Add samples to the buckets of their hashes. Return the number of pairs of them that are in the same bucket.
+    """Add samples to their buckets. Return the number of pairs in the same bucket.
 
     Args:
         samples: rows of a KeySample.
@@ -76,13 +76,13 @@ def buckets() -> tuple[array[int], array[int]]:
 
 
 OWN_PAIRS_MAX = 0.5
-"""Share of all pairs that are pairs within one look. Above it, there are too few looks to compare them."""
+"""Share of pairs within one look above which there are too few looks to compare them."""
 ALIKE_UNKNOWN = 0.05
-"""Assumed intraclass correlation of keys of one look."""
+"""Assumed intraclass correlation of one look."""
 
 
 class SampleShape(NamedTuple):
-    """Statistics of how a sample was drawn: in looks of adjacent keys, each key with the weight of its look."""
+    """Statistics of how a sample was drawn."""
 
     records: float
     """Sum over looks of weight x keys."""
@@ -91,18 +91,17 @@ class SampleShape(NamedTuple):
     largest: float
     """Sum of weight^2 x keys^2."""
     pairs: float
-    """Pairs of keys of one look that are in the same bucket."""
     pairs_max: float
     """All pairs of keys of one look."""
 
 
 def effective_size(shape: SampleShape, weights: Iterable[float]) -> int:
-    """Return the size of a simple random sample that estimates the share of a set of keys as precisely as this sample.
+    """Return the size of a simple random sample of equal precision.
 
     Unequal weights cost (sum w)^2 / sum w^2 (Kish, Survey Sampling, 1965, 11.7). Keys of one look may be similar: if
     the intraclass correlation of their buckets is r, looks of m keys are worth 1 / (1 + (m - 1) r) as much (Kish 8.2).
     As a mean over all buckets, that is the mean design effect of Rao and Scott (1981). A single look cannot determine
-    r, so ALIKE_UNKNOWN is assumed. `weights` are the weights of the keys in each bucket.
+    r.
     """
     by_weight = shape.records**2 / shape.squares
     mean_keys = shape.largest / shape.squares
@@ -110,7 +109,7 @@ def effective_size(shape: SampleShape, weights: Iterable[float]) -> int:
 
 
 def _alike(shape: SampleShape, weights: Iterable[float]) -> float:
-    """Estimate the intraclass correlation from pairs of keys within one look and pairs across looks."""
+    """Return the intraclass correlation, from pairs within one look and across looks."""
     own = shape.largest / shape.records**2
     if not shape.pairs_max:
         return 0.0
@@ -153,7 +152,6 @@ def _python_sample(
 
 
 def _read(record: bytes, base_offset: int) -> tuple[int, bytes | None, int]:
-    """Return the hash, the key, and the bytes of key and value."""
     _, position = read_varlong(record, 1)
     delta, position = read_varlong(record, position)
     if not 0 <= delta <= INT32_MAX:

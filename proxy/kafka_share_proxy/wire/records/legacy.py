@@ -1,4 +1,4 @@
-"""Conversion of messages of magic 0 and 1 to batches of magic 2, which a filler batch may follow.
+"""Conversion of messages of magic 0 and 1 to batches of magic 2.
 
 Brokers before 4.0 serve such messages from segments that were never rewritten. Source: LegacyRecord and
 AbstractLegacyRecordBatch of Kafka's clients.
@@ -32,7 +32,7 @@ Message = tuple[int, int, int, int, bytes | None, bytes | None]
 
 
 def as_batch(message: memoryview, decompressed_max: int) -> bytes:
-    """Convert one message, wrapper or not, to one uncompressed batch of magic 2.
+    """Return an uncompressed batch of magic 2.
 
     Raises RemoteProtocolError if the bytes are not such a message, or it is too large when decompressed, or
     CodecMissing.
@@ -72,7 +72,7 @@ def _unwrapped(
     if any(one[1] != magic or one[2] & COMPRESSION_MASK for one in inner):
         raise RemoteProtocolError("a compressed message holds one of another magic, or another compressed one")
     shift = offset - inner[-1][0] if magic == 1 and inner else 0
-    """Inner offsets of magic 1 are relative to the first message; the wrapper has the offset of the last (KIP-31)."""
+    """Inner offsets of magic 1 are relative (KIP-31)."""
     for position, _, _, timestamp, key, content in inner:
         yield Record(key, content, (), timestamp, position + shift)
 
@@ -117,7 +117,7 @@ _PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 
 
 def mended(frame: bytes) -> bytes:
-    """Return an LZ4 frame with a corrected header checksum: clients of the time of magic 0 computed it incorrectly."""
+    """Correct the header checksum of an LZ4 frame: clients of the time of magic 0 computed it incorrectly."""
     if len(frame) <= _FLAGS_AT:
         return frame
     at = _FLAGS_AT + (10 if frame[_FLAGS_AT] & _HAS_SIZE else 2)
@@ -125,7 +125,7 @@ def mended(frame: bytes) -> bytes:
 
 
 def _xxh32(data: bytes) -> int:
-    """Return the XXH32 of fewer than 16 bytes, with seed 0."""
+    """XXH32 of fewer than 16 bytes, with seed 0."""
     mask = 0xFFFFFFFF
     value = _PRIMES[4] + len(data)
     whole = len(data) & ~3

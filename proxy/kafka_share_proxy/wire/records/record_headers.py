@@ -15,7 +15,7 @@ HEADER_MIN = 2
 
 
 class RecordHeaders(Sequence[Header]):
-    """Headers of one record, in the producer's order. Equal to a tuple with the same items.
+    """Headers of one record, in the producer's order. Equal to a tuple with the same items (wire/README.md rule 25).
 
     Names are UTF-8; other bytes in them become U+FFFD, as in Kafka's Java client (RecordHeader, Utils.utf8).
     """
@@ -23,7 +23,7 @@ class RecordHeaders(Sequence[Header]):
     __slots__ = ("_count", "_decoded", "_raw")
 
     def __init__(self, raw: bytes, count: int) -> None:
-        """Keep the bytes after the number of headers, and that number. The caller has checked all lengths."""
+        """The caller has checked all lengths."""
         self._raw = raw
         self._count = count
         self._decoded: tuple[Header, ...] | None = None
@@ -70,7 +70,7 @@ def _decoded(raw: bytes, count: int) -> tuple[Header, ...]:
 
 
 def after_headers(data: bytes, position: int, count: int) -> int:
-    """Return the position after `count` headers that begin at `position`, in unchecked bytes.
+    """Return the position after unchecked headers.
 
     Raises RemoteProtocolError if the headers do not fit, IndexError if the bytes end within a varint.
     """
@@ -86,7 +86,7 @@ def after_headers(data: bytes, position: int, count: int) -> int:
 
 
 def sized(data: bytes, position: int) -> tuple[int, int]:
-    """Read a length (-1 for null). Return it and the position after it; that many bytes are present there.
+    """Return a length (-1 for null) and the position after it. That many bytes are present.
 
     Raises RemoteProtocolError if the length is invalid, IndexError if the bytes end within it.
     """

@@ -1,9 +1,7 @@
 """Positions of the records in one batch of magic 2, as columns of numbers without an object for each record.
 
-A consumer builds records from them when the application requests them. Columnar readers use the columns without a copy.
 The C extension `wire.records._record_positions` finds them in one pass, or the Python fallback here; `KERNEL` names the
-one in use. The rules are those of DefaultRecord and DefaultRecordBatch of Kafka's clients (wire/README.md rules 22 to
-25).
+one in use. Rules: wire/README.md 22 to 25.
 """
 
 from __future__ import annotations
@@ -28,34 +26,29 @@ BUILT_VERSION = 5
 """`VERSION` of the extension that matches this file. An extension built from an older source is not used."""
 
 RECORD_MIN = 7
-"""Bytes of the smallest record: seven varints and attributes of one byte each."""
+"""Bytes of the smallest record."""
 COLUMNS: tuple[Literal["q", "i"], ...] = ("q", "q", "i", "i", "i", "i", "i", "i")
-"""Formats of the columns for `memoryview.cast`, in the order of their bytes.
-
-They are: offset, timestamp, start and size of the key, start and size of the value, start and number of the headers.
+"""Formats of the columns for `memoryview.cast`: offset, timestamp, start and size of the key, start and size of the
+value, start and number of the headers.
 """
 STARTS = (2, 4, 6)
-"""Indexes of the columns that hold positions in the records area."""
 ROW_BYTES = sum(map(calcsize, COLUMNS))
 """Bytes of one record in all columns."""
 _BEGINS = tuple(sum(map(calcsize, COLUMNS[:number])) for number in range(len(COLUMNS)))
-"""Byte offset of each column in a table of one row."""
 
 INT32_MAX = (1 << 31) - 1
 Built = TypeVar("Built", bound=tuple[Any, ...])
 
 
 class RecordPositions:
-    """Columns of numbers, one row for each record, by ascending offset. A slice is a RecordPositions too.
+    """Columns of numbers, one row for each record, by ascending offset.
 
-    Each column is a memoryview of native numbers over shared memory. Starts are byte positions in the records area in
-    which the records were found.
+    Each column is a memoryview of native numbers over shared memory. Starts are byte positions in the records area.
     """
 
     __slots__ = ("_columns", "first", "last")
 
     def __init__(self, columns: bytes = b"", first: int = 0, last: int | None = None) -> None:
-        """Refer to the rows from `first` to before `last`."""
         self._columns = columns
         self.first = first
         self.last = len(columns) // ROW_BYTES if last is None else last
@@ -76,32 +69,30 @@ class RecordPositions:
 
     @property
     def timestamps(self) -> memoryview:
-        """Milliseconds since 1970, int64, set by the producer or by the broker (KIP-32)."""
+        """Milliseconds since 1970, int64 (KIP-32)."""
         return self.column(1)
 
     @property
     def key_starts(self) -> memoryview:
-        """Position of each key in the buffer, int32."""
         return self.column(2)
 
     @property
     def key_sizes(self) -> memoryview:
-        """Size of each key in bytes, int32; -1 for null."""
+        """Bytes, int32; -1 for null."""
         return self.column(3)
 
     @property
     def value_starts(self) -> memoryview:
-        """Position of each value in the buffer, int32."""
         return self.column(4)
 
     @property
     def value_sizes(self) -> memoryview:
-        """Size of each value in bytes, int32; -1 for null."""
+        """Bytes, int32; -1 for null."""
         return self.column(5)
 
     @property
     def headers_starts(self) -> memoryview:
-        """Position of the first header of each record, after the number of headers, int32."""
+        """Positions after the number of headers, int32."""
         return self.column(6)
 
     @property
@@ -115,7 +106,6 @@ class RecordPositions:
         return self._columns
 
     def column(self, number: int) -> memoryview:
-        """Return the column with this index in `COLUMNS`."""
         rows = len(self._columns) // ROW_BYTES
         begin, size = _BEGINS[number] * rows, calcsize(COLUMNS[number])
         return memoryview(self._columns)[begin : begin + size * rows].cast(COLUMNS[number])[self.first : self.last]
@@ -123,7 +113,7 @@ class RecordPositions:
     def build(
         self, area: Buffer, record_type: type[Built], timestamp_type: int, origin: tuple[Hashable, ...] = ()
     ) -> list[Built]:
-        """Build a record for each row, of a tuple type whose last fields are those of `records.Record`.
+        """Build a record for each row.
 
         Args:
             area: the bytes in which the records were found; ValueError for other bytes.
@@ -141,7 +131,7 @@ class RecordPositions:
         origin: tuple[Hashable, ...] = (),
         after: Iterator[Built] | None = None,
     ) -> Iterator[Built]:
-        """Iterate over the records that `build` returns. The extension builds each one when it is requested.
+        """Iterate over the records that `build` returns.
 
         Args:
             area: as `build`.
@@ -157,7 +147,7 @@ class RecordPositions:
         return _records(*rows, record_type, timestamp_type, RecordHeaders, origin, after)
 
     def key_hashes(self, area: Buffer) -> memoryview:
-        """Return the hash of each record as uint32, equal to `key_hash.hash_of_record`.
+        """Return uint32 hashes (`key_hash.hash_of_record`).
 
         Raises ValueError if the records were found in other bytes.
         """
@@ -167,12 +157,10 @@ class RecordPositions:
 def find(
     area: Buffer, count: int, base_offset: int, last_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> RecordPositions:
-    """Find the positions of all records of one batch of magic 2.
-
-    A record whose offset is not higher than all offsets before it is omitted.
+    """Find the records of one batch of magic 2 (wire/README.md rule 23).
 
     Args:
-        area: the decompressed bytes after the header of the batch. The caller has verified the batch's checksum.
+        area: the decompressed bytes after the header of the batch.
         count: number of records in the header.
         base_offset: first offset of the batch.
         last_offset: last offset of the batch.
@@ -200,7 +188,7 @@ _AFTER = "bytes stand behind the last one"
 
 
 class _Misfit(Exception):
-    """Description of what is wrong with a record."""
+    pass
 
 
 def _python_find(
@@ -249,7 +237,6 @@ def _next(data: bytes, position: int) -> tuple[bytes, int, int]:
 
 
 def _read(record: bytes, start: int, delta_max: int) -> tuple[int, ...]:
-    """Return timestamp delta, offset delta, start and size of key and value, start and number of headers."""
     reading = _TIMESTAMP
     try:
         timestamp, position = read_varlong(record, 1)
@@ -271,7 +258,6 @@ def _read(record: bytes, start: int, delta_max: int) -> tuple[int, ...]:
 
 
 def _wrapped(number: int) -> int:
-    """Wrap a number to 64 bits, as Java's long does."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -348,8 +334,8 @@ _ELSEWHERE = "positions that are not of these bytes"
 
 EXTENSION = _record_positions if _record_positions is not None and _record_positions.VERSION == BUILT_VERSION else None
 room: Callable[[int], bytearray] = bytearray if EXTENSION is None else EXTENSION.room
-"""Return a bytearray of this size, to be filled. With the extension it contains any bytes: clearing 4 MiB of them costs
-half as much as receiving them.
+"""Returns a bytearray to be filled. With the extension it contains any bytes: clearing 4 MiB costs half as much as
+receiving them.
 """
 KERNEL = "python" if EXTENSION is None else "c"
 _find: Callable[[Buffer, int, int, int, int, int | None], bytes]

@@ -1,8 +1,7 @@
 """Positions of the records in adjacent batches of one buffer, found in one pass.
 
-Producers without linger write a batch for each record. A response of 4 MiB has 50,000 of them, and handling each batch
-separately would cost more than its record. The C extension `wire.records._record_positions` does the pass, or the
-Python fallback here.
+Producers without linger write a batch for each record. The C extension `wire.records._record_positions` does the pass,
+or the Python fallback here.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from kafka_share_proxy.wire.records.records import HEADER
 def find_run(
     data: Buffer, start: int, end: int, *, check_crcs: bool = True
 ) -> tuple[RecordPositions, int, RemoteProtocolError | None]:
-    """Find the positions, within `data`, of the records of all batches from `start` up to `end`.
+    """Return the positions, the end of the last valid batch, and the error in the next batch, or None.
 
-    A record whose offset is not higher than all offsets before it is omitted. All batches are uncompressed, of magic 2,
-    and have the same timestamp type. At most 2 GiB of `data` are used. Returns the positions, the end of the last valid
-    batch, and the error in the next batch, or None.
+    All batches are uncompressed, of magic 2, and have the same timestamp type. At most 2 GiB of `data` are used.
     """
     columns, behind, wrong = _find_run(data, start, end, check_crcs)
     return RecordPositions(columns), behind, None if wrong is None else RemoteProtocolError(wrong)

@@ -12,16 +12,13 @@ from kafka_share_proxy.wire.records.record_positions import KERNEL, Built, Recor
 from kafka_share_proxy.wire.records.records import CREATE_TIME, Record
 
 BUILT_AT_ONCE = 256
-"""Number of records that the Python fallback builds ahead, and of one piece of `async for`: large enough to amortize
-the calls, small enough to waste little.
-"""
+"""Number of records that the Python fallback builds ahead, and of one piece of `async for`."""
 
 
 class LazyRecords(Sequence[Record]):
-    """Records of one batch by ascending offset, built anew on each access. A slice is a LazyRecords too.
+    """Records of one batch , built anew on each access. A slice is a LazyRecords too.
 
-    The bytes in which the positions were found must not change while it is in use. Records that it returned contain
-    copies.
+    The bytes in which the positions were found must not change while it is in use.
     """
 
     __slots__ = ("area", "positions", "timestamp_type")
@@ -29,7 +26,6 @@ class LazyRecords(Sequence[Record]):
     def __init__(
         self, area: Buffer = b"", positions: RecordPositions | None = None, timestamp_type: int = CREATE_TIME
     ) -> None:
-        """Keep the result of `records.find_records` and the timestamp type of the batch."""
         self.area = area
         self.positions = RecordPositions() if positions is None else positions
         self.timestamp_type = timestamp_type
@@ -53,7 +49,7 @@ class LazyRecords(Sequence[Record]):
         return self.iterated(Record)
 
     def iterated(self, record_type: type[Built], origin: tuple[Hashable, ...] = ()) -> Iterator[Built]:
-        """Iterate over the records as another type, built from the origin and the fields of a record."""
+        """Iterate over the records as another type."""
         if KERNEL == "c" or len(self) <= BUILT_AT_ONCE:
             return self.positions.iterate(self.area, record_type, self.timestamp_type, origin)
         return chain.from_iterable(
@@ -66,18 +62,14 @@ class LazyRecords(Sequence[Record]):
         return self.positions.build(self.area, Record, self.timestamp_type)
 
     def extra_bytes(self, source: object) -> int:
-        """Return the bytes of memory that these records hold in addition to those of `source`, the owner of the
-        batches' bytes.
-
-        They are the decompressed area of a compressed batch, also for a slice of it, and the columns of all its
-        positions.
+        """Return the bytes that these records hold in addition to `source`: the decompressed area, and the columns of
+        all positions.
         """
         area = self.area
         owner = area.obj if isinstance(area, memoryview) else area
         return len(self.positions.columns) + (0 if owner is source else len(area))
 
     def from_offset(self, offset: int) -> LazyRecords:
-        """Return the records at or above an offset."""
         if not len(self) or self.positions.offsets[0] >= offset:
             return self
         return self[bisect_left(self.positions.offsets, offset) :]
@@ -87,7 +79,7 @@ class LazyRecords(Sequence[Record]):
         return self[: bisect_left(self.positions.offsets, offset)]
 
     def outside(self, ranges: Iterable[tuple[int, int]]) -> list[LazyRecords]:
-        """Return the records outside all ranges, as runs. A range without records does not split a run.
+        """Return runs of records. A range without records does not split a run.
 
         `ranges` are (first, last) offsets, ascending by first.
         """

@@ -1,9 +1,6 @@
 """Record batches: iteration over their headers, and decoding of their records.
 
-Layout of a batch of magic 2 (DefaultRecordBatch of Kafka's clients, also declared as `layouts.RECORD_BATCH`): a header
-of 61 bytes, then the records, compressed as one block. The CRC-32C covers everything from the attributes on. Old logs
-may still contain batches of magic 0 and 1: one message each, or one compressed wrapper of several. The forwarding path
-never opens a batch.
+Layout: wire/README.md rules 14 and 28.
 
 State is appended in uncompressed batches of a few records without headers. The C extension
 `kafka_share_proxy.wire.records._small_batches` builds these, or the general code here; `KERNEL` names the
@@ -37,13 +34,11 @@ HEADER = Struct(">qiibIhiqqqhii")
 id, producer epoch, base sequence, number of records.
 """
 VARINTS_REMEMBERED = 16_384
-"""Number of encoded lengths and deltas that are cached. Those of most records are small and repeat."""
+"""Number of encoded lengths and deltas that are cached."""
 LOG_OVERHEAD = 12
-"""Bytes of the offset and size fields, which precede every batch and message and are not included in its size."""
+"""Bytes of the offset and size fields, which the size does not include."""
 OPENED_BYTES_MAX = 16 * MIB
-"""Bytes of decompressed batches after which one poll of a consumer opens no further batch. One batch of up to
-DECOMPRESSED_MAX may exceed it.
-"""
+"""Bytes of decompressed batches after which one poll of a consumer opens no further batch."""
 DECOMPRESSED_MAX = 64 * MIB
 """Maximum bytes of one batch after decompression (wire/README.md rule 17)."""
 
@@ -60,7 +55,7 @@ _MAGIC_AT = 16
 _CRC_AT = 17
 _CRC_FROM = 21
 _SIZE_MIN = {0: 14, 1: 22, 2: HEADER.size - LOG_OVERHEAD}
-"""Smallest valid size field of a batch or message, by magic (LegacyRecord.RECORD_OVERHEAD_V0 and _V1)."""
+"""Smallest size field, by magic (LegacyRecord.RECORD_OVERHEAD_V0 and _V1)."""
 
 _START = Struct(">qi").unpack_from
 _READ = HEADER.unpack_from
@@ -77,12 +72,11 @@ class HeaderFields(Protocol):
         """Bits: `COMPRESSION_MASK` and the other masks."""
 
     @property
-    def position(self) -> int:
-        """Byte position of the batch in the parsed buffer."""
+    def position(self) -> int: ...
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, including the offset and size fields."""
+        """Bytes including the offset and size fields."""
 
 
 class BatchFacts:
@@ -92,7 +86,7 @@ class BatchFacts:
 
     @property
     def is_control(self: HeaderFields) -> bool:
-        """True if the batch contains control records, such as a transaction marker, and no user records."""
+        """True if the batch contains control records, such as a transaction marker."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property
@@ -121,7 +115,7 @@ class BatchFacts:
 
 @dataclass(slots=True)
 class BatchHeader(BatchFacts):
-    """Header of one batch. For magic 0 and 1, that of one message, with Kafka's "none" for missing fields.
+    """Header of one batch, or of one message of magic 0 and 1, with Kafka's "none" for missing fields.
 
     A compressed wrapper of magic 0 or 1 contains only the offset of its last message, also as base_offset.
     """
@@ -130,7 +124,7 @@ class BatchHeader(BatchFacts):
     last_offset: int
     position: int
     size: int
-    """Bytes of the whole batch, including the offset and size fields."""
+    """Bytes including the offset and size fields."""
     magic: int
     leader_epoch: int
     attributes: int
@@ -144,7 +138,7 @@ class BatchHeader(BatchFacts):
 
 
 class Record(NamedTuple):
-    """One record. In a batch being built, an `offset` of -1 is replaced by the base offset plus the record's index."""
+    """In a batch being built, an `offset` of -1 is replaced by the base offset plus the record's index."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -156,10 +150,7 @@ class Record(NamedTuple):
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
-    """Iterate over the headers of the batches in a records field. Raises RemoteProtocolError.
-
-    A truncated last batch, which is normal because brokers truncate at a number of bytes, ends the iteration.
-    """
+    """Raises RemoteProtocolError. A truncated last batch, which is normal, ends the iteration."""
     end = len(buffer)
     while position + _MAGIC_AT < end:
         _, length = _START(buffer, position)
@@ -255,8 +246,7 @@ def build_batch(
     return seal(header + body)
 
 
-def _never(*_: object) -> None:
-    """Return None: the general code builds every batch."""
+def _never(*_: object) -> None: ...
 
 
 KERNEL = "c" if _small_batches is not None and _small_batches.VERSION == BUILT_VERSION else "python"
@@ -269,9 +259,7 @@ def _unreported(*_: object) -> bool:
 
 
 has_only_keys: Callable[[Buffer, bytes], bool] = _small_batches.has_only if KERNEL == "c" else _unreported
-"""Function of (whole batch, key prefix) that returns True if the checksum is valid and all keys begin with the prefix.
-
-It does not decompress. False also means unknown: the caller must then open the batch.
+"""True if the checksum is valid and all keys begin with the prefix. False also means unknown: it does not decompress.
 """
 
 
@@ -292,12 +280,10 @@ _varlong = lru_cache(maxsize=VARINTS_REMEMBERED)(varlong)
 
 
 def seal(batch: bytes) -> bytes:
-    """Return the whole batch of magic 2 with its checksum filled in."""
     return batch[:_CRC_AT] + _UINT32.pack(checksum(batch)) + batch[_CRC_FROM:]
 
 
 def checksum(batch: Buffer) -> int:
-    """Return the CRC-32C of a whole batch of magic 2. It covers everything from the attributes on."""
     return _crc32c()(memoryview(batch)[_CRC_FROM:])
 
 
@@ -309,14 +295,11 @@ def _crc32c() -> Callable[[memoryview], int]:
 
 
 def has_valid_checksum(batch: Buffer) -> bool:
-    """Return True if the stored checksum of a whole batch of magic 2 is valid."""
     return len(batch) >= HEADER.size and _UINT32.unpack_from(batch, _CRC_AT)[0] == checksum(batch)
 
 
 def decode_records(batch: Buffer, decompressed_max: int = DECOMPRESSED_MAX) -> list[Record]:
-    """Decode the records of one whole batch of magic 2.
-
-    Raises RemoteProtocolError for no such batch, a wrong checksum, or more than `decompressed_max` bytes, or
+    """Raises RemoteProtocolError for no such batch, a wrong checksum, or more than `decompressed_max` bytes, or
     CodecMissing.
     """
     header = read_header(batch)
@@ -327,7 +310,7 @@ def decode_records(batch: Buffer, decompressed_max: int = DECOMPRESSED_MAX) -> l
 
 
 def read_header(batch: Buffer) -> BatchHeader:
-    """Parse the header of one whole batch of magic 2. Raises RemoteProtocolError if the bytes are not one."""
+    """Raises RemoteProtocolError if the bytes are not one whole batch of magic 2."""
     header = next(iter_batches(batch), None)
     if header is None or header.size != len(batch) or header.magic != 2:
         raise RemoteProtocolError("not exactly one whole record batch of magic 2")
@@ -337,10 +320,8 @@ def read_header(batch: Buffer) -> BatchHeader:
 def find_records(
     batch: Buffer, header: BatchHeader, decompressed_max: int = DECOMPRESSED_MAX
 ) -> tuple[Buffer, RecordPositions]:
-    """Return the decompressed records area of a batch with verified checksum, and the positions of its records.
-
-    For an uncompressed batch, the area is a view of its bytes. Raises RemoteProtocolError if a record is invalid, or
-    there are more than `decompressed_max` bytes, or CodecMissing.
+    """Return the decompressed area of a batch with verified checksum, and its records. Raises RemoteProtocolError if a
+    record is invalid, or there are more than `decompressed_max` bytes, or CodecMissing.
     """
     area: Buffer = memoryview(batch)[HEADER.size :]
     if header.compression != compression.NONE:
@@ -351,7 +332,7 @@ def find_records(
 def open_batch(
     data: Buffer, start: int, end: int, open_payload: Callable[[int, Buffer], Buffer], *, check_crcs: bool = True
 ) -> tuple[Buffer, RecordPositions]:
-    """Return what `find_records` does for the batch of magic 2 in `data[start:end]`, in one call.
+    """Call `find_records` for the batch in `data[start:end]`.
 
     Args:
         data: a memoryview, so that the compressed records are not copied.

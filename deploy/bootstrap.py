@@ -30,15 +30,15 @@ def ensure(extra: str) -> Path:
         raise InstallError(f"Python >= {OLDEST[0]}.{OLDEST[1]} is needed, this is {sys.version.split()[0]}")
     python = ENVIRONMENT / "bin" / "python"
     stamp = ENVIRONMENT / f"installed-{extra}"
-    wanted = _what_it_is_made_of()
-    if python.exists() and stamp.exists() and stamp.read_text() == wanted:
+    content = _what_it_is_made_of()
+    if python.exists() and stamp.exists() and stamp.read_text() == content:
         return python
     if not python.exists():
         print("Making a virtual environment in .venv ...", file=sys.stderr, flush=True)
         _make()
     print(f"Installing kafka-share-proxy[{extra}] into .venv ...", file=sys.stderr, flush=True)
     _install(python, extra)
-    stamp.write_text(wanted)
+    stamp.write_text(content)
     return python
 
 

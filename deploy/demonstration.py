@@ -310,16 +310,16 @@ async def _keep_renewing(
     carla: kafka_share_proxy.ShareConsumer, record: ShareRecord, dave: Worker, start: float
 ) -> None:
     """Renew every half lock until KEPT_S have passed; say so, and say when dave gets something."""
-    told = renewals = 0
+    printed = renewals = 0
     while (now := time.monotonic()) < start + KEPT_S:
         if now >= start + (renewals + 1) * LOCK_S / 2:
             await carla.renew(record)
             renewals += 1
             out.print(f"{now - start:5.1f} s  [bold]carla[/] renews record 0")
-        for offset, count in dave.got[told:]:
+        for offset, count in dave.got[printed:]:
             passed = dave.seen_at[offset] - start
             out.print(f"{passed:5.1f} s  [bold]dave[/] gets record {offset}, delivery {count}: its lock had run out")
-            told += 1
+            printed += 1
         await trio.sleep(0.05)
 
 

@@ -26,7 +26,7 @@ def log(request: pytest.FixtureRequest) -> EventLog:
     return made
 
 
-def told(log: EventLog, *values: object, kind: str = "forced_release", place: Place = PLACE) -> bytes:
+def json_value(log: EventLog, *values: object, kind: str = "forced_release", place: Place = PLACE) -> bytes:
     log.offer(kind, place, "g", None, values)
     (line,) = taken(log)
     return line
@@ -41,7 +41,7 @@ def test_extension_is_the_one_that_is_used() -> None:
 
 
 def test_a_line_is_a_json_object_with_the_fields_of_every_event_first(log: EventLog) -> None:
-    line = told(log, 10, 2)
+    line = json_value(log, 10, 2)
     assert line.endswith(b"}\n")
     assert list(json.loads(line).items()) == [
         *(("v", 2), ("proxy_id", "p"), ("seq", 1), ("ts_ms", NOW_MS), ("kind", "forced_release"), ("cluster", None)),
@@ -50,7 +50,7 @@ def test_a_line_is_a_json_object_with_the_fields_of_every_event_first(log: Event
 
 
 def test_a_topic_that_is_named_needs_no_look_up(log: EventLog) -> None:
-    assert audit_lines.event(told(log, 1, 1, place=Place("named", None)))["topic"] == "named"
+    assert audit_lines.event(json_value(log, 1, 1, place=Place("named", None)))["topic"] == "named"
 
 
 def test_a_name_is_looked_up_once_in_one_go(log: EventLog) -> None:
@@ -72,7 +72,7 @@ def test_an_event_with_too_few_values_or_of_no_kind_is_a_mistake(log: EventLog) 
 
 def test_names_are_escaped(log: EventLog) -> None:
     """Client-chosen names cannot end a line."""
-    line = told(log, "views", "all", 'a\n"b"', kind="scope")
+    line = json_value(log, "views", "all", 'a\n"b"', kind="scope")
     assert line.count(b"\n") == 1
     assert json.loads(line)["reason"] == 'a\n"b"'
 
@@ -138,6 +138,6 @@ def test_extension_and_twin_write_the_same(seed: int) -> None:
 )
 def test_the_reader_of_these_tests_sees_mistakes(log: EventLog, wrong: dict[str, object]) -> None:
     """A test that reads lines with it can fail."""
-    line = json.loads(told(log, 10, 2)) | wrong
+    line = json.loads(json_value(log, 10, 2)) | wrong
     with pytest.raises((AssertionError, KeyError)):
         audit_lines.event(json.dumps(line))

@@ -28,7 +28,7 @@ def test_every_kind_and_every_field_is_described_and_required() -> None:
 
 
 class Buckets:
-    def told(self) -> dict[str, list[int]]:
+    def json_value(self) -> dict[str, list[int]]:
         return {"7": [1, 2]}
 
 
@@ -43,5 +43,5 @@ def test_a_value_is_json_in_ascii_without_spaces(value: Any, text: str) -> None:
 
 
 def test_what_cannot_be_told_is_a_mistake() -> None:
-    with pytest.raises(AttributeError, match="told"):
+    with pytest.raises(AttributeError, match="json_value"):
         as_json(object())

@@ -9,8 +9,8 @@ from kafka_share_proxy.audit.fetches import Fetches, GivenRecords, Hashes, Reade
 PLACE = Place(b"t", 0)
 
 
-def told(sums: Fetches, found: list) -> list:
-    sums.tell()
+def json_value(sums: Fetches, found: list) -> list:
+    sums.report()
     return [found.pop(0) for _ in range(len(found))]
 
 
@@ -21,11 +21,11 @@ def test_responses_to_one_reader_are_summed_up() -> None:
     sums.add(reader, GivenRecords(100, 199, 100, 40, 1000, 400))
     sums.add(reader, GivenRecords(200, 249, 50, 10, 500, 100))
     sums.add(reader._replace(slot=0), GivenRecords(7, 9, 3, 3, 30, 30))
-    assert told(sums, found) == [
+    assert json_value(sums, found) == [
         (PLACE, None, ("view", "__view.r2.t", 1, "me", 5, 10, 1, 2, 100, 249, 150, 50, 1500, 500)),
         (PLACE, None, ("view", "__view.r2.t", 0, "me", 5, 10, 1, 1, 7, 9, 3, 3, 30, 30)),
     ]
-    assert told(sums, found) == []
+    assert json_value(sums, found) == []
 
 
 def test_more_readers_than_are_remembered_are_told_at_once(monkeypatch) -> None:
@@ -36,4 +36,4 @@ def test_more_readers_than_are_remembered_are_told_at_once(monkeypatch) -> None:
     for number in range(5):
         sums.add(Reader("share", Place(b"t", number), "g"), GivenRecords(0, 9, 10, 10, 100, 100))
     assert [event[0].partition for event in found] == [0, 1, 2, 3]
-    assert [event[0].partition for event in told(sums, found[:0]) or found] == [0, 1, 2, 3, 4]
+    assert [event[0].partition for event in json_value(sums, found[:0]) or found] == [0, 1, 2, 3, 4]

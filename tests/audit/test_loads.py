@@ -20,7 +20,7 @@ def sample(*rows: tuple[int, int], null: tuple[tuple[int, int], ...] = ()) -> Ke
 
 def events(found: Loads, now: float) -> list:
     return [
-        (kind, place, tuple(value.told() if hasattr(value, "told") else value for value in values))
+        (kind, place, tuple(value.json_value() if hasattr(value, "json_value") else value for value in values))
         for kind, place, values in found.take(now)
     ]
 
@@ -80,8 +80,8 @@ def test_partitions_with_samples_are_bounded(monkeypatch) -> None:
     for number in range(2):
         found.of(Place(b"t", number)).rows += 1
         found.add_sample(Place(b"t", number), [sample((0, 5))], 1)
-    told = events(found, 1.0)
-    assert [(kind, place.partition) for kind, place, _ in told] == [("load", 0), ("hot_keys", 0), ("load", 1)]
+    json_value = events(found, 1.0)
+    assert [(kind, place.partition) for kind, place, _ in json_value] == [("load", 0), ("hot_keys", 0), ("load", 1)]
 
 
 def test_places_of_ids_and_of_names_are_told_in_one_order() -> None:

@@ -16,12 +16,12 @@ from tests.support.ports import WALL_MS, ManualTimers
 PLACE = Place("t", 0)
 
 
-def told(audit: Audit) -> list[dict[str, Any]]:
+def json_value(audit: Audit) -> list[dict[str, Any]]:
     return audit_lines.waiting(audit.log)
 
 
 def kinds(audit: Audit) -> list[str]:
-    return [event["kind"] for event in told(audit)]
+    return [event["kind"] for event in json_value(audit)]
 
 
 def test_events_are_numbered_and_stamped() -> None:
@@ -30,16 +30,16 @@ def test_events_are_numbered_and_stamped() -> None:
     for _ in range(2):
         audit.offer("forced_release", PLACE, "g", "m", (1, 1))
         timers.advance(1)
-    assert [(event["seq"], event["ts_ms"]) for event in told(audit)] == [(1, WALL_MS), (2, WALL_MS + 1000)]
+    assert [(event["seq"], event["ts_ms"]) for event in json_value(audit)] == [(1, WALL_MS), (2, WALL_MS + 1000)]
 
 
 def test_events_that_find_no_room_leave_a_gap_in_seq() -> None:
     audit = Audit(ManualTimers(), 2)
     for _ in range(5):
         audit.offer("forced_release", PLACE, "g", "m", (1, 1))
-    assert [event["seq"] for event in told(audit)] == [1, 2]
+    assert [event["seq"] for event in json_value(audit)] == [1, 2]
     audit.offer("forced_release", PLACE, "g", "m", (1, 1))
-    assert ([event["seq"] for event in told(audit)], audit.log.dropped, audit.log.seq) == ([6], 3, 6)
+    assert ([event["seq"] for event in json_value(audit)], audit.log.dropped, audit.log.seq) == ([6], 3, 6)
 
 
 def test_fetches_are_told_by_the_second_and_load_by_the_interval() -> None:
@@ -73,7 +73,7 @@ def test_what_cannot_be_seen_is_said_at_once_when_it_changes_and_every_hour() ->
     audit = Audit(timers, 100)
     for sees in ("part", "part", "none"):
         audit.see("views", sees, "why")
-    assert [(event["subject"], event["sees"]) for event in told(audit)] == [("views", "part"), ("views", "none")]
+    assert [(event["subject"], event["sees"]) for event in json_value(audit)] == [("views", "part"), ("views", "none")]
     timers.advance(SCOPE_EVERY_S)
     audit.tick()
     audit.tick()

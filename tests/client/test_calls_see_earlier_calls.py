@@ -426,7 +426,7 @@ WAIVED: dict[type[object], dict[str, str]] = {
         "group_metadata": "test_group_metadata.py",
         "state": "counts and states of the network side",
     },
-    ShareConsumer: {"came": "of the network side"},
+    ShareConsumer: {"on_result": "of the network side"},
 }
 
 

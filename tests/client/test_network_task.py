@@ -102,7 +102,7 @@ async def test_calls_end_with_the_task(autojump_clock: Clock) -> None:
         await trio.sleep(1)
         assert len(errors) == 2
         with pytest.raises(ConsumerClosed):
-            network.tell(Subscribe(frozenset({"a"})))
+            network.send_event(Subscribe(frozenset({"a"})))
         with pytest.raises(ConsumerClosed):
             await network.next_event()
         outer.cancel_scope.cancel()
@@ -112,11 +112,11 @@ async def test_calls_and_events_are_bounded(autojump_clock: Clock, monkeypatch: 
     monkeypatch.setattr(network_task, "CALLS_MAX", 3)
     async with running(FakeKafka(a=1)) as (network, _):
         for _ in range(3):
-            network.tell(Subscribe(frozenset({"a"})))
+            network.send_event(Subscribe(frozenset({"a"})))
         with pytest.raises(ConsumerError, match="3 calls wait already"):
-            network.tell(Subscribe(frozenset({"a"})))
+            network.send_event(Subscribe(frozenset({"a"})))
         await trio.sleep(1)
-        network.tell(Subscribe(frozenset({"a"})))
+        network.send_event(Subscribe(frozenset({"a"})))
 
 
 async def test_errors_that_nobody_takes_are_bounded_and_arrivals_are_told_once(
@@ -140,7 +140,7 @@ async def test_what_was_overlooked_on_the_other_side_ends_its_call(autojump_cloc
     async with running(FakeKafka(a=1), group_id=None) as (network, _):
         with pytest.raises(ConsumerError, match=r"needs a group\.id"):
             await network.call(lambda call_id: Commit(call_id, {A0: OffsetAndMetadata(1)}))
-        network.tell(Subscribe(frozenset({"a"})))
+        network.send_event(Subscribe(frozenset({"a"})))
         event = await network.next_event()
         assert isinstance(event, BackgroundError)
 

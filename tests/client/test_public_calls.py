@@ -149,7 +149,7 @@ def test_every_call_that_waits_is_cancelled_somewhere() -> None:
 
 def test_every_call_that_takes_something_is_misused() -> None:
     assert with_arguments(Consumer) == MISUSE.keys()
-    assert with_arguments(ShareConsumer) - {"came"} == SHARE_MISUSE.keys(), "came is for the network task"
+    assert with_arguments(ShareConsumer) - {"on_result"} == SHARE_MISUSE.keys(), "on_result is for the network task"
 
 
 # Cancellation

@@ -31,7 +31,7 @@ async def test_ranges_are_held_with_the_highest_mark_that_they_were_stored_with(
     await state.load([record(45, 47, 43), mark, record(60, 60, 44), (keep_alive, b""), record(50, 50, 41)])
     assert state.figures() == {"groups": 1, "ranges": 3}
     group = held.groups["g"]
-    assert group.is_marked
+    assert group.has_marker
     found = group.partitions[TopicPartition("t", 0)]
     assert (str(found.ranges), found.stored_committed, found.is_committed_known, found.topic_id) == (
         "45-47,50-50,60-60",

@@ -9,7 +9,7 @@ import pytest
 import trio
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable import tail as tail_module
-from kafka_share_proxy.durable.tail import FETCH_WAIT_S, LOOK_S, Tail
+from kafka_share_proxy.durable.tail import CHECK_S, FETCH_WAIT_S, Tail
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.records.records import Record
 from trio.testing import MockClock
@@ -165,7 +165,7 @@ async def test_missing_topic_holds_nothing_and_is_followed_once_it_is_made(
     followed.put(5, "first")
     began = trio.current_time()
     await followed.holds(**{NAMES[5]: "first"})
-    assert trio.current_time() - began < LOOK_S + 0.5
+    assert trio.current_time() - began < CHECK_S + 0.5
 
 
 async def test_topic_that_is_deleted_and_made_anew_is_read_anew(autojump_clock: MockClock, followed: Followed) -> None:

@@ -8,7 +8,7 @@ import pytest
 import trio
 from kafka_share_proxy.brokers.topic_settings import TopicSettings
 from kafka_share_proxy.durable.hosted_state import HostedState
-from kafka_share_proxy.durable.topic_guard import LOOK_S, RISK_REMIND_S, TopicGuard
+from kafka_share_proxy.durable.topic_guard import CHECK_S, RISK_REMIND_S, TopicGuard
 from kafka_share_proxy.wire.errors import ErrorCode
 from trio.testing import MockClock
 
@@ -86,10 +86,10 @@ async def test_policy_that_changes_holds_requests_back_until_it_is_corrected(
     await world.until_open()
     await world.store("a", "1")
     world.cluster.settings = dict(UNSAFE)
-    await trio.sleep(LOOK_S + 1)
+    await trio.sleep(CHECK_S + 1)
     assert world.hosted.gate.refusal == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "cleanup.policy=delete" in world.hosted.trouble
-    await trio.sleep(10 * LOOK_S)
+    await trio.sleep(10 * CHECK_S)
     assert 1 <= len(world.events("state-topic-unsafe")) <= 3, "once, and reminders"
     world.cluster.settings["cleanup.policy"] = "compact"
     await world.until_open()
@@ -108,11 +108,11 @@ async def test_a_proxy_that_serves_no_partition_keeps_its_own_reason(world: Worl
     refusal = world.hosted.gate.refusal
     assert refusal
     world.cluster.settings = dict(UNSAFE)
-    await trio.sleep(LOOK_S + 1)
+    await trio.sleep(CHECK_S + 1)
     assert world.events("state-topic-unsafe")
     assert (world.hosted.gate.refusal, world.hosted.trouble) == (refusal, "standby")
     world.cluster.settings["cleanup.policy"] = "compact"
-    await trio.sleep(2 * LOOK_S)
+    await trio.sleep(2 * CHECK_S)
     assert world.events("state-topic-safe")
     assert not world.hosted.gate.is_open
     assert (world.hosted.gate.refusal, world.hosted.trouble) == (refusal, "standby")
@@ -128,10 +128,10 @@ async def test_records_that_brokers_deleted_meanwhile_are_written_again_from_mem
     for number in range(200):
         await world.store(f"k{number}", "1")
     world.cluster.settings = dict(UNSAFE)
-    await trio.sleep(LOOK_S + 1)
+    await trio.sleep(CHECK_S + 1)
     for log in world.cluster.topics[TEST_STATE.topic]:
         log.batches[:] = log.batches[len(log.batches) - kept :]
-    await trio.sleep(LOOK_S)
+    await trio.sleep(CHECK_S)
     assert not world.hosted.gate.is_open
     world.cluster.settings["cleanup.policy"] = "compact"
     await world.until_open()
@@ -163,11 +163,11 @@ async def test_partition_that_cannot_be_read_is_not_restored_from_memory(
     await trio.sleep(30)
     assert set(later.hosted.gate.refused) == {unreadable}
     later.cluster.settings = dict(UNSAFE)
-    await trio.sleep(LOOK_S + 1)
+    await trio.sleep(CHECK_S + 1)
     for number, log in enumerate(later.cluster.topics[TEST_STATE.topic]):
         if number != unreadable:
             log.batches.clear()
-    await trio.sleep(LOOK_S)
+    await trio.sleep(CHECK_S)
     later.cluster.settings["cleanup.policy"] = "compact"
     await trio.sleep(60)
     assert len(later.events("test-state-restored")) == 1
@@ -183,9 +183,9 @@ async def test_takeover_that_ends_while_the_topic_is_unsafe_does_not_open_the_ga
     await world.hosted.give_up([3], "moved")
     taken = world.cluster.settings
     world.cluster.settings = dict(UNSAFE)
-    await trio.sleep(LOOK_S + 1)
+    await trio.sleep(CHECK_S + 1)
     world.hosted.begin([3], world.nursery)
-    await trio.sleep(LOOK_S)
+    await trio.sleep(CHECK_S)
     assert 3 not in world.hosted.served
     world.cluster.settings = taken
     await world.until_open()
@@ -198,9 +198,9 @@ async def test_settings_that_cannot_be_read_any_longer_leave_the_verdict_as_it_w
     world.begin()
     await world.until_open()
     world.cluster.settings = dict(UNSAFE)
-    await trio.sleep(LOOK_S + 1)
+    await trio.sleep(CHECK_S + 1)
     world.cluster.settings_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    await trio.sleep(2 * LOOK_S)
+    await trio.sleep(2 * CHECK_S)
     assert not world.hosted.gate.is_open
     assert "settings-unknown" in world.hosted.guard.risks
 
@@ -222,11 +222,11 @@ async def test_partitions_that_are_added_are_reported_and_service_goes_on(
     world.begin()
     await world.until_open()
     world.cluster.topics[TEST_STATE.topic] += [type(world.cluster.log(TEST_STATE.topic, 0))() for _ in range(4)]
-    await trio.sleep(LOOK_S + 1)
+    await trio.sleep(CHECK_S + 1)
     assert list(world.hosted.guard.risks) == ["partitions"]
     assert world.hosted.gate.is_open
     world.cluster.node = 2
-    await trio.sleep(LOOK_S + 1)
+    await trio.sleep(CHECK_S + 1)
     assert set(world.journal.leaders.values()) == {2}
     await world.store("a", "1")
 
@@ -239,7 +239,7 @@ def test_lasting_risk_is_logged_once_an_hour_and_its_end_once() -> None:
         assert guard.is_due
         guard.judge(risky)
         assert not guard.is_due
-        now[0] += LOOK_S
+        now[0] += CHECK_S
     assert notes == ["state-topic-at-risk"] * 3
     guard.judge(TopicSettings(topic="__state", server="b", values={"min.insync.replicas": "2"}, replicas=3))
     assert notes[3:] == ["state-topic-risk-ended"]

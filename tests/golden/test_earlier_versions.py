@@ -90,7 +90,7 @@ async def test_records_in_topics_are_loaded(release: Any) -> None:
     assert coordinator.groups["g"].epoch == 5
     assert coordinator.resting == 1
     assert list(held.groups["g"].partitions[TopicPartition("t", 3)].ranges) == [OffsetSpan(43, 46)]
-    assert held.groups["g"].is_marked
+    assert held.groups["g"].has_marker
     assert catalog.binding("__view.r8.t") is not None
     assert catalog.plan("hot") is not None
 

@@ -88,8 +88,8 @@ def planned(reads: list[Read], seed: int) -> RangePlan:
         if kind != "load":
             continue
         (_, rows, _, _, sampled, _, _, _, _, effective, buckets) = values
-        scale, each = rows / sampled, sampled / effective.told()
-        for bucket, (count, _) in buckets.told().items():
+        scale, each = rows / sampled, sampled / effective.json_value()
+        for bucket, (count, _) in buckets.json_value().items():
             weights[int(bucket)] += count * scale
             variances[int(bucket)] += count * each * scale**2
     return make_plan(weights, RANGES, BUCKETS, variances)

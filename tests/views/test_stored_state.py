@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.durable.topic_guard import LOOK_S as GUARD_LOOK_S
+from kafka_share_proxy.durable.topic_guard import CHECK_S as GUARD_LOOK_S
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.views import state_records
 from kafka_share_proxy.views.model.catalog import Binding, ViewCatalog

@@ -119,8 +119,8 @@ def decode(
     from kafka_share_proxy.app.commands import decode_command
 
     try:
-        asked = b"" if requests is None else _captured(requests)
-        decode_command.show(_captured(file), decode_command.api_version(response_to), asked)
+        request_bytes = b"" if requests is None else _captured(requests)
+        decode_command.show(_captured(file), decode_command.api_version(response_to), request_bytes)
     except ConfigError as error:
         _fail(str(error), MISUSED)
     except ProxyError as error:

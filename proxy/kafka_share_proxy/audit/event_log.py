@@ -38,7 +38,7 @@ class EventLog(Protocol):
     def __len__(self) -> int: ...
 
     def offer(self, kind: str, place: Place, group: str | None, member: str | None, values: tuple[Any, ...], /) -> None:
-        """Add an event with the current time. `values`: by `events.FIELDS` of the kind; JSON types or `Told`.
+        """Add an event with the current time. `values`: by `events.FIELDS` of the kind; JSON types or `LazyJson`.
 
         Raises KeyError for an unknown kind, and TypeError for a wrong number of values.
         """

@@ -55,21 +55,21 @@ class Place(NamedTuple):
 NOWHERE = Place()
 
 
-class Told(Protocol):
+class LazyJson(Protocol):
     """A value that is converted to JSON when the event is written."""
 
-    def told(self) -> Any: ...
+    def json_value(self) -> Any: ...
 
 
-def _json_value_of(value: Told) -> Any:
-    return value.told()
+def _json_value_of(value: LazyJson) -> Any:
+    return value.json_value()
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), default=_json_value_of).encode
 
 
 def as_json(value: Any) -> str:
-    """Return a value as ASCII JSON. Types other than JSON's must implement `Told`."""
+    """Return a value as ASCII JSON. Types other than JSON's must implement `LazyJson`."""
     if value is None:
         return "null"
     return encode_basestring_ascii(value) if type(value) is str else _encode(value)

@@ -59,15 +59,15 @@ class GivenRecords(NamedTuple):
 class Fetches:
     """Sums by reader since the last events."""
 
-    def __init__(self, tell: Callable[[Place, str | None, tuple[Any, ...]], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[Place, str | None, tuple[Any, ...]], None]) -> None:
+        self._report = report
         self._sums: dict[Reader, list[int]] = {}
 
     def add(self, reader: Reader, records: GivenRecords, requests: int = 1) -> None:
         sums = self._sums.get(reader)
         if sums is None:
             if len(self._sums) >= READERS_MAX:
-                self.tell()
+                self.report()
             self._sums[reader] = [requests, *records]
             return
         sums[0] += requests
@@ -78,8 +78,8 @@ class Fetches:
         sums[5] += records.bytes_in
         sums[6] += records.bytes_out
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Make events of all sums, and reset them."""
         sums_by_reader, self._sums = self._sums, {}
         for (kind, place, group, view, slot, client, hashes), sums in sums_by_reader.items():
-            self._tell(place, group, (kind, view, slot, client, *hashes, *sums))
+            self._report(place, group, (kind, view, slot, client, *hashes, *sums))

@@ -33,7 +33,7 @@ class Buckets:
     def __init__(self) -> None:
         self.records, self.bytes = buckets()
 
-    def told(self) -> dict[str, list[int]]:
+    def json_value(self) -> dict[str, list[int]]:
         """Return [records, bytes] by bucket, without empty ones."""
         sizes = self.bytes
         return {str(at): [count, sizes[at]] for at, count in enumerate(self.records) if count}
@@ -101,7 +101,7 @@ class EffectiveSize:
     def __init__(self, sampled: Sampled) -> None:
         self._sampled = sampled
 
-    def told(self) -> int:
+    def json_value(self) -> int:
         return self._sampled.effective_size()
 
 

@@ -213,7 +213,7 @@ class KeySampling:
 
     def _sample_run(self, place: Place, parts: Sequence[SampledBatch], rows: float) -> None:
         if _is_quick(parts):
-            self._tell(place, rows, partial(_samples, parts))
+            self._report(place, rows, partial(_samples, parts))
         elif self.workers is None or self._in_threads >= LOOKS_IN_THREADS_MAX:
             self.skipped += 1
         else:
@@ -224,9 +224,9 @@ class KeySampling:
 
     def _sampled(self, place: Place, rows: float, samples: Promise[list[KeySample]]) -> None:
         self._in_threads -= 1
-        self._tell(place, rows, samples.result)
+        self._report(place, rows, samples.result)
 
-    def _tell(self, place: Place, rows: float, samples_of: Callable[[], Sequence[KeySample]]) -> None:
+    def _report(self, place: Place, rows: float, samples_of: Callable[[], Sequence[KeySample]]) -> None:
         try:
             samples = samples_of()
         except ProxyError:

@@ -101,7 +101,7 @@ class Audit:
     def _report_fetches(self) -> None:
         for call in self.on_sums:
             call()
-        self.fetches.tell()
+        self.fetches.report()
 
     def _fetched(self, place: Place, group: str | None, values: tuple[Any, ...]) -> None:
         self.offer("fetch", place, group, None, values)

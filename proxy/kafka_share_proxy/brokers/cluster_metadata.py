@@ -48,7 +48,7 @@ class Topic:
         return len(self.leaders)
 
 
-_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_ABSENT_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _NO_MEMBER = Leader(UNKNOWN_NODE, -1)
 
 
@@ -134,7 +134,7 @@ class ClusterMetadata:
 
     def _fold_topic(self, response: messages.MetadataResponse.MetadataResponseTopic, now: float) -> str | None:
         """Return the topic's name if it changed or was deleted."""
-        if response.error_code in _GONE:
+        if response.error_code in _ABSENT_CODES:
             name = response.name if response.name is not None else self._names.get(response.topic_id)
             return name if name is not None and self._drop(name) else None
         if response.error_code != ErrorCode.NONE or response.name is None:

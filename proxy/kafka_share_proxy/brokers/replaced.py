@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 SILENT_S = 1.0
 """Seconds without a response after which a broker may be lost."""
-LOOK_S = 0.1
+CHECK_S = 0.1
 """Seconds between two checks for a replacement."""
 
 
@@ -29,12 +29,12 @@ async def unless_replaced(
     is_replaced: Callable[[], Awaitable[bool]],
     *,
     silent_s: float = SILENT_S,
-    look_s: float = LOOK_S,
+    check_s: float = CHECK_S,
 ) -> T:
     """Return the result of `wait`.
 
     Args:
-        is_replaced: called after `silent_s`, and then every `look_s`. A ProxyError counts as no.
+        is_replaced: called after `silent_s`, and then every `check_s`. A ProxyError counts as no.
 
     Raises:
         Replaced: another broker has; `wait` was cancelled. Otherwise any error of `wait`.
@@ -43,7 +43,7 @@ async def unless_replaced(
     async def watch() -> None:
         await trio.sleep(silent_s)
         while not await _is_replaced(is_replaced):  # noqa: ASYNC110 - changed by the brokers
-            await trio.sleep(look_s)
+            await trio.sleep(check_s)
         raise Replaced("another broker has replaced one that does not respond")
 
     try:

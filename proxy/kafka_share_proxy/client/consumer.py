@@ -39,7 +39,7 @@ from kafka_share_proxy.client.notes import COMMITTED, POLLED, REVOKE_DELAYED, Co
 from kafka_share_proxy.client.polled_records import ConsumerRecord, PolledRecords
 from kafka_share_proxy.client.rebalance_listener import RebalanceListener
 from kafka_share_proxy.client.record_supply import RecordSupply
-from kafka_share_proxy.consumer import events as told
+from kafka_share_proxy.consumer import events as event_types
 from kafka_share_proxy.consumer.events import CallTimedOut
 from kafka_share_proxy.consumer.fetch.offset_requests import (
     EARLIEST_TIMESTAMP,
@@ -116,13 +116,13 @@ class Consumer(ClusterCalls):
         check_pattern(pattern)
         self._gives_up = not names and pattern is None
         if not self._gives_up:
-            self._network.apply(told.Subscribe(names, pattern))
+            self._network.apply(event_types.Subscribe(names, pattern))
             self._by_hand, self._topics = None, names if pattern is None else None
 
     def assign(self, partitions: Iterable[PartitionName]) -> None:
         """Read exactly these partitions, without a group assignment. Raises ValueError if a name is invalid."""
         named = named_partitions(partitions)
-        self._network.apply(told.Assign(named))
+        self._network.apply(event_types.Assign(named))
         self._by_hand, self._gives_up, self._topics = named, False, frozenset()
 
     def subscription(self) -> frozenset[str]:
@@ -134,7 +134,7 @@ class Consumer(ClusterCalls):
         self._iterated.settle()
         if self._by_hand is None:
             await self._poll.report_revoked(self._core.positions.assigned)
-        await self._network.call(told.LeaveGroup)
+        await self._network.call(event_types.LeaveGroup)
         self._poll.gave_up_everything()
         self._by_hand, self._gives_up, self._topics = None, False, frozenset()
 
@@ -256,7 +256,7 @@ class Consumer(ClusterCalls):
         if offset < 0:
             raise ValueError(f"offset {offset} of {name} is negative")
         self._iterated.forget(name)
-        self._network.apply(told.Seek(name, offset))
+        self._network.apply(event_types.Seek(name, offset))
 
     async def seek_to_beginning(self, partitions: Iterable[PartitionName] = ()) -> None:
         """Seek to the first record of these or all assigned partitions. Raises as `seek` and `end_offsets`."""
@@ -283,11 +283,11 @@ class Consumer(ClusterCalls):
 
     def pause(self, partitions: Iterable[PartitionName]) -> None:
         """Stop returning records of partitions until `resume`. Raises ValueError if one is not assigned."""
-        self._network.apply(told.Pause(frozenset(map(self._assigned, partitions))))
+        self._network.apply(event_types.Pause(frozenset(map(self._assigned, partitions))))
 
     def resume(self, partitions: Iterable[PartitionName]) -> None:
         """Return records of partitions again. Raises ValueError if one is not assigned."""
-        self._network.apply(told.Resume(frozenset(map(self._assigned, partitions))))
+        self._network.apply(event_types.Resume(frozenset(map(self._assigned, partitions))))
 
     # Offsets
 
@@ -331,19 +331,19 @@ class Consumer(ClusterCalls):
             ConsumerError: some were refused; notes name each. ConfigurationError: there is no group.
         """
         self._needs_group("commit")
-        wanted = self._consumed() if offsets is None else self._core.split(checked_offsets(offsets))
+        to_commit = self._consumed() if offsets is None else self._core.split(checked_offsets(offsets))
         begun = trio.current_time()
-        outcome = await self._network.call(lambda call_id: told.Commit(call_id, wanted))
-        errors = outcome.errors if isinstance(outcome, told.CommitRefused) else {}
+        outcome = await self._network.call(lambda call_id: event_types.Commit(call_id, to_commit))
+        errors = outcome.errors if isinstance(outcome, event_types.CommitRefused) else {}
         left_out: LeftOut = {} if outcome is None else outcome.left_out
-        facts = {"partitions": shown(wanted), "took_s": trio.current_time() - begun, "refused": shown(errors)}
+        facts = {"partitions": shown(to_commit), "took_s": trio.current_time() - begun, "refused": shown(errors)}
         self._network.observe(ConsumerNote(COMMITTED, {**facts, "left_out": count_offsets(left_out)}))
         for each, ranges in left_out.items():
             self._network.log.warning(TroubleKind.REQUEST, left_out_text(each, ranges))
-        if isinstance(outcome, told.CommitRefused):
+        if isinstance(outcome, event_types.CommitRefused):
             raise outcome.as_error()
         if self._individual is not None:
-            self._individual.committed({each: wanted[each] for each in wanted if each not in left_out})
+            self._individual.committed({each: to_commit[each] for each in to_commit if each not in left_out})
         return left_out
 
     def done(self, record: ConsumerRecord) -> bool:
@@ -373,7 +373,7 @@ class Consumer(ClusterCalls):
         named = named_partitions(partitions)
         found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
         if named:
-            found = await self._network.call(lambda call_id: told.FetchCommitted(call_id, named))
+            found = await self._network.call(lambda call_id: event_types.FetchCommitted(call_id, named))
         return found
 
     async def beginning_offsets(
@@ -454,7 +454,7 @@ class Consumer(ClusterCalls):
         except CallTimedOut:
             raise
         except Exception:
-            await self._network.call(told.LeaveGroup)
+            await self._network.call(event_types.LeaveGroup)
             raise
         finally:
             self._interceptors.close()
@@ -496,5 +496,5 @@ class Consumer(ClusterCalls):
     async def _listed(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, FoundOffset]:
         found: Mapping[TopicPartition, FoundOffset] = {}
         if timestamps:
-            found = await self._network.call(lambda call_id: told.ListOffsets(call_id, timestamps))
+            found = await self._network.call(lambda call_id: event_types.ListOffsets(call_id, timestamps))
         return found

@@ -153,7 +153,7 @@ class NetworkLoop(Generic[Core]):
 
     # Called by the application
 
-    def tell(self, event: ToNetwork) -> None:
+    def send_event(self, event: ToNetwork) -> None:
         """Raises ConsumerClosed if the network task has ended."""
         if self.closed:
             raise ConsumerClosed(self.closed)
@@ -170,7 +170,7 @@ class NetworkLoop(Generic[Core]):
         The caller's next call sees its effect (client/README.md rule 2). Raises ConsumerClosed, and ConsumerError if
         too many events wait.
         """
-        self.tell(event)
+        self.send_event(event)
         if self._is_running:
             self._take_events(self.clock.now())
 
@@ -184,7 +184,7 @@ class NetworkLoop(Generic[Core]):
         call_id = next(self._call_ids)
         cell = _Cell(CallDone(call_id=call_id))
         request_event = event(call_id)
-        self.tell(request_event)
+        self.send_event(request_event)
         self._cells[call_id] = cell
         try:
             with self._time_limit(CALL_NAMES.get(type(request_event), "the call"), call_id):
@@ -193,7 +193,7 @@ class NetworkLoop(Generic[Core]):
             self._cells.pop(call_id, None)
             if not (cell.done.is_set() or self.closed):
                 with suppress(ConsumerError):  # the channel is full
-                    self.tell(GiveUp(call_id))
+                    self.send_event(GiveUp(call_id))
         if cell.result.error is not None:
             raise cell.result.error
         return cell.result.value
@@ -334,10 +334,10 @@ class NetworkLoop(Generic[Core]):
                 self.observe(note_of(event))
             if isinstance(event, CallDone):
                 self._finish(event)
-            elif self._is_wanted(event):
+            elif self._is_reported(event):
                 self._to_application.send_nowait(event)
 
-    def _is_wanted(self, event: BackgroundEvent) -> bool:
+    def _is_reported(self, event: BackgroundEvent) -> bool:
         """One unread arrival is enough, and errors are limited."""
         if isinstance(event, CatchUpChanged):
             return False

@@ -242,7 +242,7 @@ def opened(
     found = _opened(chunk, read_committed=read_committed, check_crcs=check_crcs)
     if key_filter is None or chunk.is_filtered:
         return found
-    return (wanted for part in found for wanted in _wanted(part, key_filter))
+    return (selected for part in found for selected in _selected(part, key_filter))
 
 
 def _opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> Iterator[PartitionRecords]:
@@ -263,7 +263,7 @@ def _opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> I
         yield PartitionRecords(chunk.partition, LazyRecords(), chunk.next_offset, epoch, chunk.flow)
 
 
-def _wanted(part: PartitionRecords, key_filter: KeyFilter) -> list[PartitionRecords]:
+def _selected(part: PartitionRecords, key_filter: KeyFilter) -> list[PartitionRecords]:
     """The last part keeps the next offset of the whole."""
     unwanted = [(offset, offset) for offset in key_filter.unwanted(part.records)]
     if not unwanted:

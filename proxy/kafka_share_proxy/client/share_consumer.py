@@ -77,7 +77,7 @@ class ShareConsumer(ClusterCalls):
         self._is_subscribed = self._is_polling = False
         self._iterated: Iterator[ShareRecord] = iter(())
 
-    def came(self, result: AcknowledgementResult) -> None:
+    def on_result(self, result: AcknowledgementResult) -> None:
         """Called by the core."""
         if self._on_acknowledged is not None:
             self._results.append(result)

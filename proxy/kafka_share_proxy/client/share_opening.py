@@ -111,7 +111,7 @@ def _network_and_consumer(
 
     def on_result(result: AcknowledgementResult) -> None:
         note(result)
-        consumer.came(result)
+        consumer.on_result(result)
 
     core = ShareCore(
         options,

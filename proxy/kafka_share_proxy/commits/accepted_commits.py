@@ -32,7 +32,7 @@ def apply(
     services: CommitServices, group: CommittingGroup, member_id: str, accepted: Sequence[PlannedPart]
 ) -> list[PlannedPart]:
     """Return the parts whose ranges must be stored before the client hears of it."""
-    audit, changes, changed, told = services.audit, [], [], []
+    audit, changes, changed, reported = services.audit, [], [], []
     for part in accepted:
         entry, place, held, commit, offset, _, _ = part
         before = held.committed if held.is_committed_known else None
@@ -42,15 +42,15 @@ def apply(
         if change or commit.done is not None:
             changed.append(part)
         if audit is not None:
-            told.append(AcceptedCommit(place, held, change, before))
+            reported.append(AcceptedCommit(place, held, change, before))
     store(services, group, changes)
     if audit is not None:
-        audit.committed(group, member_id, told)
+        audit.committed(group, member_id, reported)
     return changed
 
 
-def epoch_of(held: PartitionCommits | None, asked_offset: int, requested_epoch: int, offset: int) -> int:
+def epoch_of(held: PartitionCommits | None, requested_offset: int, requested_epoch: int, offset: int) -> int:
     """Return the leader epoch of the committed offset, or -1 (commits/README.md rule 7)."""
-    if offset == asked_offset:
+    if offset == requested_offset:
         return requested_epoch
     return held.committed_epoch if held is not None and held.is_committed_known and held.committed == offset else -1

@@ -40,7 +40,7 @@ class CommittingGroup:
     """A group that commits individually, or did so earlier."""
 
     group_id: str
-    is_marked: bool = False
+    has_marker: bool = False
     """True if the group record is stored or being appended."""
     is_marker_stored: bool = False
     is_marker_seen: bool = False
@@ -105,7 +105,7 @@ class HeldCommits:
     def let_go(self, group_id: str) -> None:
         """Drop a group without state."""
         group = self.groups.get(group_id)
-        if group is not None and not group.is_marked and not group.appends and not group.topics_with_ranges():
+        if group is not None and not group.has_marker and not group.appends and not group.topics_with_ranges():
             del self.groups[group_id]
 
     async def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
@@ -129,7 +129,7 @@ class HeldCommits:
         assert isinstance(key, GroupKey)  # noqa: S101  # the other types were handled before
         group_time_ms(value)
         group = self.group(key.group_id)
-        group.is_marked = group.is_marker_stored = True
+        group.has_marker = group.is_marker_stored = True
 
     async def forget(self, partitions: Collection[int]) -> None:
         forgotten = set(partitions)

@@ -11,7 +11,7 @@ from kafka_share_proxy.brokers.rights import on_read_group, request_read_group
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.requested_commits import CommitRequest, RequestedCommit
 from kafka_share_proxy.commits.services import FEATURE, CommitServices
-from kafka_share_proxy.commits.storing import mark_group, stored
+from kafka_share_proxy.commits.storing import store_marker, stored
 from kafka_share_proxy.fleet.group_owners import Fleet, PeerLost
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
@@ -23,13 +23,15 @@ SEEN_MAX_S = 2.0
 QUERY_AGAIN_S = 0.02
 
 
-async def mark_first(call: Call[CommitRequest], services: CommitServices, commits: Iterable[RequestedCommit]) -> None:
+async def store_marker_first(
+    call: Call[CommitRequest], services: CommitServices, commits: Iterable[RequestedCommit]
+) -> None:
     """Mark the group before its first text. On failure, refuse the individual commits. Raises UpstreamLost."""
     individual = [requested for requested in commits if requested.text is not None and requested.code is None]
     group = services.held.group(call.message.group_id)
     if not individual or (group.is_marker_stored and group.is_marker_seen):
         return
-    code = ErrorCode.NONE if group.is_marker_stored else await _marked(call, services, group)
+    code = ErrorCode.NONE if group.is_marker_stored else await _marker_code(call, services, group)
     reason = "that the group commits individually could not be stored"
     if code == ErrorCode.NONE and (unconfirmed := await _not_seen_by(services, group)):
         code, reason = (
@@ -40,15 +42,15 @@ async def mark_first(call: Call[CommitRequest], services: CommitServices, commit
         requested.refuse(code, reason)
 
 
-async def _marked(call: Call[CommitRequest], services: CommitServices, group: CommittingGroup) -> ErrorCode:
+async def _marker_code(call: Call[CommitRequest], services: CommitServices, group: CommittingGroup) -> ErrorCode:
     connection = call.connection
     response = await request_read_group(connection, group.group_id)
     refusal = on_read_group(connection, group.group_id, response, services.timers.now())
     if refusal != ErrorCode.NONE:
         return refusal
     group = services.held.group(group.group_id)  # it may have been removed meanwhile
-    if not group.is_marked:
-        mark_group(services, group)
+    if not group.has_marker:
+        store_marker(services, group)
     return await stored(services, group)
 
 

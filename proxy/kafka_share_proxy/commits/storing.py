@@ -87,9 +87,9 @@ def _append_all(
     _append(services, group, records[start:], changes)
 
 
-def mark_group(services: CommitServices, group: CommittingGroup) -> None:
+def store_marker(services: CommitServices, group: CommittingGroup) -> None:
     """Start storing the group record. `stored` waits for it."""
-    group.is_marked = True
+    group.has_marker = True
     group.is_marker_seen = False
     value = group_value(services.timers.wall_ms())
     _append(services, group, [(GroupKey(group.group_id), value)], (), is_group_record=True)
@@ -131,7 +131,7 @@ def _settled(
         append.result()
         group.is_marker_stored = group.is_marker_stored or is_group_record
     except JournalRefused:
-        group.is_marked = group.is_marked and not is_group_record
+        group.has_marker = group.has_marker and not is_group_record
         for each in changes:
             each.held.not_stored(each.change)
 

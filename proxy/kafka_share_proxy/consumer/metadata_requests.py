@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kafka_share_proxy.consumer.client_options import ClientOptions
 from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
-from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import DueRequests, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.consumer.troubles import TroubleKind, Troubles
 from kafka_share_proxy.wire import slot_weights
 from kafka_share_proxy.wire.definitions import messages
@@ -180,16 +180,16 @@ class MetadataRequests:
 
     # Manager interface
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         self._rebootstrap(now)
         if self._in_flight is not None:
-            return Wanted()
+            return DueRequests()
         due_at = now if self._update_due else self._fresh_until
         due_at = max(due_at, self._backoff.ready_at, self._not_before)
         if not self._update_due and not self._wants_anything():
-            return Wanted()
+            return DueRequests()
         if due_at > now:
-            return Wanted(wake_at=due_at)
+            return DueRequests(wake_at=due_at)
         self._in_flight = UnsentRequest(
             sender=self,
             api="Metadata",
@@ -198,7 +198,7 @@ class MetadataRequests:
             timeout_s=self._options.request_timeout_s,
         )
         self._update_due = False
-        return Wanted((self._in_flight,))
+        return DueRequests((self._in_flight,))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         if request is not self._in_flight:

@@ -79,7 +79,7 @@ Outcome = Message | RequestFailure
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DueRequests:
     """Requests, events and next wake-up of a manager."""
 
     requests: tuple[UnsentRequest, ...] = ()
@@ -91,7 +91,7 @@ class Wanted:
 class RequestManager(Protocol):
     """Sends nothing itself, and never waits."""
 
-    def poll(self, now: float) -> Wanted: ...
+    def poll(self, now: float) -> DueRequests: ...
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         """Called exactly once for each request sent."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kafka_share_proxy.consumer.client_options import ClientOptions
 from kafka_share_proxy.consumer.events import BackgroundEvent, BrokerRefused, CallDone, ConsumerError
-from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import DueRequests, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -53,13 +53,13 @@ class TopicListing:
     def give_up(self, call_id: int) -> None:
         self._queries = [each for each in self._queries if each.call_id != call_id]
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         due = [each for each in self._queries if each.request is None]
         if due and not self._backoff.is_ready(now):
-            return Wanted(wake_at=self._backoff.ready_at)
+            return DueRequests(wake_at=self._backoff.ready_at)
         for each in due:
             each.request = self._request(each.topic)
-        return Wanted(tuple(each.request for each in due if each.request is not None))
+        return DueRequests(tuple(each.request for each in due if each.request is not None))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         """Repeat a request that failed for a passing reason."""

@@ -38,7 +38,7 @@ RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
 """Shortest and longest delay in seconds after a failed step."""
 ABSENT_CHECKS = 5
 """Looks without a topic before it counts as deleted: a broker that has just started may not know it."""
-LOOK_S = 10.0
+CHECK_S = 10.0
 """Seconds between two looks at the topic."""
 
 
@@ -87,7 +87,7 @@ class HostedState:
             self.state.partitions,
             self._access.settings,
             self._notes,
-            look_s=LOOK_S,
+            check_s=CHECK_S,
             on_seen=self._seen,
             on_trouble=self._no_leaders,
             on_refreshed=lambda: self.journal.check_soon(),
@@ -408,7 +408,7 @@ class HostedState:
             try:
                 led = {p: node for p, node in self._leaders.view.leaders.items() if p in takeover.partitions}
                 moved = partial(self._leaders.is_led_elsewhere, led)
-                return await unless_replaced(attempt, moved, look_s=SILENT_S)
+                return await unless_replaced(attempt, moved, check_s=SILENT_S)
             except (UpstreamLost, AuthenticationFailed) as error:
                 self.report_trouble(error, takeover.partitions)
             await self._leaders.refresh()

@@ -240,8 +240,8 @@ class TopicJournal(Generic[K]):
         if self._waits_for_coming(now):
             return
         appends: dict[int, dict[int, Append]] = {}
-        looked_at = sorted(self._to_check)
-        for partition in looked_at:
+        checked = sorted(self._to_check)
+        for partition in checked:
             producer = self._producers.get(partition)
             if producer is None:
                 continue  # stopped by the outcome of another partition
@@ -254,7 +254,7 @@ class TopicJournal(Generic[K]):
             self._requested_at = None
         for node_id, batches in appends.items():
             self._produce(node_id, batches)
-        self._set_alarm(looked_at, now)
+        self._set_alarm(checked, now)
 
     def _waits_for_coming(self, now: float) -> bool:
         """Return True if appends that could go now wait for coming ones (durable/README.md rule 34)."""
@@ -306,13 +306,13 @@ class TopicJournal(Generic[K]):
             self._identify(channel, node_id, partition, producer, request)
         return False
 
-    def _set_alarm(self, looked_at: Iterable[int], now: float) -> None:
+    def _set_alarm(self, checked: Iterable[int], now: float) -> None:
         """Set the alarm for retries, keep-alives and overdue appends.
 
         One alarm serves every partition that was checked since it last rang, and may ring too early.
         """
         waiting = self._to_check.union(*self._busy.values())
-        idle = [self._producers.get(partition) for partition in looked_at if partition not in waiting]
+        idle = [self._producers.get(partition) for partition in checked if partition not in waiting]
         deadline = min([producer.next_deadline() for producer in idle if producer is not None], default=inf)
         deadline = max(deadline, now + CHECK_MIN_S)
         if waiting:  # channels, leaders and responses notify the journal; this check is a safeguard

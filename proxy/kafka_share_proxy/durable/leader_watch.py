@@ -31,7 +31,7 @@ class LeaderWatch:
         settings: ClusterClientSettings,
         notes: Notes,
         *,
-        look_s: float = inf,
+        check_s: float = inf,
         on_seen: Callable[[TopicLeaders], None] = lambda _view: None,
         on_missing: Callable[[], None] = lambda: None,
         on_trouble: Callable[[ProxyError], None] = lambda _error: None,
@@ -43,7 +43,7 @@ class LeaderWatch:
             partitions: number of its partitions.
             settings: of the connections that read.
             notes: receiver of log events.
-            look_s: maximum seconds between two looks, even if no caller requests one.
+            check_s: maximum seconds between two lookups, even if no caller requests one.
             on_seen: called with each view of a topic that exists.
             on_missing: called when the topic does not exist.
             on_trouble: called with the error of a look.
@@ -56,7 +56,7 @@ class LeaderWatch:
         self._on_refreshed = on_refreshed
         self._topic = topic
         self._settings = settings
-        self._look_s = look_s
+        self._check_s = check_s
         self._requested = trio.Event()
         self._refreshed = trio.Event()
         self._trouble = LastingTrouble(
@@ -91,7 +91,7 @@ class LeaderWatch:
         """
         try:
             while True:
-                with trio.move_on_after(self._look_s):
+                with trio.move_on_after(self._check_s):
                     await self._requested.wait()
                 self._requested = trio.Event()
                 try:

@@ -188,7 +188,7 @@ class Membership:
 
     async def _unless_moved(self, wait: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `wait`, unless the brokers name another coordinator first."""
-        return await unless_replaced(wait, self._has_moved, look_s=RETRY_SOON_S)
+        return await unless_replaced(wait, self._has_moved, check_s=RETRY_SOON_S)
 
     async def _has_moved(self) -> bool:
         return await self._coordinator() != self._coordinator_address

@@ -33,7 +33,7 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
 from kafka_share_proxy.wire.records.records import Record
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 """Seconds between two lookups of a topic that does not exist."""
 FETCH_WAIT_S = 3.0
 """Seconds after which a broker without new records responds. Each response costs 0.7 ms for 50 partitions: two per
@@ -146,7 +146,7 @@ class Tail:
             while True:
                 await self._leaders.refresh()
                 if self._is_missing or not self._readable():
-                    await trio.sleep(LOOK_S)
+                    await trio.sleep(CHECK_S)
                     continue
                 try:
                     await self._read()
@@ -212,7 +212,7 @@ class Tail:
             return is_late and await self._leaders.is_led_elsewhere(led)
 
         self._due[node_id] = -inf
-        await unless_replaced(partial(self._follow, node_id, source, partitions), is_replaced, look_s=SILENT_S)
+        await unless_replaced(partial(self._follow, node_id, source, partitions), is_replaced, check_s=SILENT_S)
 
     async def _follow(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
         async with connection(source.address(node_id), source.settings) as opened:

@@ -19,7 +19,7 @@ from kafka_share_proxy.durable.replay import ReplaySource
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 
-LOOK_S = 10.0
+CHECK_S = 10.0
 """Seconds between two requests. Brokers delete old segments every 5 minutes (`log.retention.check.interval.ms`)."""
 RISK_REMIND_S = 3600.0
 """Seconds between two log lines about the same risk."""
@@ -70,7 +70,7 @@ class TopicGuard:
 
     @property
     def is_due(self) -> bool:
-        return self._clock() - self._judged_at >= LOOK_S
+        return self._clock() - self._judged_at >= CHECK_S
 
     def judge(self, settings: TopicSettings) -> None:
         """Update the verdict, which unknown settings leave as it was."""

@@ -415,7 +415,7 @@ class ForwardedConnection:
         self.held.update()
         self.client.close()
         self._end_broker()
-        self._tell()
+        self._notify()
         self.requests.drop()
         self.responses.drop()
         self.slot_values = {}
@@ -438,7 +438,7 @@ class ForwardedConnection:
         if broker is not None:
             broker.close()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         gathering = self.responses.gathering
         subject = None if gathering is None else gathering.subject
         promises = self._injected.lost(subject) if self._injected is not None else []

@@ -26,12 +26,12 @@ def free_ports(count: int) -> range:
     down. No port is returned twice, not even to two processes (Linux).
     """
     chance = random.SystemRandom()
-    wanted = -(-count // _BLOCK)
-    highest = _lowest_ephemeral_port() // _BLOCK - wanted
+    blocks_needed = -(-count // _BLOCK)
+    highest = _lowest_ephemeral_port() // _BLOCK - blocks_needed
     for _ in range(_TRIES):
         first = chance.randrange(_LOWEST // _BLOCK, highest + 1)
         ports = range(first * _BLOCK, first * _BLOCK + count)
-        if _claim(range(first, first + wanted)) and _all_free(ports):
+        if _claim(range(first, first + blocks_needed)) and _all_free(ports):
             return ports
     raise OSError(f"no {count} free ports in a row found on {HOST}")
 

@@ -52,34 +52,34 @@ def cache_folder() -> Path:
 def class_path(*names: str, console: Console | None = None) -> str:
     """Fetch missing jars. Raises JarError if one cannot be fetched or is not the pinned one."""
     pinned = releases()
-    wanted = {coordinate: digest for name in names for coordinate, digest in pinned[name].items()}
-    fetch(wanted, console)
-    return os.pathsep.join(str(_place(coordinate)) for coordinate in wanted)
+    digests = {coordinate: digest for name in names for coordinate, digest in pinned[name].items()}
+    fetch(digests, console)
+    return os.pathsep.join(str(_place(coordinate)) for coordinate in digests)
 
 
-def fetch(wanted: dict[str, str], console: Console | None = None) -> None:
-    """Fetch missing jars. `wanted`: "group:artifact:version" to sha256."""
-    if not _missing(wanted):
+def fetch(digests: dict[str, str], console: Console | None = None) -> None:
+    """Fetch missing jars. `digests`: "group:artifact:version" to sha256."""
+    if not _missing(digests):
         return
     columns = (
         TextColumn("Fetching Kafka"), BarColumn(), TextColumn("{task.fields[jars]}"), DownloadColumn(),
         TimeElapsedColumn(),
     )  # fmt: skip
     with turn(cache_folder()):
-        missing = _missing(wanted)  # another process may have fetched them in the meantime
+        missing = _missing(digests)  # another process may have fetched them in the meantime
         with Progress(*columns, console=console or Console(stderr=True)) as progress:
             task = progress.add_task("jars", total=None, jars=f"0/{len(missing)} jars")
-            _fetch_all(missing, wanted, progress, task)
+            _fetch_all(missing, digests, progress, task)
 
 
-def _missing(wanted: dict[str, str]) -> list[str]:
-    return [name for name, digest in wanted.items() if not _is_there(name, digest)]
+def _missing(digests: dict[str, str]) -> list[str]:
+    return [name for name, digest in digests.items() if not _is_there(name, digest)]
 
 
-def _fetch_all(missing: Sequence[str], wanted: dict[str, str], progress: Progress, task: TaskID) -> None:
+def _fetch_all(missing: Sequence[str], digests: dict[str, str], progress: Progress, task: TaskID) -> None:
     """Raise the first failure after the others have ended."""
     with ThreadPoolExecutor(PARALLEL) as pool:
-        jobs = [pool.submit(_fetch_one, name, wanted[name], progress, task) for name in missing]
+        jobs = [pool.submit(_fetch_one, name, digests[name], progress, task) for name in missing]
         for done, job in enumerate(jobs, 1):
             job.result()
             progress.update(task, jars=f"{done}/{len(missing)} jars")

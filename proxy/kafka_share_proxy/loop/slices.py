@@ -85,10 +85,10 @@ class Work:
             await self.step()
         return made
 
-    async def select(self, is_wanted: Callable[[E], object], elements: Iterable[E]) -> list[E]:
+    async def select(self, suits: Callable[[E], object], elements: Iterable[E]) -> list[E]:
         selected = []
         for element in elements:
-            if is_wanted(element):
+            if suits(element):
                 selected.append(element)
             await self.step()
         return selected

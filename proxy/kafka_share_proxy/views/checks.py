@@ -45,22 +45,22 @@ async def send_request(own: ClusterClient) -> ViewRights:
     topics = {topic.name: topic for topic in response.topics}
     kept = topics[TOPIC]
     exists = kept.error_code == ErrorCode.NONE
-    wanted = (READ, WRITE, DESCRIBE) if exists else (READ, WRITE, DESCRIBE, CREATE)
+    required = (READ, WRITE, DESCRIBE) if exists else (READ, WRITE, DESCRIBE, CREATE)
     unsafe, risks = await dangers_of(own, TOPIC, PARTITIONS) if exists else ("", ())
     return ViewRights(
         unsafe=unsafe,
         risks=risks,
         partitions=len(kept.partitions or ()) if exists else 0,
-        missing_on_topic=_missing(kept, wanted),
+        missing_on_topic=_missing(kept, required),
         missing_on_views=_missing(topics[PROBE], (DESCRIBE, ALTER, DELETE, CREATE)),
     )
 
 
-def _missing(topic: object, wanted: tuple[int, ...]) -> tuple[str, ...]:
+def _missing(topic: object, required: tuple[int, ...]) -> tuple[str, ...]:
     code, bits = getattr(topic, "error_code", 0), getattr(topic, "topic_authorized_operations", NO_BITS)
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         bits = 0
-    return () if bits == NO_BITS else tuple(_NAMES[each] for each in wanted if not bits >> each & 1)
+    return () if bits == NO_BITS else tuple(_NAMES[each] for each in required if not bits >> each & 1)
 
 
 class ViewCheck:

@@ -43,7 +43,7 @@ _DELETED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+_ABSENT_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
 SHOWN_PARTITIONS_MAX = 20_000
 """Maximum number of partitions of views/README.md rule 11, because naming a view costs the client nothing."""
@@ -412,7 +412,7 @@ class _Preparation:
     async def _grow(self, name: ViewName, partitions: int) -> None:
         topic = name.topic
         code, text = await self._own_or_client(
-            lambda asked: broker_requests.grow(asked, topic, partitions, self._timeout_s), _GROWN
+            lambda by: broker_requests.grow(by, topic, partitions, self._timeout_s), _GROWN
         )
         if code == ErrorCode.NONE:
             self._room.notes("view-grown", view=topic, partitions=partitions)
@@ -428,7 +428,7 @@ class _Preparation:
             self._catalog.forget(name.topic)
         self._made.discard(name.topic)
         code, text = await self._own_or_client(
-            lambda asked: broker_requests.delete(asked, topic_id, self._timeout_s), _DELETED
+            lambda by: broker_requests.delete(by, topic_id, self._timeout_s), _DELETED
         )
         if code in _DELETED:
             self._room.notes("view-replaced", view=name.topic, reason="its base was deleted and made anew")
@@ -455,7 +455,7 @@ class _Preparation:
     def _refuse(self, name: ViewName, code: ErrorCode, reason: str = "") -> None:
         topic = name.topic
         del self._waiting[topic]
-        if code in _GONE:
+        if code in _ABSENT_CODES:
             self._catalog.forget(topic)
         if reason:
             self._room.notes("view-refused", topic=topic, error=code.name, reason=reason)

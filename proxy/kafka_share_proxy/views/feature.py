@@ -94,10 +94,10 @@ class ViewRuntime:
     def state(self) -> dict[str, object]:
         """Return the details for /readyz."""
         kept = self.store.off or f"in topic {TOPIC}"
-        told: dict[str, object] = {"ready": len(self.services.catalog), "plans": len(self.services.catalog.plans)}
+        details: dict[str, object] = {"ready": len(self.services.catalog), "plans": len(self.services.catalog.plans)}
         if isinstance(self.store, ViewState) and self.store.guard.risks:
-            told["risks"] = list(self.store.guard.risks.values())
-        return told | {"kept": kept}
+            details["risks"] = list(self.store.guard.risks.values())
+        return details | {"kept": kept}
 
     def probe(self) -> Probe:
         return Probe(path=PROBE, lacks=lambda: self.missing, details=lambda: {"views": self.state()})

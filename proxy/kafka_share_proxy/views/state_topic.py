@@ -130,7 +130,7 @@ class ViewTopic:
         async def has_moved() -> bool:
             return await self.leader() not in (leader, None)
 
-        return await unless_replaced(wait, has_moved, silent_s=silent_s, look_s=SILENT_S)
+        return await unless_replaced(wait, has_moved, silent_s=silent_s, check_s=SILENT_S)
 
     async def aclose(self) -> None:
         await self._client.aclose()

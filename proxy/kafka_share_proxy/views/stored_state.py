@@ -14,7 +14,7 @@ import trio
 from kafka_share_proxy.brokers.cluster_client import AuthenticationNeeded, ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
 from kafka_share_proxy.brokers.internal_topics import TopicRefused
-from kafka_share_proxy.durable.topic_guard import LOOK_S, TopicGuard
+from kafka_share_proxy.durable.topic_guard import CHECK_S, TopicGuard
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.promise import Promise, settled
@@ -129,7 +129,7 @@ class ViewState:
                     self._failed("settings", error)
                 else:
                     self._worked("settings")
-                await trio.sleep(LOOK_S)
+                await trio.sleep(CHECK_S)
         finally:
             with trio.CancelScope(shield=True):
                 await topic.aclose()

@@ -30,12 +30,12 @@ VIEWS = viewing()
 
 
 def parts(
-    home: Any = None, views: Probe = VIEWS, gone: dict[int, str] | None = None, commits: Probe = NO_COMMITS
+    home: Any = None, views: Probe = VIEWS, vanished: dict[int, str] | None = None, commits: Probe = NO_COMMITS
 ) -> Any:
     shares = Probe(path="share-groups", topic="shares", is_first=True, details=lambda: {"share_groups": "proxy"})
     return SimpleNamespace(
         state=lambda: {"brokers": {"1": "h:2"}},
-        gone=lambda: gone or {},
+        vanished=lambda: vanished or {},
         home=None if home is None else _home(**(HOME | home)),
         features=[SimpleNamespace(probe=probe) for probe in (shares, commits, views)],
     )
@@ -89,7 +89,7 @@ def test_who_stops_is_ready_for_nothing() -> None:
 def test_a_dead_broker_is_named_and_does_not_take_the_proxy_out() -> None:
     """Clients of the other brokers are served, and no other proxy reaches it either."""
     of = readiness(
-        parts(gone={3: "the cluster has not named it for 12 s"}), silent={2: "b:2: Connection refused", -1: "x"}
+        parts(vanished={3: "the cluster has not named it for 12 s"}), silent={2: "b:2: Connection refused", -1: "x"}
     )
     told, body = of.forwarding()
     assert told

@@ -174,7 +174,7 @@ def judge(config: Config, findings: Findings) -> Verdict:
     """Return obstacles, warnings and remarks as sentences."""
     reports = [each.report(findings.of_features.get(each.name), findings.cluster) for each in features.checks(config)]
     offered = features.offer(config, findings.cluster)
-    common = effective_versions.common(told.ranges for told in findings.versions.values())
+    common = effective_versions.common(each_version.ranges for each_version in findings.versions.values())
     obstacles, remarks = list[str](), list[str]()
     _judge_room(config, findings, obstacles, remarks)
     if all(findings.servers.values()):

@@ -38,7 +38,7 @@ from kafka_share_proxy.wire.values import Address
 
 T = TypeVar("T")
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 DELETE_S = 10.0
 
 
@@ -59,7 +59,7 @@ class Desk:
         """Reason why the stored facts were not read at the last attempt."""
         self.client = self._client()
         self.port = ClusterClientConnection(self._client())
-        self.store = ViewState(self.catalog, self._client, LOOK_S, self._note)
+        self.store = ViewState(self.catalog, self._client, CHECK_S, self._note)
         self.keeper = ViewCreation(self.catalog, config.views, self.store, TrioTimers(nursery), self._note)
         nursery.start_soon(self.port.run)
         nursery.start_soon(self.store.run)

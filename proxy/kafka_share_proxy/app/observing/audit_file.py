@@ -80,7 +80,7 @@ class AuditFile:
             except OSError as error:
                 self._refused += len(lines)
                 self._is_begun = False
-                self._tell(loop, error)
+                self._report(loop, error)
                 time.sleep(RETRY_S)
             self._done_bytes += sum(map(len, lines))
 
@@ -98,7 +98,7 @@ class AuditFile:
             lines += more
         return lines
 
-    def _tell(self, loop: trio.lowlevel.TrioToken, error: OSError) -> None:
+    def _report(self, loop: trio.lowlevel.TrioToken, error: OSError) -> None:
         reason = error.strerror or str(error)
         with suppress(trio.RunFinishedError):
             loop.run_sync_soon(partial(self._notes, "audit-not-written", path=str(self._path), reason=reason))

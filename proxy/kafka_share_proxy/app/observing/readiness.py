@@ -96,7 +96,7 @@ class Readiness:
 
     def _unreachable(self, parts: ServingParts) -> dict[str, str]:
         silent = {node_id: why for node_id, why in self._watch.silent.items() if node_id >= 0}
-        return {str(node_id): why for node_id, why in sorted((parts.gone() | silent).items())}
+        return {str(node_id): why for node_id, why in sorted((parts.vanished() | silent).items())}
 
 
 def _missing_of_home(parts: ServingParts) -> list[str]:

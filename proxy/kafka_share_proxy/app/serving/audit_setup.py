@@ -31,22 +31,22 @@ def set_up(
 
     `workers`: the threads that open compressed batches.
     """
-    wanted, notes = config.audit, services.notes
-    if not wanted.on:
+    audit_settings, notes = config.audit, services.notes
+    if not audit_settings.on:
         return None
     sinks: list[Sink] = []
-    if wanted.file is not None:
-        sinks.append(AuditFile(wanted.file, wanted.file_bytes, wanted.files_kept, notes))
-    if wanted.topic is not None:
-        sinks.append(AuditTopic(wanted.topic, client(), settings, config.upstream.nodes, notes))
-    sampling = (wanted.key_samples_per_s, wanted.load_interval_s, wanted.key_bytes)
-    audit = Audit(services.timers, wanted.queue_events, *sampling, random.random, workers)
+    if audit_settings.file is not None:
+        sinks.append(AuditFile(audit_settings.file, audit_settings.file_bytes, audit_settings.files_kept, notes))
+    if audit_settings.topic is not None:
+        sinks.append(AuditTopic(audit_settings.topic, client(), settings, config.upstream.nodes, notes))
+    sampling = (audit_settings.key_samples_per_s, audit_settings.load_interval_s, audit_settings.key_bytes)
+    audit = Audit(services.timers, audit_settings.queue_events, *sampling, random.random, workers)
 
     def seen(topic_id: bytes) -> str | None:
         topic = services.topology.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
-    proxy_id = f"{wanted.proxy_id or name}-{uuid4().hex[:12]}"
+    proxy_id = f"{audit_settings.proxy_id or name}-{uuid4().hex[:12]}"
     names = AuditedTopicNames(seen, client(), services.timers.now)
     return AuditShipping(audit, sinks, proxy_id, lambda: services.topology.cluster_id, names, services.timers)
 

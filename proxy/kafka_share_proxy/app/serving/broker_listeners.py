@@ -28,7 +28,7 @@ class BrokerListeners:
         self._listening: set[int] = set()
         """Brokers that have a listener here."""
         self._refused: dict[int, str] = {}
-        self._gone_since: dict[int, float] = {}
+        self._missing_since: dict[int, float] = {}
         """Time since which brokers are missing from Metadata."""
 
     def open(self, plane: Plane, cluster: SeenCluster) -> None:
@@ -61,12 +61,12 @@ class BrokerListeners:
         left_out = {str(node_id): self._refused.get(node_id, "") for node_id in sorted(self.book.unbound)}
         return {"brokers": brokers, "left_out": left_out}
 
-    def gone(self) -> dict[int, str]:
+    def vanished(self) -> dict[int, str]:
         """Return brokers that clients still know but Metadata no longer lists: node id -> since when."""
         now = self._now()
         return {
             node_id: f"the cluster has not named it for {now - since:.0f} s"
-            for node_id, since in sorted(self._gone_since.items())
+            for node_id, since in sorted(self._missing_since.items())
         }
 
     def _bind(self, node_id: int, upstream: Address) -> bool:
@@ -105,14 +105,14 @@ class BrokerListeners:
         grace_s = self._config.vanished_broker_grace_s
         for node_id in tuple(self.book.nodes):
             if node_id in brokers:
-                if self._gone_since.pop(node_id, None) is not None:
+                if self._missing_since.pop(node_id, None) is not None:
                     self._notes(observe.BROKER_BACK, node_id=node_id)
-            elif node_id not in self._gone_since:
-                self._gone_since[node_id] = now
+            elif node_id not in self._missing_since:
+                self._missing_since[node_id] = now
                 self._notes(observe.BROKER_VANISHED, node_id=node_id, grace_s=grace_s)
-        over = [node_id for node_id, since in self._gone_since.items() if now - since >= grace_s]
+        over = [node_id for node_id, since in self._missing_since.items() if now - since >= grace_s]
         for node_id in over:
-            del self._gone_since[node_id]
+            del self._missing_since[node_id]
             self._forget(node_id)
         return over
 

@@ -106,14 +106,14 @@ class ServingParts:
 
     def state(self) -> dict[str, object]:
         """Return the details for /readyz."""
-        told = self.listeners.state()
+        details = self.listeners.state()
         for feature in self.features:
-            told |= feature.probe.details() | feature.probe.also()
-        return told | ({} if self.home is None else self.home.state())
+            details |= feature.probe.details() | feature.probe.also()
+        return details | ({} if self.home is None else self.home.state())
 
-    def gone(self) -> dict[int, str]:
-        """See BrokerListeners.gone."""
-        return self.listeners.gone()
+    def vanished(self) -> dict[int, str]:
+        """See BrokerListeners.vanished."""
+        return self.listeners.vanished()
 
     def _learn(self, cluster: SeenCluster) -> None:
         now = self.services.timers.now()

@@ -39,10 +39,10 @@ def raise_limit(connections: int) -> Room:
 def look(connections: int) -> Room:
     """Return the result that `raise_limit` would have, without changes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OF_A_CLIENT * connections + KEPT
+    needed = OF_A_CLIENT * connections + KEPT
     if soft == resource.RLIM_INFINITY:
-        return Room(wanted, connections)
-    reached = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        return Room(needed, connections)
+    reached = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     files = max(soft, reached)
     return Room(files, _left(files, connections))
 

@@ -232,9 +232,9 @@ def _with_room(config: Config, notes: observe.LogNotes) -> Config:
     Raises:
         ConfigError: not even one connection fits.
     """
-    wanted = config.named_limits.connections
-    room = open_files.raise_limit(wanted)
-    lacks = open_files.shortage(room, wanted)
+    connections = config.named_limits.connections
+    room = open_files.raise_limit(connections)
+    lacks = open_files.shortage(room, connections)
     if not lacks:
         return config
     if not room.connections:

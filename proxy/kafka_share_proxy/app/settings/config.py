@@ -152,7 +152,7 @@ class PeerTls(Section):
     """Name in the certificates of all proxies. Unset: the host that is dialled."""
 
     @property
-    def is_wanted(self) -> bool:
+    def is_set(self) -> bool:
         """True if any of them is set; then all three files are needed."""
         return any((self.cert_file, self.key_file, self.ca_file, self.server_name))
 

@@ -91,7 +91,7 @@ def _fleet(config: Config) -> Found:
     peer, here = config.cluster.peer, ("cluster", "peer")
     if config.cluster.mode != "fleet":
         given = [name for name in ("listen", "advertise", "secret", "secret_file") if getattr(peer, name) is not None]
-        given += ["tls"] if peer.tls.is_wanted else []
+        given += ["tls"] if peer.tls.is_set else []
         if given:
             yield (*here, given[0]), "set, but cluster.mode is single; say fleet, or take it out"
         return
@@ -112,7 +112,7 @@ def _fleet(config: Config) -> Found:
 def _peer_tls(tls: PeerTls) -> Found:
     here, files = ("cluster", "peer", "tls"), ("cert_file", "key_file", "ca_file")
     for name in files:
-        if tls.is_wanted and getattr(tls, name) is None:
+        if tls.is_set and getattr(tls, name) is None:
             yield (*here, name), f"needed; TLS between proxies takes all of {', '.join(files)}"
         yield from _readable((*here, name), getattr(tls, name))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from kafka_share_proxy.commits.marking import mark_first
+from kafka_share_proxy.commits.marking import store_marker_first
 from kafka_share_proxy.commits.refusals import report_refusals
 from kafka_share_proxy.commits.requested_commits import RequestedCommit, requested_commits
 from kafka_share_proxy.commits.services import CommitServices
@@ -38,7 +38,7 @@ async def commit(
     """Raises UpstreamLost, PartitionBusy."""
     group_id = call.message.group_id
     commits = await requested_commits(call, services)
-    await mark_first(call, services, commits)
+    await store_marker_first(call, services, commits)
     accepted = [requested for requested in commits if requested.code is None]
     throttle_time_ms = 0
     if accepted:

@@ -25,10 +25,10 @@ from kafka_share_proxy.consumer.events import (
     RangesLeftOut,
 )
 from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
-from kafka_share_proxy.consumer.groups.coordinator_requests import GONE, CoordinatorRequests
+from kafka_share_proxy.consumer.groups.coordinator_requests import COORDINATOR_MOVED, CoordinatorRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions, by_topic
-from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import DueRequests, Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.consumer.troubles import TroubleKind, Troubles
 from kafka_share_proxy.offsets.ledger import BROKER_METADATA_MAX
 from kafka_share_proxy.offsets.ranges import OffsetSpan
@@ -45,7 +45,7 @@ RETRIABLE = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.REBALANCE_IN_PROGRESS,
-        *GONE,
+        *COORDINATOR_MOVED,
     }
 )
 OUTDATED = frozenset(
@@ -193,20 +193,20 @@ class CommitRequests:
 
     # Manager interface
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         events = self._recommit()
         ready = [each for each in self._waiting if each not in self._in_flight]
         if not ready:
-            return Wanted(events=tuple(events))
+            return DueRequests(events=tuple(events))
         if not self._backoff.is_ready(now):
-            return Wanted((), self._backoff.ready_at, tuple(events))
+            return DueRequests((), self._backoff.ready_at, tuple(events))
         node_id = self._coordinator.need(now, "OffsetCommit")
         if node_id is None:
-            return Wanted(events=tuple(events))
+            return DueRequests(events=tuple(events))
         sent = {each: self._waiting.pop(each) for each in ready}
         events += self._write(sent)
         if not sent:
-            return Wanted(events=tuple(events))
+            return DueRequests(events=tuple(events))
         self._in_flight.update(sent)
         who = self._who()
         request = UnsentRequest(
@@ -219,7 +219,7 @@ class CommitRequests:
             lane=Lane.COORDINATOR,
             context=(sent, who),
         )
-        return Wanted((request,), math.inf, tuple(events))
+        return DueRequests((request,), math.inf, tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         """The member may have another identity by now, or be closed."""

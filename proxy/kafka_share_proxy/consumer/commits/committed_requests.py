@@ -12,10 +12,10 @@ from typing import Any
 
 from kafka_share_proxy.consumer.events import BackgroundEvent, BrokerRefused, ConsumerError
 from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
-from kafka_share_proxy.consumer.groups.coordinator_requests import GONE, CoordinatorRequests
+from kafka_share_proxy.consumer.groups.coordinator_requests import COORDINATOR_MOVED, CoordinatorRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions, by_topic
-from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import DueRequests, Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.consumer.troubles import TroubleKind, Troubles
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -33,7 +33,7 @@ RETRIABLE = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.REQUEST_TIMED_OUT,
-        *GONE,
+        *COORDINATOR_MOVED,
     }
 )
 
@@ -77,15 +77,15 @@ class CommittedRequests:
     def give_up(self, call_id: int) -> None:
         self._queries = [each for each in self._queries if each.call_id != call_id]
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         partitions = {each for query in self._queries for each in query.missing}
         if self._in_flight is not None or not partitions:
-            return Wanted()
+            return DueRequests()
         if not self._backoff.is_ready(now):
-            return Wanted(wake_at=self._backoff.ready_at)
+            return DueRequests(wake_at=self._backoff.ready_at)
         node_id = self._coordinator.need(now, "OffsetFetch")
         if node_id is None:
-            return Wanted()
+            return DueRequests()
         self._in_flight = UnsentRequest(
             sender=self,
             api="OffsetFetch",
@@ -95,7 +95,7 @@ class CommittedRequests:
             node_id=node_id,
             lane=Lane.COORDINATOR,
         )
-        return Wanted((self._in_flight,), math.inf)
+        return DueRequests((self._in_flight,), math.inf)
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         if request is not self._in_flight:

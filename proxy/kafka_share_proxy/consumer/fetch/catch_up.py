@@ -33,12 +33,12 @@ class CatchUp:
         main: Positions,
         offsets: OffsetRequests,
         new_backoff: Callable[[], RetryBackoff],
-        tell: Callable[[BackgroundEvent], None],
+        report: Callable[[BackgroundEvent], None],
     ) -> None:
         self._metadata = metadata
         self._main = main
         self._offsets = offsets
-        self._tell = tell
+        self._report = report
         self.positions = Positions()
         share = replace(options, buffer_bytes_max=max(1, options.buffer_bytes_max // 2))
         self.fetches = FetchRequests(share, metadata, self.positions, self, new_backoff, Flow.CHILD)
@@ -202,4 +202,4 @@ class CatchUp:
         return committed
 
     def _changed(self, partition: TopicPartition, token: OffsetSpan, remaining: int, reason: str) -> None:
-        self._tell(CatchUpChanged(partition=partition, token=token, remaining=remaining, reason=reason))
+        self._report(CatchUpChanged(partition=partition, token=token, remaining=remaining, reason=reason))

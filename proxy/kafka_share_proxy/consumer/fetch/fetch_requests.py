@@ -23,7 +23,7 @@ from kafka_share_proxy.consumer.fetch.positions import Position, Positions
 from kafka_share_proxy.consumer.metadata_requests import LeaderAndEpoch, MetadataRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.partitions import Flow, Partitions, by_topic
-from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import DueRequests, Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.consumer.troubles import TroubleKind, Troubles
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
@@ -166,7 +166,7 @@ class FetchRequests:
 
     # Manager interface
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         """Return one Fetch for each broker without a request in flight."""
         room, self._room_needed = self._room(), 0
         by_node = self._by_node(now)
@@ -188,7 +188,7 @@ class FetchRequests:
             room -= bytes_max
             self._busy[node_id] = self._request(node_id, partitions, bytes_max)
             requests.append(self._busy[node_id])
-        return Wanted(tuple(requests), wake_at)
+        return DueRequests(tuple(requests), wake_at)
 
     def _sizes(self, partitions: int, share: int) -> tuple[int, int]:
         """Return minimum and maximum bytes to request.

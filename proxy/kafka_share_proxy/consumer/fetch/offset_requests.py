@@ -15,7 +15,7 @@ from kafka_share_proxy.consumer.fetch.positions import Positions, PositionState
 from kafka_share_proxy.consumer.metadata_requests import NO_EPOCH, NO_LEADER, LeaderAndEpoch, MetadataRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.partitions import by_topic
-from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import DueRequests, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.consumer.troubles import TroubleKind, Troubles
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -137,12 +137,12 @@ class OffsetRequests:
 
     # Manager interface
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         self._request_for_resets()
         self._notice_new_leaders()
         if not self._backoff.is_ready(now):
-            return Wanted(wake_at=self._backoff.ready_at)
-        return Wanted((*self._listing(now), *self._validating(now)), math.inf)
+            return DueRequests(wake_at=self._backoff.ready_at)
+        return DueRequests((*self._listing(now), *self._validating(now)), math.inf)
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         if request.api == "ListOffsets":

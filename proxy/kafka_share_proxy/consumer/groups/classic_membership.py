@@ -13,7 +13,7 @@ from kafka_share_proxy.consumer.assignors.interface import Assignor
 from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
 from kafka_share_proxy.consumer.groups import classic_messages as messages
 from kafka_share_proxy.consumer.groups.classic_messages import JoinFacts, MemberIdentity
-from kafka_share_proxy.consumer.groups.coordinator_requests import GONE, CoordinatorRequests
+from kafka_share_proxy.consumer.groups.coordinator_requests import COORDINATOR_MOVED, CoordinatorRequests
 from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
 from kafka_share_proxy.consumer.groups.group_leader import GroupLeader
 from kafka_share_proxy.consumer.groups.group_membership import GroupMembership
@@ -28,14 +28,14 @@ from kafka_share_proxy.consumer.groups.states import RebalanceState
 from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.partitions import NOTHING, Partitions
-from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import DueRequests, Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.wire.errors import ErrorCode
 
 State = RebalanceState
 JOIN_LAPSE_S = 5.0
 """Seconds that JoinGroup may take beyond the rebalance timeout (JOIN_GROUP_TIMEOUT_LAPSE)."""
 
-RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS, *GONE})
+RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS, *COORDINATOR_MOVED})
 FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 """Errors after which the group continues without this member, which joins as a new member."""
 
@@ -101,12 +101,12 @@ class ClassicMembership(GroupMembership):
 
     # Manager interface
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         if self.fatal is not None:
-            return Wanted()
+            return DueRequests()
         events = [*self._expire(now), *self._advance(now)]
         requests = (self._leaving(now), self._joining(now), self._syncing(now), self._beating(now))
-        return Wanted(tuple(each for each in requests if each), self._wake_at(now), tuple(events))
+        return DueRequests(tuple(each for each in requests if each), self._wake_at(now), tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         if self._in_flight.get(request.api) is not request:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
 from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
-from kafka_share_proxy.consumer.groups.coordinator_requests import GONE, CoordinatorRequests
+from kafka_share_proxy.consumer.groups.coordinator_requests import COORDINATOR_MOVED, CoordinatorRequests
 from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
 from kafka_share_proxy.consumer.groups.group_membership import GroupMembership
 from kafka_share_proxy.consumer.groups.rebalance_flow import RebalanceFlow
@@ -23,7 +23,7 @@ from kafka_share_proxy.consumer.groups.states import RebalanceState
 from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.partitions import NOTHING, Partitions, by_topic
-from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import DueRequests, Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
@@ -37,7 +37,7 @@ STATIC_LEAVE_EPOCH = -2
 """Epoch of a static member that leaves and will return."""
 
 FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
-RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *GONE})
+RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *COORDINATOR_MOVED})
 
 
 class ConsumerMembership(GroupMembership):
@@ -100,9 +100,9 @@ class ConsumerMembership(GroupMembership):
 
     # Manager interface
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         if self.fatal is not None:
-            return Wanted()
+            return DueRequests()
         events = [*self._expire(now), *self._advance(now)]
         request = self._leaving(now) or self._beating(now)
         if (
@@ -111,7 +111,7 @@ class ConsumerMembership(GroupMembership):
             and self._flow.state is State.PARTITION_REVOKED
         ):
             events += self._flow.begin_assignment(now, "what was to be revoked is acknowledged")
-        return Wanted((request,) if request else (), self._wake_at(now), tuple(events))
+        return DueRequests((request,) if request else (), self._wake_at(now), tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         if request is not self._in_flight:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
 from kafka_share_proxy.consumer.groups.states import CoordinatorState, StateTrace
-from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import DueRequests, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.consumer.troubles import COORDINATOR, TroubleKind, Troubles
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -18,7 +18,7 @@ VERSIONS = (4, 6)
 RETRIABLE = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_SERVER_ERROR}
 )
-GONE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 
 ADVICE = (
@@ -71,21 +71,21 @@ class CoordinatorRequests:
     def note(self, outcome: Outcome | ErrorCode, now: float) -> None:
         if isinstance(outcome, RequestFailure):
             self.lost(now, outcome.reason)
-        elif isinstance(outcome, ErrorCode) and outcome in RETRIABLE | GONE:
+        elif isinstance(outcome, ErrorCode) and outcome in RETRIABLE | COORDINATOR_MOVED:
             self._unavailable(outcome, "")
-            if outcome in GONE:
+            if outcome in COORDINATOR_MOVED:
                 self.lost(now, outcome.name)
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         if self._trace.state is not CoordinatorState.COORDINATOR_DISCOVERY or self._in_flight or self._failed:
-            return Wanted()
+            return DueRequests()
         if not self._backoff.is_ready(now):
-            return Wanted(wake_at=self._backoff.ready_at)
+            return DueRequests(wake_at=self._backoff.ready_at)
         message = messages.FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self._group_id])
         self._in_flight = UnsentRequest(
             sender=self, api="FindCoordinator", message=message, versions=VERSIONS, timeout_s=self._request_timeout_s
         )
-        return Wanted((self._in_flight,), math.inf)
+        return DueRequests((self._in_flight,), math.inf)
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         if request is not self._in_flight:

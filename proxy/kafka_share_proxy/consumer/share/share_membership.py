@@ -19,11 +19,11 @@ from kafka_share_proxy.consumer.events import (
     ConsumerError,
     FatalGroupError,
 )
-from kafka_share_proxy.consumer.groups.coordinator_requests import GONE, CoordinatorRequests
+from kafka_share_proxy.consumer.groups.coordinator_requests import COORDINATOR_MOVED, CoordinatorRequests
 from kafka_share_proxy.consumer.groups.states import StateChange, StateTrace
 from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 from kafka_share_proxy.consumer.partitions import NOTHING, Partitions
-from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import DueRequests, Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -37,7 +37,7 @@ UNKNOWN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH,
 """Codes after which the member joins again under the same id."""
 FIRST_AGAIN_S = 0.25
 """Doubled each time, up to the heartbeat interval."""
-RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *GONE})
+RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *COORDINATOR_MOVED})
 
 
 class ShareMemberState(Enum):
@@ -115,9 +115,9 @@ class ShareMembership:
 
     # RequestManager
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         if self.fatal is not None:
-            return Wanted()
+            return DueRequests()
         if now >= self._poll_deadline:
             self._poll_deadline = math.inf
             self._go(now, "max.poll.interval.ms has passed without a poll")
@@ -126,7 +126,7 @@ class ShareMembership:
         times = [self._poll_deadline, self._backoff.ready_at if self._in_flight is None else math.inf]
         if self._in_flight is None and self.trace.state is ShareMemberState.STABLE:
             times.append(self._next_heartbeat)
-        return Wanted((request,) if request else (), min((each for each in times if each > now), default=math.inf))
+        return DueRequests((request,) if request else (), min((each for each in times if each > now), default=math.inf))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         if request is not self._in_flight:

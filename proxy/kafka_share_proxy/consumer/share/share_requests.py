@@ -14,12 +14,12 @@ from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, 
 from kafka_share_proxy.consumer.metadata_requests import LeaderAndEpoch, MetadataRequests
 from kafka_share_proxy.consumer.partitions import NOTHING, Partitions
 from kafka_share_proxy.consumer.requests import (
+    DueRequests,
     FailureKind,
     Outcome,
     RequestFailure,
     RetryBackoff,
     UnsentRequest,
-    Wanted,
 )
 from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
 from kafka_share_proxy.consumer.share.share_chunks import Acquired, AcquiredChunk
@@ -39,7 +39,7 @@ MISLED_S = 5.0
 moment.
 """
 
-SESSION_GONE = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND})
+SESSION_UNKNOWN = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND})
 SESSION_ANEW = frozenset({ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED})
 """Codes after which the session is opened again. The locks stay."""
 LED_ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -54,7 +54,7 @@ STALE = LED_ELSEWHERE | {
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-LOCKS_GONE = LED_ELSEWHERE | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+LOCKS_LOST = LED_ELSEWHERE | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 
 
 class _RequestContext(NamedTuple):
@@ -147,7 +147,7 @@ class ShareRequests:
 
     # RequestManager
 
-    def poll(self, now: float) -> Wanted:
+    def poll(self, now: float) -> DueRequests:
         self._renewals.renew_due(now)
         readable, wake_at = self._by_node(now)
         requests: list[UnsentRequest] = []
@@ -162,7 +162,7 @@ class ShareRequests:
             if request is not None:
                 self._busy[node_id] = request
                 requests.append(request)
-        return Wanted(tuple(requests), min(wake_at, self._renewals.wake_at(now)))
+        return DueRequests(tuple(requests), min(wake_at, self._renewals.wake_at(now)))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         if self._busy.get(request.node_id) is not request:
@@ -218,8 +218,8 @@ class ShareRequests:
             if readable and self._may_fetch():
                 return self._fetch(session, readable, now, is_opened=True)
             return self._fetch(session, {}, now, is_opened=True) if session.due else None
-        no_fetch_comes = self.wants_records and not readable
-        if session.due and (session.is_urgent or session.has_renewals or no_fetch_comes):
+        no_fetch_is_due = self.wants_records and not readable
+        if session.due and (session.is_urgent or session.has_renewals or no_fetch_is_due):
             return self._acknowledge(session, now)
         if readable and self._may_fetch():
             return self._fetch(session, readable, now)
@@ -291,7 +291,7 @@ class ShareRequests:
     ) -> list[BackgroundEvent]:
         """The broker did nothing. The session epoch may be unchanged."""
         error = BrokerRefused(request.api, code, f"node {request.node_id}", detail)
-        if code in SESSION_GONE:
+        if code in SESSION_UNKNOWN:
             self._end(session, error, now)
             return []
         session.reopen()
@@ -335,7 +335,7 @@ class ShareRequests:
             self._held.responded(session, partition, said, request.context.at, now)
             if said in RETRIABLE:
                 self._backoff(session.node_id).failed(now)
-        if code in LED_ELSEWHERE or said in LOCKS_GONE:
+        if code in LED_ELSEWHERE or said in LOCKS_LOST:
             self._moved(session, partition, code or said, data)
         if not is_fetch:
             return []

@@ -49,11 +49,11 @@ class ShareSession:
             self.ids |= partitions
 
     def changes(
-        self, wanted: dict[TopicPartition, bytes]
+        self, readable: dict[TopicPartition, bytes]
     ) -> tuple[dict[TopicPartition, bytes], dict[TopicPartition, bytes]]:
         """Return the partitions to add and to forget. A recreated topic is in both."""
-        added = {each: topic_id for each, topic_id in wanted.items() if self.partitions.get(each) != topic_id}
-        forgotten = {each: topic_id for each, topic_id in self.partitions.items() if wanted.get(each) != topic_id}
+        added = {each: topic_id for each, topic_id in readable.items() if self.partitions.get(each) != topic_id}
+        forgotten = {each: topic_id for each, topic_id in self.partitions.items() if readable.get(each) != topic_id}
         return added, forgotten
 
     @property

@@ -180,12 +180,12 @@ class BlockingClusterClient:
 
         Raises ReadRefused, Unavailable.
         """
-        wanted = list(dict.fromkeys(partitions))
-        return self.repeated(lambda: self._request_offsets(wanted, timestamp)) if wanted else {}
+        distinct = list(dict.fromkeys(partitions))
+        return self.repeated(lambda: self._request_offsets(distinct, timestamp)) if distinct else {}
 
-    def _request_offsets(self, wanted: list[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+    def _request_offsets(self, distinct: list[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-        for partition in wanted:
+        for partition in distinct:
             by_leader[self._leader(partition)].append(partition)
         found = {}
         for node, partitions in by_leader.items():
@@ -197,8 +197,8 @@ class BlockingClusterClient:
                     partition = TopicPartition(topic.name, entry.partition_index)
                     checked(entry.error_code, f"offsets of {partition}")
                     found[partition] = entry.offset
-        if found.keys() != set(wanted):
-            raise TryAgain(f"offsets of {set(wanted) - found.keys()} are missing in the response")
+        if found.keys() != set(distinct):
+            raise TryAgain(f"offsets of {set(distinct) - found.keys()} are missing in the response")
         return found
 
     # Connections

@@ -60,7 +60,7 @@ class RangePlan:
         return self.heaviest_to_mean if self.share_at_most is None else min(self.share_at_most * count, count)
 
     @property
-    def samples_wanted(self) -> float:
+    def samples_needed(self) -> float:
         """Factor by which the sample must grow; at most 1 if it is sufficient."""
         return ((self.at_most / self.heaviest_to_mean - 1) / FEW_SAMPLES) ** 2
 

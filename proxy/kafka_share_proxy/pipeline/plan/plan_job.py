@@ -298,7 +298,7 @@ def report_lines(made: PlannedTopic) -> list[str]:
         lines.append(
             f"{facts['unseen_rows']:,} records arrived while no key was sampled: the promise puts them in one range"
         )
-    if plan.samples_wanted > 1:
+    if plan.samples_needed > 1:
         lines.append(few_samples(plan))
     for key, share in plan.hot_keys:
         lines.append(f"hot key {key}: {share:.1%} of the load, a fair range has {1 / count:.1%}: no plan divides a key")
@@ -314,7 +314,7 @@ def promise(plan: RangePlan) -> str:
 
 def few_samples(plan: RangePlan) -> str:
     return (
-        f"too few samples for a close promise: about {plan.samples_wanted:.0f} times as many are needed. Have more "
+        f"too few samples for a close promise: about {plan.samples_needed:.0f} times as many are needed. Have more "
         "traffic audited before you plan, raise audit.key_samples_per_s, or plan from the topic itself (--from TOPIC), "
         "which reads every key"
     )

@@ -125,7 +125,7 @@ def _plan(made: PlannedTopic, report: Report) -> str:
         + (f" ({facts['keys']:,} keys sampled)" if "keys" in facts else "")
         + f". Heaviest range: {promise(made.plan)}."
     ]
-    if made.plan.samples_wanted > 1:
+    if made.plan.samples_needed > 1:
         too_few = few_samples(made.plan)
         sentences.append(f"{too_few[0].upper()}{too_few[1:]}.")
     return f"{_note(' '.join(sentences))}{_image(report_plots.plan(heat, made.plan), f'Plan for {made.topic}')}"

@@ -38,7 +38,7 @@ class Totals(NamedTuple):
     """Totals over all batches of the stream, in offsets."""
 
     acknowledged: int = 0
-    came_again: int = 0
+    redelivered: int = 0
     """Offsets that had been written earlier."""
     refused: int = 0
 
@@ -147,10 +147,10 @@ class ShareAcquirer:
             if remaining:
                 self._written.add(partition, batch.ids[partition.topic], remaining)
 
-    def _count(self, acknowledged: int = 0, came_again: int = 0, refused: int = 0) -> None:
+    def _count(self, acknowledged: int = 0, redelivered: int = 0, refused: int = 0) -> None:
         before = self.totals
         self.totals = Totals(
-            before.acknowledged + acknowledged, before.came_again + came_again, before.refused + refused
+            before.acknowledged + acknowledged, before.redelivered + redelivered, before.refused + refused
         )
 
     # Acquiring
@@ -203,7 +203,7 @@ class ShareAcquirer:
             done = _not_refused(again, self._member.accept(again))
             for each in done:
                 self._written.forget(each)
-            self._count(came_again=count_of(each.span for each in done))
+            self._count(redelivered=count_of(each.span for each in done))
         return fresh
 
 

@@ -80,7 +80,7 @@ def line_of(report: Mapping[str, Any], totals: Totals, renewals: int, lag: int |
     return (
         f"batch {report['batchId']}: {report['numInputRows']} rows in {seconds:.1f} s, "
         f"lag {'unknown' if lag is None else lag}; so far {totals.acknowledged} offsets acknowledged, "
-        f"{totals.came_again} came again, {totals.refused} no longer held, {renewals} renewals"
+        f"{totals.redelivered} came again, {totals.refused} no longer held, {renewals} renewals"
     )
 
 
@@ -94,8 +94,8 @@ def lag_of_group(options: ShareSourceOptions) -> int | None:
         if connection.version(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, LAG_VERSION) < LAG_VERSION:
             return None
         request = messages.DescribeShareGroupOffsetsRequest
-        asked = request(groups=[request.DescribeShareGroupOffsetsRequestGroup(group_id=options.group, topics=None)])
-        (group,) = connection.send_request(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, asked, LAG_VERSION).groups
+        query = request(groups=[request.DescribeShareGroupOffsetsRequestGroup(group_id=options.group, topics=None)])
+        (group,) = connection.send_request(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, query, LAG_VERSION).groups
         checked(group.error_code, f"offsets of group {options.group}")
         return _sum_of(group.topics, options.source.topics)
     return None
@@ -103,7 +103,7 @@ def lag_of_group(options: ShareSourceOptions) -> int | None:
 
 def _sum_of(
     topics: Sequence[messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic],
-    wanted: Sequence[str],
+    topic_names: Sequence[str],
 ) -> int | None:
-    lags = [entry.lag for topic in topics if topic.topic_name in wanted for entry in topic.partitions]
+    lags = [entry.lag for topic in topics if topic.topic_name in topic_names for entry in topic.partitions]
     return sum(lags) if lags and min(lags) >= 0 else None

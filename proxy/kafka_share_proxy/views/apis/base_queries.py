@@ -42,7 +42,7 @@ class Query(NamedTuple):
 
 Place = tuple[str, int]
 
-Asked = Query | ErrorCode
+QueryOrError = Query | ErrorCode
 """The query for a requested partition, or the error if it is not sent."""
 
 
@@ -75,12 +75,12 @@ class Wording(Generic[R, E]):
     def other_request(self, like: RequestMessage[R], by_topic: Mapping[str, Sequence[Query]]) -> RequestMessage[R]:
         """Build a request with other topics and partitions."""
         topics = [
-            self.request_topic(**{self.topic: name, "partitions": [self._asked(each) for each in queries]})
+            self.request_topic(**{self.topic: name, "partitions": [self._partition_entry(each) for each in queries]})
             for name, queries in by_topic.items()
         ]
         return copied(like, topics=topics)
 
-    def _asked(self, query: Query) -> Message:
+    def _partition_entry(self, query: Query) -> Message:
         content = zip(self.content, query.content, strict=True)
         return self.request_partition(**{self.partition: query.partition}, **dict(content))
 
@@ -112,22 +112,22 @@ async def respond_from_bases(
         wording: the structure of the API's messages.
     """
     topics = wording.queries(call.message)
-    asked = await queries_about(call, views, topics)
-    told = await request_in_rounds(
-        call, asked, lambda by_topic: wording.other_request(call.message, by_topic), wording.response
+    requested = await queries_about(call, views, topics)
+    responses = await request_in_rounds(
+        call, requested, lambda by_topic: wording.other_request(call.message, by_topic), wording.response
     )
-    found = await by_query(call.work, told, wording.entries)
+    found = await by_query(call.work, responses, wording.entries)
 
-    def entry(of: tuple[tuple[int, object], Asked]) -> E:
+    def entry(of: tuple[tuple[int, object], QueryOrError]) -> E:
         (partition, _), query = of
         source = found.get(query) if isinstance(query, Query) else query
         return wording.entry(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if source is None else source)
 
     said = []
-    for (name, places), queries in zip(topics, asked, strict=True):
+    for (name, places), queries in zip(topics, requested, strict=True):
         said.append(wording.topic_entry(name, await call.work.map(entry, zip(places, queries, strict=True))))
         await call.work.step()
-    throttle_ms = max((attrgetter("throttle_time_ms")(each) for _, each in told), default=0)
+    throttle_ms = max((attrgetter("throttle_time_ms")(each) for _, each in responses), default=0)
     return await replied(call, copied(wording.response(), throttle_time_ms=throttle_ms, topics=said))
 
 
@@ -173,20 +173,20 @@ def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | N
     return view.name.base, view.place(partition)[0]
 
 
-async def queries_about(call: Call[Message], views: ViewServices, topics: Topics) -> list[list[Asked]]:
-    numbers = {name: [number for number, _ in asked] for name, asked in topics}
+async def queries_about(call: Call[Message], views: ViewServices, topics: Topics) -> list[list[QueryOrError]]:
+    numbers = {name: [number for number, _ in requested] for name, requested in topics}
     refused = await make_ready(call.connection, views, numbers, call.work)
 
-    def query(name: str, partition: int, content: tuple[int, ...]) -> Asked:
+    def query(name: str, partition: int, content: tuple[int, ...]) -> QueryOrError:
         place = upstream_place(views, name, partition)
         if place is None or name in refused:
             return refused.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return Query(*place, content)
 
     found = []
-    for name, asked in topics:
+    for name, requested in topics:
         queries = []
-        for partition, content in asked:
+        for partition, content in requested:
             queries.append(query(name, partition, content))
             await call.work.step()
         found.append(queries)
@@ -209,13 +209,13 @@ def in_rounds(queries: Iterable[Query]) -> list[dict[Place, Query]]:
 
 async def request_in_rounds(
     call: Call[Message],
-    asked: Iterable[Iterable[Asked]],
+    requested: Iterable[Iterable[QueryOrError]],
     make: Callable[[Mapping[str, Sequence[Query]]], RequestMessage[R]],
     response: type[R],
 ) -> list[tuple[dict[Place, Query], R]]:
     """Send all requests without waiting in between. `make` builds a request."""
     responses = []
-    for chosen in in_rounds(each for topic in asked for each in topic if isinstance(each, Query)):
+    for chosen in in_rounds(each for topic in requested for each in topic if isinstance(each, Query)):
         by_topic: dict[str, list[Query]] = {}
         for query in chosen.values():
             by_topic.setdefault(query.topic, []).append(query)
@@ -229,11 +229,11 @@ async def request_in_rounds(
 
 
 async def by_query(
-    work: Work, told: Iterable[tuple[dict[Place, Query], R]], entries: Callable[[R], Iterable[tuple[Place, E]]]
+    work: Work, responses: Iterable[tuple[dict[Place, Query], R]], entries: Callable[[R], Iterable[tuple[Place, E]]]
 ) -> dict[Query, E]:
     """`entries` lists topic-partition and entry of a response."""
     found = {}
-    for chosen, response in told:
+    for chosen, response in responses:
         for place, entry in entries(response):
             if place in chosen:
                 found[chosen[place]] = entry

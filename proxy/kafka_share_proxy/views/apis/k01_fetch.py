@@ -120,9 +120,9 @@ async def _make_known(call: Call[messages.FetchRequest], views: ViewServices) ->
     filtered = [
         topic.topic for topic in topics if topic.topic not in missing and any(e.unknown_tags for e in topic.partitions)
     ]
-    asked = names_to_query(call.connection, views.services, filtered, Right.READ_TOPIC)
-    if asked:
-        on_topics(call.connection, views.services, await request_topics(call.connection, asked))
+    to_query = names_to_query(call.connection, views.services, filtered, Right.READ_TOPIC)
+    if to_query:
+        on_topics(call.connection, views.services, await request_topics(call.connection, to_query))
     return {
         name: found.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in missing if catalog.named(name) is None
     }
@@ -134,19 +134,21 @@ _Filter = Division | BadFilter | ErrorCode
 async def _filters(call: Call[messages.FetchRequest], views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
     """Parse filters, except those of topics that the client may not read."""
     by_id, connection = call.version >= IDS_SINCE, call.connection
-    asked: dict[tuple[bytes | str, int], bytes] = {}
+    fields: dict[tuple[bytes | str, int], bytes] = {}
     for topic in (call.message.topics or ()) if call.version >= TAGS_SINCE else ():
         name = bytes(topic.topic_id) if by_id else topic.topic
-        asked |= {(name, each.partition): field for each in topic.partitions if (field := content_of(each)) is not None}
-    if not asked:
+        fields |= {
+            (name, each.partition): field for each in topic.partitions if (field := content_of(each)) is not None
+        }
+    if not fields:
         return {}
-    if sum(map(len, asked.values())) > REQUEST_BYTES_MAX:
+    if sum(map(len, fields.values())) > REQUEST_BYTES_MAX:
         return dict.fromkeys(
-            asked, BadFilter(f"the KeyFilters of one request have more than {REQUEST_BYTES_MAX} bytes")
+            fields, BadFilter(f"the KeyFilters of one request have more than {REQUEST_BYTES_MAX} bytes")
         )
     found: dict[tuple[bytes | str, int], _Filter] = {}
-    codes = await _rights(connection, views.services, {name for name, _ in asked})
-    for place, content in asked.items():
+    codes = await _rights(connection, views.services, {name for name, _ in fields})
+    for place, content in fields.items():
         found[place] = codes[place[0]]
         if found[place] == ErrorCode.NONE:
             found[place] = await _filter(views, content, connection)
@@ -231,16 +233,16 @@ class _RequestedPartitions:
         if name in self._refused:
             return _Item(entry, code=self._refused[name])
         view = self._catalog.named(name) if isinstance(name, str) else self._catalog.view(name)
-        asked = self._filters.get((name, entry.partition))
-        if isinstance(asked, BadFilter):
-            return self._mistaken(entry, str(asked))
+        key_filter = self._filters.get((name, entry.partition))
+        if isinstance(key_filter, BadFilter):
+            return self._mistaken(entry, str(key_filter))
         if view is not None:
-            return self._of_view(view, entry) if asked is None else self._mistaken(entry, "KeyFilter on a view")
-        if isinstance(asked, ErrorCode):
+            return self._of_view(view, entry) if key_filter is None else self._mistaken(entry, "KeyFilter on a view")
+        if isinstance(key_filter, ErrorCode):
             self.is_ours = True
-            return _Item(entry, code=asked)
-        if asked is not None:
-            return self._filtered(name, entry, asked)
+            return _Item(entry, code=key_filter)
+        if key_filter is not None:
+            return self._filtered(name, entry, key_filter)
         return _Item(entry, plain=PlainTarget(RequestedPartition(name, entry), PlainScan(), (name, entry.partition)))
 
     def _mistaken(self, entry: _RequestedPartition, reason: str) -> _Item:

@@ -72,9 +72,7 @@ class ViewRead(UpstreamFetch):
         services.responses.hold(self._promised)
         for key in self.heads:
             reads.flights.begin(key, self)
-        bases = [
-            asked for asked in self.requested() if (asked.topic, asked.entry.partition) not in self._requested_plains
-        ]
+        bases = [each for each in self.requested() if (each.topic, each.entry.partition) not in self._requested_plains]
         """One entry serves a base partition and the same plain one at one offset (views/README.md rule 21)."""
         self.send(
             [*bases, *plains] if heads_first else [*plains, *bases],

@@ -332,8 +332,8 @@ class ViewFetching:
         flight = self._reads.flight(target.key, position.offset, epoch, wait_s, now)
         if flight is None:
             return None
-        asked = flight.heads[target.key].last_fetched_epoch
-        return flight if position.last_fetched_epoch in (-1, epoch, asked) else None
+        requested_epoch = flight.heads[target.key].last_fetched_epoch
+        return flight if position.last_fetched_epoch in (-1, epoch, requested_epoch) else None
 
     def _is_known_end(self, target: Target, position: BasePosition, wait_s: float) -> bool:
         """True if another client's read waits here, so that a read without wait would be empty."""

@@ -60,17 +60,17 @@ def judge(slots: int, view: Seen, base: Seen, binding: Binding | None, partition
         return Standing(Step.REFUSE, ErrorCode.of(base.code))
     if view.code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         return Standing(Step.REFUSE, ErrorCode.of(view.code))
-    wanted = base.partitions * slots
-    if wanted > partitions_max:
+    needed = base.partitions * slots
+    if needed > partitions_max:
         reason = f"{base.partitions} partitions in {slots} slots each are more than views.partitions_max"
         return Standing(Step.REFUSE, ErrorCode.INVALID_TOPIC_EXCEPTION, reason=reason)
     if view.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return Standing(Step.CREATE, partitions=wanted)
+        return Standing(Step.CREATE, partitions=needed)
     if binding is not None and binding.view_id == view.topic_id and binding.base_id != base.topic_id:
-        return Standing(Step.REPLACE, partitions=wanted)
-    if view.partitions < wanted:
-        return Standing(Step.GROW, partitions=wanted)
-    if view.partitions > wanted:
-        reason = f"its topic has {view.partitions} partitions, and it needs {wanted}: delete it"
+        return Standing(Step.REPLACE, partitions=needed)
+    if view.partitions < needed:
+        return Standing(Step.GROW, partitions=needed)
+    if view.partitions > needed:
+        reason = f"its topic has {view.partitions} partitions, and it needs {needed}: delete it"
         return Standing(Step.REFUSE, ErrorCode.INVALID_TOPIC_EXCEPTION, reason=reason)
-    return Standing(Step.READY, partitions=wanted)
+    return Standing(Step.READY, partitions=needed)

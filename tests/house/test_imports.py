@@ -27,6 +27,8 @@ CLIENTS = {"client": {"offsets", "wire", "loop", "brokers", "consumer"}}
 """Rooms that work without a proxy, and the rooms they may import: nothing that serves clients of others."""
 PIPELINE = {"pipeline": {"offsets", "wire", "views", "consumer", "localkafka"}}
 """The room that Spark's jobs run, and the rooms it may import; of features only what decides."""
+CONFORMANCE = {"conformance": {"offsets", "wire", "sharegroups", "views", "commits", "consumer"}}
+"""The room that tests clusters and clients, and the rooms it may import; of features only what decides."""
 TOOLS = {"localkafka": {"wire"}}
 """Rooms for tests and demos, and the rooms they may import."""
 FACADE = {"public": {"offsets", "wire", "client", "consumer", "pipeline"}}
@@ -100,11 +102,12 @@ def rooms_below(room: str) -> set[str]:
     """Rooms whose modules this room's may import, besides its own."""
     if room in GROUND:
         return set()
-    if room in FACADE | CLIENTS | PIPELINE | TOOLS:
-        return (FACADE | CLIENTS | PIPELINE | TOOLS)[room]
+    special = FACADE | CLIENTS | PIPELINE | CONFORMANCE | TOOLS
+    if room in special:
+        return special[room]
     if room in FLOORS:
         return set(FLOORS[: FLOORS.index(room)])
-    return set(FLOORS) if room in FEATURES else {*FLOORS, *FEATURES, *PIPELINE, *TOOLS}
+    return set(FLOORS) if room in FEATURES else {*FLOORS, *FEATURES, *PIPELINE, *CONFORMANCE, *TOOLS}
 
 
 def wrong_imports(path: Path) -> list[str]:
@@ -129,7 +132,7 @@ def _wrong_room(module: str, room: str, name: str) -> Iterator[str]:
         yield f"{room} may not import {target}"
     elif _is_pure(module) and not (target in GROUND or (target == room and _is_pure(name))):
         yield f"{module} decides, and may not import {name}"
-    elif room in PIPELINE and target in FEATURES and not _is_pure(name):
+    elif room in PIPELINE | CONFORMANCE and target in FEATURES and not _is_pure(name):
         yield f"{room} may import what decides, not {name}"
     elif module.startswith(WITHOUT_FEATURES) and module not in FEATURE_LISTS and target in FEATURES:
         yield f"only {' and '.join(FEATURE_LISTS)} may name the features, not {module}"

@@ -1,0 +1,67 @@
+"""What a handler of the cluster in one process is given, and how it is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kafka_share_proxy.wire.codec.headers import RequestHeader
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.conformance.target.cluster import Cluster
+
+R = TypeVar("R", bound=Message)
+
+
+@dataclass(eq=False)
+class Peer:
+    """One connection of a client."""
+
+    number: int
+    """Unique in the cluster, from 1."""
+    node_id: int
+    """Node that it is connected to."""
+    host: str
+    """Client's address."""
+    principal: str = "User:ANONYMOUS"
+    software: tuple[str, str] = ("", "")
+    """Name and version of the client's library (ApiVersions v3)."""
+    on_close: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the connection ends."""
+
+
+@dataclass
+class Call(Generic[R]):
+    """One request at one node."""
+
+    cluster: Cluster
+    peer: Peer
+    header: RequestHeader
+    request: R
+
+    @property
+    def version(self) -> int:
+        """Version of the request."""
+        return self.header.version
+
+    @property
+    def client_id(self) -> str:
+        """Client id, empty if none."""
+        return self.header.client_id or ""
+
+
+Handler = Callable[[Call[Any]], Awaitable[Message | None]]
+"""Returns the response, or None where the protocol has none (Produce with acks 0). Waits with the cluster's clock."""
+
+
+@dataclass(frozen=True)
+class TargetApi:
+    """One API that the cluster serves."""
+
+    key: ApiKey
+    versions: tuple[int, int]
+    """Lowest and highest served version."""
+    handle: Handler

@@ -1,0 +1,11 @@
+"""All cases: importing this module declares them."""
+
+from __future__ import annotations
+
+from kafka_share_proxy.conformance.suite.cases import CASES
+from kafka_share_proxy.conformance.suite.protocol import share_acknowledging as share_acknowledging
+from kafka_share_proxy.conformance.suite.protocol import share_acquiring as share_acquiring
+from kafka_share_proxy.conformance.suite.protocol import share_sessions as share_sessions
+
+ALL_CASES = CASES
+"""Every case, by the order of the modules above."""

@@ -1,0 +1,159 @@
+"""What a cluster offers, found out before the cases run: by its versions and features, else by trying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafka_share_proxy.conformance.suite.building import KEYS
+from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest, SetUpFailed
+from kafka_share_proxy.conformance.suite.connection import Connection, ConnectionFailed
+from kafka_share_proxy.conformance.suite.dialling import Dialling
+from kafka_share_proxy.conformance.suite.exchanges import Trail
+from kafka_share_proxy.conformance.suite.expectations import NotOffered
+from kafka_share_proxy.wire.errors import ErrorCode, error_name
+
+RELEASES = ((21, "3.9"), (25, "4.0"), (27, "4.1"), (29, "4.2"), (30, "4.3"))
+"""Highest supported metadata.version -> release (MetadataVersion). Above them: 4.4."""
+SHARE_APIS = ("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge")
+CONSUMER_APIS = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe")
+SHORT_LOCK_MS = 1000
+"""Duration of locks in cases that wait for their end."""
+
+SETTINGS: Mapping[str, tuple[str, str]] = {
+    "short-locks": ("share.record.lock.duration.ms", str(SHORT_LOCK_MS)),
+    "delivery-limit": ("share.delivery.count.limit", "2"),
+    "lock-limit": ("share.partition.max.record.locks", "100"),
+    "renew-switch": ("share.renew.acknowledge.enable", "false"),
+    "isolation": ("share.isolation.level", "read_committed"),
+    "dead-letters": ("errors.deadletterqueue.topic.name", "dead-letters"),
+    "group-settings": ("share.auto.offset.reset", "earliest"),
+}
+"""Capability -> a setting of a group and the value that the peer must accept."""
+
+
+@dataclass
+class Capabilities:
+    """What is offered, and for what is not the reason."""
+
+    release: str
+    """Release of Kafka as far as its features show it; "proxy on 3.9" for share groups on such brokers."""
+    versions: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+    """Finalized features and their levels."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Capability -> reason why it is not offered."""
+
+    def lacks(self, needs: tuple[str, ...]) -> str | None:
+        """Return the reason why a case with these needs is skipped; None if it can run."""
+        for need in needs:
+            api, colon, version = need.partition(":")
+            reason = self._lacks_version(api, int(version)) if colon else self.missing.get(need)
+            if reason:
+                return reason
+        return None
+
+    def _lacks_version(self, api: str, version: int) -> str | None:
+        if KEYS[api] not in self.versions:
+            return f"{api} is not offered"
+        lowest, highest = self.versions[KEYS[api]]
+        return None if lowest <= version <= highest else f"{api} is offered in versions {lowest} to {highest}"
+
+
+async def discover(dialling: Dialling) -> tuple[ClusterUnderTest, Capabilities]:
+    """Return the cluster and what it offers. Raises ConnectionFailed, BadResponse."""
+    connection = await dialling.connect_bootstrap(Trail())
+    try:
+        response = await connection.request("ApiVersions", 3, client_software_name="c", client_software_version="1")
+        if response.error_code:
+            raise ConnectionFailed(f"ApiVersions v3: {error_name(response.error_code)}")
+        versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        cluster = ClusterUnderTest(dialling, versions)
+        features = {each.name: each.max_version_level for each in response.finalized_features or ()}
+        supported = {each.name: each.max_version for each in response.supported_features or ()}
+        found = Capabilities(_release(supported, versions), versions, features)
+        await _Probe(cluster, found, connection).run()
+    finally:
+        await connection.aclose()
+    return cluster, found
+
+
+def _release(supported: Mapping[str, int], versions: Mapping[int, tuple[int, int]]) -> str:
+    level = supported.get("metadata.version", 0)
+    release = next((name for highest, name in RELEASES if level <= highest), "4.4") if level else "unknown"
+    return f"proxy on {release}" if release == "3.9" and KEYS["ShareFetch"] in versions else release
+
+
+class _Probe:
+    """Requests that find out what the versions of APIs do not show. They leave nothing behind but a topic."""
+
+    def __init__(self, cluster: ClusterUnderTest, found: Capabilities, connection: Connection) -> None:
+        self._cluster, self._found, self._connection = cluster, found, connection
+
+    async def run(self) -> None:
+        for name, apis in (("share", SHARE_APIS), ("consumer-groups", CONSUMER_APIS)):
+            if missing := [api for api in apis if KEYS[api] not in self._found.versions]:
+                self._found.missing[name] = f"{missing[0]} is not offered"
+        await self._share_groups()
+        await self._consumer_groups()
+        await self._settings()
+        await self._views_and_commits()
+
+    async def _share_groups(self) -> None:
+        if "share" not in self._found.missing:
+            group = self._cluster.name("probe")
+            response = await self._connection.request("ShareGroupDescribe", 1, group_ids=[group])
+            if response.groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION:
+                self._found.missing["share"] = "share groups are switched off (share.version 0)"
+
+    async def _consumer_groups(self) -> None:
+        if "consumer-groups" not in self._found.missing:
+            group = self._cluster.name("probe")
+            response = await self._connection.request("ConsumerGroupDescribe", 0, group_ids=[group])
+            if response.groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION:
+                self._found.missing["consumer-groups"] = "groups of KIP-848 are switched off"
+
+    async def _settings(self) -> None:
+        for name, (key, value) in SETTINGS.items():
+            if "share" in self._found.missing:
+                self._found.missing[name] = self._found.missing["share"]
+                continue
+            group = self._cluster.name("probe")
+            error = await self._cluster.alter_group(self._connection, group, {key: value}, validate_only=True)
+            if error:
+                self._found.missing[name] = f"{key}={value} is refused: {error.strip()}"
+        if self._found.features.get("share.version", 0) < 2:  # noqa: PLR2004 - the level of KIP-1191
+            self._found.missing.setdefault("dead-letters", "share.version is below 2")
+
+    async def _views_and_commits(self) -> None:
+        try:
+            topic = await self._cluster.create_topic(self._connection, self._cluster.name("probe"))
+            view = await self._cluster.find_topic(self._connection, f"__view.r2.{topic.name}")
+            if view is None:
+                self._found.missing["views"] = "a view of a topic is not shown as a topic"
+            if not await self._keeps_ranges(topic.name):
+                self._found.missing["individual-commits"] = "committed ranges are not moved over"
+        except (SetUpFailed, NotOffered) as error:
+            for name in ("views", "individual-commits"):
+                self._found.missing.setdefault(name, str(error))
+
+    async def _keeps_ranges(self, topic: str) -> bool:
+        """Commit offset 0 and the range 0-1: a peer with individual commits returns offset 2."""
+        group = self._cluster.name("probe")
+        self._cluster.groups.add(group)
+        address = await self._cluster.coordinator(self._connection, group)
+        coordinator = await self._cluster.dialling.connect(address, Trail())
+        try:
+            partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": "ic/1;0-1"}
+            await coordinator.request(
+                "OffsetCommit",
+                self._cluster.version("OffsetCommit"),
+                group_id=group,
+                generation_id_or_member_epoch=-1,
+                topics=[{"name": topic, "partitions": [partition]}],
+            )
+            groups = [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}]
+            response = await coordinator.request("OffsetFetch", self._cluster.version("OffsetFetch"), groups=groups)
+            return bool(response.groups[0].topics[0].partitions[0].committed_offset == 2)  # noqa: PLR2004
+        finally:
+            await coordinator.aclose()

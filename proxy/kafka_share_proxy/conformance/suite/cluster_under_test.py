@@ -1,0 +1,247 @@
+"""The cluster under test: brokers, topics with names of their own, and the cleaning up after a run."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from kafka_share_proxy.conformance.suite.building import KEYS
+from kafka_share_proxy.conformance.suite.connection import Connection, ConnectionFailed
+from kafka_share_proxy.conformance.suite.dialling import Dialling
+from kafka_share_proxy.conformance.suite.exchanges import Trail
+from kafka_share_proxy.conformance.suite.expectations import NotOffered
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
+from kafka_share_proxy.wire.values import Address
+
+PREFIX = "conformance"
+CLEANUP_S = 60.0
+"""Seconds that the cleaning up after a run may take."""
+BATCH = 100
+"""Topics or groups deleted with one request."""
+ATTEMPTS, PAUSE_S = 60, 0.05
+"""Attempts, and seconds between two of them, until a new topic or a coordinator can be used."""
+GROUP_RESOURCE, TOPIC_RESOURCE = 32, 2
+SET, DELETE = 0, 1
+"""Operations of IncrementalAlterConfigs."""
+
+SIMPLEST: Mapping[str, int] = {
+    "CreatePartitions": 3,
+    "CreateTopics": 7,
+    "DeleteGroups": 2,
+    "DeleteRecords": 2,
+    "DeleteTopics": 5,
+    "DescribeConfigs": 4,
+    "DescribeGroups": 5,
+    "Fetch": 12,
+    "FindCoordinator": 4,
+    "Heartbeat": 4,
+    "IncrementalAlterConfigs": 1,
+    "InitProducerId": 4,
+    "JoinGroup": 9,
+    "LeaveGroup": 5,
+    "ListGroups": 5,
+    "ListOffsets": 7,
+    "Metadata": 12,
+    "OffsetCommit": 8,
+    "OffsetFetch": 8,
+    "Produce": 9,
+    "SyncGroup": 5,
+    "TxnOffsetCommit": 3,
+    "AddOffsetsToTxn": 3,
+    "AddPartitionsToTxn": 3,
+    "EndTxn": 3,
+}
+"""Highest version that cases use if they name none: later ones have other identifiers or layouts."""
+
+
+class SetUpFailed(ProxyError):
+    """What a case needs could not be made: a topic, a group, or their settings."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic of a case."""
+
+    name: str
+    topic_id: bytes
+    leaders: Mapping[int, int]
+    """Partition -> node id."""
+
+    @property
+    def partitions(self) -> Sequence[int]:
+        """Indexes of its partitions."""
+        return sorted(self.leaders)
+
+
+@dataclass
+class ClusterUnderTest:
+    """One cluster (or proxy) as its clients see it."""
+
+    dialling: Dialling
+    versions: Mapping[int, tuple[int, int]]
+    """API key -> lowest and highest offered version."""
+    run_id: str = field(default_factory=lambda: f"{PREFIX}-{secrets.token_hex(4)}")
+    topics: set[str] = field(default_factory=set)
+    """Names of topics to delete at the end."""
+    groups: set[str] = field(default_factory=set)
+    configured: set[str] = field(default_factory=set)
+    """Groups with settings."""
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def name(self, kind: str) -> str:
+        """Return a name that nothing else uses."""
+        return f"{self.run_id}-{next(self._numbers)}-{kind}"
+
+    def version(self, api: str, at_most: int | None = None) -> int:
+        """Return the version in which a case sends a request. Raises NotOffered."""
+        key = KEYS[api]
+        if key not in self.versions:
+            raise NotOffered(f"{api} is not offered")
+        lowest, highest = self.versions[key]
+        limit = SIMPLEST.get(api, registry.versions(key)[1]) if at_most is None else at_most
+        chosen = min(limit, highest, registry.versions(key)[1])
+        if chosen < max(lowest, registry.versions(key)[0]):
+            raise NotOffered(f"{api} is offered from version {lowest}, this case uses version {chosen}")
+        return chosen
+
+    async def brokers(self, on: Connection) -> dict[int, Address]:
+        """Return the brokers of Metadata by node id."""
+        response = await on.request("Metadata", self.version("Metadata"), topics=[], allow_auto_topic_creation=False)
+        return {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
+
+    async def create_topic(
+        self, on: Connection, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> Topic:
+        """Create a topic and wait until its leaders are known. Raises SetUpFailed."""
+        self.topics.add(name)
+        wanted = {"name": name, "num_partitions": partitions, "replication_factor": -1}
+        wanted |= {"configs": [{"name": key, "value": value} for key, value in (configs or {}).items()]}
+        response = await on.request("CreateTopics", self.version("CreateTopics"), topics=[wanted], timeout_ms=10_000)
+        created = response.topics[0]
+        if created.error_code:
+            raise SetUpFailed(f"cannot create a topic: {error_name(created.error_code)} {created.error_message or ''}")
+        return await self.await_topic(on, name, partitions)
+
+    async def await_topic(self, on: Connection, name: str, partitions: int) -> Topic:
+        """Return a topic once it has that many partitions, each with a leader. Raises SetUpFailed."""
+        for _ in range(ATTEMPTS):
+            topic = await self.find_topic(on, name)
+            if topic is not None and len(topic.leaders) == partitions:
+                return topic
+            await trio.sleep(PAUSE_S)
+        raise SetUpFailed(f"a new topic has no leader after {ATTEMPTS * PAUSE_S:.0f} s")
+
+    async def find_topic(self, on: Connection, name: str) -> Topic | None:
+        """Return a topic whose partitions all have leaders; else None."""
+        version = self.version("Metadata")
+        response = await on.request("Metadata", version, topics=[{"name": name}], allow_auto_topic_creation=False)
+        found = response.topics[0]
+        leaders = {each.partition_index: each.leader_id for each in found.partitions}
+        if found.error_code or not leaders or -1 in leaders.values():
+            return None
+        return Topic(name, bytes(found.topic_id), leaders)
+
+    async def coordinator(self, on: Connection, key: str, key_type: int = 0) -> Address:
+        """Return the address of the coordinator of a group (0) or transactional id (1). Raises SetUpFailed."""
+        code = 0
+        for _ in range(ATTEMPTS):
+            response = await on.request(
+                "FindCoordinator", self.version("FindCoordinator"), key_type=key_type, coordinator_keys=[key]
+            )
+            found = response.coordinators[0]
+            if not found.error_code:
+                return Address(found.host, found.port)
+            code = found.error_code
+            await trio.sleep(PAUSE_S * 4)
+        raise SetUpFailed(f"no coordinator: {error_name(code)}")
+
+    async def configure_group(self, on: Connection, group: str, values: Mapping[str, str]) -> None:
+        """Set the settings of a group and wait until they are shown. Raises SetUpFailed."""
+        self.configured.add(group)
+        error = await self.alter_group(on, group, values)
+        if error:
+            raise SetUpFailed(f"cannot configure a group with {dict(values)}: {error}")
+        for _ in range(ATTEMPTS):
+            shown = await self.group_settings(on, group)
+            if all(shown.get(key) == value for key, value in values.items()):
+                return
+            await trio.sleep(PAUSE_S)
+        raise SetUpFailed(f"the settings of a group are not shown after {ATTEMPTS * PAUSE_S:.0f} s")
+
+    async def alter_group(
+        self, on: Connection, group: str, values: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> str:
+        """Set settings of a group, None takes one back; return the error as text, empty if there is none."""
+        configs = [
+            {"name": key, "config_operation": DELETE if value is None else SET, "value": value}
+            for key, value in values.items()
+        ]
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configs": configs}
+        version = self.version("IncrementalAlterConfigs")
+        response = await on.request("IncrementalAlterConfigs", version, resources=[resource], validate_only=validate_only)
+        result = response.responses[0]
+        return f"{error_name(result.error_code)} {result.error_message or ''}" if result.error_code else ""
+
+    async def group_settings(self, on: Connection, group: str) -> dict[str, str | None]:
+        """Return the settings of a group; empty if there are none."""
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configuration_keys": None}
+        response = await on.request("DescribeConfigs", self.version("DescribeConfigs"), resources=[resource])
+        return {config.name: config.value for config in response.results[0].configs}
+
+    @asynccontextmanager
+    async def cleaned_up(self) -> AsyncIterator[None]:
+        """Delete every topic and group of the run at the end, also after failures and interruptions."""
+        try:
+            yield
+        finally:
+            with trio.move_on_after(CLEANUP_S, shield=True):
+                await self._clean_up()
+
+    async def _clean_up(self) -> None:
+        connection = await self.dialling.connect_bootstrap(Trail())
+        try:
+            await self._forget_settings(connection)
+            await self._delete_groups(connection)
+            names = sorted(self.topics)
+            for start in range(0, len(names), BATCH):
+                listed = names[start : start + BATCH]
+                await connection.request(
+                    "DeleteTopics", self.version("DeleteTopics"), topic_names=listed, timeout_ms=20_000
+                )
+        finally:
+            await connection.aclose()
+
+    async def _forget_settings(self, on: Connection) -> None:
+        for group in sorted(self.configured):
+            settings = await self.group_settings(on, group)
+            await self.alter_group(on, group, dict.fromkeys(name for name in settings if name.startswith("share.")))
+
+    async def _delete_groups(self, on: Connection) -> None:
+        by_coordinator: dict[Address, list[str]] = {}
+        for group in sorted(self.groups):
+            by_coordinator.setdefault(await self.coordinator(on, group), []).append(group)
+        for address, groups in by_coordinator.items():
+            try:
+                connection = await self.dialling.connect(address, Trail())
+            except ConnectionFailed:
+                continue
+            for start in range(0, len(groups), BATCH):
+                names = groups[start : start + BATCH]
+                await connection.request("DeleteGroups", self.version("DeleteGroups"), groups_names=names)
+            await connection.aclose()
+
+
+def is_retriable_coordinator_error(code: int) -> bool:
+    """Return True if the coordinator is not ready or not this broker."""
+    return code in (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )

@@ -1,0 +1,630 @@
+"""Cases of acquiring records: spans, limits of a request, modes, waiting, gaps, the window of locks."""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+from kafka_share_proxy.conformance.suite.case_run import CaseRun, spans_of, values_of
+from kafka_share_proxy.conformance.suite.cases import case, case_for_each
+from kafka_share_proxy.conformance.suite.expectations import equal, true
+from kafka_share_proxy.conformance.suite.protocol.share_sessions import UNKNOWN_ID, ten_records
+from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.share_members import (
+    ACCEPT,
+    GAP,
+    RECORD_LIMIT,
+    REJECT,
+    RELEASE,
+    Spans,
+    acquired,
+    alter_offsets,
+    entry,
+    find_entry,
+    share_group,
+    share_member,
+)
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import records
+
+SHARE = ("share",)
+SECOND = (*SHARE, "ShareFetch:2")
+ACQUIRE = "KIP-932; SharePartition.acquire"
+WAIT_MS = 1500
+PROMPT_S = 5.0
+"""Seconds within which a response that need not wait must be there, on a busy machine."""
+
+
+@case(
+    "share-groups.acquire.first-delivery",
+    "New records are acquired with delivery count 1 and returned with their bytes.",
+    ACQUIRE,
+    needs=SHARE,
+)
+async def first_delivery(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    response = await member.take(topic)
+    found = entry(response, topic)
+    equal("acquired records", acquired(response, topic), [(0, 9, 1)])
+    equal("batches in Records", spans_of(found.records), [(0, 9, 10)])
+    equal("values", values_of(found.records), [(n, b"record %d" % n) for n in range(10)])
+    equal("ErrorCode", found.error_code, ErrorCode.NONE)
+    equal("AcknowledgeErrorCode", found.acknowledge_error_code, ErrorCode.NONE)
+
+
+@case(
+    "share-groups.acquire.bytes-unchanged",
+    "The bytes of a batch are those of the log: its checksum, timestamps, headers and keys are unchanged.",
+    "ShareFetchResponse.json (Records)",
+    needs=SHARE,
+)
+async def bytes_unchanged(run: CaseRun) -> None:
+    topic = await run.topic()
+    sent = [records.Record(b"key", b"value", (("name", b"content"), ("empty", None)), 1_700_000_000_000)]
+    await run.append(topic, records.build_batch(0, sent))
+    member = await share_member(run, await share_group(run, topic), topic)
+    data = memoryview(entry(await member.take(topic), topic).records)
+    true("checksum of the batch", records.has_valid_checksum(data), "valid")
+    (read,) = records.decode_records(data)
+    equal("record", read[:4], (b"key", b"value", (("name", b"content"), ("empty", None)), 1_700_000_000_000))
+
+
+@case(
+    "share-groups.acquire.every-partition",
+    "Each partition of a request returns its own records.",
+    ACQUIRE,
+    needs=SHARE,
+)
+async def every_partition(run: CaseRun) -> None:
+    topic = await run.topic(3)
+    for partition in range(3):
+        await run.produce(topic, partition + 1, partition=partition)
+    group = await share_group(run, topic)
+    for partition in range(3):
+        member = await share_member(run, group, topic, partition=partition)
+        equal(f"acquired of partition {partition}", await member.taken(topic, partition), [(0, partition, 1)])
+
+
+@case(
+    "share-groups.acquire.held-by-another",
+    "Records that one member holds are not delivered to another of the group; new ones are.",
+    ACQUIRE,
+    needs=SHARE,
+)
+async def held_by_another(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await run.produce(topic, 5)
+    other = await share_member(run, member.group, topic)
+    equal("acquired by another member", await other.taken(topic), [(10, 14, 1)])
+
+
+@case(
+    "share-groups.acquire.held-by-the-same",
+    "Records that a member holds are not delivered to it again.",
+    ACQUIRE,
+    needs=SHARE,
+)
+async def held_by_the_same(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    response = await member.fetch(topic, wait_ms=300)
+    equal("acquired records", acquired(response, topic), [])
+
+
+@case(
+    "share-groups.acquire.two-groups",
+    "Each of two groups gets every record.",
+    "KIP-932",
+    needs=SHARE,
+)
+async def two_groups(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    other = await share_member(run, await share_group(run, topic), topic)
+    equal("acquired in the first group", await member.taken(topic), [(0, 9, 1)])
+    equal("acquired in the second group", await other.taken(topic), [(0, 9, 1)])
+
+
+@case(
+    "share-groups.acquire.unknown-topic-id",
+    "An unknown topic id gets UNKNOWN_TOPIC_ID for its partition; the other partitions are served.",
+    "KIP-932; ErroneousAndValidPartitionData",
+    needs=SHARE,
+    differs={
+        release: "a ShareFetch that names an unknown topic id fails as a whole with -1" for release in ("4.2", "4.3", "4.4")
+    },
+)
+async def unknown_topic_id(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    unknown = Topic("unknown", UNKNOWN_ID, {0: topic.leaders[0]})
+    response = await member.fetch(unknown, topic, wait_ms=0)
+    equal("error of the response", response.error_code, ErrorCode.NONE)
+    equal("error of the partition", entry(response, unknown).error_code, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+@case(
+    "share-groups.acquire.whole-batch",
+    "In mode batch_optimized a batch is acquired whole, even beyond MaxRecords.",
+    "KIP-1206; SharePartition.acquireNewBatchRecords",
+    needs=SHARE,
+)
+async def whole_batch(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    equal("acquired with MaxRecords 4", await member.taken(topic, max_records=4), [(0, 9, 1)])
+
+
+@case_for_each(
+    {str(count): (count,) for count in (1, 2, 5, 9)},
+    "share-groups.acquire.max-records-{name}",
+    "With batches of one record, MaxRecords {0} acquires {0} of ten.",
+    "KIP-932; SharePartition.acquire",
+    needs=SHARE,
+)
+async def max_records(run: CaseRun, count: int) -> None:
+    topic = await run.topic()
+    await run.produce(topic, *[1] * 10)
+    member = await share_member(run, await share_group(run, topic), topic)
+    equal("acquired records", await member.taken(topic, max_records=count), [(0, count - 1, 1)])
+
+
+@case(
+    "share-groups.acquire.max-records-reached-in-a-batch",
+    "The batch in which MaxRecords is reached is the last one acquired.",
+    "KIP-932; SharePartition.lastOffsetFromBatchWithRequestOffset",
+    needs=SHARE,
+)
+async def reached_in_a_batch(run: CaseRun) -> None:
+    topic = await run.topic()
+    await run.produce(topic, 3, 3, 3)
+    member = await share_member(run, await share_group(run, topic), topic)
+    equal("acquired with MaxRecords 4", await member.taken(topic, max_records=4), [(0, 5, 1)])
+    equal("acquired next", await member.taken(topic), [(6, 8, 1)])
+
+
+@case_for_each(
+    {
+        "1": (1, [(n, n, 1) for n in range(6)]),
+        "2": (2, [(0, 1, 1), (2, 3, 1), (4, 5, 1)]),
+        "4": (4, [(0, 3, 1), (4, 5, 1)]),
+        "6": (6, [(0, 5, 1)]),
+    },
+    "share-groups.acquire.batch-size-{name}",
+    "BatchSize {0} splits the acquired records of six batches of one record, only where a batch begins.",
+    "KIP-932; SharePartition.createBatches",
+    needs=SHARE,
+)
+async def batch_size(run: CaseRun, size: int, expected: Spans) -> None:
+    topic = await run.topic()
+    await run.produce(topic, *[1] * 6)
+    member = await share_member(run, await share_group(run, topic), topic)
+    equal("acquired records", await member.taken(topic, batch_size=size), expected)
+
+
+@case(
+    "share-groups.acquire.batch-size-keeps-batches",
+    "BatchSize never splits a batch of the log.",
+    "KIP-932; SharePartition.createBatches",
+    needs=SHARE,
+)
+async def batch_size_keeps_batches(run: CaseRun) -> None:
+    topic = await run.topic()
+    await run.produce(topic, 4, 4)
+    member = await share_member(run, await share_group(run, topic), topic)
+    equal("acquired with BatchSize 1", await member.taken(topic, batch_size=1), [(0, 3, 1), (4, 7, 1)])
+
+
+@case_for_each(
+    {str(count): (count,) for count in (1, 3, 7, 10)},
+    "share-groups.acquire.record-limit-{name}",
+    "In mode record_limit exactly {0} of the ten records of a batch are acquired; its bytes are whole.",
+    "KIP-1206; SharePartition.acquire",
+    needs=SECOND,
+)
+async def record_limit(run: CaseRun, count: int) -> None:
+    topic, member = await ten_records(run)
+    response = await member.take(topic, max_records=count, mode=RECORD_LIMIT)
+    equal("acquired records", acquired(response, topic), [(0, count - 1, 1)])
+    equal("batches in Records", spans_of(entry(response, topic).records), [(0, 9, 10)])
+
+
+@case(
+    "share-groups.acquire.record-limit-continues",
+    "In mode record_limit the next fetch continues within the batch.",
+    "KIP-1206",
+    needs=SECOND,
+)
+async def record_limit_continues(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    spans = [await member.taken(topic, max_records=4, mode=RECORD_LIMIT) for _ in range(3)]
+    equal("acquired by three fetches", spans, [[(0, 3, 1)], [(4, 7, 1)], [(8, 9, 1)]])
+
+
+@case(
+    "share-groups.acquire.record-limit-another-member",
+    "The records of a batch that record_limit left are delivered to another member at once, with count 1.",
+    "KIP-1206",
+    needs=SECOND,
+)
+async def record_limit_another_member(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic, max_records=4, mode=RECORD_LIMIT)
+    other = await share_member(run, member.group, topic)
+    equal("acquired by another member", await other.taken(topic), [(4, 9, 1)])
+
+
+@case(
+    "share-groups.acquire.record-limit-ignores-batch-size",
+    "In mode record_limit BatchSize does not split the acquired records.",
+    "KIP-1206; SharePartition.acquire",
+    needs=SECOND,
+)
+async def record_limit_ignores_batch_size(run: CaseRun) -> None:
+    topic = await run.topic()
+    await run.produce(topic, *[1] * 6)
+    member = await share_member(run, await share_group(run, topic), topic)
+    spans = await member.taken(topic, max_records=5, batch_size=1, mode=RECORD_LIMIT)
+    equal("acquired records", spans, [(0, 4, 1)])
+
+
+@case(
+    "share-groups.acquire.record-limit-over-batches",
+    "MaxRecords of record_limit counts over several batches.",
+    "KIP-1206",
+    needs=SECOND,
+)
+async def record_limit_over_batches(run: CaseRun) -> None:
+    topic = await run.topic()
+    await run.produce(topic, 3, 3, 3)
+    member = await share_member(run, await share_group(run, topic), topic)
+    equal("acquired records", await member.taken(topic, max_records=5, mode=RECORD_LIMIT), [(0, 4, 1)])
+    equal("acquired next", await member.taken(topic, max_records=5, mode=RECORD_LIMIT), [(5, 5, 1), (6, 8, 1)])
+
+
+@case_for_each(
+    {"max-records": ({"max_records": 0},), "max-bytes": ({"max_bytes": 0},)},
+    "share-groups.acquire.zero-{name}",
+    "A ShareFetch with {0} is answered at once, without records.",
+    "KIP-932; SharePartitionManager.fetchMessages",
+    needs=SHARE,
+)
+async def zero_amount(run: CaseRun, amount: dict[str, int]) -> None:
+    topic, member = await ten_records(run)
+    began = time.monotonic()
+    response = await member.fetch(topic, wait_ms=10_000, **amount)
+    true("duration", time.monotonic() - began < PROMPT_S, f"less than {PROMPT_S} s")
+    equal("error of the response", response.error_code, ErrorCode.NONE)
+    equal("acquired records", acquired(response, topic), [])
+
+
+@case(
+    "share-groups.acquire.waits-max-wait",
+    "Without records a ShareFetch waits for MaxWaitMs and returns no partition.",
+    "KIP-932; DelayedShareFetch",
+    needs=SHARE,
+)
+async def waits_max_wait(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    began = time.monotonic()
+    response = await member.fetch(wait_ms=WAIT_MS)
+    true("duration", time.monotonic() - began >= 0.9 * WAIT_MS / 1000, f"at least {WAIT_MS} ms")
+    equal("partitions in the response", list(response.responses), [])
+
+
+@case(
+    "share-groups.acquire.waits-for-records",
+    "A waiting ShareFetch is answered when a record is produced.",
+    "KIP-932; DelayedShareFetch",
+    needs=SHARE,
+)
+async def waits_for_records(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    began = time.monotonic()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_produce_later, run, topic)
+        response = await member.fetch(wait_ms=20_000)
+    true("duration", time.monotonic() - began < 15, "less than MaxWaitMs")
+    equal("acquired records", acquired(response, topic), [(10, 10, 1)])
+
+
+async def _produce_later(run: CaseRun, topic: Topic) -> None:
+    await trio.sleep(0.3)
+    await run.produce(topic, 1)
+
+
+@case(
+    "share-groups.acquire.waits-for-a-release",
+    "A waiting ShareFetch is answered when another member releases records.",
+    "KIP-932; SharePartitionManager.acknowledge (completes delayed fetches)",
+    needs=SHARE,
+)
+async def waits_for_a_release(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    other = await share_member(run, member.group, topic)
+    await member.take(topic)
+
+    async def release_later() -> None:
+        await trio.sleep(0.3)
+        await member.acknowledge((topic, 0, 0, 9, RELEASE))
+
+    await other.fetch(topic, wait_ms=0)
+    began = time.monotonic()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(release_later)
+        response = await other.fetch(wait_ms=20_000)
+    true("duration", time.monotonic() - began < 15, "less than MaxWaitMs")
+    equal("acquired records", acquired(response, topic), [(0, 9, 2)])
+
+
+@case(
+    "share-groups.acquire.max-bytes-returns-one-batch",
+    "A batch larger than MaxBytes is returned whole.",
+    "KIP-74; ShareFetchRequest.json (MaxBytes)",
+    needs=SHARE,
+)
+async def max_bytes_returns_one_batch(run: CaseRun) -> None:
+    topic = await run.topic()
+    await run.produce(topic, [b"x" * 5000], [b"y" * 5000])
+    member = await share_member(run, await share_group(run, topic), topic)
+    response = await member.take(topic, max_bytes=1000)
+    equal("acquired records", acquired(response, topic), [(0, 0, 1)])
+    equal("batches in Records", spans_of(entry(response, topic).records), [(0, 0, 1)])
+
+
+@case(
+    "share-groups.acquire.start-offset-inside-a-batch",
+    "A share partition that begins inside a batch acquires from its start offset; the bytes are the whole batch.",
+    "KIP-932; SharePartition.acquire",
+    needs=(*SHARE, "AlterShareGroupOffsets:0"),
+)
+async def start_offset_inside_a_batch(run: CaseRun) -> None:
+    topic = await run.topic(count=10)
+    member = await share_member(run, await share_group(run, topic, start=4), topic)
+    response = await member.take(topic)
+    equal("acquired records", acquired(response, topic), [(4, 9, 1)])
+    equal("batches in Records", spans_of(entry(response, topic).records), [(0, 9, 10)])
+
+
+@case(
+    "share-groups.acquire.released-before-new",
+    "Released records are delivered before new ones, with delivery count 2.",
+    ACQUIRE,
+    needs=SHARE,
+)
+async def released_before_new(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await member.acknowledge((topic, 0, 0, 9, RELEASE))
+    await run.produce(topic, 5)
+    equal("acquired records", await member.taken(topic), [(0, 9, 2), (10, 14, 1)])
+
+
+@case(
+    "share-groups.acquire.partly-released",
+    "Of a batch that was partly released only those records are delivered again.",
+    ACQUIRE,
+    needs=SHARE,
+)
+async def partly_released(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await member.acknowledge((topic, 0, 2, 3, RELEASE), (topic, 0, 6, 7, RELEASE))
+    equal("acquired records", await member.taken(topic), [(2, 3, 2), (6, 7, 2)])
+
+
+@case(
+    "share-groups.acquire.different-counts-are-different-spans",
+    "Records with different delivery counts are in different entries of AcquiredRecords.",
+    "ShareFetchResponse.json (AcquiredRecords)",
+    needs=SHARE,
+)
+async def different_counts(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await member.acknowledge((topic, 0, 0, 4, RELEASE))
+    await member.take(topic)
+    await member.acknowledge((topic, 0, 0, 9, RELEASE))
+    equal("acquired records", await member.taken(topic), [(0, 4, 3), (5, 9, 2)])
+
+
+@case(
+    "share-groups.acquire.delivery-count-never-lowered",
+    "Each delivery has a count one higher than the last, however it ended.",
+    "KIP-932; SharePartition (4.2 and later)",
+    needs=SHARE,
+)
+async def delivery_count(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    watcher = await share_member(run, member.group, topic)
+    counts = []
+    for number in range(4):
+        response = await member.take(topic)
+        counts.append(acquired(response, topic)[0][2])
+        if number % 2:
+            await watcher.fetch(topic, epoch=0, wait_ms=0)
+            await member.acknowledge(epoch=-1)
+        else:
+            await member.acknowledge((topic, 0, 0, 9, RELEASE))
+    equal("delivery counts", counts, [1, 2, 3, 4])
+
+
+@case(
+    "share-groups.acquire.deleted-records",
+    "After the log start moved past the start offset, delivery continues at the log start, without an error.",
+    "KIP-932; SharePartition.updateCacheAndOffsets",
+    needs=SHARE,
+)
+async def deleted_records(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await run.delete_records(topic, 6)
+    response = await member.take(topic)
+    equal("error of the partition", entry(response, topic).error_code, ErrorCode.NONE)
+    equal("acquired records", acquired(response, topic), [(6, 9, 1)])
+
+
+@case(
+    "share-groups.acquire.held-below-the-log-start",
+    "Acknowledging held records below a new log start is no error.",
+    "KIP-932; SharePartition.acknowledge",
+    needs=SHARE,
+)
+async def held_below_the_log_start(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await run.delete_records(topic, 10)
+    await run.produce(topic, 1)
+    equal("acquired after the deletion", await member.taken(topic), [(10, 10, 1)])
+    response = await member.acknowledge((topic, 0, 0, 9, ACCEPT))
+    equal("error of the acknowledgement", entry(response, topic).error_code, ErrorCode.NONE)
+
+
+@case(
+    "share-groups.acquire.compacted-gaps",
+    "Offsets without records inside a batch are acquired like others, and are acknowledged as gaps.",
+    "KIP-932; AcknowledgeType.GAP",
+    needs=SHARE,
+)
+async def gaps(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    response = await member.acknowledge((topic, 0, 0, 9, [ACCEPT, GAP] * 5))
+    equal("error of the acknowledgement", entry(response, topic).error_code, ErrorCode.NONE)
+    await run.produce(topic, 1)
+    equal("acquired next", await member.taken(topic), [(10, 10, 1)])
+
+
+@case(
+    "share-groups.acquire.window-of-locks",
+    "With share.partition.max.record.locks records held, no new record is acquired before some are settled.",
+    "KIP-1240; SharePartition.canAcquireRecords",
+    needs=(*SHARE, "lock-limit"),
+)
+async def window_of_locks(run: CaseRun) -> None:
+    topic = await run.topic()
+    await run.produce(topic, 50, 50, 50)
+    group = await share_group(run, topic, settings={"share.partition.max.record.locks": "100"})
+    member = await share_member(run, group, topic)
+    equal("acquired records", await member.taken(topic, batch_size=1000), [(0, 99, 1)])
+    equal("acquired with a full window", acquired(await member.fetch(topic, wait_ms=300), topic), [])
+    await member.acknowledge((topic, 0, 0, 49, ACCEPT))
+    equal("acquired after settling", await member.taken(topic), [(100, 149, 1)])
+
+
+@case(
+    "share-groups.acquire.window-counts-settled-records",
+    "Settled records behind an unsettled one count for the limit: the window is from the start offset on.",
+    "KIP-932; SharePartition.canAcquireRecords",
+    needs=(*SHARE, "lock-limit"),
+)
+async def window_counts_settled(run: CaseRun) -> None:
+    topic = await run.topic()
+    await run.produce(topic, 100, 10)
+    group = await share_group(run, topic, settings={"share.partition.max.record.locks": "100"})
+    member = await share_member(run, group, topic)
+    equal("acquired records", await member.taken(topic), [(0, 99, 1)])
+    await member.acknowledge((topic, 0, 1, 99, ACCEPT))
+    equal("acquired behind an unsettled record", acquired(await member.fetch(topic, wait_ms=300), topic), [])
+    await member.acknowledge((topic, 0, 0, 0, ACCEPT))
+    equal("acquired after it is settled", await member.taken(topic), [(100, 109, 1)])
+
+
+@case(
+    "share-groups.acquire.released-in-a-full-window",
+    "A released record inside a full window is delivered again.",
+    "KIP-932; SharePartition.acquire",
+    needs=(*SHARE, "lock-limit"),
+)
+async def released_in_a_full_window(run: CaseRun) -> None:
+    topic = await run.topic()
+    await run.produce(topic, 100, 10)
+    group = await share_group(run, topic, settings={"share.partition.max.record.locks": "100"})
+    member = await share_member(run, group, topic)
+    await member.take(topic)
+    await member.acknowledge((topic, 0, 40, 41, RELEASE))
+    equal("acquired records", await member.taken(topic), [(40, 41, 2)])
+
+
+@case(
+    "share-groups.acquire.delivery-limit",
+    "Records that were released as often as the delivery limit says are not delivered again.",
+    "KIP-1240; SharePartition (share.delivery.count.limit)",
+    needs=(*SHARE, "delivery-limit"),
+)
+async def delivery_limit(run: CaseRun) -> None:
+    topic = await run.topic(count=10)
+    group = await share_group(run, topic, settings={"share.delivery.count.limit": "2"})
+    member = await share_member(run, group, topic)
+    for count in (1, 2):
+        equal(f"acquired, delivery {count}", await member.taken(topic), [(0, 9, count)])
+        await member.acknowledge((topic, 0, 0, 9, RELEASE))
+    await run.produce(topic, 1)
+    equal("acquired after the limit", await member.taken(topic), [(10, 10, 1)])
+
+
+@case(
+    "share-groups.acquire.default-delivery-limit",
+    "By default a record is delivered five times.",
+    "group.share.delivery.count.limit (default 5)",
+    needs=SHARE,
+)
+async def default_delivery_limit(run: CaseRun) -> None:
+    topic = await run.topic(count=1)
+    member = await share_member(run, await share_group(run, topic), topic)
+    for count in range(1, 6):
+        equal(f"acquired, delivery {count}", await member.taken(topic), [(0, 0, count)])
+        await member.acknowledge((topic, 0, 0, 0, RELEASE))
+    await run.produce(topic, 1)
+    equal("acquired after the limit", await member.taken(topic), [(1, 1, 1)])
+
+
+@case(
+    "share-groups.acquire.throttled-near-the-limit",
+    "With a limit of 5 a batch of 100 is delivered as 100, 100, 100, then 50, then one record.",
+    "SharePartition.acquireSubsetBatchRecords (4.2 and later)",
+    needs=SHARE,
+)
+async def throttled(run: CaseRun) -> None:
+    topic = await run.topic(count=100)
+    member = await share_member(run, await share_group(run, topic), topic)
+    seen = []
+    for _ in range(5):
+        spans = await member.taken(topic)
+        seen.append((spans[0][0], spans[-1][1], spans[0][2]))
+        await member.acknowledge(*((topic, 0, first, last, RELEASE) for first, last, _ in spans))
+    equal("deliveries", seen, [(0, 99, 1), (0, 99, 2), (0, 99, 3), (0, 49, 4), (0, 0, 5)])
+
+
+@case(
+    "share-groups.acquire.rejected-never-again",
+    "Rejected records are never delivered again.",
+    "KIP-932; AcknowledgeType.REJECT",
+    needs=SHARE,
+)
+async def rejected(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await member.acknowledge((topic, 0, 0, 9, REJECT))
+    await run.produce(topic, 2)
+    equal("acquired next", await member.taken(topic), [(10, 11, 1)])
+
+
+@case(
+    "share-groups.acquire.altered-start-offset",
+    "AlterShareGroupOffsets drops what was settled: delivery begins at the new offset with count 1.",
+    "KIP-932; GroupCoordinatorService.alterShareGroupOffsets",
+    needs=(*SHARE, "AlterShareGroupOffsets:0"),
+)
+async def altered_start_offset(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await member.acknowledge((topic, 0, 0, 9, ACCEPT), epoch=-1)
+    await alter_offsets(run, member.group, topic, start=3)
+
+    async def from_three() -> bool:
+        response = await member.fetch(topic, epoch=0)
+        found = find_entry(response, topic)
+        return found is not None and acquired(response, topic) == [(3, 9, 1)]
+
+    await run.until(from_three, "records from offset 3 with count 1")

@@ -1,0 +1,531 @@
+"""Cases of share sessions: epochs, checks of a request, partitions of a session, its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_share_proxy.conformance.suite.case_run import CaseRun
+from kafka_share_proxy.conformance.suite.cases import case, case_for_each
+from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.expectations import equal, true
+from kafka_share_proxy.conformance.suite.share_members import (
+    ACCEPT,
+    LAST_EPOCH,
+    ShareMember,
+    acquired,
+    entry,
+    find_entry,
+    share_group,
+    share_member,
+)
+from kafka_share_proxy.wire.errors import ErrorCode
+
+SHARE = ("share",)
+SESSION = "KIP-932; SharePartitionManager.newContext"
+CHECKS = "KIP-932; KafkaApis.handleShareFetchRequest"
+LOCK_MS = 30_000
+UNKNOWN_ID = b"\x07" * 16
+MEMBER_ID_LENGTH_MAX = 36
+
+
+async def ten_records(run: CaseRun, partitions: int = 1) -> tuple[Topic, ShareMember]:
+    """A topic with the records 0-9 in each partition, and a member of a group that begins at 0."""
+    topic = await run.topic(partitions, count=10)
+    return topic, await share_member(run, await share_group(run, topic), topic)
+
+
+@case_for_each(
+    {"fetch": ("ShareFetch",), "acknowledge": ("ShareAcknowledge",)},
+    "share-groups.sessions.unknown-session-{name}",
+    "{0} with epoch 1 and no session is refused with SHARE_SESSION_NOT_FOUND.",
+    SESSION,
+    needs=SHARE,
+)
+async def unknown_session(run: CaseRun, api: str) -> None:
+    topic, member = await ten_records(run)
+    response = await (member.fetch(topic, epoch=1) if api == "ShareFetch" else member.acknowledge(epoch=1))
+    equal("error of the response", response.error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
+    equal("partitions in the response", list(response.responses), [])
+    equal("AcquisitionLockTimeoutMs", response.acquisition_lock_timeout_ms, 0)
+
+
+@case_for_each(
+    {"fetch": ("ShareFetch",), "acknowledge": ("ShareAcknowledge",)},
+    "share-groups.sessions.final-epoch-without-session-{name}",
+    "{0} with epoch -1 and no session is refused with SHARE_SESSION_NOT_FOUND.",
+    SESSION,
+    needs=SHARE,
+)
+async def final_epoch_without_session(run: CaseRun, api: str) -> None:
+    _, member = await ten_records(run)
+    response = await (member.fetch(epoch=-1) if api == "ShareFetch" else member.acknowledge(epoch=-1))
+    equal("error of the response", response.error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+
+@case_for_each(
+    {
+        "fetch-ahead": ("ShareFetch", 1),
+        "fetch-behind": ("ShareFetch", -1),
+        "acknowledge-ahead": ("ShareAcknowledge", 1),
+        "acknowledge-behind": ("ShareAcknowledge", -1),
+    },
+    "share-groups.sessions.wrong-epoch-{name}",
+    "{0} with an epoch {1:+d} from the expected one is refused with INVALID_SHARE_SESSION_EPOCH and uses none up.",
+    SESSION,
+    needs=SHARE,
+)
+async def wrong_epoch(run: CaseRun, api: str, difference: int) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await member.fetch(wait_ms=0)
+    epoch = member.epoch + difference
+    response = await (member.fetch(epoch=epoch) if api == "ShareFetch" else member.acknowledge(epoch=epoch))
+    equal("error of the response", response.error_code, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    equal("AcquisitionLockTimeoutMs", response.acquisition_lock_timeout_ms, 0)
+    accepted = await member.acknowledge((topic, 0, 0, 9, ACCEPT))
+    equal("error at the expected epoch", accepted.error_code, ErrorCode.NONE)
+    equal("error of the acknowledged partition", entry(accepted, topic).error_code, ErrorCode.NONE)
+
+
+@case(
+    "share-groups.sessions.one-sequence",
+    "ShareFetch and ShareAcknowledge of one session use one sequence of epochs: 0, 1, 2, 3.",
+    "KIP-932; ShareSessionCache",
+    needs=SHARE,
+)
+async def one_sequence(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    codes = [
+        (await member.fetch(topic, epoch=0, wait_ms=0)).error_code,
+        (await member.acknowledge(epoch=1)).error_code,
+        (await member.fetch(epoch=2, wait_ms=0)).error_code,
+        (await member.acknowledge(epoch=3)).error_code,
+    ]
+    equal("errors at epochs 0 to 3", codes, [0, 0, 0, 0])
+
+
+@case(
+    "share-groups.sessions.acknowledge-cannot-open",
+    "ShareAcknowledge with epoch 0 is refused with INVALID_SHARE_SESSION_EPOCH.",
+    "KIP-932; SharePartitionManager.acknowledgeSessionUpdate",
+    needs=SHARE,
+)
+async def acknowledge_cannot_open(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    response = await member.acknowledge((topic, 0, 0, 9, ACCEPT), epoch=0)
+    equal("error of the response", response.error_code, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    equal("AcquisitionLockTimeoutMs", response.acquisition_lock_timeout_ms, 0)
+
+
+@case(
+    "share-groups.sessions.acknowledgements-at-epoch-0",
+    "A ShareFetch that opens a session and acknowledges is refused with INVALID_REQUEST.",
+    CHECKS,
+    needs=SHARE,
+)
+async def acknowledgements_at_epoch_0(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    response = await member.fetch(topic, epoch=0, acks=[(topic, 0, 0, 9, ACCEPT)])
+    equal("error of the response", response.error_code, ErrorCode.INVALID_REQUEST)
+    equal("AcquisitionLockTimeoutMs", response.acquisition_lock_timeout_ms, 0)
+
+
+@case(
+    "share-groups.sessions.refused-opening-keeps-session",
+    "A refused ShareFetch with epoch 0 and acknowledgements leaves the existing session as it is.",
+    CHECKS,
+    needs=SHARE,
+)
+async def refused_opening_keeps_session(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await member.fetch(topic, epoch=0, acks=[(topic, 0, 0, 9, ACCEPT)])
+    response = await member.acknowledge((topic, 0, 0, 9, ACCEPT))
+    equal("error at the expected epoch", response.error_code, ErrorCode.NONE)
+
+
+@case_for_each(
+    {
+        "fetch-empty": ("ShareFetch", ""),
+        "fetch-null": ("ShareFetch", None),
+        "fetch-37": ("ShareFetch", "m" * (MEMBER_ID_LENGTH_MAX + 1)),
+        "acknowledge-empty": ("ShareAcknowledge", ""),
+        "acknowledge-null": ("ShareAcknowledge", None),
+        "acknowledge-37": ("ShareAcknowledge", "m" * (MEMBER_ID_LENGTH_MAX + 1)),
+    },
+    "share-groups.sessions.member-id-{name}",
+    "{0} with the member id {1!r} is refused with INVALID_REQUEST.",
+    "KIP-932; KafkaApis (member ids have 1 to 36 characters)",
+    needs=SHARE,
+)
+async def bad_member_id(run: CaseRun, api: str, member_id: str | None) -> None:
+    topic, member = await ten_records(run)
+    member.member_id = member_id  # type: ignore[assignment]  # null is what the case sends
+    response = await (member.fetch(topic, epoch=0) if api == "ShareFetch" else member.acknowledge(epoch=1))
+    equal("error of the response", response.error_code, ErrorCode.INVALID_REQUEST)
+
+
+@case_for_each(
+    {"fetch": ("ShareFetch",), "acknowledge": ("ShareAcknowledge",)},
+    "share-groups.sessions.null-group-{name}",
+    "{0} without a group id is refused with INVALID_REQUEST.",
+    CHECKS,
+    needs=SHARE,
+)
+async def null_group(run: CaseRun, api: str) -> None:
+    topic, member = await ten_records(run)
+    member.group = None  # type: ignore[assignment]  # null is what the case sends
+    response = await (member.fetch(topic, epoch=0) if api == "ShareFetch" else member.acknowledge(epoch=1))
+    equal("error of the response", response.error_code, ErrorCode.INVALID_REQUEST)
+
+
+@case(
+    "share-groups.sessions.longest-member-id",
+    "A member id of 36 characters is accepted.",
+    "KIP-932; KafkaApis (member ids have 1 to 36 characters)",
+    needs=SHARE,
+)
+async def longest_member_id(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    member.member_id = "m" * MEMBER_ID_LENGTH_MAX
+    equal("acquired records", await member.taken(topic), [(0, 9, 1)])
+
+
+@case(
+    "share-groups.sessions.of-one-member",
+    "A session belongs to one member id: another one at the same epoch gets SHARE_SESSION_NOT_FOUND.",
+    SESSION,
+    needs=SHARE,
+)
+async def of_one_member(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    other = ShareMember(run, member.group, member.connection, run.name("m")[-36:], epoch=member.epoch)
+    equal("error of its fetch", (await other.fetch()).error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
+    response = await other.acknowledge((topic, 0, 0, 9, ACCEPT))
+    equal("error of its acknowledgement", response.error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+
+@case(
+    "share-groups.sessions.of-one-group",
+    "One member id has a session for each group.",
+    SESSION,
+    needs=SHARE,
+)
+async def of_one_group(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    other = ShareMember(run, await share_group(run, topic), member.connection, member.member_id, epoch=member.epoch)
+    equal("error for another group", (await other.fetch()).error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+
+@case(
+    "share-groups.sessions.membership-not-required",
+    "A ShareFetch of a member id that never joined the group acquires records.",
+    "KIP-932; SharePartitionManager (no check of members)",
+    needs=SHARE,
+)
+async def membership_not_required(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    equal("acquired records", await member.taken(topic), [(0, 9, 1)])
+
+
+@case(
+    "share-groups.sessions.lock-duration",
+    "An accepted ShareFetch returns the duration of locks in AcquisitionLockTimeoutMs, by default 30000.",
+    "ShareFetchResponse.json; share.record.lock.duration.ms",
+    needs=SHARE,
+)
+async def lock_duration(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    response = await member.fetch(topic, wait_ms=0)
+    equal("AcquisitionLockTimeoutMs", response.acquisition_lock_timeout_ms, LOCK_MS)
+    equal("ErrorMessage", response.error_message, None)
+    equal("ThrottleTimeMs", response.throttle_time_ms, 0)
+
+
+@case(
+    "share-groups.sessions.lock-duration-of-acknowledge",
+    "ShareAcknowledge v2 returns the duration of locks.",
+    "KIP-1222; ShareAcknowledgeResponse.json",
+    needs=(*SHARE, "ShareAcknowledge:2"),
+)
+async def lock_duration_of_acknowledge(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    response = await member.acknowledge((topic, 0, 0, 9, ACCEPT), version=2)
+    equal("AcquisitionLockTimeoutMs", response.acquisition_lock_timeout_ms, LOCK_MS)
+
+
+@case(
+    "share-groups.sessions.lock-duration-of-group",
+    "The group's own lock duration is returned once it is set.",
+    "share.record.lock.duration.ms of the group",
+    needs=(*SHARE, "group-settings"),
+)
+async def lock_duration_of_group(run: CaseRun) -> None:
+    topic = await run.topic(count=10)
+    group = await share_group(run, topic, settings={"share.record.lock.duration.ms": "25000"})
+    member = await share_member(run, group, topic)
+    response = await member.fetch(topic, wait_ms=0)
+    equal("AcquisitionLockTimeoutMs", response.acquisition_lock_timeout_ms, 25_000)
+
+
+@case(
+    "share-groups.sessions.reopened",
+    "Epoch 0 with a session replaces it: the next epoch is 1.",
+    SESSION,
+    needs=SHARE,
+)
+async def reopened(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    equal("error of the second opening", (await member.fetch(topic, epoch=0, wait_ms=0)).error_code, ErrorCode.NONE)
+    equal("error at epoch 2", (await member.fetch(epoch=2)).error_code, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    equal("error at epoch 1", (await member.fetch(epoch=1, wait_ms=0)).error_code, ErrorCode.NONE)
+
+
+@case(
+    "share-groups.sessions.reopened-keeps-locks",
+    "A session that is opened again by epoch 0 keeps the locks: the held records are not delivered again.",
+    "KIP-932; SharePartitionManager.newContext (epoch 0 releases nothing)",
+    needs=SHARE,
+)
+async def reopened_keeps_locks(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    response = await member.fetch(topic, epoch=0, wait_ms=200)
+    equal("acquired records", acquired(response, topic), [])
+    accepted = await member.acknowledge((topic, 0, 0, 9, ACCEPT))
+    equal("error of the acknowledgement", entry(accepted, topic).error_code, ErrorCode.NONE)
+
+
+@case_for_each(
+    {"fetch": ("ShareFetch",), "acknowledge": ("ShareAcknowledge",)},
+    "share-groups.sessions.closed-by-{name}",
+    "{0} with epoch -1 applies its acknowledgements, ends the session and releases the other records.",
+    "KIP-932; SharePartitionManager.releaseSession",
+    needs=SHARE,
+)
+async def closed(run: CaseRun, api: str) -> None:
+    topic, member = await ten_records(run)
+    other = await share_member(run, member.group, topic)
+    await member.take(topic)
+    equal("acquired by another member", acquired(await other.fetch(topic, wait_ms=0), topic), [])
+    epoch, acks = member.epoch, [(topic, 0, 0, 4, ACCEPT)]
+    response = await (member.fetch(epoch=-1, acks=acks) if api == "ShareFetch" else member.acknowledge(*acks, epoch=-1))
+    equal("error of the response", response.error_code, ErrorCode.NONE)
+    code = entry(response, topic).acknowledge_error_code if api == "ShareFetch" else entry(response, topic).error_code
+    equal("error of the acknowledgement", code, ErrorCode.NONE)
+    equal("acquired by another member", await other.taken(topic), [(5, 9, 2)])
+    again = await member.fetch(epoch=epoch)
+    equal("error after the end", again.error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+
+@case(
+    "share-groups.sessions.final-fetch-reads-nothing",
+    "A ShareFetch with epoch -1 returns no records, only the partitions that it acknowledged.",
+    "KIP-932; FinalContext",
+    needs=SHARE,
+)
+async def final_fetch_reads_nothing(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await run.produce(topic, 5)
+    response = await member.fetch(epoch=-1, acks=[(topic, 0, 0, 9, ACCEPT)])
+    found = entry(response, topic)
+    equal("acquired records", acquired(response, topic), [])
+    equal("bytes of records", len(found.records or b""), 0)
+
+
+@case(
+    "share-groups.sessions.end-of-connection",
+    "The end of the connection ends the session and releases its records.",
+    "KIP-932; SharePartitionManager (ConnectionDisconnectListener)",
+    needs=SHARE,
+)
+async def end_of_connection(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    other = await share_member(run, member.group, topic)
+    await member.take(topic)
+    equal("acquired by another member", acquired(await other.fetch(topic, wait_ms=0), topic), [])
+    await member.connection.aclose()
+    equal("acquired after the end of the connection", await other.taken(topic), [(0, 9, 2)])
+    response = await member.fetch(epoch=member.epoch, on=other.connection)
+    equal("error on another connection", response.error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+
+@case(
+    "share-groups.sessions.moved-connection",
+    "A session that was opened again on another connection survives the end of the first one.",
+    "KIP-932; ShareSessionCache (connection of a session)",
+    needs=SHARE,
+)
+async def moved_connection(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    first = member.connection
+    await member.fetch(topic, wait_ms=0)
+    member.connection = await run.connect(first.address)
+    await member.fetch(topic, epoch=0, wait_ms=0)
+    await first.aclose()
+    watcher = await run.connect(member.connection.address)
+    for _ in range(3):
+        await watcher.request("ApiVersions", 3)
+    equal("error after the end of the first connection", (await member.fetch(wait_ms=0)).error_code, ErrorCode.NONE)
+
+
+@case(
+    "share-groups.sessions.epoch-after-the-last",
+    "Epoch 2147483647 is followed by 1 (a session cannot reach it in a test: the wrong one is refused).",
+    "ShareRequestMetadata.nextEpoch",
+    needs=SHARE,
+)
+async def epoch_after_the_last(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.fetch(topic, wait_ms=0)
+    response = await member.fetch(epoch=LAST_EPOCH)
+    equal("error of epoch 2147483647", response.error_code, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+
+
+@case(
+    "share-groups.sessions.forgotten-partition",
+    "A partition in ForgottenTopicsData leaves the session and is not fetched again.",
+    "ShareFetchRequest.json; ShareSession.update",
+    needs=SHARE,
+)
+async def forgotten_partition(run: CaseRun) -> None:
+    topic, member = await ten_records(run, partitions=2)
+    seen: set[int] = set()
+
+    def complete(response: Any) -> bool:
+        seen.update(p for p in (0, 1) if acquired(response, topic, p))
+        return seen == {0, 1}
+
+    await member.fetch_until(complete, topic)
+    await member.fetch(forget=[(topic, 0)], wait_ms=0)
+    for partition in (0, 1):
+        await run.produce(topic, 1, partition=partition)
+    response = await member.take()
+    equal("acquired of the remaining partition", acquired(response, topic, 1), [(10, 10, 1)])
+    equal("entry of the forgotten partition", find_entry(response, topic, 0), None)
+
+
+@case(
+    "share-groups.sessions.forgotten-keeps-locks",
+    "Forgetting a partition does not release its records: they can still be acknowledged.",
+    "KIP-932; ShareSession.update",
+    needs=SHARE,
+)
+async def forgotten_keeps_locks(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await member.fetch(forget=[(topic, 0)], wait_ms=0)
+    response = await member.acknowledge((topic, 0, 0, 9, ACCEPT))
+    equal("error of the acknowledgement", entry(response, topic).error_code, ErrorCode.NONE)
+
+
+@case(
+    "share-groups.sessions.acknowledged-and-forgotten",
+    "Acknowledgements for a partition that the same request forgets are applied.",
+    "KIP-932; KafkaApis.handleShareFetchRequest",
+    needs=SHARE,
+)
+async def acknowledged_and_forgotten(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    response = await member.fetch(acks=[(topic, 0, 0, 9, ACCEPT)], forget=[(topic, 0)], wait_ms=0)
+    equal("error of the acknowledgement", entry(response, topic).acknowledge_error_code, ErrorCode.NONE)
+    await run.produce(topic, 3)
+    later = await member.fetch(wait_ms=300)
+    equal("entry of the forgotten partition", find_entry(later, topic), None)
+
+
+@case(
+    "share-groups.sessions.added-partition",
+    "A partition that is named in a later request joins the session.",
+    "KIP-932; ShareSession.update",
+    needs=SHARE,
+)
+async def added_partition(run: CaseRun) -> None:
+    topic, member = await ten_records(run, partitions=2)
+    equal("acquired of partition 0", await member.taken(topic, 0), [(0, 9, 1)])
+    response = await member.take((topic, 1))
+    equal("acquired of partition 1", acquired(response, topic, 1), [(0, 9, 1)])
+
+
+@case(
+    "share-groups.sessions.unchanged-left-out",
+    "A partition without anything new is left out of a later response.",
+    "KIP-932; ShareSessionContext",
+    needs=SHARE,
+)
+async def unchanged_left_out(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    response = await member.fetch(wait_ms=0)
+    equal("partitions in the response", list(response.responses), [])
+
+
+@case(
+    "share-groups.sessions.acknowledged-in-response",
+    "A partition that carried acknowledgements is in the response, with empty records.",
+    "KIP-932; ShareFetchResponse.json",
+    needs=SHARE,
+)
+async def acknowledged_in_response(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    response = await member.fetch(acks=[(topic, 0, 0, 9, ACCEPT)], wait_ms=0)
+    found = entry(response, topic)
+    equal("ErrorCode", found.error_code, ErrorCode.NONE)
+    equal("AcknowledgeErrorCode", found.acknowledge_error_code, ErrorCode.NONE)
+    true("Records", found.records is not None and len(found.records) == 0, "empty, not null", found.records)
+
+
+@case(
+    "share-groups.sessions.without-partitions",
+    "A session without partitions is accepted, and its fetch does not wait.",
+    "KIP-932; KafkaApis.handleShareFetchRequest (empty session)",
+    needs=SHARE,
+)
+async def without_partitions(run: CaseRun) -> None:
+    _, member = await ten_records(run)
+    response = await member.fetch(epoch=0, wait_ms=10_000)
+    equal("error of the response", response.error_code, ErrorCode.NONE)
+    equal("partitions in the response", list(response.responses), [])
+
+
+@case(
+    "share-groups.sessions.unknown-partition",
+    "A partition that the topic does not have gets UNKNOWN_TOPIC_OR_PARTITION, and the session continues.",
+    "KIP-932; SharePartitionManager",
+    needs=SHARE,
+)
+async def unknown_partition(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    response = await member.fetch((topic, 7), wait_ms=0)
+    equal("error of the response", response.error_code, ErrorCode.NONE)
+    equal("error of the partition", entry(response, topic, 7).error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    equal("error at epoch 1", (await member.fetch(topic, wait_ms=0)).error_code, ErrorCode.NONE)
+
+
+@case(
+    "share-groups.sessions.member-of-two-topics",
+    "One request acquires records of several topics, each under its topic id.",
+    "KIP-932; ShareFetchRequest.json",
+    needs=SHARE,
+)
+async def member_of_two_topics(run: CaseRun) -> None:
+    first, second = await run.topic(count=3), await run.topic(count=4)
+    member = await share_member(run, await share_group(run, first, second), first)
+    seen: dict[bytes, Any] = {}
+
+    def complete(response: Any) -> bool:
+        for topic in (first, second):
+            if spans := acquired(response, topic):
+                seen[topic.topic_id] = spans
+        return len(seen) == 2  # noqa: PLR2004
+
+    await member.fetch_until(complete, first, second)
+    equal("acquired of the first topic", seen[first.topic_id], [(0, 2, 1)])
+    equal("acquired of the second topic", seen[second.topic_id], [(0, 3, 1)])

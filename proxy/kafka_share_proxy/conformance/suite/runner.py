@@ -1,0 +1,117 @@
+"""Runs cases concurrently, each bounded in time and independent of the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import trio
+
+from kafka_share_proxy.conformance.suite.capabilities import Capabilities, discover
+from kafka_share_proxy.conformance.suite.case_run import CaseRun
+from kafka_share_proxy.conformance.suite.cases import Case
+from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest
+from kafka_share_proxy.conformance.suite.dialling import Dialling
+from kafka_share_proxy.conformance.suite.expectations import Mismatch, NotOffered
+from kafka_share_proxy.conformance.suite.outcomes import SHOWN_EXCHANGES, Outcome, RunReport, Status
+from kafka_share_proxy.wire.errors import ProxyError
+
+CONCURRENT = 8
+"""Cases that run at the same time."""
+FAREWELL_S = 10.0
+"""Seconds that the members of a case have to leave their groups."""
+
+Progress = Callable[[Outcome], None]
+
+
+async def run_suite(
+    dialling: Dialling, cases: Sequence[Case], progress: Progress, concurrent: int = CONCURRENT
+) -> RunReport:
+    """Find out what the cluster offers, run the cases, and delete what they made. Raises ConnectionFailed."""
+    started_at, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    cluster, capabilities = await discover(dialling)
+    outcomes: dict[str, Outcome] = {}
+    async with cluster.cleaned_up(), trio.open_nursery() as nursery:
+        slots = trio.Semaphore(concurrent)
+        for case in cases:
+            await slots.acquire()
+            nursery.start_soon(_run_in_slot, case, cluster, capabilities, slots, outcomes, progress)
+    return RunReport(
+        bootstrap=",".join(map(str, dialling.bootstrap)),
+        release=capabilities.release,
+        started_at=started_at,
+        duration_s=time.monotonic() - began,
+        outcomes=[outcomes[case.id] for case in cases],
+        missing=dict(capabilities.missing),
+    )
+
+
+async def _run_in_slot(
+    case: Case,
+    cluster: ClusterUnderTest,
+    capabilities: Capabilities,
+    slots: trio.Semaphore,
+    outcomes: dict[str, Outcome],
+    progress: Progress,
+) -> None:
+    try:
+        outcomes[case.id] = await run_case(case, cluster, capabilities)
+    finally:
+        slots.release()
+    progress(outcomes[case.id])
+
+
+async def run_case(case: Case, cluster: ClusterUnderTest, capabilities: Capabilities) -> Outcome:
+    """Run one case. A failure of the peer is its outcome; an error of the suite is raised."""
+    if (reason := capabilities.lacks(case.needs)) is not None:
+        return Outcome(case, Status.SKIPPED, reason=reason)
+    began = time.monotonic()
+    run = CaseRun(cluster, capabilities)
+    try:
+        with trio.fail_after(case.limit_s):
+            await case.body(run)
+    except NotOffered as error:
+        return Outcome(case, Status.SKIPPED, reason=str(error))
+    except Mismatch as error:
+        return _failed(case, run, began, error.what, error.expected, error.seen)
+    except (ProxyError, BaseExceptionGroup) as error:
+        return _failed(case, run, began, *_reason_of(error))
+    except trio.TooSlowError:
+        return _failed(case, run, began, "duration", f"at most {case.limit_s:.0f} s", "not done in that time")
+    finally:
+        await _end(run)
+    return Outcome(case, Status.PASSED, time.monotonic() - began)
+
+
+def _reason_of(error: BaseException) -> tuple[str, str, str]:
+    """Return what failed, what was expected and what was seen. Raises errors that are not the peer's."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, Mismatch):
+        return error.what, error.expected, error.seen
+    if isinstance(error, ProxyError):
+        return "exchange", "a response", str(error)
+    raise error
+
+
+def _failed(case: Case, run: CaseRun, began: float, what: str, expected: str, seen: str) -> Outcome:
+    known = case.differs.get(run.capabilities.release)
+    return Outcome(
+        case,
+        Status.FAILED if known is None else Status.DIFFERS,
+        time.monotonic() - began,
+        reason=what if known is None else f"{known} ({what})",
+        expected=expected,
+        seen=seen,
+        exchanges=list(run.trail.last(SHOWN_EXCHANGES)),
+    )
+
+
+async def _end(run: CaseRun) -> None:
+    """Let members leave. What fails here is of no interest: the case has its outcome."""
+    with trio.move_on_after(FAREWELL_S, shield=True):
+        try:
+            await run.aclose()
+        except ProxyError:
+            pass

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from kafka_share_proxy.app.commands import pipeline_command
+from kafka_share_proxy.app.commands import conformance_command, pipeline_command
 from kafka_share_proxy.app.commands.broker_flags import Flags, dials_brokers
 from kafka_share_proxy.app.commands.terminal import printable, printable_lines
 from kafka_share_proxy.feature.errors import ConfigError
@@ -187,6 +187,7 @@ views_app = typer.Typer(
 )
 app.add_typer(views_app, name="views")
 app.add_typer(pipeline_command.app, name="pipeline")
+app.add_typer(conformance_command.app, name="conformance")
 
 ViewTopics = Annotated[list[str], typer.Argument(metavar="VIEW...", help="Names as __view.r8.orders.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from kafka_share_proxy.conformance.suite.cases import CASES
 from kafka_share_proxy.conformance.suite.protocol import share_acknowledging as share_acknowledging
 from kafka_share_proxy.conformance.suite.protocol import share_acquiring as share_acquiring
+from kafka_share_proxy.conformance.suite.protocol import share_membership as share_membership
+from kafka_share_proxy.conformance.suite.protocol import share_offsets as share_offsets
 from kafka_share_proxy.conformance.suite.protocol import share_sessions as share_sessions
 
 ALL_CASES = CASES

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.building import KEYS
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
-from kafka_share_proxy.conformance.suite.cluster_under_test import SetUpFailed, Topic, is_retriable_coordinator_error
+from kafka_share_proxy.conformance.suite.cluster_under_test import SetUpFailed, Topic
 from kafka_share_proxy.conformance.suite.connection import Connection
 from kafka_share_proxy.conformance.suite.expectations import Mismatch, equal
 from kafka_share_proxy.wire.errors import ErrorCode, error_name
@@ -18,6 +18,13 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 FINAL_EPOCH = -1
 LAST_EPOCH = 0x7FFFFFFF
+NOT_YET = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+"""Errors of a coordinator that does not know a new topic yet, or is not ready."""
 WAIT_MS = 500
 TAKE_FETCHES = 60
 """Fetches of WAIT_MS each, within which records must be acquired."""
@@ -60,7 +67,7 @@ class ShareMember:
 
     async def join(self, *topics: Topic) -> None:
         """Join and heartbeat until all partitions of the topics are assigned. Raises SetUpFailed, Mismatch."""
-        self.run.at_end(self._leave)
+        self.run.at_end(self.leave)
         response = await self.heartbeat(0, [topic.name for topic in topics])
         if response.error_code:
             raise SetUpFailed(f"cannot join: {error_name(response.error_code)} {response.error_message or ''}")
@@ -72,7 +79,8 @@ class ShareMember:
 
         await self.run.until(complete, "the assignment of all partitions")
 
-    async def _leave(self) -> None:
+    async def leave(self) -> None:
+        """Leave the group if it is joined."""
         if self.member_epoch > 0:
             await self.heartbeat(-1)
 
@@ -201,12 +209,16 @@ async def alter_offsets(run: CaseRun, group: str, *topics: Topic, start: int = 0
         response = await run.request(
             "AlterShareGroupOffsets", await run.coordinator(group), group_id=group, topics=listed
         )
-        return None if is_retriable_coordinator_error(response.error_code) else response
+        return response if not _codes(response) or not _codes(response) <= NOT_YET else None
 
-    response = await run.until(altered, "AlterShareGroupOffsets")
-    codes = [response.error_code, *(p.error_code for each in response.responses for p in each.partitions)]
-    if any(codes):
-        raise SetUpFailed(f"cannot set start offsets: {[error_name(code) for code in codes if code]}")
+    codes = _codes(await run.until(altered, "AlterShareGroupOffsets"))
+    if codes:
+        raise SetUpFailed(f"cannot set start offsets: {', '.join(map(error_name, sorted(codes)))}")
+
+
+def _codes(response: Any) -> set[int]:
+    found = {response.error_code, *(p.error_code for each in response.responses for p in each.partitions)}
+    return found - {ErrorCode.NONE}
 
 
 async def described(run: CaseRun, group: str, topic: Topic, partition: int = 0) -> Any:

@@ -1,0 +1,152 @@
+"""Command `conformance run`: test any cluster, show the results, and write reports."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from kafka_share_proxy.app.commands.broker_flags import Flags
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kafka_share_proxy.app.settings.config import Config
+    from kafka_share_proxy.conformance.suite.cases import Case
+    from kafka_share_proxy.conformance.suite.dialling import Dialling
+    from kafka_share_proxy.conformance.suite.outcomes import Outcome, RunReport
+
+FAILED, MISUSED = 1, 2
+
+SuiteNames = Annotated[
+    list[str] | None, typer.Option("--suite", metavar="NAME", help="Run the cases of this suite; may be repeated.")
+]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="PATTERN", help="Run cases whose id contains or matches this; may be repeated."),
+]
+
+
+def run(
+    *,
+    brokers: Flags,
+    suite: SuiteNames = None,
+    only: Patterns = None,
+    list_cases: Annotated[bool, typer.Option("--list", help="Show the cases and send nothing.")] = False,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as JUnit XML.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as one HTML file.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as JSON.")] = None,
+    concurrent: Annotated[int, typer.Option(min=1, max=64, help="Cases that run at the same time.")] = 8,
+    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in YAML.")] = None,
+) -> None:
+    """Test a cluster against the rules of Kafka's protocol; status 1 if a case failed."""
+    from kafka_share_proxy.app.commands import terminal
+
+    cases = _selected(suite or [], only or [])
+    console = terminal.console()
+    if list_cases:
+        for case in cases:
+            console.print(f"{case.id}  {case.sentence}  [{case.source}]", markup=False, soft_wrap=True, highlight=False)
+        return
+    report = _run(_dialling(_loaded(config, brokers)), cases, concurrent, console)
+    _write(report, junit, html, json)
+    if report.failed:
+        raise typer.Exit(FAILED)
+
+
+def _selected(suites: list[str], patterns: list[str]) -> list[Case]:
+    from kafka_share_proxy.conformance.suite.all_cases import ALL_CASES
+
+    if unknown := sorted(set(suites) - set(ALL_CASES.suites)):
+        _fail(f"--suite {unknown[0]}: there is no such suite; there are {', '.join(ALL_CASES.suites)}", MISUSED)
+    cases = ALL_CASES.select(suites, patterns)
+    if not cases:
+        _fail(f"no case matches {' '.join(patterns)}; --list shows the cases", MISUSED)
+    return cases
+
+
+def _loaded(config: str | None, brokers: Flags) -> Config:
+    from kafka_share_proxy.app.settings import config_loading
+    from kafka_share_proxy.feature.errors import ConfigError
+
+    try:
+        return config_loading.load(dict(brokers), path=config, listens=False)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+
+
+def _dialling(config: Config) -> Dialling:
+    from kafka_share_proxy.app.settings import tls_contexts
+    from kafka_share_proxy.conformance.suite.dialling import Dialling, Login
+    from kafka_share_proxy.feature.errors import ConfigError
+
+    upstream = config.upstream
+    login = None
+    if upstream.sasl.mechanism is not None:
+        login = Login(upstream.sasl.mechanism, upstream.sasl.username or "", upstream.sasl.secret)
+    try:
+        tls = tls_contexts.towards_brokers(upstream.tls)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+    return Dialling(upstream.bootstrap, tls, upstream.tls.server_name, login)
+
+
+def _run(dialling: Dialling, cases: list[Case], concurrent: int, console: Console) -> RunReport:
+    import trio
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from kafka_share_proxy.conformance.suite import report_text
+    from kafka_share_proxy.conformance.suite.runner import run_suite
+    from kafka_share_proxy.wire.errors import ProxyError
+
+    columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("cases", total=len(cases))
+
+        def show(outcome: Outcome) -> None:
+            progress.advance(task)
+            _show(outcome, progress.console)
+
+        try:
+            report = trio.run(partial(run_suite, dialling, cases, show, concurrent))
+        except ProxyError as error:
+            _fail(str(error), FAILED)
+    console.print(report_text.table(report))
+    for name, reason in report.missing.items():
+        console.print(f"not offered: {name} ({reason})", markup=False, highlight=False)
+    return report
+
+
+def _show(outcome: Outcome, console: Any) -> None:
+    """Print a case that failed, in one line and a half."""
+    from kafka_share_proxy.conformance.suite.outcomes import Status
+
+    if outcome.status is Status.FAILED:
+        console.print(f"FAILED {outcome.case.id}: {outcome.case.sentence}", markup=False, highlight=False)
+        line = f"       {outcome.reason}: expected {outcome.expected}, seen {outcome.seen}"
+        console.print(line, markup=False, highlight=False)
+
+
+def _write(report: RunReport, junit: Path | None, html: Path | None, json: Path | None) -> None:
+    from kafka_share_proxy.conformance.suite import report_html, report_json, report_junit
+
+    for path, text_of in (
+        (junit, report_junit.as_junit),
+        (html, report_html.as_html),
+        (json, report_json.as_json),
+    ):
+        if path is not None:
+            try:
+                path.write_text(text_of(report), encoding="utf-8")
+            except OSError as error:
+                _fail(f"cannot write {path}: {error.strerror}", FAILED)
+
+
+def _fail(text: str, status: int) -> NoReturn:
+    from kafka_share_proxy.app.commands.terminal import printable_lines
+
+    print(printable_lines(f"kafka-share-proxy: {text}"), file=sys.stderr)
+    raise typer.Exit(status)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.suite.cases import CASES
+from kafka_share_proxy.conformance.suite.protocol import fetching as fetching
+from kafka_share_proxy.conformance.suite.protocol import producing as producing
 from kafka_share_proxy.conformance.suite.protocol import share_acknowledging as share_acknowledging
 from kafka_share_proxy.conformance.suite.protocol import share_acquiring as share_acquiring
 from kafka_share_proxy.conformance.suite.protocol import share_membership as share_membership

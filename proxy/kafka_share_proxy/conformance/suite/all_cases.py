@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.suite.cases import CASES
+from kafka_share_proxy.conformance.suite.protocol import classic_groups as classic_groups
+from kafka_share_proxy.conformance.suite.protocol import committed_offsets as committed_offsets
+from kafka_share_proxy.conformance.suite.protocol import consumer_groups as consumer_groups
 from kafka_share_proxy.conformance.suite.protocol import fetching as fetching
 from kafka_share_proxy.conformance.suite.protocol import producing as producing
 from kafka_share_proxy.conformance.suite.protocol import share_acknowledging as share_acknowledging
@@ -10,6 +13,7 @@ from kafka_share_proxy.conformance.suite.protocol import share_acquiring as shar
 from kafka_share_proxy.conformance.suite.protocol import share_membership as share_membership
 from kafka_share_proxy.conformance.suite.protocol import share_offsets as share_offsets
 from kafka_share_proxy.conformance.suite.protocol import share_sessions as share_sessions
+from kafka_share_proxy.conformance.suite.protocol import transactions as transactions
 
 ALL_CASES = CASES
 """Every case, by the order of the modules above."""

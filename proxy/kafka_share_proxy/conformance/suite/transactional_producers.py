@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,8 @@ from kafka_share_proxy.wire.records import records
 
 ATTEMPTS, PAUSE_S = 100, 0.1
 """Attempts while a transaction is still being ended, and seconds between two of them."""
-TIMESTAMP_MS = 1_700_000_000_000
+TIMESTAMP_MS = int(time.time() * 1000)
+"""Of all records: with an older one the segment of the log would be rolled by its time."""
 
 
 @dataclass

@@ -23,7 +23,7 @@ EPOCHS = "KIP-320; Partition.checkCurrentLeaderEpoch"
 LAST_STABLE = "KIP-98; FetchResponse.json (LastStableOffset, AbortedTransactions)"
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 READ_COMMITTED = 1
-START_MS = 1_700_000_000_000
+START_MS = int(time.time() * 1000) - 60_000
 
 
 @case(

@@ -19,7 +19,7 @@ SCHEMA = "ProduceResponse.json"
 CHECKS = "LogValidator, ProduceRequest.validateRecords"
 IDEMPOTENCE = "KIP-98; ProducerAppendInfo"
 LAST_SEQUENCE = 0x7FFFFFFF
-OLD_MS = 1_700_000_000_000
+OLD_MS = int(time.time() * 1000) - 3_600_000
 CACHED_BATCHES = 5
 
 

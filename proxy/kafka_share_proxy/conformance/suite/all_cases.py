@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.suite.cases import CASES
+from kafka_share_proxy.conformance.suite.protocol import api_versions as api_versions
 from kafka_share_proxy.conformance.suite.protocol import classic_groups as classic_groups
+from kafka_share_proxy.conformance.suite.protocol import cluster_metadata as cluster_metadata
 from kafka_share_proxy.conformance.suite.protocol import committed_offsets as committed_offsets
 from kafka_share_proxy.conformance.suite.protocol import consumer_groups as consumer_groups
 from kafka_share_proxy.conformance.suite.protocol import fetching as fetching

@@ -301,8 +301,8 @@ async def delete_unknown_group(run: CaseRun) -> None:
 
 
 @case(
-    "offsets.delete.group-of-another-protocol",
-    "OffsetDelete in a group with members whose subscription is unreadable gets NON_EMPTY_GROUP or a subscribed topic.",
+    "offsets.delete.unreadable-subscription",
+    "OffsetDelete in a group whose members' subscriptions cannot be read gets GROUP_SUBSCRIBED_TO_TOPIC.",
     "KIP-496; ClassicGroup.validateOffsetDelete",
 )
 async def delete_with_members(run: CaseRun) -> None:

@@ -381,7 +381,6 @@ async def describe_unknown(run: CaseRun) -> None:
     "OffsetCommit with the member's epoch {0:+d} gets {1.name}.",
     "KIP-848; OffsetMetadataManager.validateOffsetCommit",
     needs=(*NEEDS, "OffsetCommit:9"),
-    differs={"stale": {r: "KIP-1251 accepts an older epoch of an assigned partition" for r in ("4.3", "4.4")}},
 )
 async def commit(run: CaseRun, difference: int, code: ErrorCode) -> None:
     topic = await run.topic()

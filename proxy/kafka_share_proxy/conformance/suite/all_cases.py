@@ -8,7 +8,9 @@ from kafka_share_proxy.conformance.suite.protocol import classic_groups as class
 from kafka_share_proxy.conformance.suite.protocol import cluster_metadata as cluster_metadata
 from kafka_share_proxy.conformance.suite.protocol import committed_offsets as committed_offsets
 from kafka_share_proxy.conformance.suite.protocol import consumer_groups as consumer_groups
+from kafka_share_proxy.conformance.suite.protocol import dead_letters as dead_letters
 from kafka_share_proxy.conformance.suite.protocol import fetching as fetching
+from kafka_share_proxy.conformance.suite.protocol import individual_commits as individual_commits
 from kafka_share_proxy.conformance.suite.protocol import producing as producing
 from kafka_share_proxy.conformance.suite.protocol import share_acknowledging as share_acknowledging
 from kafka_share_proxy.conformance.suite.protocol import share_acquiring as share_acquiring
@@ -16,6 +18,7 @@ from kafka_share_proxy.conformance.suite.protocol import share_membership as sha
 from kafka_share_proxy.conformance.suite.protocol import share_offsets as share_offsets
 from kafka_share_proxy.conformance.suite.protocol import share_sessions as share_sessions
 from kafka_share_proxy.conformance.suite.protocol import transactions as transactions
+from kafka_share_proxy.conformance.suite.protocol import views as views
 
 ALL_CASES = CASES
 """Every case, by the order of the modules above."""

@@ -104,7 +104,7 @@ REQUESTS = (
     _request("DeleteTopics", (6, 6), "responses[0].error_code", _UNKNOWN, topics=[{"name": NAME}], timeout_ms=5000),
     _request("DeleteRecords", (0, 2), "topics[0].partitions[0].error_code", _UNKNOWN,
              topics=_topics(partition_index=0, offset=0), timeout_ms=1000),
-    _request("InitProducerId", (0, 6), "error_code", E.NONE, transactional_id=None, transaction_timeout_ms=1000),
+    _request("InitProducerId", (0, 6), "error_code", (E.NONE, E.COORDINATOR_LOAD_IN_PROGRESS), transactional_id=None, transaction_timeout_ms=1000),
     _request("OffsetForLeaderEpoch", (2, 4), "topics[0].partitions[0].error_code", _UNKNOWN,
              topics=_topics("topic", partition=0, leader_epoch=0)),
     _request("AddPartitionsToTxn", (0, 3), "results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code",

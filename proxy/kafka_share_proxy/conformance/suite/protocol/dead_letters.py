@@ -1,0 +1,164 @@
+"""Cases of dead letters (KIP-1191), where the peer offers them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_share_proxy.conformance.suite.case_run import CaseRun
+from kafka_share_proxy.conformance.suite.cases import case, case_for_each
+from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.expectations import equal
+from kafka_share_proxy.conformance.suite.partition_reads import read
+from kafka_share_proxy.conformance.suite.share_members import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    ShareMember,
+    acquired,
+    share_group,
+    share_member,
+)
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import records
+
+NEEDS = ("share", "dead-letters")
+KIP = "KIP-1191"
+REJECTED = b"Offset rejected by client."
+EXHAUSTED = b"Offset delivery count exceeded the threshold."
+PERMISSION = "errors.deadletterqueue.group.enable"
+
+
+async def dead_letter_group(run: CaseRun, **more: str) -> tuple[Topic, Topic, ShareMember]:
+    """Return a topic with two records, the topic of its dead letters, and a member that holds both records."""
+    letters = await run.topic(configs={PERMISSION: "true"})
+    topic = await run.topic()
+    made = [records.Record(key=b"key %d" % n, value=b"value %d" % n, timestamp=1) for n in range(2)]
+    await run.append(topic, records.build_batch(0, made))
+    settings = {"errors.deadletterqueue.topic.name": letters.name} | {k.replace("_", "."): v for k, v in more.items()}
+    member = await share_member(run, await share_group(run, topic, settings=settings), topic)
+    equal("acquired records", await member.taken(topic), [(0, 1, 1)])
+    return topic, letters, member
+
+
+async def letters_in(run: CaseRun, topic: Topic, count: int) -> list[records.Record]:
+    """Return the records of the topic of dead letters once there are that many."""
+
+    async def read_all() -> list[records.Record]:
+        data = memoryview((await read(run, topic)).records or b"")
+        batches = [b for b in records.iter_batches(data) if not b.is_control]
+        found = [r for b in batches for r in records.decode_records(data[b.position : b.end])]
+        return found if len(found) >= count else []
+
+    found: list[records.Record] = await run.until(read_all, f"{count} dead letters")
+    return found
+
+
+@case(
+    "dead-letters.rejected",
+    "A rejected record is written to the topic of dead letters with the headers of its origin, without key and value.",
+    KIP,
+    needs=NEEDS,
+)
+async def rejected(run: CaseRun) -> None:
+    topic, letters, member = await dead_letter_group(run)
+    await member.acknowledge((topic, 0, 0, 1, [ACCEPT, REJECT]))
+    (letter,) = await letters_in(run, letters, 1)
+    expected = {
+        "__dlq.errors.topic": topic.name.encode(),
+        "__dlq.errors.partition": b"0",
+        "__dlq.errors.offset": b"1",
+        "__dlq.errors.group": member.group.encode(),
+        "__dlq.errors.delivery.count": b"1",
+        "__dlq.errors.message": REJECTED,
+    }
+    equal("headers", dict(letter.headers), expected)
+    equal("key and value", (letter.key, letter.value), (None, None))
+
+
+@case(
+    "dead-letters.copied",
+    "With errors.deadletterqueue.copy.record.enable key and value are copied.",
+    KIP,
+    needs=NEEDS,
+)
+async def copied(run: CaseRun) -> None:
+    topic, letters, member = await dead_letter_group(run, errors_deadletterqueue_copy_record_enable="true")
+    await member.acknowledge((topic, 0, 0, 1, [ACCEPT, REJECT]))
+    (letter,) = await letters_in(run, letters, 1)
+    equal("key and value", (letter.key, letter.value), (b"key 1", b"value 1"))
+
+
+@case(
+    "dead-letters.exhausted",
+    "A record that reaches the delivery limit is written to the topic of dead letters.",
+    KIP,
+    needs=(*NEEDS, "delivery-limit"),
+)
+async def exhausted(run: CaseRun) -> None:
+    topic, letters, member = await dead_letter_group(run, share_delivery_count_limit="2")
+    await member.acknowledge((topic, 0, 0, 1, RELEASE))
+    equal("second delivery", await member.taken(topic), [(0, 1, 2)])
+    await member.acknowledge((topic, 0, 0, 1, RELEASE))
+    found = await letters_in(run, letters, 2)
+    headers = [dict(each.headers) for each in found]
+    equal("offsets", sorted(each["__dlq.errors.offset"] or b"" for each in headers), [b"0", b"1"])
+    equal("messages", {each["__dlq.errors.message"] for each in headers}, {EXHAUSTED})
+    equal("delivery counts", {each["__dlq.errors.delivery.count"] for each in headers}, {b"2"})
+
+
+@case_for_each(
+    {"accepted": (ACCEPT,), "gap": (GAP,)},
+    "dead-letters.not-{name}",
+    "A record acknowledged with type {0} is no dead letter.",
+    KIP,
+    needs=NEEDS,
+)
+async def not_dead(run: CaseRun, kind: int) -> None:
+    topic, letters, member = await dead_letter_group(run)
+    await member.acknowledge((topic, 0, 0, 1, [kind, REJECT]))
+    (letter,) = await letters_in(run, letters, 1)
+    equal("offset of the only dead letter", dict(letter.headers)["__dlq.errors.offset"], b"1")
+
+
+@case(
+    "dead-letters.not-again",
+    "A record that became a dead letter is not delivered again, and others are.",
+    KIP,
+    needs=NEEDS,
+)
+async def not_again(run: CaseRun) -> None:
+    topic, letters, member = await dead_letter_group(run)
+    await member.acknowledge((topic, 0, 0, 1, REJECT))
+    await letters_in(run, letters, 2)
+    await run.produce(topic, 1)
+    equal("acquired next", await member.taken(topic), [(2, 2, 1)])
+
+
+@case(
+    "dead-letters.off-by-default",
+    "Without a topic of dead letters a rejected record is dropped.",
+    KIP,
+    needs=NEEDS,
+)
+async def off_by_default(run: CaseRun) -> None:
+    topic = await run.topic(count=2)
+    member = await share_member(run, await share_group(run, topic), topic)
+    await member.take(topic)
+    response = await member.acknowledge((topic, 0, 0, 1, REJECT))
+    equal("error of the response", response.error_code, ErrorCode.NONE)
+    later: Any = await member.fetch(topic, wait_ms=300)
+    equal("acquired next", acquired(later, topic), [])
+
+
+@case(
+    "dead-letters.internal-name",
+    "A topic name that begins with __ is refused with INVALID_CONFIG.",
+    "KIP-1191; GroupConfig",
+    needs=NEEDS,
+)
+async def internal_name(run: CaseRun) -> None:
+    error = await run.cluster.alter_group(
+        await run.kept(), run.group(), {"errors.deadletterqueue.topic.name": "__letters"}
+    )
+    equal("error", error.split(" ")[0], "INVALID_CONFIG")

@@ -28,15 +28,17 @@ async def shown(run: CaseRun, group: str, topic: Topic) -> tuple[int, str]:
 EFFECTS: dict[str, tuple[list[tuple[int, str]], tuple[int, str]]] = {
     "touching": ([(0, "ic/1;0-4")], (5, "")),
     "behind-a-hole": ([(0, "ic/1;3-4")], (0, "ic/1;3-4")),
-    "single-offset": ([(0, "ic/1;2")], (0, "ic/1;2")),
-    "several": ([(0, "ic/1;2-3,6,8-9")], (0, "ic/1;2-3,6,8-9")),
+    "single-offset": ([(0, "ic/1;2-2")], (0, "ic/1;2-2")),
+    "several": ([(0, "ic/1;2-3,6-6,8-9")], (0, "ic/1;2-3,6-6,8-9")),
+    "descending": ([(0, "ic/1;8-9,2-3")], (0, "ic/1;2-3,8-9")),
+    "overlapping-in-one": ([(0, "ic/1;2-5,4-8")], (0, "ic/1;2-8")),
     "merged": ([(0, "ic/1;2-3"), (0, "ic/1;4-5")], (0, "ic/1;2-5")),
     "overlapping": ([(0, "ic/1;2-6"), (0, "ic/1;4-8")], (0, "ic/1;2-8")),
     "hole-closed": ([(0, "ic/1;3-9"), (0, "ic/1;0-2")], (10, "")),
     "moved-over-stored": ([(0, "ic/1;3-9"), (3, "")], (10, "")),
     "plain-before-the-range": ([(0, "ic/1;5-9"), (2, "")], (2, "ic/1;5-9")),
-    "offset-and-range": ([(4, "ic/1;4-5,8")], (6, "ic/1;8")),
-    "lower-offset-keeps": ([(5, "ic/1;7"), (2, "ic/1;9")], (5, "ic/1;7,9")),
+    "offset-and-range": ([(4, "ic/1;4-5,8-8")], (6, "ic/1;8-8")),
+    "lower-offset-keeps": ([(5, "ic/1;7-7"), (2, "ic/1;9-9")], (5, "ic/1;7-7,9-9")),
     "rewind-by-plain": ([(5, "ic/1;7-8"), (1, "")], (1, "")),
     "user-text": ([(0, "a note")], (0, "a note")),
     "empty-text": ([(0, "ic/1;")], (0, "")),
@@ -58,8 +60,8 @@ async def effect(run: CaseRun, commits: list[tuple[int, str]], expected: tuple[i
 
 
 REFUSED = {
-    "descending": "ic/1;8-9,2-3",
-    "overlapping": "ic/1;2-5,4-8",
+    "without-last": "ic/1;8",
+    "empty-piece": "ic/1;2-3,,5-6",
     "last-before-first": "ic/1;5-3",
     "not-a-number": "ic/1;a-b",
     "negative": "ic/1;-3",

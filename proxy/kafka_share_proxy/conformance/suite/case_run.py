@@ -169,8 +169,9 @@ class CaseRun:
         if code:
             raise SetUpFailed(f"cannot delete records: {error_name(code)}")
 
-    async def until(self, condition: Callable[[], Awaitable[Any]], what: str, limit_s: float = AWAIT_S) -> Any:
-        """Return the first true value of the condition. Raises Mismatch after `limit_s`."""
+    async def until(self, condition: Callable[[], Awaitable[Any]], what: str, limit_s: float | None = None) -> Any:
+        """Return the first true value of the condition. Raises Mismatch after `limit_s`, by default AWAIT_S."""
+        limit_s = AWAIT_S if limit_s is None else limit_s
         with trio.move_on_after(limit_s):
             while True:
                 value = await condition()

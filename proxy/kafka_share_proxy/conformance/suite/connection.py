@@ -112,21 +112,14 @@ class Connection:
             raise
         return exchange.response
 
-    async def is_closed_by_peer(self, limit_s: float = CLOSE_S) -> bool:
-        """Wait until the peer closes the connection; False if it sends something or does nothing within `limit_s`."""
-        with trio.move_on_after(limit_s):
+    async def is_closed_by_peer(self) -> bool:
+        """Wait until the peer closes the connection; False if it sends something or does nothing within CLOSE_S."""
+        with trio.move_on_after(CLOSE_S):
             try:
                 return not self._buffer and not await self._stream.receive_some(1)
             except _GONE:
                 return True
         return False
-
-    async def is_silent(self, limit_s: float) -> bool:
-        """Return True if the peer neither sends anything nor closes the connection within `limit_s`."""
-        with trio.move_on_after(limit_s):
-            await self._more()
-            return False
-        return True
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:

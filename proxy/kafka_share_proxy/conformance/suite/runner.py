@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -21,6 +22,9 @@ CONCURRENT = 8
 """Cases that run at the same time."""
 FAREWELL_S = 10.0
 """Seconds that the members of a case have to leave their groups."""
+
+MISSING = (LookupError, AttributeError, TypeError, ValueError)
+"""What the body of a case raises if a response lacks an entry, or has null where the case reads a structure."""
 
 Progress = Callable[[Outcome], None]
 
@@ -75,7 +79,7 @@ async def run_case(case: Case, cluster: ClusterUnderTest, capabilities: Capabili
         return Outcome(case, Status.SKIPPED, reason=str(error))
     except Mismatch as error:
         return _failed(case, run, began, error.what, error.expected, error.seen)
-    except (ProxyError, BaseExceptionGroup) as error:
+    except (ProxyError, BaseExceptionGroup, *MISSING) as error:
         return _failed(case, run, began, *_reason_of(error))
     except trio.TooSlowError:
         return _failed(case, run, began, "duration", f"at most {case.limit_s:.0f} s", "not done in that time")
@@ -92,6 +96,9 @@ def _reason_of(error: BaseException) -> tuple[str, str, str]:
         return error.what, error.expected, error.seen
     if isinstance(error, ProxyError):
         return "exchange", "a response", str(error)
+    if isinstance(error, MISSING):
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return "shape of the response", f"what the case reads: {place.line}", f"{type(error).__name__}: {error}"
     raise error
 
 

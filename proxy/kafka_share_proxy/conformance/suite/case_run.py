@@ -93,9 +93,16 @@ class CaseRun:
         self.cluster.groups.add(name)
         return name
 
-    async def topic(self, partitions: int = 1, count: int = 0, configs: Mapping[str, str] | None = None) -> Topic:
-        """Create a topic; `count` records are in one batch in each partition."""
-        topic = await self.cluster.create_topic(await self.kept(), self.name("topic"), partitions, configs)
+    async def topic(
+        self,
+        partitions: int = 1,
+        count: int = 0,
+        configs: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> Topic:
+        """Create a topic, by default with a new name; `count` records are in one batch in each partition."""
+        made = name or self.name("topic")
+        topic = await self.cluster.create_topic(await self.kept(), made, partitions, configs)
         for partition in topic.partitions:
             await self._await_leader(topic, partition)
             if count:

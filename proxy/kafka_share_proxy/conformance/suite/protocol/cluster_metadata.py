@@ -39,6 +39,7 @@ async def shown(run: CaseRun, version: int) -> None:
         if version >= 7:  # noqa: PLR2004
             equal("LeaderEpoch", each.leader_epoch, 0)
     if version >= 10:  # noqa: PLR2004
+        true("TopicId", bytes(found.topic_id) != ZERO_UUID, "not zero")
         equal("TopicId", bytes(found.topic_id), topic.topic_id)
 
 

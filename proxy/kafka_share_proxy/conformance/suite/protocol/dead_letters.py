@@ -26,12 +26,14 @@ NEEDS = ("share", "dead-letters")
 KIP = "KIP-1191"
 REJECTED = b"Offset rejected by client."
 EXHAUSTED = b"Offset delivery count exceeded the threshold."
+PREFIX = "dlq."
+"""errors.deadletterqueue.topic.name.prefix by default."""
 PERMISSION = "errors.deadletterqueue.group.enable"
 
 
 async def dead_letter_group(run: CaseRun, **more: str) -> tuple[Topic, Topic, ShareMember]:
     """Return a topic with two records, the topic of its dead letters, and a member that holds both records."""
-    letters = await run.topic(configs={PERMISSION: "true"})
+    letters = await run.topic(configs={PERMISSION: "true"}, name=f"{PREFIX}{run.name('letters')}")
     topic = await run.topic()
     made = [records.Record(key=b"key %d" % n, value=b"value %d" % n, timestamp=1) for n in range(2)]
     await run.append(topic, records.build_batch(0, made))
@@ -149,6 +151,24 @@ async def off_by_default(run: CaseRun) -> None:
     equal("error of the response", response.error_code, ErrorCode.NONE)
     later: Any = await member.fetch(topic, wait_ms=300)
     equal("acquired next", acquired(later, topic), [])
+
+
+@case(
+    "dead-letters.without-permission",
+    "A topic that does not allow dead letters gets none, and the record is not delivered again.",
+    "KIP-1191 (errors.deadletterqueue.group.enable)",
+    needs=NEEDS,
+)
+async def without_permission(run: CaseRun) -> None:
+    letters = await run.topic(name=f"{PREFIX}{run.name('letters')}")
+    topic = await run.topic(count=1)
+    settings = {"errors.deadletterqueue.topic.name": letters.name}
+    member = await share_member(run, await share_group(run, topic, settings=settings), topic)
+    await member.take(topic)
+    await member.acknowledge((topic, 0, 0, 0, REJECT))
+    await run.produce(topic, 1)
+    equal("acquired next", await member.taken(topic), [(1, 1, 1)])
+    equal("end of the topic of dead letters", await run.end_offset(letters), 0)
 
 
 @case(

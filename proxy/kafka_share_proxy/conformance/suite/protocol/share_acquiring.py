@@ -131,7 +131,7 @@ async def two_groups(run: CaseRun) -> None:
     "KIP-932; ErroneousAndValidPartitionData",
     needs=SHARE,
     differs={
-        release: "a ShareFetch that names an unknown topic id fails as a whole with -1" for release in ("4.2", "4.3", "4.4")
+        release: "a ShareFetch that names an unknown topic id fails as a whole with -1" for release in ("4.2", "4.3")
     },
 )
 async def unknown_topic_id(run: CaseRun) -> None:

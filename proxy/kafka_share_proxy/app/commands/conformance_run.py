@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kafka_share_proxy.conformance.suite.outcomes import Outcome, RunReport
 
 FAILED, MISUSED = 1, 2
+CREATED = "conformance-*"
+"""Names of what a run creates."""
 
 SuiteNames = Annotated[
     list[str] | None, typer.Option("--suite", metavar="NAME", help="Run the cases of this suite; may be repeated.")
@@ -98,6 +100,7 @@ def _run(dialling: Dialling, cases: list[Case], concurrent: int, console: Consol
     import trio
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from kafka_share_proxy.app.commands import terminal
     from kafka_share_proxy.conformance.suite import report_text
     from kafka_share_proxy.conformance.suite.runner import run_suite
     from kafka_share_proxy.wire.errors import ProxyError
@@ -116,18 +119,21 @@ def _run(dialling: Dialling, cases: list[Case], concurrent: int, console: Consol
             _fail(str(error), FAILED)
     console.print(report_text.table(report))
     for name, reason in report.missing.items():
-        console.print(f"not offered: {name} ({reason})", markup=False, highlight=False)
+        console.print(terminal.cell(f"not offered: {name} ({reason})"))
+    if report.left_behind:
+        console.print(terminal.cell(f"topics and groups {CREATED} may be left: {report.left_behind}"))
     return report
 
 
 def _show(outcome: Outcome, console: Any) -> None:
     """Print a case that failed, in one line and a half."""
+    from kafka_share_proxy.app.commands import terminal
     from kafka_share_proxy.conformance.suite.outcomes import Status
 
     if outcome.status is Status.FAILED:
-        console.print(f"FAILED {outcome.case.id}: {outcome.case.sentence}", markup=False, highlight=False)
+        console.print(terminal.cell(f"FAILED {outcome.case.id}: {outcome.case.sentence}"))
         line = f"       {outcome.reason}: expected {outcome.expected}, seen {outcome.seen}"
-        console.print(line, markup=False, highlight=False)
+        console.print(terminal.cell(line))
 
 
 def _write(report: RunReport, junit: Path | None, html: Path | None, json: Path | None) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import trio
 
 from kafka_share_proxy.conformance.suite.building import KEYS
-from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest, SetUpFailed
+from kafka_share_proxy.conformance.suite.cluster_under_test import ATTEMPTS, PAUSE_S, ClusterUnderTest, SetUpFailed
 from kafka_share_proxy.conformance.suite.connection import Connection, ConnectionFailed
 from kafka_share_proxy.conformance.suite.dialling import Dialling
 from kafka_share_proxy.conformance.suite.exchanges import Trail
@@ -17,6 +20,8 @@ RELEASES = ((21, "3.9"), (25, "4.0"), (27, "4.1"), (29, "4.2"), (30, "4.3"))
 """Highest supported metadata.version -> release (MetadataVersion). Above them: 4.4."""
 SHARE_APIS = ("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge")
 CONSUMER_APIS = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe")
+RANGE_END = 2
+"""Offset after the range that is committed to find out about individual commits."""
 SHORT_LOCK_MS = 1000
 """Duration of locks in cases that wait for their end."""
 
@@ -144,16 +149,22 @@ class _Probe:
         address = await self._cluster.coordinator(self._connection, group)
         coordinator = await self._cluster.dialling.connect(address, Trail())
         try:
-            partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": "ic/1;0-1"}
-            await coordinator.request(
-                "OffsetCommit",
-                self._cluster.version("OffsetCommit"),
-                group_id=group,
-                generation_id_or_member_epoch=-1,
-                topics=[{"name": topic, "partitions": [partition]}],
-            )
-            groups = [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}]
-            response = await coordinator.request("OffsetFetch", self._cluster.version("OffsetFetch"), groups=groups)
-            return bool(response.groups[0].topics[0].partitions[0].committed_offset == 2)  # noqa: PLR2004
+            for _ in range(ATTEMPTS):
+                offset = await self._committed(coordinator, group, topic)
+                if offset is not None:
+                    return offset == RANGE_END
+                await trio.sleep(PAUSE_S)
         finally:
             await coordinator.aclose()
+        raise SetUpFailed("the coordinator does not accept a commit")
+
+    async def _committed(self, coordinator: Connection, group: str, topic: str) -> int | None:
+        """Commit offset 0 with a range behind it and return the committed offset; None if the coordinator is loading."""
+        partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": f"ic/1;0-{RANGE_END - 1}"}
+        commit: dict[str, Any] = {"group_id": group, "generation_id_or_member_epoch": -1}
+        commit["topics"] = [{"name": topic, "partitions": [partition]}]
+        await coordinator.request("OffsetCommit", self._cluster.version("OffsetCommit"), **commit)
+        groups = [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}]
+        response = await coordinator.request("OffsetFetch", self._cluster.version("OffsetFetch"), groups=groups)
+        offsets = [p.committed_offset for each in response.groups[0].topics for p in each.partitions]
+        return offsets[0] if offsets and offsets[0] >= 0 else None

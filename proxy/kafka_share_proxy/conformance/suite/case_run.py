@@ -50,7 +50,9 @@ class CaseRun:
     async def connect(self, address: Address | None = None) -> Connection:
         """Return a new connection, by default to a bootstrap server."""
         dialling = self.cluster.dialling
-        opened = await (dialling.connect_bootstrap(self.trail) if address is None else dialling.connect(address, self.trail))
+        opened = await (
+            dialling.connect_bootstrap(self.trail) if address is None else dialling.connect(address, self.trail)
+        )
         self._opened.append(opened)
         return opened
 

@@ -93,6 +93,8 @@ class ClusterUnderTest:
     groups: set[str] = field(default_factory=set)
     configured: set[str] = field(default_factory=set)
     """Groups with settings."""
+    left_behind: str = ""
+    """Why topics and groups of the run may be left; empty if they were deleted."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def name(self, kind: str) -> str:
@@ -185,7 +187,9 @@ class ClusterUnderTest:
         ]
         resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configs": configs}
         version = self.version("IncrementalAlterConfigs")
-        response = await on.request("IncrementalAlterConfigs", version, resources=[resource], validate_only=validate_only)
+        response = await on.request(
+            "IncrementalAlterConfigs", version, resources=[resource], validate_only=validate_only
+        )
         result = response.responses[0]
         return f"{error_name(result.error_code)} {result.error_message or ''}" if result.error_code else ""
 
@@ -201,8 +205,13 @@ class ClusterUnderTest:
         try:
             yield
         finally:
-            with trio.move_on_after(CLEANUP_S, shield=True):
-                await self._clean_up()
+            with trio.move_on_after(CLEANUP_S, shield=True) as scope:
+                try:
+                    await self._clean_up()
+                except ProxyError as error:
+                    self.left_behind = str(error)
+            if scope.cancelled_caught:
+                self.left_behind = f"not done within {CLEANUP_S:.0f} s"
 
     async def _clean_up(self) -> None:
         connection = await self.dialling.connect_bootstrap(Trail())

@@ -81,7 +81,9 @@ async def _authenticate(connection: Connection, login: Login) -> None:
     try:
         while True:
             key, version, message = next(steps) if response is None else steps.send(response)
-            response = await connection.send_message(int(key), registry.versions(key)[1] if version is None else version, message)
+            response = await connection.send_message(
+                int(key), registry.versions(key)[1] if version is None else version, message
+            )
     except StopIteration:
         return
     except ProxyError as error:

@@ -52,6 +52,8 @@ class RunReport:
     outcomes: Sequence[Outcome]
     missing: dict[str, str]
     """Capability -> reason why it is not offered."""
+    left_behind: str = ""
+    """Why topics and groups of the run may be left in the cluster; empty if they were deleted."""
 
     def count(self, status: Status, suite: str | None = None) -> int:
         """Return the number of cases with this status."""

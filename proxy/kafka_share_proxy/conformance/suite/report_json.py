@@ -21,6 +21,7 @@ def as_json(report: RunReport) -> str:
                 name: {status.value: counts[status] for status in Status} for name, counts in report.suites.items()
             },
             "missing": report.missing,
+            "left_behind": report.left_behind,
             "cases": [_outcome(each) for each in report.outcomes],
         },
         indent=2,

@@ -48,6 +48,7 @@ async def run_suite(
         duration_s=time.monotonic() - began,
         outcomes=[outcomes[case.id] for case in cases],
         missing=dict(capabilities.missing),
+        left_behind=cluster.left_behind,
     )
 
 

@@ -178,9 +178,7 @@ async def share_member(
     return ShareMember(run, group, connection, run.name("m")[-36:])
 
 
-async def share_group(
-    run: CaseRun, *topics: Topic, settings: Mapping[str, str] | None = None, start: int = 0
-) -> str:
+async def share_group(run: CaseRun, *topics: Topic, settings: Mapping[str, str] | None = None, start: int = 0) -> str:
     """Return a group whose share partitions begin at an offset, without members.
 
     AlterShareGroupOffsets initialises them at once; where it is not offered, a member joins and leaves.
@@ -188,7 +186,9 @@ async def share_group(
     group = run.group()
     connection = await run.kept()
     if KEYS["AlterShareGroupOffsets"] not in run.cluster.versions:
-        await run.cluster.configure_group(connection, group, {"share.auto.offset.reset": "earliest"} | dict(settings or {}))
+        await run.cluster.configure_group(
+            connection, group, {"share.auto.offset.reset": "earliest"} | dict(settings or {})
+        )
         member = await share_member(run, group, topics[0], shared=True)
         await member.join(*topics)
         return group
@@ -201,7 +201,10 @@ async def share_group(
 async def alter_offsets(run: CaseRun, group: str, *topics: Topic, start: int = 0) -> None:
     """Set the start offset of all partitions of the topics. Raises SetUpFailed."""
     listed = [
-        {"topic_name": each.name, "partitions": [{"partition_index": p, "start_offset": start} for p in each.partitions]}
+        {
+            "topic_name": each.name,
+            "partitions": [{"partition_index": p, "start_offset": start} for p in each.partitions],
+        }
         for each in topics
     ]
 

@@ -21,10 +21,11 @@ FAULTS = [
     Fault("validates-only-never", "metadata.create.validate-only", "CreateTopics", request=put("validate_only", False)),
     Fault("exists-not-reported", "metadata.create.exists", "CreateTopics", replace("topics[].error_code", 36, 0)),
     Fault("partitions-shrink", "metadata.partitions.fewer", "CreatePartitions", replace("results[].error_code", 37, 0)),
-    Fault("setting-of-the-broker", "metadata.settings.own", "DescribeConfigs", put("results[].configs[].config_source", 5)),
+    Fault(
+        "setting-of-the-broker", "metadata.settings.own", "DescribeConfigs", put("results[].configs[].config_source", 5)
+    ),
 ]
 
 
 def test_each_fault_is_caught_by_its_case(kafka_43_quick: Cluster) -> None:
     assert_caught(kafka_43_quick.bootstrap, FAULTS)
-

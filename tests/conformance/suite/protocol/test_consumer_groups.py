@@ -26,4 +26,3 @@ FAULTS = [
 
 def test_each_fault_is_caught_by_its_case(kafka_43_quick: Cluster) -> None:
     assert_caught(kafka_43_quick.bootstrap, FAULTS)
-

@@ -285,7 +285,11 @@ async def recreated(run: CaseRun) -> None:
 
 
 @case_for_each(
-    {"more": (3, ErrorCode.NONE), "same": (2, ErrorCode.INVALID_PARTITIONS), "fewer": (1, ErrorCode.INVALID_PARTITIONS)},
+    {
+        "more": (3, ErrorCode.NONE),
+        "same": (2, ErrorCode.INVALID_PARTITIONS),
+        "fewer": (1, ErrorCode.INVALID_PARTITIONS),
+    },
     "metadata.partitions.{name}",
     "CreatePartitions to {0} of a topic with two gets {1.name}.",
     "CreatePartitionsResponse.json",
@@ -314,7 +318,9 @@ async def topic_setting(run: CaseRun, topic: str, name: str) -> Any:
 async def own_setting(run: CaseRun) -> None:
     topic = await run.topic(configs={"retention.ms": "12345678"})
     found = await topic_setting(run, topic.name, "retention.ms")
-    equal("value, source and sensitivity", (found.value, found.config_source, found.is_sensitive), ("12345678", 1, False))
+    equal(
+        "value, source and sensitivity", (found.value, found.config_source, found.is_sensitive), ("12345678", 1, False)
+    )
 
 
 @case("metadata.settings.default", "A setting that nobody set has source 5.", "KIP-226")

@@ -84,9 +84,7 @@ async def fetch_versions(run: CaseRun, version: int) -> None:
     topic, group = await run.topic(), run.group()
     await commit(run, group, topic, 7, committed_metadata="note")
     topics = [{"name": topic.name, "partition_indexes": [0]}]
-    response = await run.request(
-        "OffsetFetch", await run.coordinator(group), version, group_id=group, topics=topics
-    )
+    response = await run.request("OffsetFetch", await run.coordinator(group), version, group_id=group, topics=topics)
     (partition,) = response.topics[0].partitions
     equal("offset and metadata", (partition.committed_offset, partition.metadata), (7, "note"))
 

@@ -301,7 +301,9 @@ async def missing_topic(run: CaseRun) -> None:
 async def added_partitions(run: CaseRun) -> None:
     topic = await run.topic()
     member = await joined(run, topic)
-    await run.request("CreatePartitions", topics=[{"name": topic.name, "count": 3, "assignments": None}], timeout_ms=9000)
+    await run.request(
+        "CreatePartitions", topics=[{"name": topic.name, "count": 3, "assignments": None}], timeout_ms=9000
+    )
 
     async def grown() -> bool:
         await member.heartbeat()

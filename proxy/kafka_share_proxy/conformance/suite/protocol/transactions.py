@@ -286,7 +286,9 @@ async def two_in_sequence(run: CaseRun) -> None:
 # Offsets in transactions
 
 
-async def commit_in_transaction(run: CaseRun, producer: Producer, group: str, topic: Topic, offset: int, **ids: Any) -> int:
+async def commit_in_transaction(
+    run: CaseRun, producer: Producer, group: str, topic: Topic, offset: int, **ids: Any
+) -> int:
     """Send AddOffsetsToTxn and TxnOffsetCommit; return the error of the partition."""
     names = {"transactional_id": producer.transactional_id, "group_id": group}
     names |= {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
@@ -441,7 +443,9 @@ async def producers(run: CaseRun) -> None:
     topics = [{"name": topic.name, "partition_indexes": [0]}]
     response = await run.request("DescribeProducers", await run.leader(topic), topics=topics)
     shown = [each for each in response.topics[0].partitions[0].active_producers]
-    seen = [(each.producer_id, each.producer_epoch, each.last_sequence, each.current_txn_start_offset) for each in shown]
+    seen = [
+        (each.producer_id, each.producer_epoch, each.last_sequence, each.current_txn_start_offset) for each in shown
+    ]
     equal("producers", seen, [(producer.producer_id, 0, 2, 1)])
     await producer.end(committed=True)
 

@@ -5,14 +5,12 @@ Addresses in responses become the faulty broker's own, so that clients stay on i
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import trio
-
 from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.codec.frames import FrameReader
 from kafka_share_proxy.wire.definitions import registry
@@ -82,17 +80,17 @@ class FaultyBroker:
 
     upstream: Address
     fault: Fault | None
-    address: Address = Address("127.0.0.1", 0)
-    _apis: dict[int, tuple[int, int]] = field(default_factory=dict)
+    address: Address | None = None
+    """Where it serves; None before."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Address]:
         """Serve until the block ends; yields the address."""
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            self.address = Address("127.0.0.1", listener.socket.getsockname()[1])
+            self.address = served = Address("127.0.0.1", listener.socket.getsockname()[1])
             nursery.start_soon(trio.serve_listeners, self._serve, [listener])
-            yield self.address
+            yield served
             nursery.cancel_scope.cancel()
 
     async def _serve(self, client: trio.SocketStream) -> None:
@@ -176,7 +174,7 @@ class FaultyBroker:
             return
         listed = list(getattr(message, "brokers", None) or getattr(message, "coordinators", None) or ())
         for each in [*listed, message]:
-            if re.fullmatch(".+", getattr(each, "host", "") or ""):
+            if self.address is not None and getattr(each, "host", None):
                 each.host, each.port = self.address
 
 

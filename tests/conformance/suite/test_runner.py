@@ -16,10 +16,11 @@ from kafka_share_proxy.wire.values import Address
 
 from tests.support.scripted_peer import scripted_peer, versions
 
+NOWHERE = Address("127.0.0.1", 1)
 KNOWN = {18: (0, 4), 1: (4, 11)}
 
 
-async def outcome(body: Body, address: Address = Address("127.0.0.1", 1), **fields: object) -> Outcome:
+async def outcome(body: Body, address: Address = NOWHERE, **fields: object) -> Outcome:
     case = Case("s.a.b", "A sentence.", "KIP-0", body, **fields)  # type: ignore[arg-type]
     cluster = ClusterUnderTest(Dialling([address]), KNOWN)
     return await runner.run_case(case, cluster, Capabilities("4.3", KNOWN, {}, {"share": "switched off"}))
@@ -66,7 +67,10 @@ async def test_a_known_difference_of_a_release_is_no_failure() -> None:
 
 
 async def test_a_case_is_bounded_in_time() -> None:
-    seen = await outcome(lambda _run: trio.sleep_forever(), limit_s=0.05)
+    async def body(_run: CaseRun) -> None:
+        await trio.sleep_forever()
+
+    seen = await outcome(body, limit_s=0.05)
     assert (seen.status, seen.reason) == (Status.FAILED, "duration")
 
 

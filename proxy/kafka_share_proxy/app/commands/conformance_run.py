@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -154,5 +153,5 @@ def _write(report: RunReport, junit: Path | None, html: Path | None, json: Path 
 def _fail(text: str, status: int) -> NoReturn:
     from kafka_share_proxy.app.commands.terminal import printable_lines
 
-    print(printable_lines(f"kafka-share-proxy: {text}"), file=sys.stderr)
+    typer.echo(printable_lines(f"kafka-share-proxy: {text}"), err=True)
     raise typer.Exit(status)

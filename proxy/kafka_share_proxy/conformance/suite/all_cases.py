@@ -11,11 +11,16 @@ from kafka_share_proxy.conformance.suite.protocol import consumer_groups as cons
 from kafka_share_proxy.conformance.suite.protocol import dead_letters as dead_letters
 from kafka_share_proxy.conformance.suite.protocol import fetching as fetching
 from kafka_share_proxy.conformance.suite.protocol import individual_commits as individual_commits
+from kafka_share_proxy.conformance.suite.protocol import log_offsets as log_offsets
 from kafka_share_proxy.conformance.suite.protocol import producing as producing
 from kafka_share_proxy.conformance.suite.protocol import share_acknowledging as share_acknowledging
 from kafka_share_proxy.conformance.suite.protocol import share_acquiring as share_acquiring
+from kafka_share_proxy.conformance.suite.protocol import share_descriptions as share_descriptions
+from kafka_share_proxy.conformance.suite.protocol import share_limits as share_limits
+from kafka_share_proxy.conformance.suite.protocol import share_locks as share_locks
 from kafka_share_proxy.conformance.suite.protocol import share_membership as share_membership
 from kafka_share_proxy.conformance.suite.protocol import share_offsets as share_offsets
+from kafka_share_proxy.conformance.suite.protocol import share_session_partitions as share_session_partitions
 from kafka_share_proxy.conformance.suite.protocol import share_sessions as share_sessions
 from kafka_share_proxy.conformance.suite.protocol import transactions as transactions
 from kafka_share_proxy.conformance.suite.protocol import views as views

@@ -127,7 +127,7 @@ class _Probe:
             error = await self._cluster.alter_group(self._connection, group, {key: value}, validate_only=True)
             if error:
                 self._found.missing[name] = f"{key}={value} is refused: {error.strip()}"
-        if self._found.features.get("share.version", 0) < 2:  # noqa: PLR2004 - the level of KIP-1191
+        if self._found.features.get("share.version", 0) < 2:
             self._found.missing.setdefault("dead-letters", "share.version is below 2")
 
     async def _views_and_commits(self) -> None:
@@ -159,7 +159,7 @@ class _Probe:
         raise SetUpFailed("the coordinator does not accept a commit")
 
     async def _committed(self, coordinator: Connection, group: str, topic: str) -> int | None:
-        """Commit offset 0 with a range behind it and return the committed offset; None if the coordinator is loading."""
+        """Commit offset 0 with a range and return the committed offset; None if the coordinator is loading."""
         partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": f"ic/1;0-{RANGE_END - 1}"}
         commit: dict[str, Any] = {"group_id": group, "generation_id_or_member_epoch": -1}
         commit["topics"] = [{"name": topic, "partitions": [partition]}]

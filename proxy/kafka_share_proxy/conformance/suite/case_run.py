@@ -118,7 +118,7 @@ class CaseRun:
         await self.until(has_log, f"the leader of partition {partition}")
 
     async def produce(self, topic: Topic, *batches: int | Sequence[bytes | None], partition: int = 0) -> int:
-        """Append batches, each a number of records or their values. Return the first base offset. Raises SetUpFailed."""
+        """Append batches, each a number of records or their values. Return the base offset. Raises SetUpFailed."""
         first = -1
         for batch in batches:
             values = [b"record %d" % number for number in range(batch)] if isinstance(batch, int) else batch
@@ -150,7 +150,7 @@ class CaseRun:
             timeout_ms=10_000,
             transactional_id=transactional_id,
             topic_data=[{"name": topic.name, "topic_id": topic.topic_id, "partition_data": [entry]}]
-            if version is not None and version >= 13  # noqa: PLR2004 - topic ids (KIP-516)
+            if version is not None and version >= 13
             else [{"name": topic.name, "partition_data": [entry]}],
         )
         return response.responses[0].partition_responses[0]

@@ -69,8 +69,7 @@ class ClassicMember:
     async def leave(self, **fields: Any) -> Any:
         """Send a LeaveGroup of this member."""
         member = {"member_id": self.member_id, "group_instance_id": self.instance_id} | fields
-        response = await self.run.request("LeaveGroup", self.connection, group_id=self.group, members=[member])
-        return response
+        return await self.run.request("LeaveGroup", self.connection, group_id=self.group, members=[member])
 
     async def _leave(self) -> None:
         await self.leave()

@@ -85,7 +85,7 @@ class Connection:
             raise ConnectionFailed(f"{self.address} closed the connection: {error}") from None
 
     async def receive(self, exchange: Exchange, wait_s: float = 0) -> Any:
-        """Return the decoded response to a request, which must be the next one. Raises ConnectionFailed, BadResponse."""
+        """Return the decoded response to a request, the next one. Raises ConnectionFailed, BadResponse."""
         frame = await self.receive_frame(exchange, wait_s)
         number = int.from_bytes(exchange.request[4:8], "big", signed=True)
         try:

@@ -51,14 +51,14 @@ def _topics(key: str = "name", **partition: Any) -> list[dict[str, Any]]:
 
 
 _BATCH = records.build_batch(0, [records.Record(value=b"v", timestamp=0)])
-_MEMBER = {"group_id": NAME, "member_id": "nobody"}
-_PRODUCER = {"transactional_id": NAME, "producer_id": 7, "producer_epoch": 0}
+_MEMBER: dict[str, Any] = {"group_id": NAME, "member_id": "nobody"}
+_PRODUCER: dict[str, Any] = {"transactional_id": NAME, "producer_id": 7, "producer_epoch": 0}
 _CONFIG = {"resource_type": 2, "resource_name": NAME}
 _NO_TOKENS = (E.DELEGATION_TOKEN_AUTH_DISABLED, E.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, E.NONE)
 _UNKNOWN = E.UNKNOWN_TOPIC_OR_PARTITION
 _DATA = [{"index": 0, "records": _BATCH}]
 _FETCHED = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
-_ANY_ACL = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+_ANY_ACL: dict[str, Any] = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 
 REQUESTS = (
     _request("Produce", (3, 12), "responses[0].partition_responses[0].error_code", _UNKNOWN,
@@ -104,11 +104,13 @@ REQUESTS = (
     _request("DeleteTopics", (6, 6), "responses[0].error_code", _UNKNOWN, topics=[{"name": NAME}], timeout_ms=5000),
     _request("DeleteRecords", (0, 2), "topics[0].partitions[0].error_code", _UNKNOWN,
              topics=_topics(partition_index=0, offset=0), timeout_ms=1000),
-    _request("InitProducerId", (0, 6), "error_code", (E.NONE, E.COORDINATOR_LOAD_IN_PROGRESS), transactional_id=None, transaction_timeout_ms=1000),
+    _request("InitProducerId", (0, 6), "error_code", (E.NONE, E.COORDINATOR_LOAD_IN_PROGRESS),
+             transactional_id=None, transaction_timeout_ms=1000),
     _request("OffsetForLeaderEpoch", (2, 4), "topics[0].partitions[0].error_code", _UNKNOWN,
              topics=_topics("topic", partition=0, leader_epoch=0)),
-    _request("AddPartitionsToTxn", (0, 3), "results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code",
-             _UNKNOWN, TRANSACTION, v3_and_below_transactional_id=NAME, v3_and_below_producer_id=7,
+    _request("AddPartitionsToTxn", (0, 3),
+             "results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code", _UNKNOWN, TRANSACTION,
+             v3_and_below_transactional_id=NAME, v3_and_below_producer_id=7,
              v3_and_below_producer_epoch=0, v3_and_below_topics=[{"name": NAME, "partitions": [0]}]),
     _request("AddOffsetsToTxn", (0, 4), "error_code", E.INVALID_PRODUCER_ID_MAPPING, TRANSACTION,
              **_PRODUCER, group_id=NAME),

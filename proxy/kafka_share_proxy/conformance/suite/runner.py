@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -119,7 +120,5 @@ def _failed(case: Case, run: CaseRun, began: float, what: str, expected: str, se
 async def _end(run: CaseRun) -> None:
     """Let members leave. What fails here is of no interest: the case has its outcome."""
     with trio.move_on_after(FAREWELL_S, shield=True):
-        try:
+        with contextlib.suppress(ProxyError):
             await run.aclose()
-        except ProxyError:
-            pass

@@ -108,7 +108,7 @@ class ShareMember:
             "forgotten_topics_data": _forgotten(forget),
         }
         chosen = self._version("ShareFetch", version, renew or mode != BATCH_OPTIMIZED)
-        if chosen >= 2:  # noqa: PLR2004 - KIP-1206, KIP-1222
+        if chosen >= 2:
             values |= {"share_acquire_mode": mode, "is_renew_ack": renew}
         return await self._send("ShareFetch", chosen, places, acks, epoch, on, values | fields)
 
@@ -123,7 +123,7 @@ class ShareMember:
     ) -> Any:
         """Send a ShareAcknowledge."""
         chosen = self._version("ShareAcknowledge", version, renew)
-        values = {"is_renew_ack": renew} if chosen >= 2 else {}  # noqa: PLR2004 - KIP-1222
+        values = {"is_renew_ack": renew} if chosen >= 2 else {}
         return await self._send("ShareAcknowledge", chosen, (), acks, epoch, on, values | fields)
 
     def _version(self, api: str, version: int | None, needs_second: bool) -> int:

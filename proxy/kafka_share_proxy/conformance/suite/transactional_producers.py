@@ -36,7 +36,7 @@ class Producer:
     def batch(self, values: int | Sequence[bytes], sequence: int, **fields: Any) -> bytes:
         """Return a batch with the ids of the producer."""
         listed = [b"record %d" % n for n in range(values)] if isinstance(values, int) else values
-        ids = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "base_sequence": sequence}
+        ids: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "base_sequence": sequence}
         ids |= {"is_transactional": self.transactional_id is not None} | fields
         made = [records.Record(value=value, timestamp=TIMESTAMP_MS) for value in listed]
         return records.build_batch(0, made, **ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
 
-from tests.support.faulty_broker import Fault, put, replace
+from tests.support.faulty_broker import Fault, put
 from tests.support.seeded_faults import assert_caught
 
 pytestmark = pytest.mark.broker

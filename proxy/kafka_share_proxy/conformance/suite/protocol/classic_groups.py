@@ -192,9 +192,9 @@ async def bad_sync(run: CaseRun, fields: dict[str, Any], code: ErrorCode) -> Non
     "KIP-559; SyncGroupRequest.json",
     needs=("SyncGroup:5",),
 )
-async def inconsistent_sync(run: CaseRun, fields: dict[str, str]) -> None:
+async def inconsistent_sync(run: CaseRun, fields: dict[str, Any]) -> None:
     member = await stable_member(run)
-    full = {"protocol_type": "consumer", "protocol_name": "range"} | fields
+    full: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} | fields
     equal("ErrorCode", (await member.sync(**full)).error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 

@@ -36,9 +36,9 @@ async def shown(run: CaseRun, version: int) -> None:
         true("leader in ISR", each.leader_id in each.isr_nodes, "yes", list(each.isr_nodes))
         true("replicas among the brokers", set(each.replica_nodes) <= nodes, "yes", list(each.replica_nodes))
         equal("error of the partition", each.error_code, ErrorCode.NONE)
-        if version >= 7:  # noqa: PLR2004
+        if version >= 7:
             equal("LeaderEpoch", each.leader_epoch, 0)
-    if version >= 10:  # noqa: PLR2004
+    if version >= 10:
         true("TopicId", bytes(found.topic_id) != ZERO_UUID, "not zero")
         equal("TopicId", bytes(found.topic_id), topic.topic_id)
 
@@ -179,7 +179,7 @@ async def cursor(run: CaseRun) -> None:
 
 async def create(run: CaseRun, **fields: Any) -> Any:
     """Return the topic of a CreateTopics response."""
-    wanted = {"name": run.name("topic"), "num_partitions": 1, "replication_factor": -1} | fields
+    wanted: dict[str, Any] = {"name": run.name("topic"), "num_partitions": 1, "replication_factor": -1} | fields
     run.cluster.topics.add(wanted["name"])
     validate_only = bool(fields.pop("validate_only", False))
     wanted.pop("validate_only", None)

@@ -23,7 +23,7 @@ async def commit(
     """Commit an offset as a consumer without a group membership; return the error of the partition."""
     inner = {name: fields.pop(name) for name in list(fields) if name.startswith("committed_")}
     entry = {"partition_index": partition, "committed_offset": offset} | inner
-    named = {"name": topic.name} if version is None or version < 10 else {"topic_id": topic.topic_id}  # noqa: PLR2004
+    named = {"name": topic.name} if version is None or version < 10 else {"topic_id": topic.topic_id}
     values = {"group_id": group, "generation_id_or_member_epoch": -1, "topics": [named | {"partitions": [entry]}]}
     response = await run.request("OffsetCommit", await run.coordinator(group), version, **(values | fields))
     return int(response.topics[0].partitions[0].error_code)
@@ -186,7 +186,7 @@ async def groups_are_independent(run: CaseRun) -> None:
 async def of_a_member(run: CaseRun, fields: dict[str, Any], code: ErrorCode) -> None:
     topic = await run.topic()
     member = await stable_member(run)
-    ids = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
+    ids: dict[str, Any] = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
     equal("error", await commit(run, member.group, topic, 5, **(ids | fields)), code)
 
 
@@ -209,7 +209,11 @@ async def without_membership(run: CaseRun) -> None:
 async def fenced_instance(run: CaseRun) -> None:
     topic = await run.topic()
     member = await stable_member(run, instance_id="i1")
-    ids = {"generation_id_or_member_epoch": member.generation, "member_id": "other", "group_instance_id": "i1"}
+    ids: dict[str, Any] = {
+        "generation_id_or_member_epoch": member.generation,
+        "member_id": "other",
+        "group_instance_id": "i1",
+    }
     equal("error", await commit(run, member.group, topic, 5, **ids), ErrorCode.FENCED_INSTANCE_ID)
 
 
@@ -250,7 +254,7 @@ async def several_groups(run: CaseRun) -> None:
     await commit(run, second, topic, 2)
     coordinators = [await run.coordinator(first), await run.coordinator(second)]
     wanted = [{"name": topic.name, "partition_indexes": [0]}]
-    groups = [{"group_id": first, "topics": wanted}, {"group_id": second, "topics": None}]
+    groups: list[dict[str, Any]] = [{"group_id": first, "topics": wanted}, {"group_id": second, "topics": None}]
     if coordinators[0] is not coordinators[1]:
         groups = groups[:1]
     response = await run.request("OffsetFetch", coordinators[0], groups=groups)
@@ -306,7 +310,7 @@ async def delete_unknown_group(run: CaseRun) -> None:
 async def delete_with_members(run: CaseRun) -> None:
     topic = await run.topic()
     member = await stable_member(run)
-    ids = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
+    ids: dict[str, Any] = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
     await commit(run, member.group, topic, 5, **ids)
     response = await delete(run, member.group, topic)
     codes = {response.error_code, *(p.error_code for t in response.topics for p in t.partitions)} - {0}

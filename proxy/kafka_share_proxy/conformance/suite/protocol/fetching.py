@@ -56,8 +56,8 @@ async def each_version(run: CaseRun, version: int) -> None:
     partition = response.responses[0].partitions[0]
     equal("ErrorCode", partition.error_code, ErrorCode.NONE)
     equal("values", values_of(partition.records), [(n, b"record %d" % n) for n in range(3)])
-    named = bytes(response.responses[0].topic_id) if version >= 13 else response.responses[0].topic  # noqa: PLR2004
-    equal("topic", named, topic.topic_id if version >= 13 else topic.name)  # noqa: PLR2004
+    named = bytes(response.responses[0].topic_id) if version >= 13 else response.responses[0].topic
+    equal("topic", named, topic.topic_id if version >= 13 else topic.name)
 
 
 @case(
@@ -161,7 +161,7 @@ async def partition_max_bytes(run: CaseRun) -> None:
     await run.produce(topic, [b"x" * 400], [b"x" * 400], [b"x" * 400])
     data = (await read(run, topic, partition_max_bytes=1000)).records
     equal("whole batches", spans_of(data), [(0, 0, 1), (1, 1, 1)])
-    true("bytes", len(data) <= 1000, "at most 1000", len(data))  # noqa: PLR2004
+    true("bytes", len(data) <= 1000, "at most 1000", len(data))
 
 
 @case(
@@ -173,7 +173,7 @@ async def waits(run: CaseRun) -> None:
     topic = await run.topic()
     began = time.monotonic()
     await read(run, topic, max_wait_ms=800, min_bytes=1)
-    true("duration", time.monotonic() - began > 0.7, "at least 700 ms")  # noqa: PLR2004
+    true("duration", time.monotonic() - began > 0.7, "at least 700 ms")
 
 
 @case(
@@ -193,7 +193,7 @@ async def waits_for_records(run: CaseRun) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(produce_later)
         partition = await read(run, topic, max_wait_ms=20_000, min_bytes=1, on=connection)
-    true("duration", time.monotonic() - began < 15, "less than MaxWaitMs")  # noqa: PLR2004
+    true("duration", time.monotonic() - began < 15, "less than MaxWaitMs")
     equal("batches", spans_of(partition.records), [(0, 0, 1)])
 
 
@@ -209,17 +209,6 @@ async def waits_for_records(run: CaseRun) -> None:
 async def fetch_epoch(run: CaseRun, epoch: int, code: ErrorCode) -> None:
     topic = await run.topic(count=1)
     equal("ErrorCode", (await read(run, topic, current_leader_epoch=epoch)).error_code, code)
-
-
-@case_for_each(
-    {"none": (-1, ErrorCode.NONE), "current": (0, ErrorCode.NONE), "later": (99, ErrorCode.UNKNOWN_LEADER_EPOCH)},
-    "produce-fetch.epochs.list-offsets-{name}",
-    "ListOffsets with CurrentLeaderEpoch {0} of a partition in epoch 0 gets {1.name}.",
-    EPOCHS,
-)
-async def list_offsets_epoch(run: CaseRun, epoch: int, code: ErrorCode) -> None:
-    topic = await run.topic(count=1)
-    equal("ErrorCode", (await list_offsets(run, topic, LATEST, current_leader_epoch=epoch)).error_code, code)
 
 
 @case(
@@ -265,7 +254,7 @@ class Session:
     async def fetch(self, *partitions: dict[str, Any], **fields: Any) -> Any:
         """Send the next request of the session."""
         topics = [{"topic": self.topic.name, "partitions": list(partitions)}] if partitions else []
-        values = {"session_id": self.session_id, "session_epoch": self.epoch, "topics": topics} | fields
+        values: dict[str, Any] = {"session_id": self.session_id, "session_epoch": self.epoch, "topics": topics} | fields
         response = await fetch(self.run, self.topic, on=self.connection, **values)
         if response.error_code == 0:
             self.session_id, self.epoch = response.session_id, self.epoch + 1
@@ -458,100 +447,3 @@ async def open_transaction(run: CaseRun) -> None:
     equal("batches of read_uncommitted", spans_of(plain.records), [(0, 1, 2), (2, 3, 2), (4, 4, 1)])
     equal("latest of read_committed", await run.end_offset(topic, isolation=READ_COMMITTED), 2)
     await producer.end(committed=True)
-
-
-# ListOffsets and DeleteRecords
-
-
-async def list_offsets(run: CaseRun, topic: Topic, timestamp: int, partition: int = 0, **fields: Any) -> Any:
-    """Return the partition of a ListOffsets response."""
-    entry = {"partition_index": partition, "timestamp": timestamp} | fields
-    topics = [{"name": topic.name, "partitions": [entry]}]
-    response = await run.request("ListOffsets", await run.leader(topic), replica_id=-1, topics=topics)
-    return response.topics[0].partitions[0]
-
-
-async def timed(run: CaseRun) -> Topic:
-    """Return a topic with records at START_MS + 0, 100, 300, 200 ms, each in a batch of its own."""
-    topic = await run.topic()
-    for delay in (0, 100, 300, 200):
-        made = [records.Record(value=b"v", timestamp=START_MS + delay)]
-        await run.append(topic, records.build_batch(0, made))
-    return topic
-
-
-@case_for_each(
-    {
-        "earliest": (EARLIEST, (0, -1)),
-        "latest": (LATEST, (4, -1)),
-        "before-all": (START_MS - 1, (0, START_MS)),
-        "exact": (START_MS + 100, (1, START_MS + 100)),
-        "between": (START_MS + 101, (2, START_MS + 300)),
-        "after-all": (START_MS + 301, (-1, -1)),
-        "largest": (MAX_TIMESTAMP, (2, START_MS + 300)),
-    },
-    "produce-fetch.list-offsets.{name}",
-    "ListOffsets for timestamp {0} returns offset and timestamp {1}.",
-    "KIP-79, KIP-734; ListOffsetsResponse.json",
-    needs=("ListOffsets:7",),
-)
-async def offsets_by_time(run: CaseRun, timestamp: int, expected: tuple[int, int]) -> None:
-    partition = await list_offsets(run, await timed(run), timestamp)
-    equal("ErrorCode", partition.error_code, ErrorCode.NONE)
-    equal("Offset and Timestamp", (partition.offset, partition.timestamp), expected)
-
-
-@case(
-    "produce-fetch.list-offsets.unknown-partition",
-    "ListOffsets of an unknown partition gets UNKNOWN_TOPIC_OR_PARTITION.",
-    "KafkaApis.handleListOffsetRequest",
-)
-async def unknown_offsets(run: CaseRun) -> None:
-    topic = await run.topic()
-    code = (await list_offsets(run, topic, LATEST, partition=9)).error_code
-    equal("ErrorCode", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-@case(
-    "produce-fetch.list-offsets.twice",
-    "ListOffsets that names a partition twice gets INVALID_REQUEST for it.",
-    "KafkaApis.handleListOffsetRequest (duplicatePartitions)",
-)
-async def listed_twice(run: CaseRun) -> None:
-    topic = await run.topic()
-    entry = {"partition_index": 0, "timestamp": LATEST}
-    topics = [{"name": topic.name, "partitions": [entry, entry]}]
-    response = await run.request("ListOffsets", await run.leader(topic), replica_id=-1, topics=topics)
-    codes = {each.error_code for part in response.topics for each in part.partitions}
-    equal("errors", codes, {int(ErrorCode.INVALID_REQUEST)})
-
-
-async def delete(run: CaseRun, topic: Topic, offset: int, partition: int = 0) -> Any:
-    """Return the partition of a DeleteRecords response."""
-    topics = [{"name": topic.name, "partitions": [{"partition_index": partition, "offset": offset}]}]
-    response = await run.request("DeleteRecords", await run.leader(topic), topics=topics, timeout_ms=5000)
-    return response.topics[0].partitions[0]
-
-
-@case_for_each(
-    {"some": (2, (0, 2)), "all": (-1, (0, 5)), "nothing": (0, (0, 0)), "too-many": (6, (1, -1))},
-    "produce-fetch.delete-records.{name}",
-    "DeleteRecords before {0} of five records returns (error, low watermark) {1}.",
-    "KIP-107; DeleteRecordsResponse.json",
-)
-async def deleted(run: CaseRun, offset: int, expected: tuple[int, int]) -> None:
-    topic = await run.topic(count=5)
-    seen = await delete(run, topic, offset)
-    equal("error and low watermark", (seen.error_code, seen.low_watermark), expected)
-    start = max(expected[1], 0)
-    equal("earliest offset", (await list_offsets(run, topic, EARLIEST)).offset, start)
-
-
-@case(
-    "produce-fetch.delete-records.unknown-partition",
-    "DeleteRecords of an unknown partition gets UNKNOWN_TOPIC_OR_PARTITION.",
-    "KafkaApis.handleDeleteRecordsRequest",
-)
-async def deleted_unknown(run: CaseRun) -> None:
-    code = (await delete(run, await run.topic(), 0, 9)).error_code
-    equal("ErrorCode", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from kafka_share_proxy.conformance.suite.building import KEYS, build
 from kafka_share_proxy.conformance.suite.case_run import CaseRun, spans_of, values_of
@@ -99,7 +100,7 @@ async def invalid_acks(run: CaseRun, number: int) -> None:
 )
 async def unknown(run: CaseRun, kind: str, partition: int) -> None:
     topic = await run.topic()
-    entry = {"name": run.name(kind) if kind else topic.name}
+    entry: dict[str, Any] = {"name": run.name(kind) if kind else topic.name}
     entry |= {"partition_data": [{"index": partition, "records": plain_batch()}]}
     response = await run.request("Produce", await run.leader(topic), acks=-1, timeout_ms=1000, topic_data=[entry])
     partition_response = response.responses[0].partition_responses[0]
@@ -254,7 +255,7 @@ async def log_append_time(run: CaseRun) -> None:
     response = await run.append(topic, plain_batch(2))
     now = int(time.time() * 1000)
     shown = response.log_append_time_ms
-    true("LogAppendTimeMs", abs(now - shown) < 600_000, f"within ten minutes of {now}", shown)  # noqa: PLR2004
+    true("LogAppendTimeMs", abs(now - shown) < 600_000, f"within ten minutes of {now}", shown)
     data = (await read(run, topic)).records
     (batch,) = records.iter_batches(data)
     equal("timestamp type", batch.timestamp_type, records.LOG_APPEND_TIME)

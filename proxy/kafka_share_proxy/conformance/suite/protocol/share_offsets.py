@@ -9,7 +9,8 @@ from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
 from kafka_share_proxy.conformance.suite.expectations import equal, one_of
-from kafka_share_proxy.conformance.suite.protocol.share_membership import describe, joined
+from kafka_share_proxy.conformance.suite.protocol.share_descriptions import describe
+from kafka_share_proxy.conformance.suite.protocol.share_membership import joined
 from kafka_share_proxy.conformance.suite.protocol.share_sessions import ten_records
 from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
@@ -382,7 +383,7 @@ async def isolation(run: CaseRun, level: str | None, expected: list[int]) -> Non
 
     def complete(response: Any) -> bool:
         seen.update(n for first, last, _ in acquired(response, topic) for n in range(first, last + 1))
-        return 6 in seen  # noqa: PLR2004
+        return 6 in seen
 
     await member.fetch_until(complete, topic)
     equal("acquired data records", sorted(seen & data), expected)

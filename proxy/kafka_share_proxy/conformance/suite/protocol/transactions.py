@@ -290,7 +290,7 @@ async def commit_in_transaction(
     run: CaseRun, producer: Producer, group: str, topic: Topic, offset: int, **ids: Any
 ) -> int:
     """Send AddOffsetsToTxn and TxnOffsetCommit; return the error of the partition."""
-    names = {"transactional_id": producer.transactional_id, "group_id": group}
+    names: dict[str, Any] = {"transactional_id": producer.transactional_id, "group_id": group}
     names |= {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
     added = await run.request("AddOffsetsToTxn", producer.coordinator, **names)
     equal("error of AddOffsetsToTxn", added.error_code, ErrorCode.NONE)
@@ -442,7 +442,7 @@ async def producers(run: CaseRun) -> None:
     await producer.append(topic, 3)
     topics = [{"name": topic.name, "partition_indexes": [0]}]
     response = await run.request("DescribeProducers", await run.leader(topic), topics=topics)
-    shown = [each for each in response.topics[0].partitions[0].active_producers]
+    shown = response.topics[0].partitions[0].active_producers
     seen = [
         (each.producer_id, each.producer_epoch, each.last_sequence, each.current_txn_start_offset) for each in shown
     ]
@@ -463,4 +463,4 @@ async def timed_out(run: CaseRun) -> None:
     await run.until(lambda: has_stable_end(run, topic, 2), "the abort marker", 45)
     code = await producer.end_code(committed=True)
     one_of("ErrorCode of EndTxn", code, [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
-    true("end of the log", await run.end_offset(topic) == 2, "2")  # noqa: PLR2004
+    true("end of the log", await run.end_offset(topic) == 2, "2")

@@ -10,7 +10,7 @@ from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
 from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.conformance.suite.partition_reads import read
 from kafka_share_proxy.conformance.suite.protocol.committed_offsets import commit, committed
-from kafka_share_proxy.conformance.suite.protocol.fetching import delete, list_offsets
+from kafka_share_proxy.conformance.suite.protocol.log_offsets import delete, list_offsets
 from kafka_share_proxy.conformance.suite.transactional_producers import begin_transactions
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import key_hash, records
@@ -195,7 +195,7 @@ async def aborted(run: CaseRun) -> None:
     await producer.end(committed=False)
 
     async def ended() -> bool:
-        return await run.end_offset(base, isolation=1) == 6  # noqa: PLR2004
+        return await run.end_offset(base, isolation=1) == 6
 
     await run.until(ended, "the abort marker")
     view = await view_of(run, base, "r2")

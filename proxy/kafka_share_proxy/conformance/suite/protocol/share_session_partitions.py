@@ -1,0 +1,165 @@
+"""Cases of the partitions of a share session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_share_proxy.conformance.suite.case_run import CaseRun
+from kafka_share_proxy.conformance.suite.cases import case
+from kafka_share_proxy.conformance.suite.expectations import equal, true
+from kafka_share_proxy.conformance.suite.protocol.share_sessions import ten_records
+from kafka_share_proxy.conformance.suite.share_members import (
+    ACCEPT,
+    acquired,
+    entry,
+    find_entry,
+    share_group,
+    share_member,
+)
+from kafka_share_proxy.wire.errors import ErrorCode
+
+SHARE = ("share",)
+
+
+@case(
+    "share-groups.sessions.forgotten-partition",
+    "A partition in ForgottenTopicsData leaves the session and is not fetched again.",
+    "ShareFetchRequest.json; ShareSession.update",
+    needs=SHARE,
+)
+async def forgotten_partition(run: CaseRun) -> None:
+    topic, member = await ten_records(run, partitions=2)
+    seen: set[int] = set()
+
+    def complete(response: Any) -> bool:
+        seen.update(p for p in (0, 1) if acquired(response, topic, p))
+        return seen == {0, 1}
+
+    await member.fetch_until(complete, topic)
+    await member.fetch(forget=[(topic, 0)], wait_ms=0)
+    for partition in (0, 1):
+        await run.produce(topic, 1, partition=partition)
+    response = await member.take()
+    equal("acquired of the remaining partition", acquired(response, topic, 1), [(10, 10, 1)])
+    equal("entry of the forgotten partition", find_entry(response, topic, 0), None)
+
+
+@case(
+    "share-groups.sessions.forgotten-keeps-locks",
+    "Forgetting a partition does not release its records: they can still be acknowledged.",
+    "KIP-932; ShareSession.update",
+    needs=SHARE,
+)
+async def forgotten_keeps_locks(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    await member.fetch(forget=[(topic, 0)], wait_ms=0)
+    response = await member.acknowledge((topic, 0, 0, 9, ACCEPT))
+    equal("error of the acknowledgement", entry(response, topic).error_code, ErrorCode.NONE)
+
+
+@case(
+    "share-groups.sessions.acknowledged-and-forgotten",
+    "Acknowledgements for a partition that the same request forgets are applied.",
+    "KIP-932; KafkaApis.handleShareFetchRequest",
+    needs=SHARE,
+)
+async def acknowledged_and_forgotten(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    response = await member.fetch(acks=[(topic, 0, 0, 9, ACCEPT)], forget=[(topic, 0)], wait_ms=0)
+    equal("error of the acknowledgement", entry(response, topic).acknowledge_error_code, ErrorCode.NONE)
+    await run.produce(topic, 3)
+    later = await member.fetch(wait_ms=300)
+    equal("entry of the forgotten partition", find_entry(later, topic), None)
+
+
+@case(
+    "share-groups.sessions.added-partition",
+    "A partition that is named in a later request joins the session.",
+    "KIP-932; ShareSession.update",
+    needs=SHARE,
+)
+async def added_partition(run: CaseRun) -> None:
+    topic, member = await ten_records(run, partitions=2)
+    equal("acquired of partition 0", await member.taken(topic, 0), [(0, 9, 1)])
+    response = await member.take((topic, 1))
+    equal("acquired of partition 1", acquired(response, topic, 1), [(0, 9, 1)])
+
+
+@case(
+    "share-groups.sessions.unchanged-left-out",
+    "A partition without anything new is left out of a later response.",
+    "KIP-932; ShareSessionContext",
+    needs=SHARE,
+)
+async def unchanged_left_out(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    response = await member.fetch(wait_ms=0)
+    equal("partitions in the response", list(response.responses), [])
+
+
+@case(
+    "share-groups.sessions.acknowledged-in-response",
+    "A partition that carried acknowledgements is in the response, with empty records.",
+    "KIP-932; ShareFetchResponse.json",
+    needs=SHARE,
+)
+async def acknowledged_in_response(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    await member.take(topic)
+    response = await member.fetch(acks=[(topic, 0, 0, 9, ACCEPT)], wait_ms=0)
+    found = entry(response, topic)
+    equal("ErrorCode", found.error_code, ErrorCode.NONE)
+    equal("AcknowledgeErrorCode", found.acknowledge_error_code, ErrorCode.NONE)
+    true("Records", found.records is not None and len(found.records) == 0, "empty, not null", found.records)
+
+
+@case(
+    "share-groups.sessions.without-partitions",
+    "A session without partitions is accepted, and its fetch does not wait.",
+    "KIP-932; KafkaApis.handleShareFetchRequest (empty session)",
+    needs=SHARE,
+)
+async def without_partitions(run: CaseRun) -> None:
+    _, member = await ten_records(run)
+    response = await member.fetch(epoch=0, wait_ms=10_000)
+    equal("error of the response", response.error_code, ErrorCode.NONE)
+    equal("partitions in the response", list(response.responses), [])
+
+
+@case(
+    "share-groups.sessions.unknown-partition",
+    "A partition that the topic does not have gets UNKNOWN_TOPIC_OR_PARTITION, and the session continues.",
+    "KIP-932; SharePartitionManager",
+    needs=SHARE,
+)
+async def unknown_partition(run: CaseRun) -> None:
+    topic, member = await ten_records(run)
+    response = await member.fetch((topic, 7), wait_ms=0)
+    equal("error of the response", response.error_code, ErrorCode.NONE)
+    equal("error of the partition", entry(response, topic, 7).error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    equal("error at epoch 1", (await member.fetch(topic, wait_ms=0)).error_code, ErrorCode.NONE)
+
+
+@case(
+    "share-groups.sessions.member-of-two-topics",
+    "One request acquires records of several topics, each under its topic id.",
+    "KIP-932; ShareFetchRequest.json",
+    needs=SHARE,
+)
+async def member_of_two_topics(run: CaseRun) -> None:
+    first, second = await run.topic(count=3), await run.topic(count=4)
+    member = await share_member(run, await share_group(run, first, second), first)
+    seen: dict[bytes, Any] = {}
+
+    def complete(response: Any) -> bool:
+        for topic in (first, second):
+            if spans := acquired(response, topic):
+                seen[topic.topic_id] = spans
+        return len(seen) == 2
+
+    await member.fetch_until(complete, first, second)
+    equal("acquired of the first topic", seen[first.topic_id], [(0, 2, 1)])
+    equal("acquired of the second topic", seen[second.topic_id], [(0, 3, 1)])

@@ -15,8 +15,10 @@ from kafka_share_proxy.conformance.suite.capabilities import Capabilities, disco
 from kafka_share_proxy.conformance.suite.cases import Case
 from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest
 from kafka_share_proxy.conformance.suite.dialling import Dialling
+from kafka_share_proxy.conformance.suite.exchanges import Trail
 from kafka_share_proxy.conformance.suite.outcomes import Outcome, Status
 from kafka_share_proxy.conformance.suite.runner import run_case
+from kafka_share_proxy.wire.values import Address
 
 from tests.support.faulty_broker import Fault, FaultyBroker
 from tests.support.raw import address
@@ -54,8 +56,8 @@ def _is_wrong(key: str, outcome: Outcome) -> bool:
 
 
 async def _run(bootstrap: str, faults: Sequence[Fault], cases: dict[str, Case]) -> dict[str, Outcome]:
-    upstream = address(bootstrap)
-    cluster, capabilities = await discover(Dialling([upstream]))
+    cluster, capabilities = await discover(Dialling([address(bootstrap)]))
+    upstream = await _only_broker(cluster)
     outcomes: dict[str, Outcome] = {}
     slots = trio.Semaphore(CONCURRENT)
     jobs = [(f"without {name}", None, cases[name]) for name in dict.fromkeys(each.case_id for each in faults)]
@@ -70,6 +72,13 @@ async def _run(bootstrap: str, faults: Sequence[Fault], cases: dict[str, Case]) 
         for job in jobs:
             nursery.start_soon(run_one, *job)
     return outcomes
+
+
+async def _only_broker(cluster: ClusterUnderTest) -> Address:
+    connection = await cluster.dialling.connect_bootstrap(Trail())
+    (found,) = (await cluster.brokers(connection)).values()
+    await connection.aclose()
+    return found
 
 
 async def _outcome(case: Case, cluster: ClusterUnderTest, capabilities: Capabilities) -> Outcome:

@@ -32,11 +32,6 @@ FAULTS = [
           request=put("topics[].partitions[].last_fetched_epoch", -1)),
     Fault("end-of-epoch-one-too-high", "produce-fetch.epochs.end-of-epoch-current", "OffsetForLeaderEpoch",
           put(f"{LISTED}.end_offset", lambda n: n + 1)),
-    Fault("offset-by-time-one-too-high", "produce-fetch.list-offsets.exact", "ListOffsets",
-          put(f"{LISTED}.offset", lambda n: n + (n > 0))),
-    Fault("timestamp-missing", "produce-fetch.list-offsets.between", "ListOffsets", put(f"{LISTED}.timestamp", -1)),
-    Fault("low-watermark-missing", "produce-fetch.delete-records.some", "DeleteRecords",
-          put(f"{LISTED}.low_watermark", -1)),
 ]  # fmt: skip
 
 

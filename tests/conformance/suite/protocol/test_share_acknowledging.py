@@ -5,30 +5,14 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
 
-from tests.support.faulty_broker import Change, Fault, put, replace
+from tests.conformance.suite.protocol.acknowledgement_types import types
+from tests.support.faulty_broker import Fault, put, replace
 from tests.support.seeded_faults import assert_caught
 
 pytestmark = pytest.mark.broker
 
 
-def types(old: int, new: int | None) -> Change:
-    """Return a change of acknowledgement types in a request; None drops the batches with the type."""
-
-    def apply(message: object) -> None:
-        for topic in message.topics:  # type: ignore[attr-defined]
-            for partition in topic.partitions:
-                batches = partition.acknowledgement_batches
-                for batch in batches:
-                    batch.acknowledge_types = [
-                        new if kind == old and new is not None else kind for kind in batch.acknowledge_types
-                    ]
-                if new is None:
-                    partition.acknowledgement_batches = [b for b in batches if old not in b.acknowledge_types]
-
-    return apply
-
-
-ACKNOWLEDGE, RENEW, LOCKS = "share-groups.acknowledge", "share-groups.renew", "share-groups.locks"
+ACKNOWLEDGE = "share-groups.acknowledge"
 CODE, FETCHED_CODE = "responses[].partitions[].error_code", "responses[].partitions[].acknowledge_error_code"
 FAULTS = [
     Fault("accept-releases", f"{ACKNOWLEDGE}.accept-by-acknowledge", "ShareAcknowledge", request=types(1, 2)),
@@ -47,21 +31,6 @@ FAULTS = [
     Fault("below-start-is-refused", f"{ACKNOWLEDGE}.below-the-start-offset", "ShareAcknowledge", put(CODE, 121)),
     Fault("result-missing-with-records", f"{ACKNOWLEDGE}.piggybacked-result-with-records", "ShareFetch",
           put(FETCHED_CODE, 121)),
-    Fault("lock-not-renewed", f"{RENEW}.restarts-the-lock-by-acknowledge", "ShareAcknowledge", request=types(4, None)),
-    Fault("lock-not-renewed-by-fetch", f"{RENEW}.restarts-the-lock-by-fetch", "ShareFetch", request=types(4, None)),
-    Fault("renewal-counts", f"{RENEW}.keeps-the-count", "ShareFetch",
-          put("responses[].partitions[].acquired_records[].delivery_count", lambda n: n + (n > 1))),
-    Fault("renewal-without-flag", f"{RENEW}.without-flag-acknowledge-v2", "ShareAcknowledge",
-          request=put("is_renew_ack", True)),
-    Fault("renewal-may-fetch", f"{RENEW}.fetch-must-not-max_records", "ShareFetch", request=put("max_records", 0)),
-    Fault("renewal-releases", f"{RENEW}.mixed-types", "ShareAcknowledge", request=types(4, 2)),
-    Fault("duration-not-updated", f"{RENEW}.changed-duration", "ShareAcknowledge",
-          put("acquisition_lock_timeout_ms", 30_000)),
-    Fault("renewed-by-another", f"{RENEW}.not-held", "ShareAcknowledge", replace(CODE, 121, 0)),
-    Fault("late-acknowledgement-accepted", f"{LOCKS}.late-acknowledgement", "ShareAcknowledge",
-          replace(CODE, 121, 0)),
-    Fault("expiry-does-not-count", f"{LOCKS}.expire", "ShareFetch",
-          put("responses[].partitions[].acquired_records[].delivery_count", 1)),
 ]  # fmt: skip
 
 

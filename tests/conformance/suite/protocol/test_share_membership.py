@@ -21,22 +21,6 @@ FAULTS = [
         "unknown-member-accepted", f"{MEMBERSHIP}.unknown-member", "ShareGroupHeartbeat", replace("error_code", 25, 0)
     ),
     Fault("shape-not-checked", f"{MEMBERSHIP}.invalid-empty-rack", "ShareGroupHeartbeat", replace("error_code", 42, 0)),
-    Fault("always-empty", "share-groups.describe.stable", "ShareGroupDescribe", put("groups[].group_state", "Empty")),
-    Fault("assignor-unnamed", "share-groups.describe.stable", "ShareGroupDescribe", put("groups[].assignor_name", "")),
-    Fault(
-        "member-epoch-of-the-past",
-        "share-groups.describe.stable",
-        "ShareGroupDescribe",
-        put("groups[].members[].member_epoch", lambda n: n - 1),
-    ),
-    Fault(
-        "unknown-group-described",
-        "share-groups.describe.unknown",
-        "ShareGroupDescribe",
-        replace("groups[].error_code", 69, 0),
-    ),
-    Fault("listed-as-classic", "share-groups.list.all", "ListGroups", put("groups[].group_type", "classic")),
-    Fault("members-deleted", "share-groups.delete.non-empty", "DeleteGroups", replace("results[].error_code", 68, 0)),
 ]
 
 

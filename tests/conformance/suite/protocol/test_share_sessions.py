@@ -44,8 +44,6 @@ FAULTS = [
     Fault("throttle-without-quota", f"{SESSIONS}.lock-duration", "ShareFetch", put("throttle_time_ms", 1000)),
     Fault("no-lock-duration-of-acknowledge", f"{SESSIONS}.lock-duration-of-acknowledge", "ShareAcknowledge",
           put("acquisition_lock_timeout_ms", 0)),
-    Fault("forgotten-is-ignored", f"{SESSIONS}.forgotten-partition", "ShareFetch",
-          request=put("forgotten_topics_data", [])),
     Fault("epoch-0-acknowledges", f"{SESSIONS}.acknowledge-cannot-open", "ShareAcknowledge",
           replace("error_code", 123, 0)),
     Fault("opening-may-acknowledge", f"{SESSIONS}.acknowledgements-at-epoch-0", "ShareFetch",
@@ -53,9 +51,6 @@ FAULTS = [
     Fault("member-id-not-checked", f"{SESSIONS}.member-id-fetch-37", "ShareFetch", replace("error_code", 42, 0)),
     Fault("final-epoch-goes-on", f"{SESSIONS}.closed-by-acknowledge", "ShareAcknowledge", request=Epochs()),
     Fault("end-of-connection-unnoticed", f"{SESSIONS}.end-of-connection", keeps_connections=True),
-    Fault("acknowledged-left-out", f"{SESSIONS}.acknowledged-in-response", "ShareFetch", put("responses", [])),
-    Fault("unknown-partition-is-fine", f"{SESSIONS}.unknown-partition", "ShareFetch",
-          replace("responses[].partitions[].error_code", 3, 0)),
 ]  # fmt: skip
 
 

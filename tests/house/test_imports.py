@@ -257,7 +257,7 @@ def test_packages_import_nothing() -> None:
 def test_every_room_has_its_place() -> None:
     """A new folder is a new room, and is listed here with its floor."""
     rooms = {room_of(module_of(path)) for path in SOURCES if path != PACKAGE / "__main__.py"}
-    assert rooms == {*FLOORS, *FEATURES, *CLIENTS, *PIPELINE, *TOOLS, *FACADE, "app"}
+    assert rooms == {*FLOORS, *FEATURES, *CLIENTS, *PIPELINE, *CONFORMANCE, *TOOLS, *FACADE, "app"}
 
 
 def test_no_exception_outlives_its_reason() -> None:

@@ -1,4 +1,4 @@
-"""A peer that answers each request by a function, over real sockets."""
+"""A peer that responds to each request by a function, over real sockets."""
 
 from __future__ import annotations
 

@@ -8,9 +8,12 @@ from kafka_share_proxy.wire.errors import ErrorCode
 
 
 def test_equal_values_pass() -> None:
-    equal("code", 122, ErrorCode.SHARE_SESSION_NOT_FOUND)
-    one_of("code", 3, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-    true("condition", 1, "true")
+    for function, values in (
+        (equal, (122, ErrorCode.SHARE_SESSION_NOT_FOUND)),
+        (one_of, (3, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])),
+        (true, (1, "true")),
+    ):
+        assert function("value", *values) is None
 
 
 def test_codes_are_shown_with_their_names() -> None:

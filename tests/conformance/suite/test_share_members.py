@@ -20,7 +20,7 @@ TOPIC = Topic("t", b"\1" * 16, {0: 1, 1: 1})
 
 
 class Peer:
-    """A broker that keeps the requests and answers with one error code."""
+    """A broker that keeps the requests and returns one error code."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []

@@ -90,7 +90,7 @@ def _release(supported: Mapping[str, int], versions: Mapping[int, tuple[int, int
 
 
 class _Probe:
-    """Requests that find out what the versions of APIs do not show. They leave nothing behind but a topic."""
+    """Requests that find out what the versions of APIs do not show. They create one topic and one group."""
 
     def __init__(self, cluster: ClusterUnderTest, found: Capabilities, connection: Connection) -> None:
         self._cluster, self._found, self._connection = cluster, found, connection

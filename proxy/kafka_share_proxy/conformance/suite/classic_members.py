@@ -22,7 +22,7 @@ JOIN_VERSION = 5
 
 @dataclass
 class ClassicMember:
-    """One member of a classic group, on a connection of its own: a JoinGroup blocks it."""
+    """One member of a classic group, on a separate connection: a JoinGroup blocks it."""
 
     run: CaseRun
     group: str

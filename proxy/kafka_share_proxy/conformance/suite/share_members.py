@@ -28,7 +28,6 @@ NOT_YET = {
 WAIT_MS = 500
 TAKE_FETCHES = 60
 """Fetches of WAIT_MS each, within which records must be acquired."""
-CLOSING_FETCHES = 4
 MAX_BYTES = 1 << 20
 
 Ack = tuple[Topic, int, int, int, int | Sequence[int]]
@@ -172,7 +171,7 @@ class ShareMember:
 async def share_member(
     run: CaseRun, group: str, topic: Topic, *, partition: int = 0, shared: bool = False
 ) -> ShareMember:
-    """Return a member that has not joined, with a connection of its own to the leader of a partition."""
+    """Return a member that has not joined, with a separate connection to the leader of a partition."""
     address = await run.node(topic.leaders[partition])
     connection = await (run.kept(address) if shared else run.connect(address))
     return ShareMember(run, group, connection, run.name("m")[-36:])
@@ -181,7 +180,7 @@ async def share_member(
 async def share_group(run: CaseRun, *topics: Topic, settings: Mapping[str, str] | None = None, start: int = 0) -> str:
     """Return a group whose share partitions begin at an offset, without members.
 
-    AlterShareGroupOffsets initialises them at once; where it is not offered, a member joins and leaves.
+    AlterShareGroupOffsets initialises them immediately; where it is not offered, a member joins and leaves.
     """
     group = run.group()
     connection = await run.kept()

@@ -312,7 +312,7 @@ async def unknown_body_tag(run: CaseRun, api: str) -> None:
 
 @case(
     "apiversions.frames.pipelined",
-    "Pipelined requests are answered in their order.",
+    "Responses to pipelined requests are sent in the order of the requests.",
     "KIP (protocol guide): requests of a connection are processed in order",
 )
 async def pipelined(run: CaseRun) -> None:

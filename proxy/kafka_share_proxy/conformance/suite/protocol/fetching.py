@@ -178,7 +178,7 @@ async def waits(run: CaseRun) -> None:
 
 @case(
     "produce-fetch.fetch.waits-for-records",
-    "A waiting Fetch is answered when a record is produced.",
+    "A waiting Fetch returns when a record is produced.",
     "DelayedFetch",
 )
 async def waits_for_records(run: CaseRun) -> None:

@@ -28,7 +28,7 @@ async def list_offsets(run: CaseRun, topic: Topic, timestamp: int, partition: in
 
 
 async def timed(run: CaseRun) -> Topic:
-    """Return a topic with records at START_MS + 0, 100, 300, 200 ms, each in a batch of its own."""
+    """Return a topic with records at START_MS + 0, 100, 300, 200 ms, each in a separate batch."""
     topic = await run.topic()
     for delay in (0, 100, 300, 200):
         made = [records.Record(value=b"v", timestamp=START_MS + delay)]

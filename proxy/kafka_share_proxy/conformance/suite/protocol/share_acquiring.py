@@ -280,7 +280,7 @@ async def record_limit_over_batches(run: CaseRun) -> None:
 @case_for_each(
     {"max-records": ({"max_records": 0},), "max-bytes": ({"max_bytes": 0},)},
     "share-groups.acquire.zero-{name}",
-    "A ShareFetch with {0} is answered at once, without records.",
+    "A ShareFetch with {0} returns immediately, without records.",
     "KIP-932; SharePartitionManager.fetchMessages",
     needs=SHARE,
 )
@@ -310,7 +310,7 @@ async def waits_max_wait(run: CaseRun) -> None:
 
 @case(
     "share-groups.acquire.waits-for-records",
-    "A waiting ShareFetch is answered when a record is produced.",
+    "A waiting ShareFetch returns when a record is produced.",
     "KIP-932; DelayedShareFetch",
     needs=SHARE,
 )

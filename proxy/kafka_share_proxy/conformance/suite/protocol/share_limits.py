@@ -38,7 +38,7 @@ async def window_of_locks(run: CaseRun) -> None:
 
 @case(
     "share-groups.acquire.window-counts-settled-records",
-    "Settled records behind an unsettled one count for the limit: the window is from the start offset on.",
+    "Settled records after an unsettled one count for the limit: the window is from the start offset on.",
     "KIP-932; SharePartition.canAcquireRecords",
     needs=(*SHARE, "lock-limit"),
 )

@@ -139,7 +139,7 @@ async def lag(run: CaseRun, kind: int | None, expected: int) -> None:
 
 @case(
     "share-groups.offsets.lag-of-holes",
-    "Records settled behind an unsettled one do not count for the lag.",
+    "Records settled after an unsettled one do not count for the lag.",
     "KIP-1226 (DeliveryCompleteCount)",
     needs=(*LAG, "AlterShareGroupOffsets:0"),
 )

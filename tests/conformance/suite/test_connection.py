@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.conformance.suite import connection as connections
 from kafka_share_proxy.conformance.suite.building import build
-from kafka_share_proxy.conformance.suite.connection import BadResponse, Connection, ConnectionFailed
+from kafka_share_proxy.conformance.suite.connection import BadResponse, ConnectionFailed, PeerConnection
 from kafka_share_proxy.conformance.suite.dialling import Dialling
 from kafka_share_proxy.conformance.suite.exchanges import Trail
 from kafka_share_proxy.wire.codec import frames
@@ -65,7 +65,7 @@ async def test_closing_by_the_peer_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(connections, "CLOSE_S", 0.2)
     for respond, expected in ((lambda *_: None, True), (lambda *_: b"\0", False), (lambda *_: b"", False)):
         async with scripted_peer(respond) as address:
-            connection: Connection = await Dialling([address]).connect(address, Trail())
+            connection: PeerConnection = await Dialling([address]).connect(address, Trail())
             await connection.send(18, 0, build("ApiVersions"))
             assert await connection.is_closed_by_peer() is expected
             await connection.aclose()

@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.capabilities import Capabilities
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
-from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest, Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic, ClusterUnderTest
 from kafka_share_proxy.conformance.suite.dialling import Dialling
 from kafka_share_proxy.conformance.suite.partition_reads import fetch, fetched, read
 from kafka_share_proxy.wire.definitions import registry
@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.definitions import registry
 from tests.support.scripted_peer import scripted_peer
 
 KNOWN = {1: (4, 17)}
-TOPIC = Topic("t", b"\1" * 16, {0: 1})
+TOPIC = CaseTopic("t", b"\1" * 16, {0: 1})
 
 
 async def test_topics_are_named_by_name_or_id_as_the_version_requires() -> None:

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from kafka_share_proxy.conformance.suite.capabilities import Capabilities
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
-from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest, Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic, ClusterUnderTest
 from kafka_share_proxy.conformance.suite.dialling import Dialling
 from kafka_share_proxy.conformance.suite.expectations import Mismatch
-from kafka_share_proxy.conformance.suite.share_members import LAST_EPOCH, ShareMember, acquired, entry
+from kafka_share_proxy.conformance.suite.share_members import LAST_EPOCH, ShareSessionMember, acquired, entry
 from kafka_share_proxy.wire.definitions import registry
 
 from tests.support.scripted_peer import response, scripted_peer
 
 KNOWN = {78: (1, 2), 79: (1, 2)}
-TOPIC = Topic("t", b"\1" * 16, {0: 1, 1: 1})
+TOPIC = CaseTopic("t", b"\1" * 16, {0: 1, 1: 1})
 
 
 class Peer:
@@ -35,13 +35,13 @@ async def exercised(steps: Any) -> Peer:
     peer = Peer()
     async with scripted_peer(peer) as address:
         run = CaseRun(ClusterUnderTest(Dialling([address]), KNOWN), Capabilities("4.3", KNOWN, {}))
-        await steps(ShareMember(run, "g", await run.kept(), "m"), peer)
+        await steps(ShareSessionMember(run, "g", await run.kept(), "m"), peer)
         await run.aclose()
     return peer
 
 
 async def test_epochs_follow_accepted_requests_only() -> None:
-    async def steps(member: ShareMember, peer: Peer) -> None:
+    async def steps(member: ShareSessionMember, peer: Peer) -> None:
         await member.fetch(TOPIC)
         peer.error = 42
         await member.fetch()
@@ -55,7 +55,7 @@ async def test_epochs_follow_accepted_requests_only() -> None:
 
 
 async def test_partitions_and_acknowledgements_of_a_topic_are_one_entry() -> None:
-    async def steps(member: ShareMember, _peer: Peer) -> None:
+    async def steps(member: ShareSessionMember, _peer: Peer) -> None:
         await member.fetch(TOPIC, acks=[(TOPIC, 1, 0, 4, 1), (TOPIC, 1, 5, 6, [2, 3])])
 
     (request,) = (await exercised(steps)).requests
@@ -67,7 +67,7 @@ async def test_partitions_and_acknowledgements_of_a_topic_are_one_entry() -> Non
 
 
 async def test_a_renewing_fetch_requests_nothing() -> None:
-    async def steps(member: ShareMember, _peer: Peer) -> None:
+    async def steps(member: ShareSessionMember, _peer: Peer) -> None:
         await member.fetch(renew=True)
 
     (request,) = (await exercised(steps)).requests

@@ -10,7 +10,7 @@ import trio
 
 from kafka_share_proxy.conformance.suite.building import KEYS
 from kafka_share_proxy.conformance.suite.cluster_under_test import ATTEMPTS, PAUSE_S, ClusterUnderTest, SetUpFailed
-from kafka_share_proxy.conformance.suite.connection import Connection, ConnectionFailed
+from kafka_share_proxy.conformance.suite.connection import ConnectionFailed, PeerConnection
 from kafka_share_proxy.conformance.suite.dialling import Dialling
 from kafka_share_proxy.conformance.suite.exchanges import Trail
 from kafka_share_proxy.conformance.suite.expectations import NotOffered
@@ -92,7 +92,7 @@ def _release(supported: Mapping[str, int], versions: Mapping[int, tuple[int, int
 class _Probe:
     """Requests that find out what the versions of APIs do not show. They create one topic and one group."""
 
-    def __init__(self, cluster: ClusterUnderTest, found: Capabilities, connection: Connection) -> None:
+    def __init__(self, cluster: ClusterUnderTest, found: Capabilities, connection: PeerConnection) -> None:
         self._cluster, self._found, self._connection = cluster, found, connection
 
     async def run(self) -> None:
@@ -158,7 +158,7 @@ class _Probe:
             await coordinator.aclose()
         raise SetUpFailed("the coordinator does not accept a commit")
 
-    async def _committed(self, coordinator: Connection, group: str, topic: str) -> int | None:
+    async def _committed(self, coordinator: PeerConnection, group: str, topic: str) -> int | None:
         """Commit offset 0 with a range and return the committed offset; None if the coordinator is loading."""
         partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": f"ic/1;0-{RANGE_END - 1}"}
         commit: dict[str, Any] = {"group_id": group, "generation_id_or_member_epoch": -1}

@@ -9,8 +9,8 @@ from typing import Any
 import trio
 
 from kafka_share_proxy.conformance.suite.capabilities import Capabilities
-from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest, SetUpFailed, Topic
-from kafka_share_proxy.conformance.suite.connection import Connection
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic, ClusterUnderTest, SetUpFailed
+from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.conformance.suite.exchanges import Trail
 from kafka_share_proxy.conformance.suite.expectations import Mismatch, NotOffered
 from kafka_share_proxy.wire.errors import error_name
@@ -29,8 +29,8 @@ class CaseRun:
         self.cluster = cluster
         self.capabilities = capabilities
         self.trail = Trail()
-        self._kept: dict[Address | None, Connection] = {}
-        self._opened: list[Connection] = []
+        self._kept: dict[Address | None, PeerConnection] = {}
+        self._opened: list[PeerConnection] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
         self._brokers: dict[int, Address] = {}
 
@@ -47,7 +47,7 @@ class CaseRun:
 
     # Connections
 
-    async def connect(self, address: Address | None = None) -> Connection:
+    async def connect(self, address: Address | None = None) -> PeerConnection:
         """Return a new connection, by default to a bootstrap server."""
         dialling = self.cluster.dialling
         opened = await (
@@ -56,7 +56,7 @@ class CaseRun:
         self._opened.append(opened)
         return opened
 
-    async def kept(self, address: Address | None = None) -> Connection:
+    async def kept(self, address: Address | None = None) -> PeerConnection:
         """Return the connection to an address that requests without one of their own share."""
         if address not in self._kept:
             self._kept[address] = await self.connect(address)
@@ -68,15 +68,17 @@ class CaseRun:
             self._brokers = await self.cluster.brokers(await self.kept())
         return self._brokers[node_id]
 
-    async def leader(self, topic: Topic, partition: int = 0) -> Connection:
+    async def leader(self, topic: CaseTopic, partition: int = 0) -> PeerConnection:
         """Return the shared connection to the leader of a partition."""
         return await self.kept(await self.node(topic.leaders[partition]))
 
-    async def coordinator(self, key: str, key_type: int = 0) -> Connection:
+    async def coordinator(self, key: str, key_type: int = 0) -> PeerConnection:
         """Return the shared connection to the coordinator of a group, or of a transactional id (1)."""
         return await self.kept(await self.cluster.coordinator(await self.kept(), key, key_type))
 
-    async def request(self, api: str, on: Connection | None = None, version: int | None = None, **values: Any) -> Any:
+    async def request(
+        self, api: str, on: PeerConnection | None = None, version: int | None = None, **values: Any
+    ) -> Any:
         """Send a request, by default on the shared bootstrap connection and in the version of `cluster.version`."""
         chosen = self.cluster.version(api, version)
         if version is not None and chosen != version:
@@ -101,7 +103,7 @@ class CaseRun:
         count: int = 0,
         configs: Mapping[str, str] | None = None,
         name: str | None = None,
-    ) -> Topic:
+    ) -> CaseTopic:
         """Create a topic, by default with a new name; `count` records are in one batch in each partition."""
         made = name or self.name("topic")
         topic = await self.cluster.create_topic(await self.kept(), made, partitions, configs)
@@ -111,13 +113,13 @@ class CaseRun:
                 await self.produce(topic, count, partition=partition)
         return topic
 
-    async def _await_leader(self, topic: Topic, partition: int) -> None:
+    async def _await_leader(self, topic: CaseTopic, partition: int) -> None:
         async def has_log() -> bool:
             return await self.end_offset(topic, partition) >= 0
 
         await self.until(has_log, f"the leader of partition {partition}")
 
-    async def produce(self, topic: Topic, *batches: int | Sequence[bytes | None], partition: int = 0) -> int:
+    async def produce(self, topic: CaseTopic, *batches: int | Sequence[bytes | None], partition: int = 0) -> int:
         """Append batches, each a number of records or their values. Return the base offset. Raises SetUpFailed."""
         first = -1
         for batch in batches:
@@ -132,7 +134,7 @@ class CaseRun:
 
     async def append(
         self,
-        topic: Topic,
+        topic: CaseTopic,
         data: bytes | None,
         partition: int = 0,
         *,
@@ -155,7 +157,7 @@ class CaseRun:
         )
         return response.responses[0].partition_responses[0]
 
-    async def end_offset(self, topic: Topic, partition: int = 0, timestamp: int = -1, isolation: int = 0) -> int:
+    async def end_offset(self, topic: CaseTopic, partition: int = 0, timestamp: int = -1, isolation: int = 0) -> int:
         """Return an offset by ListOffsets: -1 latest, -2 earliest; -1 if the leader returns an error."""
         topics = [{"name": topic.name, "partitions": [{"partition_index": partition, "timestamp": timestamp}]}]
         response = await self.request(
@@ -168,7 +170,7 @@ class CaseRun:
         entry = response.topics[0].partitions[0]
         return -1 if entry.error_code else int(entry.offset)
 
-    async def delete_records(self, topic: Topic, before: int, partition: int = 0) -> None:
+    async def delete_records(self, topic: CaseTopic, before: int, partition: int = 0) -> None:
         """Move the log start offset. Raises SetUpFailed."""
         topics = [{"name": topic.name, "partitions": [{"partition_index": partition, "offset": before}]}]
         response = await self.request(

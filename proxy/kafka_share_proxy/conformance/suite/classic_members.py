@@ -10,7 +10,7 @@ import trio
 
 from kafka_share_proxy.conformance.suite.building import KEYS, build
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
-from kafka_share_proxy.conformance.suite.connection import Connection
+from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.conformance.suite.expectations import equal
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -26,7 +26,7 @@ class ClassicMember:
 
     run: CaseRun
     group: str
-    connection: Connection
+    connection: PeerConnection
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import trio
 
 from kafka_share_proxy.conformance.suite.building import KEYS
-from kafka_share_proxy.conformance.suite.connection import Connection, ConnectionFailed
+from kafka_share_proxy.conformance.suite.connection import ConnectionFailed, PeerConnection
 from kafka_share_proxy.conformance.suite.dialling import Dialling
 from kafka_share_proxy.conformance.suite.exchanges import Trail
 from kafka_share_proxy.conformance.suite.expectations import NotOffered
@@ -65,7 +65,7 @@ class SetUpFailed(ProxyError):
 
 
 @dataclass(frozen=True)
-class Topic:
+class CaseTopic:
     """A topic of a case."""
 
     name: str
@@ -112,14 +112,14 @@ class ClusterUnderTest:
             raise NotOffered(f"{api} is offered from version {lowest}, this case uses version {chosen}")
         return chosen
 
-    async def brokers(self, on: Connection) -> dict[int, Address]:
+    async def brokers(self, on: PeerConnection) -> dict[int, Address]:
         """Return the brokers of Metadata by node id."""
         response = await on.request("Metadata", self.version("Metadata"), topics=[], allow_auto_topic_creation=False)
         return {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
 
     async def create_topic(
-        self, on: Connection, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
-    ) -> Topic:
+        self, on: PeerConnection, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> CaseTopic:
         """Create a topic and wait until its leaders are known. Raises SetUpFailed."""
         self.topics.add(name)
         wanted = {"name": name, "num_partitions": partitions, "replication_factor": -1}
@@ -130,7 +130,7 @@ class ClusterUnderTest:
             raise SetUpFailed(f"cannot create a topic: {error_name(created.error_code)} {created.error_message or ''}")
         return await self.await_topic(on, name, partitions)
 
-    async def await_topic(self, on: Connection, name: str, partitions: int) -> Topic:
+    async def await_topic(self, on: PeerConnection, name: str, partitions: int) -> CaseTopic:
         """Return a topic once it has that many partitions, each with a leader. Raises SetUpFailed."""
         for _ in range(ATTEMPTS):
             topic = await self.find_topic(on, name)
@@ -139,7 +139,7 @@ class ClusterUnderTest:
             await trio.sleep(PAUSE_S)
         raise SetUpFailed(f"a new topic has no leader after {ATTEMPTS * PAUSE_S:.0f} s")
 
-    async def find_topic(self, on: Connection, name: str) -> Topic | None:
+    async def find_topic(self, on: PeerConnection, name: str) -> CaseTopic | None:
         """Return a topic whose partitions all have leaders; else None."""
         version = self.version("Metadata")
         response = await on.request("Metadata", version, topics=[{"name": name}], allow_auto_topic_creation=False)
@@ -147,9 +147,9 @@ class ClusterUnderTest:
         leaders = {each.partition_index: each.leader_id for each in found.partitions}
         if found.error_code or not leaders or -1 in leaders.values():
             return None
-        return Topic(name, bytes(found.topic_id), leaders)
+        return CaseTopic(name, bytes(found.topic_id), leaders)
 
-    async def coordinator(self, on: Connection, key: str, key_type: int = 0) -> Address:
+    async def coordinator(self, on: PeerConnection, key: str, key_type: int = 0) -> Address:
         """Return the address of the coordinator of a group (0) or transactional id (1). Raises SetUpFailed."""
         code = 0
         for _ in range(ATTEMPTS):
@@ -163,7 +163,7 @@ class ClusterUnderTest:
             await trio.sleep(PAUSE_S * 4)
         raise SetUpFailed(f"no coordinator: {error_name(code)}")
 
-    async def configure_group(self, on: Connection, group: str, values: Mapping[str, str]) -> None:
+    async def configure_group(self, on: PeerConnection, group: str, values: Mapping[str, str]) -> None:
         """Set the settings of a group and wait until they are shown. Raises SetUpFailed."""
         self.configured.add(group)
         error = await self.alter_group(on, group, values)
@@ -177,7 +177,7 @@ class ClusterUnderTest:
         raise SetUpFailed(f"the settings of a group are not shown after {ATTEMPTS * PAUSE_S:.0f} s")
 
     async def alter_group(
-        self, on: Connection, group: str, values: Mapping[str, str | None], *, validate_only: bool = False
+        self, on: PeerConnection, group: str, values: Mapping[str, str | None], *, validate_only: bool = False
     ) -> str:
         """Set settings of a group, None takes one back; return the error as text, empty if there is none."""
         configs = [
@@ -192,7 +192,7 @@ class ClusterUnderTest:
         result = response.responses[0]
         return f"{error_name(result.error_code)} {result.error_message or ''}" if result.error_code else ""
 
-    async def group_settings(self, on: Connection, group: str) -> dict[str, str | None]:
+    async def group_settings(self, on: PeerConnection, group: str) -> dict[str, str | None]:
         """Return the settings of a group; empty if there are none."""
         resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configuration_keys": None}
         response = await on.request("DescribeConfigs", self.version("DescribeConfigs"), resources=[resource])
@@ -226,12 +226,12 @@ class ClusterUnderTest:
         finally:
             await connection.aclose()
 
-    async def _forget_settings(self, on: Connection) -> None:
+    async def _forget_settings(self, on: PeerConnection) -> None:
         for group in sorted(self.configured):
             settings = await self.group_settings(on, group)
             await self.alter_group(on, group, dict.fromkeys(name for name in settings if name.startswith("share.")))
 
-    async def _delete_groups(self, on: Connection) -> None:
+    async def _delete_groups(self, on: PeerConnection) -> None:
         by_coordinator: dict[Address, list[str]] = {}
         for group in sorted(self.groups):
             by_coordinator.setdefault(await self.coordinator(on, group), []).append(group)

@@ -36,7 +36,7 @@ class BadResponse(ProxyError):
     """The response cannot be decoded, or belongs to another request."""
 
 
-class Connection:
+class PeerConnection:
     """One connection to a broker. Requests may be pipelined: `send`, `send`, `receive`, `receive`."""
 
     def __init__(self, stream: trio.abc.Stream, address: Address, client_id: str | None, trail: Trail) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import trio
 
-from kafka_share_proxy.conformance.suite.connection import Connection, ConnectionFailed
+from kafka_share_proxy.conformance.suite.connection import ConnectionFailed, PeerConnection
 from kafka_share_proxy.conformance.suite.exchanges import Trail
 from kafka_share_proxy.wire import sasl
 from kafka_share_proxy.wire.definitions import registry
@@ -40,14 +40,14 @@ class Dialling:
     """Name to verify; None for the host that is dialled."""
     login: Login | None = None
 
-    async def connect(self, address: Address, trail: Trail) -> Connection:
+    async def connect(self, address: Address, trail: Trail) -> PeerConnection:
         """Return a new, authenticated connection. Raises ConnectionFailed."""
         try:
             with trio.fail_after(CONNECT_S):
                 stream = await self._stream(address)
         except (OSError, trio.TooSlowError, trio.BrokenResourceError, ssl.SSLError) as error:
             raise ConnectionFailed(f"cannot connect to {address}: {error or 'no response in time'}") from None
-        connection = Connection(stream, address, CLIENT_ID, trail)
+        connection = PeerConnection(stream, address, CLIENT_ID, trail)
         try:
             if self.login is not None:
                 await _authenticate(connection, self.login)
@@ -56,7 +56,7 @@ class Dialling:
             raise
         return connection
 
-    async def connect_bootstrap(self, trail: Trail) -> Connection:
+    async def connect_bootstrap(self, trail: Trail) -> PeerConnection:
         """Return a connection to the first bootstrap server that accepts one. Raises ConnectionFailed."""
         for address in self.bootstrap[:-1]:
             try:
@@ -74,7 +74,7 @@ class Dialling:
         return encrypted
 
 
-async def _authenticate(connection: Connection, login: Login) -> None:
+async def _authenticate(connection: PeerConnection, login: Login) -> None:
     """Send the requests of a login. Raises ConnectionFailed with the broker's reason."""
     steps = sasl.authentication(login.mechanism, login.username, login.password, is_required=True)
     response = None

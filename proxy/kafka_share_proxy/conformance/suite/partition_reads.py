@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
-from kafka_share_proxy.conformance.suite.connection import Connection
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
+from kafka_share_proxy.conformance.suite.connection import PeerConnection
 
 MAX_BYTES = 1 << 20
 
@@ -19,9 +19,9 @@ def fetched(partition: int = 0, offset: int = 0, **fields: Any) -> dict[str, Any
 
 async def fetch(
     run: CaseRun,
-    topic: Topic,
+    topic: CaseTopic,
     *partitions: dict[str, Any],
-    on: Connection | None = None,
+    on: PeerConnection | None = None,
     version: int | None = None,
     **fields: Any,
 ) -> Any:
@@ -33,7 +33,7 @@ async def fetch(
     return await run.request("Fetch", on or await run.leader(topic), version, **values)
 
 
-async def read(run: CaseRun, topic: Topic, *, partition: int = 0, offset: int = 0, **fields: Any) -> Any:
+async def read(run: CaseRun, topic: CaseTopic, *, partition: int = 0, offset: int = 0, **fields: Any) -> Any:
     """Return the partition of the response to a Fetch from this offset."""
     inner = {name: fields.pop(name) for name in list(fields) if name in PARTITION_FIELDS}
     response = await fetch(run, topic, fetched(partition, offset, **inner), **fields)

@@ -8,8 +8,8 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.building import KEYS
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
-from kafka_share_proxy.conformance.suite.cluster_under_test import SetUpFailed, Topic
-from kafka_share_proxy.conformance.suite.connection import Connection
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic, SetUpFailed
+from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.conformance.suite.expectations import Mismatch, equal
 from kafka_share_proxy.wire.errors import ErrorCode, error_name
 
@@ -30,20 +30,20 @@ TAKE_FETCHES = 60
 """Fetches of WAIT_MS each, within which records must be acquired."""
 MAX_BYTES = 1 << 20
 
-Ack = tuple[Topic, int, int, int, int | Sequence[int]]
+Ack = tuple[CaseTopic, int, int, int, int | Sequence[int]]
 """Topic, partition, first offset, last offset, one type or several."""
-Place = tuple[Topic, int]
+Place = tuple[CaseTopic, int]
 Spans = list[tuple[int, int, int]]
 """First offset, last offset, delivery count."""
 
 
 @dataclass
-class ShareMember:
+class ShareSessionMember:
     """One member id of one group, with a share session on one connection."""
 
     run: CaseRun
     group: str
-    connection: Connection
+    connection: PeerConnection
     member_id: str
     epoch: int = 0
     """Next session epoch."""
@@ -64,7 +64,7 @@ class ShareMember:
                 self.assigned = {bytes(each.topic_id): sorted(each.partitions) for each in parts}
         return response
 
-    async def join(self, *topics: Topic) -> None:
+    async def join(self, *topics: CaseTopic) -> None:
         """Join and heartbeat until all partitions of the topics are assigned. Raises SetUpFailed, Mismatch."""
         self.run.at_end(self.leave)
         response = await self.heartbeat(0, [topic.name for topic in topics])
@@ -85,7 +85,7 @@ class ShareMember:
 
     async def fetch(
         self,
-        *places: Topic | Place,
+        *places: CaseTopic | Place,
         acks: Sequence[Ack] = (),
         epoch: int | None = None,
         wait_ms: int | None = None,
@@ -93,7 +93,7 @@ class ShareMember:
         renew: bool = False,
         mode: int = BATCH_OPTIMIZED,
         forget: Sequence[Place] = (),
-        on: Connection | None = None,
+        on: PeerConnection | None = None,
         **fields: Any,
     ) -> Any:
         """Send a ShareFetch. A renewing one requests no records, unless `fields` say so."""
@@ -117,7 +117,7 @@ class ShareMember:
         epoch: int | None = None,
         version: int | None = None,
         renew: bool = False,
-        on: Connection | None = None,
+        on: PeerConnection | None = None,
         **fields: Any,
     ) -> Any:
         """Send a ShareAcknowledge."""
@@ -132,10 +132,10 @@ class ShareMember:
         self,
         api: str,
         version: int,
-        places: Sequence[Topic | Place],
+        places: Sequence[CaseTopic | Place],
         acks: Sequence[Ack],
         epoch: int | None,
-        on: Connection | None,
+        on: PeerConnection | None,
         values: Mapping[str, Any],
     ) -> Any:
         sent = self.epoch if epoch is None else epoch
@@ -147,11 +147,11 @@ class ShareMember:
             self.epoch = 0 if sent == FINAL_EPOCH else 1 if sent == LAST_EPOCH else sent + 1
         return response
 
-    async def take(self, *places: Topic | Place, **options: Any) -> Any:
+    async def take(self, *places: CaseTopic | Place, **options: Any) -> Any:
         """Fetch until records are acquired and return that response. Raises Mismatch."""
         return await self.fetch_until(lambda response: bool(all_acquired(response)), *places, **options)
 
-    async def fetch_until(self, enough: Callable[[Any], bool], *places: Topic | Place, **options: Any) -> Any:
+    async def fetch_until(self, enough: Callable[[Any], bool], *places: CaseTopic | Place, **options: Any) -> Any:
         """Repeat a fetch until a response is enough. Raises Mismatch after TAKE_FETCHES."""
         for _ in range(TAKE_FETCHES):
             response = await self.fetch(*places, **options)
@@ -163,21 +163,23 @@ class ShareMember:
                 options.pop(name, None)
         raise Mismatch("records", f"within {TAKE_FETCHES} fetches", "none")
 
-    async def taken(self, topic: Topic, partition: int = 0, **options: Any) -> Spans:
+    async def taken(self, topic: CaseTopic, partition: int = 0, **options: Any) -> Spans:
         """Fetch until records are acquired; return what was acquired of the partition."""
         return acquired(await self.take((topic, partition), **options), topic, partition)
 
 
 async def share_member(
-    run: CaseRun, group: str, topic: Topic, *, partition: int = 0, shared: bool = False
-) -> ShareMember:
+    run: CaseRun, group: str, topic: CaseTopic, *, partition: int = 0, shared: bool = False
+) -> ShareSessionMember:
     """Return a member that has not joined, with a separate connection to the leader of a partition."""
     address = await run.node(topic.leaders[partition])
     connection = await (run.kept(address) if shared else run.connect(address))
-    return ShareMember(run, group, connection, run.name("m")[-36:])
+    return ShareSessionMember(run, group, connection, run.name("m")[-36:])
 
 
-async def share_group(run: CaseRun, *topics: Topic, settings: Mapping[str, str] | None = None, start: int = 0) -> str:
+async def share_group(
+    run: CaseRun, *topics: CaseTopic, settings: Mapping[str, str] | None = None, start: int = 0
+) -> str:
     """Return a group whose share partitions begin at an offset, without members.
 
     AlterShareGroupOffsets initialises them immediately; where it is not offered, a member joins and leaves.
@@ -197,7 +199,7 @@ async def share_group(run: CaseRun, *topics: Topic, settings: Mapping[str, str] 
     return group
 
 
-async def alter_offsets(run: CaseRun, group: str, *topics: Topic, start: int = 0) -> None:
+async def alter_offsets(run: CaseRun, group: str, *topics: CaseTopic, start: int = 0) -> None:
     """Set the start offset of all partitions of the topics. Raises SetUpFailed."""
     listed = [
         {
@@ -223,7 +225,7 @@ def _codes(response: Any) -> set[int]:
     return found - {ErrorCode.NONE}
 
 
-async def described(run: CaseRun, group: str, topic: Topic, partition: int = 0) -> Any:
+async def described(run: CaseRun, group: str, topic: CaseTopic, partition: int = 0) -> Any:
     """Return the partition of a DescribeShareGroupOffsets response."""
     groups = [{"group_id": group, "topics": [{"topic_name": topic.name, "partitions": [partition]}]}]
     response = await run.request("DescribeShareGroupOffsets", await run.coordinator(group), groups=groups)
@@ -231,7 +233,7 @@ async def described(run: CaseRun, group: str, topic: Topic, partition: int = 0) 
     return response.groups[0].topics[0].partitions[0]
 
 
-def entry(response: Any, topic: Topic, partition: int = 0) -> Any:
+def entry(response: Any, topic: CaseTopic, partition: int = 0) -> Any:
     """Return the partition of a response. Raises Mismatch if it is missing."""
     found = find_entry(response, topic, partition)
     if found is None:
@@ -239,7 +241,7 @@ def entry(response: Any, topic: Topic, partition: int = 0) -> Any:
     return found
 
 
-def find_entry(response: Any, topic: Topic, partition: int = 0) -> Any:
+def find_entry(response: Any, topic: CaseTopic, partition: int = 0) -> Any:
     """Return the partition of a response; None if it is missing."""
     return next(
         (
@@ -253,7 +255,7 @@ def find_entry(response: Any, topic: Topic, partition: int = 0) -> Any:
     )
 
 
-def acquired(response: Any, topic: Topic, partition: int = 0) -> Spans:
+def acquired(response: Any, topic: CaseTopic, partition: int = 0) -> Spans:
     """Return what was acquired of one partition."""
     found = find_entry(response, topic, partition)
     return [] if found is None else _spans(found)
@@ -268,10 +270,10 @@ def _spans(partition: Any) -> Spans:
     return [(each.first_offset, each.last_offset, each.delivery_count) for each in partition.acquired_records]
 
 
-def _topics(places: Sequence[Topic | Place], acks: Sequence[Ack]) -> list[dict[str, Any]]:
+def _topics(places: Sequence[CaseTopic | Place], acks: Sequence[Ack]) -> list[dict[str, Any]]:
     listed: dict[bytes, dict[int, list[dict[str, Any]]]] = {}
     for place in places:
-        topic, partitions = (place, place.partitions) if isinstance(place, Topic) else (place[0], [place[1]])
+        topic, partitions = (place, place.partitions) if isinstance(place, CaseTopic) else (place[0], [place[1]])
         for partition in partitions:
             listed.setdefault(topic.topic_id, {}).setdefault(partition, [])
     for topic, partition, first, last, types in acks:

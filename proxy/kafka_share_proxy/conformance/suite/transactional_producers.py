@@ -10,8 +10,12 @@ from typing import Any
 import trio
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
-from kafka_share_proxy.conformance.suite.cluster_under_test import SetUpFailed, Topic, is_retriable_coordinator_error
-from kafka_share_proxy.conformance.suite.connection import Connection
+from kafka_share_proxy.conformance.suite.cluster_under_test import (
+    CaseTopic,
+    SetUpFailed,
+    is_retriable_coordinator_error,
+)
+from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.wire.errors import ErrorCode, error_name
 from kafka_share_proxy.wire.records import records
 
@@ -29,7 +33,7 @@ class Producer:
     producer_id: int
     epoch: int
     transactional_id: str | None = None
-    coordinator: Connection | None = None
+    coordinator: PeerConnection | None = None
     sequences: dict[tuple[str, int], int] = field(default_factory=dict)
     added: set[tuple[str, int]] = field(default_factory=set)
 
@@ -41,12 +45,12 @@ class Producer:
         made = [records.Record(value=value, timestamp=TIMESTAMP_MS) for value in listed]
         return records.build_batch(0, made, **ids)
 
-    async def try_append(self, topic: Topic, values: int, sequence: int, partition: int = 0, **fields: Any) -> Any:
+    async def try_append(self, topic: CaseTopic, values: int, sequence: int, partition: int = 0, **fields: Any) -> Any:
         """Send a batch with this base sequence; return the response of the partition."""
         data = self.batch(values, sequence, **fields)
         return await self.run.append(topic, data, partition, transactional_id=self.transactional_id)
 
-    async def append(self, topic: Topic, values: int, partition: int = 0) -> int:
+    async def append(self, topic: CaseTopic, values: int, partition: int = 0) -> int:
         """Append a batch with the next sequence; return its base offset. Raises SetUpFailed."""
         place = topic.name, partition
         if self.transactional_id is not None and place not in self.added:
@@ -62,7 +66,7 @@ class Producer:
     def _ids(self) -> dict[str, Any]:
         return {"producer_id": self.producer_id, "producer_epoch": self.epoch}
 
-    async def add_partition(self, topic: Topic, partition: int = 0) -> int:
+    async def add_partition(self, topic: CaseTopic, partition: int = 0) -> int:
         """Add a partition to the transaction; return the error code."""
         for _ in range(ATTEMPTS):
             response = await self.run.request(

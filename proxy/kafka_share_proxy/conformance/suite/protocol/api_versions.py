@@ -9,7 +9,7 @@ from kafka_share_proxy.conformance.suite import harmless_requests
 from kafka_share_proxy.conformance.suite.building import KEYS, build
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.connection import Connection
+from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.conformance.suite.expectations import Mismatch, NotOffered, equal, one_of, true
 from kafka_share_proxy.conformance.suite.harmless_requests import GROUP, NAME, TRANSACTION, HarmlessRequest
 from kafka_share_proxy.wire.codec import frames, headers
@@ -115,7 +115,7 @@ async def basics(run: CaseRun) -> None:
 # Layouts
 
 
-async def peer_of(run: CaseRun, request: HarmlessRequest) -> Connection:
+async def peer_of(run: CaseRun, request: HarmlessRequest) -> PeerConnection:
     """Return a new connection to the broker that serves a request."""
     kinds = {GROUP: 0, TRANSACTION: 1}
     if request.to not in kinds:

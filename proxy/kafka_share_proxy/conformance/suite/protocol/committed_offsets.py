@@ -7,7 +7,7 @@ from typing import Any
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.classic_members import stable_member
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -18,7 +18,13 @@ METADATA_MAX = 4096
 
 
 async def commit(
-    run: CaseRun, group: str, topic: Topic, offset: int, partition: int = 0, version: int | None = None, **fields: Any
+    run: CaseRun,
+    group: str,
+    topic: CaseTopic,
+    offset: int,
+    partition: int = 0,
+    version: int | None = None,
+    **fields: Any,
 ) -> int:
     """Commit an offset as a consumer without a group membership; return the error of the partition."""
     inner = {name: fields.pop(name) for name in list(fields) if name.startswith("committed_")}
@@ -36,7 +42,7 @@ async def fetch_group(run: CaseRun, group: str, topics: list[dict[str, Any]] | N
     return response.groups[0]
 
 
-async def committed(run: CaseRun, group: str, topic: Topic, partition: int = 0, **fields: Any) -> Any:
+async def committed(run: CaseRun, group: str, topic: CaseTopic, partition: int = 0, **fields: Any) -> Any:
     """Return the partition of an OffsetFetch response."""
     wanted = [{"name": topic.name, "partition_indexes": [partition]}]
     found = await fetch_group(run, group, wanted, **fields)
@@ -113,7 +119,7 @@ async def by_topic_id(run: CaseRun) -> None:
 )
 async def unknown_topic_id(run: CaseRun) -> None:
     topic = await run.topic()
-    unknown = Topic(topic.name, b"\x05" * 16, topic.leaders)
+    unknown = CaseTopic(topic.name, b"\x05" * 16, topic.leaders)
     equal("error", await commit(run, run.group(), unknown, 7, version=10), ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -124,7 +130,7 @@ async def unknown_topic_id(run: CaseRun) -> None:
 )
 async def unknown_topic(run: CaseRun) -> None:
     topic, group = await run.topic(), run.group()
-    unknown = Topic(run.name("none"), topic.topic_id, topic.leaders)
+    unknown = CaseTopic(run.name("none"), topic.topic_id, topic.leaders)
     equal("error", await commit(run, group, unknown, 7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     equal("offset", (await committed(run, group, unknown)).committed_offset, -1)
 
@@ -272,7 +278,7 @@ async def unknown_group(run: CaseRun) -> None:
     equal("error and topics", (found.error_code, list(found.topics)), (0, []))
 
 
-async def delete(run: CaseRun, group: str, topic: Topic) -> Any:
+async def delete(run: CaseRun, group: str, topic: CaseTopic) -> Any:
     """Return the response to an OffsetDelete of partition 0."""
     topics = [{"name": topic.name, "partitions": [{"partition_index": 0}]}]
     return await run.request("OffsetDelete", await run.coordinator(group), group_id=group, topics=topics)

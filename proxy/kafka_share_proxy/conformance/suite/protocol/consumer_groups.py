@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import SetUpFailed, Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic, SetUpFailed
 from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.wire.errors import ErrorCode, error_name
 
@@ -52,7 +52,7 @@ class ConsumerMember:
         owned = [{"topic_id": topic_id, "partitions": parts} for topic_id, parts in self.assigned.items()]
         return await self.heartbeat(topic_partitions=owned)
 
-    async def join(self, *topics: Topic) -> None:
+    async def join(self, *topics: CaseTopic) -> None:
         """Join and confirm until all partitions of the topics are assigned. Raises SetUpFailed, Mismatch."""
         response = await self.first(*(topic.name for topic in topics))
         if response.error_code:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal
 from kafka_share_proxy.conformance.suite.partition_reads import read
 from kafka_share_proxy.conformance.suite.share_members import (
@@ -14,7 +14,7 @@ from kafka_share_proxy.conformance.suite.share_members import (
     GAP,
     REJECT,
     RELEASE,
-    ShareMember,
+    ShareSessionMember,
     acquired,
     share_group,
     share_member,
@@ -31,7 +31,7 @@ PREFIX = "dlq."
 PERMISSION = "errors.deadletterqueue.group.enable"
 
 
-async def dead_letter_group(run: CaseRun, **more: str) -> tuple[Topic, Topic, ShareMember]:
+async def dead_letter_group(run: CaseRun, **more: str) -> tuple[CaseTopic, CaseTopic, ShareSessionMember]:
     """Return a topic with two records, the topic of its dead letters, and a member that holds both records."""
     letters = await run.topic(configs={PERMISSION: "true"}, name=f"{PREFIX}{run.name('letters')}")
     topic = await run.topic()
@@ -43,7 +43,7 @@ async def dead_letter_group(run: CaseRun, **more: str) -> tuple[Topic, Topic, Sh
     return topic, letters, member
 
 
-async def letters_in(run: CaseRun, topic: Topic, count: int) -> list[records.Record]:
+async def letters_in(run: CaseRun, topic: CaseTopic, count: int) -> list[records.Record]:
     """Return the records of the topic of dead letters once there are that many."""
 
     async def read_all() -> list[records.Record]:

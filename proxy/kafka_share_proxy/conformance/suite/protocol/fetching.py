@@ -9,8 +9,8 @@ import trio
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun, spans_of, values_of
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
-from kafka_share_proxy.conformance.suite.connection import Connection
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
+from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.conformance.suite.partition_reads import fetch, fetched, read
 from kafka_share_proxy.conformance.suite.transactional_producers import begin_transactions
@@ -107,7 +107,7 @@ async def out_of_range(run: CaseRun, start: int, offset: int) -> None:
 )
 async def unknown(run: CaseRun, kind: str, partition: int) -> None:
     topic = await run.topic()
-    named = Topic(run.name(kind) if kind else topic.name, topic.topic_id, topic.leaders)
+    named = CaseTopic(run.name(kind) if kind else topic.name, topic.topic_id, topic.leaders)
     code = (await read(run, named, partition=partition, on=await run.leader(topic))).error_code
     equal("ErrorCode", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -120,7 +120,7 @@ async def unknown(run: CaseRun, kind: str, partition: int) -> None:
 )
 async def unknown_topic_id(run: CaseRun) -> None:
     topic = await run.topic()
-    unknown_topic = Topic(topic.name, b"\x05" * 16, topic.leaders)
+    unknown_topic = CaseTopic(topic.name, b"\x05" * 16, topic.leaders)
     partition = await read(run, unknown_topic, version=13)
     equal("ErrorCode", partition.error_code, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -144,7 +144,7 @@ async def one_batch_at_least(run: CaseRun) -> None:
 async def max_bytes_of_all(run: CaseRun) -> None:
     topic = await run.topic(2, count=5)
     if topic.leaders[0] != topic.leaders[1]:
-        topic = Topic(topic.name, topic.topic_id, {0: topic.leaders[0]})
+        topic = CaseTopic(topic.name, topic.topic_id, {0: topic.leaders[0]})
     wanted = [fetched(partition) for partition in topic.partitions]
     response = await fetch(run, topic, *wanted, max_bytes=1)
     spans = [spans_of(each.records) for each in response.responses[0].partitions]
@@ -243,10 +243,10 @@ async def end_of_epoch(run: CaseRun, epoch: int, current: int, expected: tuple[i
 # Fetch sessions
 
 
-class Session:
+class FetchSession:
     """A fetch session on one connection."""
 
-    def __init__(self, run: CaseRun, topic: Topic, connection: Connection) -> None:
+    def __init__(self, run: CaseRun, topic: CaseTopic, connection: PeerConnection) -> None:
         self.run, self.topic, self.connection = run, topic, connection
         self.session_id = 0
         self.epoch = 0
@@ -261,10 +261,10 @@ class Session:
         return response
 
 
-async def session(run: CaseRun, partitions: int = 1, count: int = 0) -> Session:
+async def session(run: CaseRun, partitions: int = 1, count: int = 0) -> FetchSession:
     """An established fetch session over all partitions, from offset 0."""
     topic = await run.topic(partitions, count=count)
-    made = Session(run, topic, await run.connect(await run.node(topic.leaders[0])))
+    made = FetchSession(run, topic, await run.connect(await run.node(topic.leaders[0])))
     await made.fetch(*map(fetched, topic.partitions))
     return made
 
@@ -276,7 +276,7 @@ async def session(run: CaseRun, partitions: int = 1, count: int = 0) -> Session:
 )
 async def established(run: CaseRun) -> None:
     topic = await run.topic(2, count=1)
-    made = Session(run, topic, await run.connect(await run.node(topic.leaders[0])))
+    made = FetchSession(run, topic, await run.connect(await run.node(topic.leaders[0])))
     response = await made.fetch(*map(fetched, topic.partitions))
     equal("ErrorCode", response.error_code, ErrorCode.NONE)
     true("SessionId", response.session_id != 0, "not 0", response.session_id)
@@ -405,7 +405,7 @@ async def committed(run: CaseRun) -> None:
     equal("AbortedTransactions", list(partition.aborted_transactions or ()), [])
 
 
-async def has_stable_end(run: CaseRun, topic: Topic, offset: int) -> bool:
+async def has_stable_end(run: CaseRun, topic: CaseTopic, offset: int) -> bool:
     """Return True if the last stable offset is this."""
     return await run.end_offset(topic, isolation=READ_COMMITTED) == offset
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.classic_members import stable_member
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal
 from kafka_share_proxy.conformance.suite.protocol.committed_offsets import commit, committed, delete
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -14,12 +14,12 @@ NEEDS = ("individual-commits",)
 RULES = "commits/README.md rule"
 
 
-async def commit_text(run: CaseRun, group: str, topic: Topic, offset: int, text: str, **fields: object) -> int:
+async def commit_text(run: CaseRun, group: str, topic: CaseTopic, offset: int, text: str, **fields: object) -> int:
     """Commit an offset with this metadata; return the error."""
     return await commit(run, group, topic, offset, committed_metadata=text, **fields)  # type: ignore[arg-type]
 
 
-async def shown(run: CaseRun, group: str, topic: Topic) -> tuple[int, str]:
+async def shown(run: CaseRun, group: str, topic: CaseTopic) -> tuple[int, str]:
     """Return the committed offset and its metadata."""
     partition = await committed(run, group, topic)
     return partition.committed_offset, partition.metadata

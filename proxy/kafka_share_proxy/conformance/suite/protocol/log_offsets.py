@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
@@ -19,7 +19,7 @@ START_MS = int(time.time() * 1000) - 60_000
 # ListOffsets and DeleteRecords
 
 
-async def list_offsets(run: CaseRun, topic: Topic, timestamp: int, partition: int = 0, **fields: Any) -> Any:
+async def list_offsets(run: CaseRun, topic: CaseTopic, timestamp: int, partition: int = 0, **fields: Any) -> Any:
     """Return the partition of a ListOffsets response."""
     entry = {"partition_index": partition, "timestamp": timestamp} | fields
     topics = [{"name": topic.name, "partitions": [entry]}]
@@ -27,7 +27,7 @@ async def list_offsets(run: CaseRun, topic: Topic, timestamp: int, partition: in
     return response.topics[0].partitions[0]
 
 
-async def timed(run: CaseRun) -> Topic:
+async def timed(run: CaseRun) -> CaseTopic:
     """Return a topic with records at START_MS + 0, 100, 300, 200 ms, each in a separate batch."""
     topic = await run.topic()
     for delay in (0, 100, 300, 200):
@@ -82,7 +82,7 @@ async def listed_twice(run: CaseRun) -> None:
     equal("errors", codes, {int(ErrorCode.INVALID_REQUEST)})
 
 
-async def delete(run: CaseRun, topic: Topic, offset: int, partition: int = 0) -> Any:
+async def delete(run: CaseRun, topic: CaseTopic, offset: int, partition: int = 0) -> Any:
     """Return the partition of a DeleteRecords response."""
     topics = [{"name": topic.name, "partitions": [{"partition_index": partition, "offset": offset}]}]
     response = await run.request("DeleteRecords", await run.leader(topic), topics=topics, timeout_ms=5000)

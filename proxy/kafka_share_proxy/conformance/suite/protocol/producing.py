@@ -9,7 +9,7 @@ from typing import Any
 from kafka_share_proxy.conformance.suite.building import KEYS, build
 from kafka_share_proxy.conformance.suite.case_run import CaseRun, spans_of, values_of
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal, one_of, true
 from kafka_share_proxy.conformance.suite.partition_reads import read
 from kafka_share_proxy.conformance.suite.transactional_producers import idempotent_producer
@@ -61,7 +61,7 @@ async def acks_none(run: CaseRun) -> None:
     await run.until(lambda: _has_end(run, topic, 1), "the record")
 
 
-async def _has_end(run: CaseRun, topic: Topic, offset: int) -> bool:
+async def _has_end(run: CaseRun, topic: CaseTopic, offset: int) -> bool:
     return await run.end_offset(topic) == offset
 
 
@@ -116,7 +116,7 @@ async def unknown(run: CaseRun, kind: str, partition: int) -> None:
 )
 async def unknown_topic_id(run: CaseRun) -> None:
     topic = await run.topic()
-    unknown_topic = Topic(topic.name, b"\x05" * 16, topic.leaders)
+    unknown_topic = CaseTopic(topic.name, b"\x05" * 16, topic.leaders)
     response = await run.append(unknown_topic, plain_batch(), version=13)
     equal("ErrorCode", response.error_code, ErrorCode.UNKNOWN_TOPIC_ID)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kafka_share_proxy.conformance.suite.capabilities import SHORT_LOCK_MS
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal
 from kafka_share_proxy.conformance.suite.protocol.share_sessions import UNKNOWN_ID, ten_records
 from kafka_share_proxy.conformance.suite.share_members import (
@@ -16,7 +16,7 @@ from kafka_share_proxy.conformance.suite.share_members import (
     REJECT,
     RELEASE,
     Ack,
-    ShareMember,
+    ShareSessionMember,
     acquired,
     entry,
     share_group,
@@ -32,14 +32,14 @@ RENEWAL = "KIP-1222; SharePartition"
 LOCK_S = SHORT_LOCK_MS / 1000
 
 
-async def holding(run: CaseRun) -> tuple[Topic, ShareMember]:
+async def holding(run: CaseRun) -> tuple[CaseTopic, ShareSessionMember]:
     """A topic with the records 0-9, and a member that holds them."""
     topic, member = await ten_records(run)
     equal("acquired records", await member.taken(topic), [(0, 9, 1)])
     return topic, member
 
 
-async def acknowledged_by(api: str, member: ShareMember, topic: Topic, *acks: Ack) -> int:
+async def acknowledged_by(api: str, member: ShareSessionMember, topic: CaseTopic, *acks: Ack) -> int:
     """Send acknowledgements with one of the two requests; return the error code of partition 0."""
     if api == "ShareAcknowledge":
         response = await member.acknowledge(*acks)
@@ -342,7 +342,7 @@ async def over_several_batches(run: CaseRun) -> None:
 )
 async def unknown_topic_id(run: CaseRun) -> None:
     _, member = await holding(run)
-    unknown = Topic("unknown", UNKNOWN_ID, {0: 0})
+    unknown = CaseTopic("unknown", UNKNOWN_ID, {0: 0})
     response = await member.acknowledge((unknown, 0, 0, 9, ACCEPT))
     equal("error of the response", response.error_code, ErrorCode.NONE)
     equal("error of the partition", entry(response, unknown).error_code, ErrorCode.UNKNOWN_TOPIC_ID)

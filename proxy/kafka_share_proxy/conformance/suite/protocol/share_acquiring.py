@@ -9,7 +9,7 @@ import trio
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun, spans_of, values_of
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.conformance.suite.protocol.share_sessions import UNKNOWN_ID, ten_records
 from kafka_share_proxy.conformance.suite.share_members import (
@@ -133,7 +133,7 @@ async def two_groups(run: CaseRun) -> None:
 )
 async def unknown_topic_id(run: CaseRun) -> None:
     topic, member = await ten_records(run)
-    unknown = Topic("unknown", UNKNOWN_ID, {0: topic.leaders[0]})
+    unknown = CaseTopic("unknown", UNKNOWN_ID, {0: topic.leaders[0]})
     response = await member.fetch(unknown, topic, wait_ms=0)
     equal("error of the response", response.error_code, ErrorCode.NONE)
     equal("error of the partition", entry(response, unknown).error_code, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -325,7 +325,7 @@ async def waits_for_records(run: CaseRun) -> None:
     equal("acquired records", acquired(response, topic), [(10, 10, 1)])
 
 
-async def _produce_later(run: CaseRun, topic: Topic) -> None:
+async def _produce_later(run: CaseRun, topic: CaseTopic) -> None:
     await trio.sleep(0.3)
     await run.produce(topic, 1)
 

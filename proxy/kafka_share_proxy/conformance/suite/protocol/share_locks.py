@@ -10,7 +10,7 @@ import trio
 from kafka_share_proxy.conformance.suite.capabilities import SHORT_LOCK_MS
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.conformance.suite.protocol.share_acknowledging import APIS, holding
 from kafka_share_proxy.conformance.suite.share_members import (
@@ -18,7 +18,7 @@ from kafka_share_proxy.conformance.suite.share_members import (
     REJECT,
     RELEASE,
     RENEW,
-    ShareMember,
+    ShareSessionMember,
     acquired,
     entry,
     share_group,
@@ -35,7 +35,7 @@ LOCK_S = SHORT_LOCK_MS / 1000
 # Locks that end
 
 
-async def short_locks(run: CaseRun, count: int = 10) -> tuple[Topic, ShareMember]:
+async def short_locks(run: CaseRun, count: int = 10) -> tuple[CaseTopic, ShareSessionMember]:
     """A topic with records, and a member of a group whose locks take SHORT_LOCK_MS."""
     topic = await run.topic(count=count)
     settings = {"share.record.lock.duration.ms": str(SHORT_LOCK_MS)}

@@ -6,9 +6,9 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal, true
-from kafka_share_proxy.conformance.suite.share_members import ShareMember
+from kafka_share_proxy.conformance.suite.share_members import ShareSessionMember
 from kafka_share_proxy.wire.errors import ErrorCode
 
 SHARE = ("share",)
@@ -19,12 +19,12 @@ INTERVAL_MS = 5000
 NO_OPERATIONS = -2147483648
 
 
-async def new_member(run: CaseRun, group: str | None = None) -> ShareMember:
+async def new_member(run: CaseRun, group: str | None = None) -> ShareSessionMember:
     """A member id that has not joined."""
-    return ShareMember(run, group or run.group(), await run.kept(), run.name("m")[-36:])
+    return ShareSessionMember(run, group or run.group(), await run.kept(), run.name("m")[-36:])
 
 
-async def joined(run: CaseRun, topic: Topic, group: str | None = None) -> ShareMember:
+async def joined(run: CaseRun, topic: CaseTopic, group: str | None = None) -> ShareSessionMember:
     """A member to which all partitions of a topic are assigned."""
     member = await new_member(run, group)
     await member.join(topic)
@@ -191,7 +191,7 @@ async def previous_epoch(run: CaseRun) -> None:
     equal("error of an older epoch", response.error_code, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
-async def _advanced(member: ShareMember, epoch: int) -> bool:
+async def _advanced(member: ShareSessionMember, epoch: int) -> bool:
     if member.member_epoch <= epoch:
         await member.heartbeat()
     return member.member_epoch > epoch

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal, one_of
 from kafka_share_proxy.conformance.suite.protocol.share_descriptions import describe
 from kafka_share_proxy.conformance.suite.protocol.share_membership import joined
@@ -16,7 +16,7 @@ from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
     REJECT,
     RELEASE,
-    ShareMember,
+    ShareSessionMember,
     acquired,
     described,
     share_group,
@@ -261,7 +261,7 @@ async def delete_with_members(run: CaseRun) -> None:
 # The reset policy, which needs members: a share partition is initialised when it is assigned
 
 
-async def member_from(run: CaseRun, topic: Topic, reset: str | None) -> ShareMember:
+async def member_from(run: CaseRun, topic: CaseTopic, reset: str | None) -> ShareSessionMember:
     """A member of a new group whose share partitions are initialised by its join."""
     group = run.group()
     if reset is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal
 from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
     LAST_EPOCH,
-    ShareMember,
+    ShareSessionMember,
     acquired,
     entry,
     share_group,
@@ -26,7 +26,7 @@ MEMBER_ID_LENGTH_MAX = 36
 NULLS = {"4.2": "null ids are not checked: the request fails with -1"}
 
 
-async def ten_records(run: CaseRun, partitions: int = 1) -> tuple[Topic, ShareMember]:
+async def ten_records(run: CaseRun, partitions: int = 1) -> tuple[CaseTopic, ShareSessionMember]:
     """A topic with the records 0-9 in each partition, and a member of a group that begins at 0."""
     topic = await run.topic(partitions, count=10)
     return topic, await share_member(run, await share_group(run, topic), topic)
@@ -200,7 +200,7 @@ async def longest_member_id(run: CaseRun) -> None:
 async def of_one_member(run: CaseRun) -> None:
     topic, member = await ten_records(run)
     await member.take(topic)
-    other = ShareMember(run, member.group, member.connection, run.name("m")[-36:], epoch=member.epoch)
+    other = ShareSessionMember(run, member.group, member.connection, run.name("m")[-36:], epoch=member.epoch)
     equal("error of its fetch", (await other.fetch()).error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
     response = await other.acknowledge((topic, 0, 0, 9, ACCEPT))
     equal("error of its acknowledgement", response.error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -215,7 +215,9 @@ async def of_one_member(run: CaseRun) -> None:
 async def of_one_group(run: CaseRun) -> None:
     topic, member = await ten_records(run)
     await member.take(topic)
-    other = ShareMember(run, await share_group(run, topic), member.connection, member.member_id, epoch=member.epoch)
+    other = ShareSessionMember(
+        run, await share_group(run, topic), member.connection, member.member_id, epoch=member.epoch
+    )
     equal("error for another group", (await other.fetch()).error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
 
 

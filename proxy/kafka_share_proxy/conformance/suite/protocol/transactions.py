@@ -7,7 +7,7 @@ from typing import Any
 from kafka_share_proxy.conformance.suite.case_run import CaseRun, values_of
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.classic_members import stable_member
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal, one_of, true
 from kafka_share_proxy.conformance.suite.partition_reads import read
 from kafka_share_proxy.conformance.suite.protocol.committed_offsets import committed
@@ -263,7 +263,7 @@ async def marker(run: CaseRun, is_commit: bool, kind: int) -> None:
         equal("type of the marker", int.from_bytes(record.key[2:4], "big") if record.key else None, kind)
 
 
-async def _ends_at(run: CaseRun, topic: Topic, partition: int, offset: int) -> bool:
+async def _ends_at(run: CaseRun, topic: CaseTopic, partition: int, offset: int) -> bool:
     return await run.end_offset(topic, partition, isolation=READ_COMMITTED) == offset
 
 
@@ -287,7 +287,7 @@ async def two_in_sequence(run: CaseRun) -> None:
 
 
 async def commit_in_transaction(
-    run: CaseRun, producer: Producer, group: str, topic: Topic, offset: int, **ids: Any
+    run: CaseRun, producer: Producer, group: str, topic: CaseTopic, offset: int, **ids: Any
 ) -> int:
     """Send AddOffsetsToTxn and TxnOffsetCommit; return the error of the partition."""
     names: dict[str, Any] = {"transactional_id": producer.transactional_id, "group_id": group}

@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun, values_of
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
-from kafka_share_proxy.conformance.suite.cluster_under_test import Topic
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.conformance.suite.partition_reads import read
 from kafka_share_proxy.conformance.suite.protocol.committed_offsets import commit, committed
@@ -20,7 +20,7 @@ RULES = "views/README.md rule"
 STRIPE = 64
 
 
-async def view_of(run: CaseRun, base: Topic, cut: str) -> Topic:
+async def view_of(run: CaseRun, base: CaseTopic, cut: str) -> CaseTopic:
     """Return the view of a topic, created by a request that needs it."""
     name = f"__view.{cut}.{base.name}"
     run.cluster.topics.add(name)
@@ -31,7 +31,7 @@ async def view_of(run: CaseRun, base: Topic, cut: str) -> Topic:
     return await run.cluster.await_topic(await run.kept(), name, len(shown.leaders if shown else ()))
 
 
-async def keyed(run: CaseRun, count: int = 40) -> Topic:
+async def keyed(run: CaseRun, count: int = 40) -> CaseTopic:
     """Return a topic with keyed records, and every fifth without a key."""
     base = await run.topic()
     for start in range(0, count, 10):
@@ -41,7 +41,7 @@ async def keyed(run: CaseRun, count: int = 40) -> Topic:
     return base
 
 
-async def read_slot(run: CaseRun, view: Topic, slot: int, end: int) -> list[records.Record]:
+async def read_slot(run: CaseRun, view: CaseTopic, slot: int, end: int) -> list[records.Record]:
     """Read a slot as a consumer does, from offset 0 to the end of the base."""
     position, found = 0, []
     while position < end:

@@ -96,11 +96,13 @@ class FaultyBroker:
     async def _serve(self, client: trio.SocketStream) -> None:
         broker = await trio.open_tcp_stream(*self.upstream)
         apis: dict[int, list[tuple[int, int]]] = {}
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._to_broker, client, broker, apis, nursery.cancel_scope)
-            nursery.start_soon(self._to_client, broker, client, apis, nursery.cancel_scope)
-        for stream in (client, broker):
-            await trio.aclose_forcefully(stream)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._to_broker, client, broker, apis, nursery.cancel_scope)
+                nursery.start_soon(self._to_client, broker, client, apis, nursery.cancel_scope)
+        finally:
+            for stream in (client, broker):
+                stream.socket.close()
 
     async def _to_broker(
         self, client: Any, broker: Any, apis: dict[int, list[tuple[int, int]]], scope: trio.CancelScope

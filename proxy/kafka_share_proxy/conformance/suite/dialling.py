@@ -70,7 +70,11 @@ class Dialling:
         if self.tls is None:
             return stream
         encrypted = trio.SSLStream(stream, self.tls, server_hostname=self.server_name or address.host)
-        await encrypted.do_handshake()
+        try:
+            await encrypted.do_handshake()
+        except BaseException:
+            await trio.aclose_forcefully(encrypted)
+            raise
         return encrypted
 
 

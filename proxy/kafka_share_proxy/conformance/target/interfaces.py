@@ -11,13 +11,13 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message
 
 if TYPE_CHECKING:
-    from kafka_share_proxy.conformance.target.cluster import Cluster
+    from kafka_share_proxy.conformance.target.cluster import TargetCluster
 
 R = TypeVar("R", bound=Message)
 
 
 @dataclass(eq=False)
-class Peer:
+class ClientPeer:
     """One connection of a client."""
 
     number: int
@@ -34,11 +34,11 @@ class Peer:
 
 
 @dataclass
-class Call(Generic[R]):
+class TargetCall(Generic[R]):
     """One request at one node."""
 
-    cluster: Cluster
-    peer: Peer
+    cluster: TargetCluster
+    peer: ClientPeer
     header: RequestHeader
     request: R
 
@@ -53,7 +53,7 @@ class Call(Generic[R]):
         return self.header.client_id or ""
 
 
-Handler = Callable[[Call[Any]], Awaitable[Message | None]]
+Handler = Callable[[TargetCall[Any]], Awaitable[Message | None]]
 """Returns the response, or None where the protocol has none (Produce with acks 0). Waits with the cluster's clock."""
 
 

@@ -1,0 +1,208 @@
+"""A Kafka cluster in one process: nodes, topics, coordinators, and what a test may do to them.
+
+How it works: there is no I/O. The server calls the handler of an API (`served_apis.APIS`) with a request, at the node
+that the client is connected to, and runs `run()` in a task. All nodes share one state in memory.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+
+from kafka_share_proxy.conformance.target.clock import Clock
+from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
+from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind, Coordinators
+from kafka_share_proxy.conformance.target.fetch_sessions import FetchSessions
+from kafka_share_proxy.conformance.target.seeded import SeededBytes
+from kafka_share_proxy.conformance.target.timers import ClusterTimers
+from kafka_share_proxy.conformance.target.topic_configs import TopicConfigs, mistake_in
+from kafka_share_proxy.conformance.target.topics import (
+    PARTITIONS_MAX,
+    TOPICS_MAX,
+    HostedPartition,
+    HostedTopic,
+    TopicRegistry,
+    place_replicas,
+)
+from kafka_share_proxy.wire.values import UNKNOWN_NODE
+
+NODES_MAX = 100
+"""Maximum number of nodes of a cluster."""
+
+
+class TargetCluster:
+    """State of all nodes. Methods for tests raise ValueError with a text that says what is wrong."""
+
+    def __init__(self, nodes: int, clock: Clock, seed: int, settings: ClusterSettings | None = None) -> None:
+        """Create nodes with the ids 1 to `nodes`, all up. Raises ValueError for less than 1 or more than NODES_MAX."""
+        if not 1 <= nodes <= NODES_MAX:
+            raise ValueError(f"a cluster has 1 to {NODES_MAX} nodes, not {nodes}")
+        self.clock = clock
+        self.settings = settings or ClusterSettings()
+        self.seeded = SeededBytes(seed)
+        self.cluster_id = base64.urlsafe_b64encode(self.seeded.uuid()).decode().rstrip("=")
+        self.timers = ClusterTimers(clock)
+        self.node_ids = tuple(range(1, nodes + 1))
+        self.addresses: dict[int, tuple[str, int]] = {}
+        """Advertised host and port by node id, filled by the server."""
+        self.offered: dict[int, tuple[int, int]] = {}
+        """Lowest and highest offered version by API key. See served_apis.offer."""
+        self.topics = TopicRegistry()
+        self.coordinators = Coordinators(nodes)
+        slots = self.settings.fetch_session_slots
+        self.fetch_sessions = {node_id: FetchSessions(slots, self.seeded) for node_id in self.node_ids}
+        self._up = set(self.node_ids)
+
+    async def run(self) -> None:
+        """Call timers when they are due, until cancelled."""
+        await self.timers.run()
+
+    # Nodes
+
+    @property
+    def nodes_up(self) -> tuple[int, ...]:
+        return tuple(sorted(self._up))
+
+    def is_up(self, node_id: int) -> bool:
+        return node_id in self._up
+
+    @property
+    def controller_id(self) -> int:
+        """Id of the first node that is up, UNKNOWN_NODE without one."""
+        return min(self._up, default=UNKNOWN_NODE)
+
+    def address(self, node_id: int) -> tuple[str, int]:
+        """Return the advertised host and port, ("", -1) if there is none."""
+        return self.addresses.get(node_id, ("", -1))
+
+    def take_node_down(self, node_id: int) -> None:
+        """Elect other leaders and coordinators for those at a node. The server closes its connections."""
+        self._check_node(node_id)
+        self._up.discard(node_id)
+        self._reelect()
+
+    def bring_node_up(self, node_id: int) -> None:
+        """Let a node lead and coordinate again."""
+        self._check_node(node_id)
+        self._up.add(node_id)
+        self._reelect()
+
+    def _reelect(self) -> None:
+        for topic in self.topics.by_name.values():
+            for partition in topic.partitions:
+                partition.elect(self._up)
+        self.coordinators.set_up(self._up)
+
+    def _check_node(self, node_id: int) -> None:
+        if node_id not in self.node_ids:
+            raise ValueError(f"there is no node {node_id}: the nodes are 1 to {len(self.node_ids)}")
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication: int | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> HostedTopic:
+        """Create a topic. `replication`: number of replicas, None for the cluster's default."""
+        mistake = self.topics.name_error(name)
+        mistake = mistake or next((text for pair in (configs or {}).items() if (text := mistake_in(*pair))), None)
+        if mistake:
+            raise ValueError(mistake)
+        if self.topics.named(name) is not None:
+            raise ValueError(f"Topic '{name}' already exists.")
+        replicas = self.place(partitions, self.settings.default_replication if replication is None else replication)
+        return self.add_topic(name, replicas, dict(configs or {}))
+
+    def place(self, partitions: int, replication: int) -> list[list[int]]:
+        """Return the replicas of new partitions. Raises ValueError."""
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise ValueError(f"a topic has 1 to {PARTITIONS_MAX} partitions, not {partitions}")
+        if not 1 <= replication <= len(self.node_ids):
+            raise ValueError(f"a replication factor of {replication} with {len(self.node_ids)} nodes")
+        start = self.seeded.number(len(self.node_ids))
+        return place_replicas(self.node_ids, partitions, replication, start)
+
+    def add_topic(self, name: str, replicas: list[list[int]], configs: dict[str, str]) -> HostedTopic:
+        """Add a topic with checked name, replicas and settings. Raises ValueError beyond TOPICS_MAX."""
+        if len(self.topics.by_name) >= TOPICS_MAX:
+            raise ValueError(f"the cluster has {TOPICS_MAX} topics, its limit: delete one")
+        hosted = [self.new_partition(index, nodes) for index, nodes in enumerate(replicas)]
+        topic = HostedTopic(name, self.seeded.uuid(), TopicConfigs(configs), hosted)
+        self.topics.add(topic)
+        return topic
+
+    def new_partition(self, index: int, replicas: list[int]) -> HostedPartition:
+        """Return an empty partition whose leader is its first replica that is up."""
+        leader = next((node for node in replicas if node in self._up), UNKNOWN_NODE)
+        partition = HostedPartition(index, replicas, leader)
+        partition.log.begin_epoch(0)
+        return partition
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records."""
+        self.topics.remove(self._topic(name))
+
+    def recreate_topic(self, name: str) -> HostedTopic:
+        """Delete a topic and create it again, empty, with a new id."""
+        old = self._topic(name)
+        self.topics.remove(old)
+        return self.add_topic(name, [list(each.replicas) for each in old.partitions], dict(old.configs.stored))
+
+    # Partitions
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Let another node lead a partition, in a new leader epoch. It becomes a replica if it was none."""
+        self._check_node(node_id)
+        if node_id not in self._up:
+            raise ValueError(f"node {node_id} is down: bring it up before it leads {topic}-{partition}")
+        hosted = self.partition(topic, partition)
+        if node_id not in hosted.replicas:
+            hosted.replicas[hosted.replicas.index(hosted.leader) if hosted.leader in hosted.replicas else 0] = node_id
+        hosted.set_leader(node_id)
+
+    def bump_leader_epoch(self, topic: str, partition: int) -> None:
+        """Begin a new leader epoch with the same leader."""
+        hosted = self.partition(topic, partition)
+        hosted.set_leader(hosted.leader)
+
+    def truncate_log(self, topic: str, partition: int, offset: int) -> None:
+        """Lose the records from `offset` on, as an unclean leader election does, in a new leader epoch."""
+        hosted = self.partition(topic, partition)
+        if not hosted.log.start <= offset <= hosted.log.end:
+            raise ValueError(f"{topic}-{partition} has offsets {hosted.log.start} to {hosted.log.end}, not {offset}")
+        hosted.log.truncate(offset)
+        hosted.set_leader(hosted.leader)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Move the start of a log."""
+        hosted = self.partition(topic, partition)
+        if not hosted.log.start <= before <= hosted.log.end:
+            raise ValueError(f"{topic}-{partition} has offsets {hosted.log.start} to {hosted.log.end}, not {before}")
+        hosted.log.delete_before(before)
+        hosted.changed.notify()
+
+    def partition(self, topic: str, partition: int) -> HostedPartition:
+        """Return a partition. Raises ValueError if there is none."""
+        hosted = self._topic(topic).partition(partition)
+        if hosted is None:
+            raise ValueError(f"topic {topic!r} has no partition {partition}")
+        return hosted
+
+    def _topic(self, name: str) -> HostedTopic:
+        topic = self.topics.named(name)
+        if topic is None:
+            raise ValueError(f"there is no topic {name!r}: create it first")
+        return topic
+
+    # Coordinators
+
+    def move_coordinator(self, kind: CoordinatorKind, key: str, node_id: int) -> None:
+        """Give a group or transactional id to another coordinator, which loads its state immediately."""
+        self._check_node(node_id)
+        if node_id not in self._up:
+            raise ValueError(f"node {node_id} is down: bring it up before it coordinates {key!r}")
+        self.coordinators.move(kind, key, node_id)

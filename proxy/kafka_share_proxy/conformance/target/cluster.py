@@ -13,7 +13,10 @@ from kafka_share_proxy.conformance.target.clock import Clock
 from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind, Coordinators
 from kafka_share_proxy.conformance.target.fetch_sessions import FetchSessions
+from kafka_share_proxy.conformance.target.group_configs import GroupConfigs
+from kafka_share_proxy.conformance.target.group_registry import GroupRegistry
 from kafka_share_proxy.conformance.target.seeded import SeededBytes
+from kafka_share_proxy.conformance.target.share_state import ShareState
 from kafka_share_proxy.conformance.target.timers import ClusterTimers
 from kafka_share_proxy.conformance.target.topic_configs import TopicConfigs, mistake_in
 from kafka_share_proxy.conformance.target.topics import (
@@ -51,7 +54,11 @@ class TargetCluster:
         self.coordinators = Coordinators(nodes)
         slots = self.settings.fetch_session_slots
         self.fetch_sessions = {node_id: FetchSessions(slots, self.seeded) for node_id in self.node_ids}
+        self.groups = GroupRegistry(self.coordinators)
+        self.share = ShareState(self.topics, clock, self.timers)
+        self.group_configs = GroupConfigs(self.share.coordinator, self.settings)
         self._up = set(self.node_ids)
+        self.coordinators.on_change(self.groups.follow_coordinators)
 
     async def run(self) -> None:
         """Call timers when they are due, until cancelled."""
@@ -143,13 +150,16 @@ class TargetCluster:
         return partition
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records."""
-        self.topics.remove(self._topic(name))
+        """Delete a topic with its records, the offsets committed for it, and its share partitions."""
+        topic = self._topic(name)
+        self.topics.remove(topic)
+        self.groups.delete_topic(name)
+        self.share.delete_topic(topic.topic_id)
 
     def recreate_topic(self, name: str) -> HostedTopic:
         """Delete a topic and create it again, empty, with a new id."""
         old = self._topic(name)
-        self.topics.remove(old)
+        self.delete_topic(name)
         return self.add_topic(name, [list(each.replicas) for each in old.partitions], dict(old.configs.stored))
 
     # Partitions

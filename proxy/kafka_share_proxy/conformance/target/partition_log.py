@@ -46,7 +46,8 @@ class StoredBatch:
     data: bytes
 
 
-class AbortedSpan(NamedTuple):
+@dataclass(slots=True)
+class AbortedSpan:
     """An aborted transaction in this partition."""
 
     producer_id: int
@@ -206,6 +207,10 @@ class PartitionLog:
             pieces.append(batch.data)
             size += len(batch.data)
         return b"".join(pieces)
+
+    def bytes_between(self, offset: int, upto: int) -> int:
+        """Return the bytes of the batches from the one with `offset` to the last one before `upto`."""
+        return sum(len(batch.data) for batch in self._from(offset) if batch.base_offset < upto)
 
     def aborted_between(self, offset: int, upto: int) -> list[AbortedSpan]:
         """Return the aborted transactions whose records may be from `offset` to before `upto`."""

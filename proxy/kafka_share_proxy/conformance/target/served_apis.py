@@ -10,9 +10,21 @@ from kafka_share_proxy.conformance.target.apis import (
     k01_fetch,
     k02_list_offsets,
     k03_metadata,
+    k08_offset_commit,
+    k09_offset_fetch,
     k10_find_coordinator,
+    k11_join_group,
+    k12_heartbeat,
+    k13_leave_group,
+    k14_sync_group,
     k18_api_versions,
     k19_create_topics,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
+    k76_share_group_heartbeat,
+    k77_share_group_describe,
+    k78_share_fetch,
+    k79_share_acknowledge,
 )
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
@@ -36,9 +48,21 @@ APIS: tuple[TargetApi, ...] = tuple(
         k01_fetch,
         k02_list_offsets,
         k03_metadata,
+        k08_offset_commit,
+        k09_offset_fetch,
         k10_find_coordinator,
+        k11_join_group,
+        k12_heartbeat,
+        k13_leave_group,
+        k14_sync_group,
         k18_api_versions,
         k19_create_topics,
+        k68_consumer_group_heartbeat,
+        k69_consumer_group_describe,
+        k76_share_group_heartbeat,
+        k77_share_group_describe,
+        k78_share_fetch,
+        k79_share_acknowledge,
     )
 )
 

@@ -27,6 +27,7 @@ from kafka_share_proxy.conformance.target.topics import (
     TopicRegistry,
     place_replicas,
 )
+from kafka_share_proxy.conformance.target.transactions import Transactions
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 NODES_MAX = 100
@@ -57,6 +58,8 @@ class TargetCluster:
         self.groups = GroupRegistry(self.coordinators)
         self.share = ShareState(self.topics, clock, self.timers)
         self.group_configs = GroupConfigs(self.share.coordinator, self.settings)
+        timeout_max_ms = self.settings.transaction_timeout_max_ms
+        self.transactions = Transactions(self.topics, self.groups, clock, self.timers, timeout_max_ms)
         self._up = set(self.node_ids)
         self.coordinators.on_change(self.groups.follow_coordinators)
 
@@ -141,6 +144,12 @@ class TargetCluster:
         topic = HostedTopic(name, self.seeded.uuid(), TopicConfigs(configs), hosted)
         self.topics.add(topic)
         return topic
+
+    def add_partitions(self, topic: HostedTopic, replicas: list[list[int]]) -> None:
+        """Add empty partitions with these replicas to a topic."""
+        first = len(topic.partitions)
+        topic.partitions += [self.new_partition(first + index, nodes) for index, nodes in enumerate(replicas)]
+        self.topics.changed.notify()
 
     def new_partition(self, index: int, replicas: list[int]) -> HostedPartition:
         """Return an empty partition whose leader is its first replica that is up."""

@@ -138,6 +138,10 @@ class ConsumerGroup:
                     return held[partition]
         return UNOWNED
 
+    def subscribed(self) -> set[str]:
+        """Return the topics that members subscribe to."""
+        return set(self._subscribed_topics())
+
     def close(self) -> None:
         """Cancel all timers: the group is deleted."""
         for member in self.members.values():

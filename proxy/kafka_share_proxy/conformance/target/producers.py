@@ -63,6 +63,8 @@ def check_append(entry: ProducerEntry | None, batch: BatchHeader, new_transactio
     if entry is None:
         is_late = new_transaction and batch.base_sequence != 0
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if is_late else ErrorCode.NONE
+    if entry.transaction_start >= 0 and not batch.is_transactional:
+        return ErrorCode.INVALID_TXN_STATE
     if batch.producer_epoch < entry.epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if batch.producer_epoch != entry.epoch:

@@ -8,12 +8,14 @@ from kafka_share_proxy.conformance.target.partition_log import LogFull
 from kafka_share_proxy.conformance.target.produced_batch import BatchRefused, ProducedBatch, check_batch
 from kafka_share_proxy.conformance.target.producers import check_append, find_duplicate
 from kafka_share_proxy.conformance.target.topics import HostedPartition, HostedTopic
+from kafka_share_proxy.conformance.target.transactions import ProducerIdentity
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
 VERSIONS = (3, 13)
-TOPIC_IDS_SINCE, LEADERS_SINCE = 13, 10
+LEADERS_SINCE, ABORTABLE_SINCE, ADDS_SINCE, TOPIC_IDS_SINCE = 10, 11, 12, 13
 
 _Request = messages.ProduceRequest
 _Result = messages.ProduceResponse.PartitionProduceResponse
@@ -50,7 +52,11 @@ def _partition(
     checked = check_batch(data.records, call.version, topic.configs, call.cluster.clock.wall_ms())
     if isinstance(checked, BatchRefused):
         return _rejected(data.index, checked)
-    result = _append(partition, checked)
+    if checked.header.is_transactional:
+        error = _transaction_error(call, topic.name, partition, checked)
+        if error != ErrorCode.NONE:
+            return _refusal(data.index, error)
+    result = _append(partition, checked, new_transaction=call.version >= ADDS_SINCE and checked.header.is_transactional)
     if result.error_code == ErrorCode.NONE and topic.configs.log_append_time:
         result.log_append_time_ms = checked.header.max_timestamp
     return result
@@ -68,14 +74,35 @@ def _in_sync(call: TargetCall[_Request], partition: HostedPartition) -> int:
     return sum(call.cluster.is_up(node) for node in partition.replicas)
 
 
-def _append(partition: HostedPartition, batch: ProducedBatch) -> _Result:
+def _transaction_error(
+    call: TargetCall[_Request], topic: str, partition: HostedPartition, batch: ProducedBatch
+) -> ErrorCode:
+    """Add the partition to the transaction, or check that the producer did (KIP-890, AddPartitionsToTxnManager)."""
+    transactional_id, transactions = call.request.transactional_id, call.cluster.transactions
+    if transactional_id is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    entry = partition.log.producers.get(batch.header.producer_id)
+    if entry is not None and entry.transaction_start >= 0 and entry.epoch == batch.header.producer_epoch:
+        return ErrorCode.NONE
+    identity = ProducerIdentity(batch.header.producer_id, batch.header.producer_epoch)
+    where = TopicPartition(topic, partition.index)
+    if call.version >= ADDS_SINCE:
+        error = transactions.add(transactional_id, identity, [where])
+    else:
+        error = transactions.verify(transactional_id, identity, where)
+        if error == ErrorCode.TRANSACTION_ABORTABLE and call.version < ABORTABLE_SINCE:
+            error = ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if error == ErrorCode.PRODUCER_FENCED else error
+
+
+def _append(partition: HostedPartition, batch: ProducedBatch, *, new_transaction: bool) -> _Result:
     log, header = partition.log, batch.header
     if header.producer_id >= 0:
         entry = log.producers.get(header.producer_id)
         duplicate = find_duplicate(entry, header)
         if duplicate is not None:
             return _Result(index=partition.index, base_offset=duplicate.base_offset, log_start_offset=log.start)
-        error = check_append(entry, header, new_transaction=False)
+        error = check_append(entry, header, new_transaction=new_transaction)
         if error != ErrorCode.NONE:
             return _refusal(partition.index, error)
     try:

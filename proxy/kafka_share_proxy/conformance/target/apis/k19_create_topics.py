@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
+from kafka_share_proxy.conformance.target.config_resources import ConfigSource
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.topic_configs import KEYS, mistake_in
 from kafka_share_proxy.wire.definitions import messages
@@ -14,8 +15,6 @@ from kafka_share_proxy.wire.values import ZERO_UUID
 
 VERSIONS = (2, 7)
 DEFAULT = -1
-DYNAMIC_TOPIC_CONFIG, DEFAULT_CONFIG = 1, 5
-"""Sources of settings (DescribeConfigsResponse.ConfigSource)."""
 
 _Topic = messages.CreateTopicsRequest.CreatableTopic
 _Result = messages.CreateTopicsResponse.CreatableTopicResult
@@ -101,7 +100,7 @@ def _described(configs: dict[str, str]) -> list[messages.CreateTopicsResponse.Cr
         messages.CreateTopicsResponse.CreatableTopicConfigs(
             name=name,
             value=configs.get(name, key.default),
-            config_source=DYNAMIC_TOPIC_CONFIG if name in configs else DEFAULT_CONFIG,
+            config_source=ConfigSource.DYNAMIC_TOPIC if name in configs else ConfigSource.DEFAULT,
         )
         for name, key in KEYS.items()
     ]

@@ -1,0 +1,54 @@
+"""OffsetDelete (KIP-496)."""
+
+from __future__ import annotations
+
+from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
+from kafka_share_proxy.conformance.target.consumer_group import ConsumerGroup
+from kafka_share_proxy.conformance.target.group_access import group_error
+from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.subscribed_topics import classic_topics
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+VERSIONS = (0, 0)
+
+_Request = messages.OffsetDeleteRequest
+_Response = messages.OffsetDeleteResponse
+
+
+async def handle(call: TargetCall[_Request]) -> _Response:
+    """Delete committed offsets of topics that the group does not subscribe to."""
+    request = call.request
+    error = group_error(call.cluster, call.peer.node_id, request.group_id)
+    group = call.cluster.groups.get(request.group_id)
+    if error == ErrorCode.NONE and group is None:
+        error = ErrorCode.GROUP_ID_NOT_FOUND
+    if error == ErrorCode.NONE and isinstance(group, ClassicGroup):
+        error = ErrorCode.NON_EMPTY_GROUP if group.members and group.protocol_type != "consumer" else ErrorCode.NONE
+    if error != ErrorCode.NONE or group is None:
+        return _Response(error_code=error)
+    subscribed = group.subscribed() if isinstance(group, ConsumerGroup) else classic_topics(group)
+    topics = []
+    for topic in request.topics:
+        partitions = [_delete(call, topic.name, each.partition_index, subscribed) for each in topic.partitions]
+        topics.append(_Response.OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+    return _Response(topics=topics)
+
+
+def _delete(
+    call: TargetCall[_Request], name: str, index: int, subscribed: set[str]
+) -> _Response.OffsetDeleteResponsePartition:
+    code = ErrorCode.NONE
+    topic = call.cluster.topics.named(name)
+    if topic is None or topic.partition(index) is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif name in subscribed:
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    else:
+        call.cluster.groups.offsets(call.request.group_id).committed.pop(TopicPartition(name, index), None)
+    return _Response.OffsetDeleteResponsePartition(partition_index=index, error_code=code)
+
+
+API = TargetApi(ApiKey.OFFSET_DELETE, VERSIONS, handle)

@@ -1,0 +1,23 @@
+"""Topics that the members of a classic group subscribe to, from their metadata (ConsumerProtocolSubscription)."""
+
+from __future__ import annotations
+
+from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+
+VERSION_BYTES = 2
+
+
+def classic_topics(group: ClassicGroup) -> set[str]:
+    """Return the topics of all members. Metadata that is not a consumer's names none."""
+    topics: set[str] = set()
+    for member in group.members.values():
+        metadata = member.metadata(group.protocol)
+        version = int.from_bytes(metadata[:VERSION_BYTES], "big", signed=True)
+        codec = registry.codec_of(messages.ConsumerProtocolSubscription, min(max(version, 0), 3))
+        try:
+            topics.update(codec.decode(metadata, VERSION_BYTES).topics)
+        except RemoteProtocolError:
+            continue
+    return topics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 import trio.testing
@@ -13,6 +13,7 @@ from kafka_share_proxy.conformance.target.clock import Clock
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
 from kafka_share_proxy.conformance.target.interfaces import ClientPeer, TargetCall
+from kafka_share_proxy.localkafka.connection import build
 from kafka_share_proxy.wire.codec.headers import RequestHeader
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.message_classes import RequestMessage
@@ -61,6 +62,112 @@ class Caller:
 
     # Requests that many tests need
 
+    async def ask(self, api: str, version: int | None = None, **values: Any) -> Any:
+        """Return the response to a request of the API with this name. Nested structures may be dicts."""
+        return await self.get(build(f"{api}Request", **values), version)
+
+    async def join(self, group: str, member_id: str = "", **values: Any) -> messages.JoinGroupResponse:
+        full: dict[str, Any] = {
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 20_000,
+            "protocol_type": "consumer",
+        }
+        full |= {"protocols": [{"name": "range", "metadata": b"m"}], **values}
+        return await self.ask("JoinGroup", group_id=group, member_id=member_id, **full)  # type: ignore[no-any-return]
+
+    async def only_member(self, group: str) -> str:
+        """Join as the only member of a classic group that is stable in generation 1, and return its id."""
+        member_id = (await self.join(group)).member_id
+        await self.join(group, member_id)
+        await self.sync(group, member_id, {member_id: b"assigned"})
+        return member_id
+
+    async def sync(
+        self, group: str, member_id: str, assigned: dict[str, bytes], *, generation: int = 1
+    ) -> messages.SyncGroupResponse:
+        found = [{"member_id": each, "assignment": part} for each, part in assigned.items()]
+        response = await self.ask(
+            "SyncGroup", group_id=group, member_id=member_id, generation_id=generation, protocol_type="consumer",
+            protocol_name="range", assignments=found,
+        )  # fmt: skip
+        return response  # type: ignore[no-any-return]
+
+    async def commit(self, group: str, topic: str, offset: int, *, member_id: str = "", epoch: int = -1) -> int:
+        """Commit an offset of partition 0 and return the error code."""
+        partitions = [{"partition_index": 0, "committed_offset": offset}]
+        response = await self.ask(
+            "OffsetCommit", 9, group_id=group, member_id=member_id, generation_id_or_member_epoch=epoch,
+            topics=[{"name": topic, "partitions": partitions}],
+        )  # fmt: skip
+        return int(response.topics[0].partitions[0].error_code)
+
+    async def committed(self, group: str, topic: str, **values: Any) -> tuple[int, int]:
+        """Return (error code, offset) of partition 0."""
+        groups = [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}]
+        found = (await self.ask("OffsetFetch", 9, groups=groups, **values)).groups[0]
+        if found.error_code:
+            return found.error_code, -1
+        partition = found.topics[0].partitions[0]
+        return partition.error_code, partition.committed_offset
+
+    async def beat(self, group: str, member_id: str, epoch: int, **values: Any) -> Any:
+        """Send a ConsumerGroupHeartbeat."""
+        return await self.ask(
+            "ConsumerGroupHeartbeat", group_id=group, member_id=member_id, member_epoch=epoch, **values
+        )
+
+    async def join_consumer(self, group: str, member_id: str, topic: str, **values: Any) -> Any:
+        full = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [topic], "topic_partitions": []}
+        return await self.beat(group, member_id, 0, **{**full, **values})
+
+    async def share_fetch(self, group: str, topic_id: bytes, epoch: int, **values: Any) -> Any:
+        """Send a ShareFetch of partition 0 as member "m"."""
+        full: dict[str, Any] = {
+            "member_id": "m",
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+        }
+        partition = {"partition_index": 0, "acknowledgement_batches": values.pop("acknowledged", [])}
+        full |= {"batch_size": 500, "topics": [{"topic_id": topic_id, "partitions": [partition]}], **values}
+        return await self.ask("ShareFetch", group_id=group, share_session_epoch=epoch, forgotten_topics_data=[], **full)
+
+    async def share_acknowledge(self, group: str, topic_id: bytes, epoch: int, first: int, last: int, kind: int) -> Any:
+        """Send a ShareAcknowledge for offsets of partition 0 as member "m"."""
+        batch = {"first_offset": first, "last_offset": last, "acknowledge_types": [kind]}
+        topics = [{"topic_id": topic_id, "partitions": [{"partition_index": 0, "acknowledgement_batches": [batch]}]}]
+        return await self.ask(
+            "ShareAcknowledge",
+            group_id=group,
+            member_id="m",
+            share_session_epoch=epoch,
+            topics=topics,
+            is_renew_ack=kind == 4,
+        )
+
+    async def transactional(self, name: str = "x") -> tuple[int, int]:
+        """Return the producer id and epoch of a transactional id."""
+        response = await self.ask("InitProducerId", transactional_id=name, transaction_timeout_ms=60_000)
+        return response.producer_id, response.producer_epoch
+
+    async def end(self, producer: tuple[int, int], *, commits: bool = True, version: int = 5, name: str = "x") -> Any:
+        return await self.ask(
+            "EndTxn",
+            version,
+            transactional_id=name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            committed=commits,
+        )
+
+    async def produce_in(self, producer: tuple[int, int], topic: str, *values: str, sequence: int = 0) -> int:
+        """Produce in the transaction of "x" and return the error code."""
+        data = batch(
+            *values, producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, is_transactional=True
+        )
+        return (await self.produce(topic, data, transactional_id="x")).error_code
+
     async def produce(
         self,
         topic: str,
@@ -89,12 +196,12 @@ class Caller:
         isolation: int = 0,
     ) -> messages.FetchResponse.PartitionData:
         message = messages.FetchRequest
-        asked_for = message.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        requested = message.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = message(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             isolation_level=isolation,
-            topics=[message.FetchTopic(topic=topic, partitions=[asked_for])],
+            topics=[message.FetchTopic(topic=topic, partitions=[requested])],
         )
         return (await self.get(request, 12)).responses[0].partitions[0]
 

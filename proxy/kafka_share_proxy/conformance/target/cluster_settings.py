@@ -20,6 +20,8 @@ class ClusterSettings:
     """Maximum number of members of a group. Our decision, Kafka's default has no limit."""
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
+    """Minimum time between two target assignments of a group."""
     offset_metadata_max_bytes: int = 4_096
     transaction_timeout_max_ms: int = 900_000
     fetch_max_bytes: int = 57_671_680

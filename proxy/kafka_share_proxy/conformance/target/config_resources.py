@@ -110,6 +110,7 @@ BROKER_NAMES: Mapping[str, str] = {
     "group_size_max": "group.max.size",
     "consumer_session_timeout_ms": "group.consumer.session.timeout.ms",
     "consumer_heartbeat_interval_ms": "group.consumer.heartbeat.interval.ms",
+    "consumer_assignment_interval_ms": "group.consumer.assignment.interval.ms",
     "offset_metadata_max_bytes": "offset.metadata.max.bytes",
     "transaction_timeout_max_ms": "transaction.max.timeout.ms",
     "fetch_max_bytes": "fetch.max.bytes",

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from math import inf
 
 from kafka_share_proxy.conformance.target.clock import Clock
 from kafka_share_proxy.conformance.target.consumer_members import (
@@ -59,14 +60,24 @@ class ConsumerGroup:
     """State of one group."""
 
     def __init__(
-        self, group_id: str, topics: TopicRegistry, clock: Clock, timers: ClusterTimers, session_timeout_ms: int
+        self,
+        group_id: str,
+        topics: TopicRegistry,
+        clock: Clock,
+        timers: ClusterTimers,
+        *,
+        session_timeout_ms: int,
+        assignment_interval_ms: int,
     ) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = 1
+        """A group begins with epoch 1, so that its first member gets 2."""
         self.assignment_epoch = 0
         self.members: dict[str, ConsumerMember] = {}
         self.target: dict[str, set[TopicIdPartition]] = {}
         self.session_timeout_ms = session_timeout_ms
+        self._assignment_interval_s = assignment_interval_ms / 1000
+        self._assigned_at = -inf
         self._static: dict[str, str] = {}
         self._topics, self._clock, self._timers = topics, clock, timers
         self._subscribed: Mapping[str, tuple[bytes, int]] = {}
@@ -127,7 +138,8 @@ class ConsumerGroup:
         if bump or found != self._subscribed:
             self._subscribed = found
             self.epoch += 1
-        if self.epoch > self.assignment_epoch and self.members:
+        is_due = self._clock.now() >= self._assigned_at + self._assignment_interval_s
+        if self.epoch > self.assignment_epoch and self.members and is_due:
             self._assign()
 
     def owner_epoch(self, partition: TopicIdPartition) -> int:
@@ -227,6 +239,8 @@ class ConsumerGroup:
             del self._static[member.instance_id]
         self._subscribed = self._subscribed_topics()
         self.epoch += 1
+        if not self.members:
+            self._assigned_at = -inf
 
     def _start_timers(self, member: ConsumerMember) -> None:
         if member.session is not None:
@@ -272,7 +286,7 @@ class ConsumerGroup:
         }
         topics = dict(self._subscribed.values())
         self.target = ASSIGNORS[self.assignor](members, topics)
-        self.assignment_epoch = self.epoch
+        self.assignment_epoch, self._assigned_at = self.epoch, self._clock.now()
 
 
 def _check_regex(pattern: str) -> None:

@@ -67,6 +67,13 @@ def consumer_group_to_join(cluster: TargetCluster, group_id: str) -> ConsumerGro
     if cluster.groups.is_full:
         raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, "The cluster has its maximum number of groups.")
     timeout_ms = int(cluster.group_configs.value(group_id, "consumer.session.timeout.ms"))
-    created = ConsumerGroup(group_id, cluster.topics, cluster.clock, cluster.timers, timeout_ms)
+    created = ConsumerGroup(
+        group_id,
+        cluster.topics,
+        cluster.clock,
+        cluster.timers,
+        session_timeout_ms=timeout_ms,
+        assignment_interval_ms=cluster.settings.consumer_assignment_interval_ms,
+    )
     cluster.groups.put(created)
     return created

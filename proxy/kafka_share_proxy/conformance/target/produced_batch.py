@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 
 from kafka_share_proxy.conformance.target.topic_configs import TopicConfigs
@@ -14,6 +14,7 @@ from kafka_share_proxy.wire.records.records import BatchHeader, Record
 
 ZSTD_SINCE = 7
 """Version of Produce from which on zstd is accepted (KIP-110)."""
+WITHOUT_LOG_START = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE)
 _MAX_TIMESTAMP_AT = 35
 _ATTRIBUTES_AT = 21
 _INT16, _INT64 = Struct(">h"), Struct(">q")
@@ -27,6 +28,8 @@ class BatchRefused:
     message: str
     indexes: Sequence[tuple[int, str]] = ()
     """(index in the batch, text) of the records that are at fault."""
+    is_appending: bool = False
+    """True if the log refused them: then the response has the start of the log."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,14 @@ def check_batch(
         return header
     refused = _check_header(data, header, configs)
     if refused is not None:
-        return refused
+        return replace(refused, is_appending=refused.error not in WITHOUT_LOG_START)
     try:
         found = records.decode_records(data)
     except RemoteProtocolError as error:
         return BatchRefused(ErrorCode.INVALID_RECORD, str(error))
     refused = _check_records(found, configs, now_ms)
     if refused is not None:
-        return refused
+        return replace(refused, is_appending=True)
     return _stamped(data, now_ms) if configs.log_append_time else ProducedBatch(data, header)
 
 

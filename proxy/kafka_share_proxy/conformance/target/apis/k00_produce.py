@@ -51,7 +51,9 @@ def _partition(
         return _refusal(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
     checked = check_batch(data.records, call.version, topic.configs, call.cluster.clock.wall_ms())
     if isinstance(checked, BatchRefused):
-        return _rejected(data.index, checked)
+        result = _rejected(data.index, checked)
+        result.log_start_offset = partition.log.start if checked.is_appending else -1
+        return result
     if checked.header.is_transactional:
         error = _transaction_error(call, topic.name, partition, checked)
         if error != ErrorCode.NONE:
@@ -104,7 +106,7 @@ def _append(partition: HostedPartition, batch: ProducedBatch, *, new_transaction
             return _Result(index=partition.index, base_offset=duplicate.base_offset, log_start_offset=log.start)
         error = check_append(entry, header, new_transaction=new_transaction)
         if error != ErrorCode.NONE:
-            return _refusal(partition.index, error)
+            return _Result(index=partition.index, error_code=error, base_offset=-1, log_start_offset=log.start)
     try:
         base_offset = log.append(batch.data, header, partition.leader_epoch)
     except LogFull as full:

@@ -151,6 +151,7 @@ def _refusal(
     call: TargetCall[_Request], cached: CachedPartition, topic: HostedTopic | ErrorCode, error: ErrorCode
 ) -> _Data:
     data = _Data(partition_index=cached.key.partition, error_code=error, high_watermark=-1, records=b"")
+    data.aborted_transactions = None
     if call.version >= LEADERS_SINCE:
         leader_id, leader_epoch = moved_leader(topic, cached.key.partition, error)
         data.current_leader = messages.FetchResponse.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)

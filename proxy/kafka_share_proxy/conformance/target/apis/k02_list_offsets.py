@@ -28,6 +28,8 @@ class OffsetPosition(IntEnum):
 
 POSITIONS_SINCE = {OffsetPosition.MAX_TIMESTAMP: 7, OffsetPosition.EARLIEST_LOCAL: 8, OffsetPosition.LATEST_TIERED: 9}
 """Versions that a position needs."""
+EPOCH_SINCE = 4
+"""Version since which the response has the leader epoch (KIP-320)."""
 
 _Request = messages.ListOffsetsRequest
 _Result = messages.ListOffsetsResponse.ListOffsetsPartitionResponse
@@ -42,7 +44,10 @@ async def handle(call: TargetCall[_Request]) -> messages.ListOffsetsResponse:
         results = []
         for each in entry.partitions:
             partition = find_partition(topic, each.partition_index, call.peer.node_id, each.current_leader_epoch)
-            results.append(_find(call, partition, each))
+            result = _find(call, partition, each)
+            if call.version < EPOCH_SINCE:
+                result.leader_epoch = -1
+            results.append(result)
         topics.append(message.ListOffsetsTopicResponse(name=entry.name, partitions=results))
     return message(topics=topics)
 

@@ -1,0 +1,39 @@
+"""SyncGroup of classic groups."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+from kafka_share_proxy.wire.errors import ErrorCode
+
+from tests.support.target_caller import Caller, advance, running_cluster
+
+
+async def test_members_wait_for_the_assignment_of_the_leader() -> None:
+    async with running_cluster() as cluster, trio.open_nursery() as nursery:
+        one, two = Caller(cluster), Caller(cluster, number=2)
+        first, second = (await one.join("g")).member_id, (await two.join("g")).member_id
+        nursery.start_soon(two.join, "g", second)
+        await one.join("g", first)
+        found = []
+
+        async def sync() -> None:
+            found.append((await two.sync("g", second, {})).assignment)
+
+        nursery.start_soon(sync)
+        await trio.testing.wait_all_tasks_blocked()
+        assert found == []
+        leader = next(iter(cluster.groups.all())).leader  # type: ignore[union-attr]
+        caller, leader_id = (one, first) if leader == first else (two, second)
+        assert (await caller.sync("g", leader_id, {first: b"1", second: b"2"})).error_code == ErrorCode.NONE
+        await trio.testing.wait_all_tasks_blocked()
+        assert found == [b"2"]
+
+
+async def test_a_member_that_does_not_sync_is_removed_after_the_rebalance_timeout() -> None:
+    async with running_cluster() as cluster:
+        caller = Caller(cluster)
+        member_id = (await caller.join("g", session_timeout_ms=60_000)).member_id
+        await caller.join("g", member_id, session_timeout_ms=60_000)
+        await advance(cluster, 21)
+        assert (await caller.sync("g", member_id, {})).error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,0 +1,24 @@
+"""Partitions of a transaction."""
+
+from __future__ import annotations
+
+from kafka_share_proxy.wire.errors import ErrorCode
+
+from tests.support.target_caller import Caller, running_cluster
+
+
+async def test_all_partitions_are_added_or_none() -> None:
+    async with running_cluster() as cluster:
+        cluster.create_topic("t")
+        caller = Caller(cluster)
+        producer = await caller.transactional()
+        found = []
+        for names in (["t", "none"], ["t"]):
+            response = await caller.ask(
+                "AddPartitionsToTxn", v3_and_below_transactional_id="x", v3_and_below_producer_id=producer[0],
+                v3_and_below_producer_epoch=producer[1], v3_and_below_topics=[{"name": n, "partitions": [0]} for n in names],
+            )  # fmt: skip
+            topics = response.results_by_topic_v3_and_below
+            found.append([each.results_by_partition[0].partition_error_code for each in topics])
+        assert found == [[ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [ErrorCode.NONE]]
+        assert {each.topic for each in cluster.transactions.producers["x"].partitions} == {"t"}

@@ -86,11 +86,10 @@ class Caller:
         self, group: str, member_id: str, assigned: dict[str, bytes], *, generation: int = 1
     ) -> messages.SyncGroupResponse:
         found = [{"member_id": each, "assignment": part} for each, part in assigned.items()]
-        response = await self.ask(
+        return await self.ask(  # type: ignore[no-any-return]
             "SyncGroup", group_id=group, member_id=member_id, generation_id=generation, protocol_type="consumer",
             protocol_name="range", assignments=found,
         )  # fmt: skip
-        return response  # type: ignore[no-any-return]
 
     async def commit(self, group: str, topic: str, offset: int, *, member_id: str = "", epoch: int = -1) -> int:
         """Commit an offset of partition 0 and return the error code."""

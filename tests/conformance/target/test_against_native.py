@@ -161,42 +161,18 @@ def completed(transactional_id: str) -> Found:
 
 
 def transactions_script(topic: str, name: str, rng: random.Random) -> Script:
-    begin = ask("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000)
-    response = yield begin
-    producer, sequence = [response.producer_id, response.producer_epoch], 0
+    response = yield ask("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000)
+    producer = [response.producer_id, response.producer_epoch, 0]
     for _ in range(STEPS):
-        kind = rng.choice(
-            ["produce", "produce", "old produce", "add", "end", "end old", "init", "fetch", "fetch", "wrong", "offsets"]
-        )
-        header = {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": sequence}
-        if kind in ("produce", "old produce"):
-            version = 12 if kind == "produce" else 10
-            data = a_batch(rng, 2, is_transactional=True, **header)
-            response = yield from traced_again(
-                produce(topic, data, version=version, transactional_id=name),
-                lambda r: 51 if r.responses[0].partition_responses[0].error_code == 19 else 0,
-            )
-            if response.responses[0].partition_responses[0].error_code == 0:
-                sequence += 2
+        kind = rng.choice(["produce", "produce", "add", "end", "end", "init", "fetch", "fetch", "wrong", "offsets"])
+        if kind == "produce":
+            yield from _produce_in(topic, name, producer, rng)
         elif kind == "add":
-            yield from traced_again(_add(topic, name, producer), lambda r: _first_code(r))
-        elif kind in ("end", "end old"):
-            committed = rng.random() < 0.5
-            version = 5 if kind == "end" else 4
-            values = {"transactional_id": name, "producer_id": producer[0], "producer_epoch": producer[1]}
-            response = yield from traced_again(
-                ask("EndTxn", version, committed=committed, **values), lambda r: r.error_code
-            )
-            yield from completed(name)
-            if response.error_code == 0 and version == 5:
-                if [response.producer_id, response.producer_epoch] != producer:
-                    producer, sequence = [response.producer_id, response.producer_epoch], 0
+            yield from traced_again(_add(topic, name, producer), _first_code)
+        elif kind == "end":
+            yield from _end(name, producer, rng)
         elif kind == "init" and rng.random() < 0.5:
-            known = {"producer_id": producer[0], "producer_epoch": producer[1]} if rng.random() < 0.5 else {}
-            step = ask("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000, **known)
-            response = yield from traced_again(step, lambda r: r.error_code)
-            if response.error_code == 0:
-                producer, sequence = [response.producer_id, response.producer_epoch], 0
+            yield from _init(name, producer, rng)
         elif kind == "fetch":
             yield fetch(topic, rng.randrange(40), rng.choice([200, 100_000]), isolation=rng.choice([0, 1, 1]))
             yield list_offset(topic, -1)
@@ -208,6 +184,41 @@ def transactions_script(topic: str, name: str, rng: random.Random) -> Script:
             yield ask("EndTxn", rng.choice([4, 5]), transactional_id=name, committed=True, **wrong)
         elif kind == "offsets":
             yield from _offsets_in_transaction(topic, name, producer, rng)
+
+
+def _produce_in(topic: str, name: str, producer: list[int], rng: random.Random) -> Found:
+    header = {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": producer[2]}
+    data = a_batch(rng, 2, is_transactional=True, **header)
+    step = produce(topic, data, version=rng.choice([10, 12]), transactional_id=name)
+    response = yield from traced_again(step, _not_enough_replicas)
+    if response.responses[0].partition_responses[0].error_code == 0:
+        producer[2] += 2
+
+
+def _not_enough_replicas(response: Any) -> int:
+    """Return 51 for the code that brokers return while another transaction of the producer is being completed."""
+    return 51 if response.responses[0].partition_responses[0].error_code == 19 else 0
+
+
+def _end(name: str, producer: list[int], rng: random.Random) -> Found:
+    version, committed = rng.choice([4, 5]), rng.random() < 0.5
+    values = {"transactional_id": name, "producer_id": producer[0], "producer_epoch": producer[1]}
+    response = yield from traced_again(ask("EndTxn", version, committed=committed, **values), _code)
+    yield from completed(name)
+    if response.error_code == 0 and version == 5 and [response.producer_id, response.producer_epoch] != producer[:2]:
+        producer[:] = [response.producer_id, response.producer_epoch, 0]
+
+
+def _init(name: str, producer: list[int], rng: random.Random) -> Found:
+    known = {"producer_id": producer[0], "producer_epoch": producer[1]} if rng.random() < 0.5 else {}
+    step = ask("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000, **known)
+    response = yield from traced_again(step, _code)
+    if response.error_code == 0:
+        producer[:] = [response.producer_id, response.producer_epoch, 0]
+
+
+def _code(response: Any) -> int:
+    return int(response.error_code)
 
 
 def traced_again(step: Step, code_of: Callable[[Any], int]) -> Found:

@@ -92,7 +92,9 @@ class ShareState:
         else:
             found = None if timestamp == LATEST_TIMESTAMP else log.find_timestamp(timestamp)
             offset = log.end if found is None else found[1]
-        return self.begin_at(key, partition, offset)
+        share = self.begin_at(key, partition, offset)
+        share.partition.reports_offsets = False
+        return share
 
     def begin_at(self, key: ShareKey, partition: HostedPartition, offset: int) -> Share:
         """Replace the state of a share partition. It begins at this offset, without deliveries."""

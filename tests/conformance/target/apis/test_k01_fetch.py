@@ -27,6 +27,7 @@ async def test_a_fetch_waits_for_records_until_its_deadline() -> None:
             found.append(values((await caller.fetch("t", 0, max_wait_ms=max_wait_ms)).records))
 
         nursery.start_soon(fetch, 1000)
+        await trio.testing.wait_all_tasks_blocked()
         await advance(cluster, 0.9)
         assert found == []
         await advance(cluster, 0.1)

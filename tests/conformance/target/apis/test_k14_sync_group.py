@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import trio
 import trio.testing
+from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.target_caller import Caller, advance, running_cluster
@@ -14,18 +15,20 @@ async def test_members_wait_for_the_assignment_of_the_leader() -> None:
         one, two = Caller(cluster), Caller(cluster, number=2)
         first, second = (await one.join("g")).member_id, (await two.join("g")).member_id
         nursery.start_soon(two.join, "g", second)
-        await one.join("g", first)
+        nursery.start_soon(one.join, "g", first)
+        await trio.testing.wait_all_tasks_blocked()
+        group = cluster.groups.get("g")
+        assert isinstance(group, ClassicGroup)
+        (leader, leader_id), (other, other_id) = [(one, first), (two, second)][:: 1 if group.leader == first else -1]
         found = []
 
         async def sync() -> None:
-            found.append((await two.sync("g", second, {})).assignment)
+            found.append((await other.sync("g", other_id, {})).assignment)
 
         nursery.start_soon(sync)
         await trio.testing.wait_all_tasks_blocked()
         assert found == []
-        leader = next(iter(cluster.groups.all())).leader  # type: ignore[union-attr]
-        caller, leader_id = (one, first) if leader == first else (two, second)
-        assert (await caller.sync("g", leader_id, {first: b"1", second: b"2"})).error_code == ErrorCode.NONE
+        assert (await leader.sync("g", leader_id, {leader_id: b"1", other_id: b"2"})).assignment == b"1"
         await trio.testing.wait_all_tasks_blocked()
         assert found == [b"2"]
 

@@ -14,9 +14,10 @@ async def test_all_partitions_are_added_or_none() -> None:
         producer = await caller.transactional()
         found = []
         for names in (["t", "none"], ["t"]):
+            added = [{"name": each, "partitions": [0]} for each in names]
             response = await caller.ask(
                 "AddPartitionsToTxn", v3_and_below_transactional_id="x", v3_and_below_producer_id=producer[0],
-                v3_and_below_producer_epoch=producer[1], v3_and_below_topics=[{"name": n, "partitions": [0]} for n in names],
+                v3_and_below_producer_epoch=producer[1], v3_and_below_topics=added,
             )  # fmt: skip
             topics = response.results_by_topic_v3_and_below
             found.append([each.results_by_partition[0].partition_error_code for each in topics])

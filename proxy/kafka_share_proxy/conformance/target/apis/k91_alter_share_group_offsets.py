@@ -60,7 +60,7 @@ def _alter(
         if requested.start_offset == UNINITIALIZED:
             share.coordinator.remove_share(key)
         else:
-            share.begin_at(key, partition, requested.start_offset).partition.reports_offsets = True
+            share.begin_at(key, partition, requested.start_offset)
     return result
 
 

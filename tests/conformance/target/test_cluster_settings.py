@@ -1,0 +1,20 @@
+"""Settings of a cluster."""
+
+from __future__ import annotations
+
+from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
+
+from tests.support.target_caller import Caller, running_cluster
+
+
+async def test_topics_are_not_created_where_that_is_off() -> None:
+    async with running_cluster(settings=ClusterSettings(auto_create_topics=False)) as cluster:
+        await Caller(cluster).ask("Metadata", topics=[{"name": "t"}])
+        assert cluster.topics.named("t") is None
+
+
+async def test_the_initial_delay_waits_for_more_members() -> None:
+    async with running_cluster(settings=ClusterSettings(group_size_max=1)) as cluster:
+        caller = Caller(cluster)
+        await caller.only_member("g")
+        assert (await caller.join("g")).error_code == 81

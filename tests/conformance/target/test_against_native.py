@@ -152,7 +152,7 @@ def again(step: Step, code_of: Callable[[Any], int]) -> Found:
 
 def completed(transactional_id: str) -> Found:
     """Wait until the markers are written."""
-    for _ in range(500):
+    for _ in range(5000):
         step = Step("DescribeTransactions", 0, {"transactional_ids": [transactional_id]}, is_traced=False)
         response = yield step
         if not response.transaction_states[0].transaction_state.startswith("Prepare"):
@@ -432,7 +432,7 @@ def share_script(topic: str, group: str, rng: random.Random) -> Script:
     epochs = {"m1": 0, "m2": 0}
     yield produce(topic, a_batch(rng, 3))
     yield from _started(topic_id, group)
-    for _ in range(STEPS):
+    for _ in range(STEPS // 2):
         member = rng.choice(["m1", "m2"])
         connection = 1 if member == "m1" else 2
         kind = rng.choice(["produce", "fetch", "fetch", "acknowledge", "acknowledge", "renew", "wrong", "close"])
@@ -478,7 +478,7 @@ def share_fetch(topic_id: bytes, group: str, member: str, epoch: int, rng: rando
     ]
     return ask(
         "ShareFetch", 2, connection=connection, group_id=group, member_id=member, share_session_epoch=epoch,
-        max_wait_ms=0, min_bytes=0, max_bytes=rng.choice([150, 1 << 20]), max_records=rng.choice([1, 3, 500]),
+        max_wait_ms=100, min_bytes=1, max_bytes=rng.choice([150, 1 << 20]), max_records=rng.choice([1, 3, 500]),
         batch_size=rng.choice([1, 3, 500]), share_acquire_mode=rng.choice([0, 0, 1]),
         topics=[{"topic_id": topic_id, "partitions": partitions}], forgotten_topics_data=[],
     )  # fmt: skip

@@ -239,8 +239,6 @@ class ConsumerGroup:
             del self._static[member.instance_id]
         self._subscribed = self._subscribed_topics()
         self.epoch += 1
-        if not self.members:
-            self._assigned_at = -inf
 
     def _start_timers(self, member: ConsumerMember) -> None:
         if member.session is not None:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import trio
 import trio.testing
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
+from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.target_caller import Caller, advance, running_cluster
 
 
 async def test_members_wait_for_the_assignment_of_the_leader() -> None:
-    async with running_cluster() as cluster, trio.open_nursery() as nursery:
+    settings = ClusterSettings(group_initial_rebalance_delay_ms=1000)
+    async with running_cluster(settings=settings) as cluster, trio.open_nursery() as nursery:
         one, two = Caller(cluster), Caller(cluster, number=2)
         first, second = (await one.join("g")).member_id, (await two.join("g")).member_id
         nursery.start_soon(two.join, "g", second)
         nursery.start_soon(one.join, "g", first)
         await trio.testing.wait_all_tasks_blocked()
+        for _ in range(2):
+            await advance(cluster, 1)
         group = cluster.groups.get("g")
         assert isinstance(group, ClassicGroup)
-        (leader, leader_id), (other, other_id) = [(one, first), (two, second)][:: 1 if group.leader == first else -1]
+        (leader, leader_id), (other, other_id) = sorted(
+            [(one, first), (two, second)], key=lambda each: each[1] != group.leader
+        )
         found = []
 
         async def sync() -> None:

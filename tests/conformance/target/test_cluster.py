@@ -23,6 +23,17 @@ async def test_a_node_that_is_down_leads_nothing_until_it_is_up_again() -> None:
         assert (alone.leader, alone.leader_epoch) == (first, 2)
 
 
+async def test_fetch_sessions_of_a_node_end_with_it() -> None:
+    async with running_cluster() as cluster:
+        cluster.create_topic("t")
+        topics = [{"topic": "t", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}]}]
+        caller = Caller(cluster)
+        session_id = (await caller.ask("Fetch", 12, session_epoch=0, topics=topics)).session_id
+        cluster.take_node_down(1)
+        cluster.bring_node_up(1)
+        assert (await caller.ask("Fetch", 12, session_id=session_id, session_epoch=1)).error_code == 70
+
+
 async def test_a_coordinator_is_replaced_while_its_node_is_down() -> None:
     async with running_cluster(3) as cluster:
         first = cluster.coordinators.node_of(CoordinatorKind.GROUP, "g")

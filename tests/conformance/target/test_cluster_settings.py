@@ -13,7 +13,7 @@ async def test_topics_are_not_created_where_that_is_off() -> None:
         assert cluster.topics.named("t") is None
 
 
-async def test_the_initial_delay_waits_for_more_members() -> None:
+async def test_the_size_of_groups_is_limited() -> None:
     async with running_cluster(settings=ClusterSettings(group_size_max=1)) as cluster:
         caller = Caller(cluster)
         await caller.only_member("g")

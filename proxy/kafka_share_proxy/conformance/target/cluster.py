@@ -86,8 +86,12 @@ class TargetCluster:
         return self.addresses.get(node_id, ("", -1))
 
     def take_node_down(self, node_id: int) -> None:
-        """Elect other leaders and coordinators for those at a node. The server closes its connections."""
+        """Elect other leaders and coordinators for those at a node, and lose its fetch sessions.
+
+        The server closes its connections.
+        """
         self._check_node(node_id)
+        self.fetch_sessions[node_id] = FetchSessions(self.settings.fetch_session_slots, self.seeded)
         self._up.discard(node_id)
         self._reelect()
 

@@ -57,7 +57,7 @@ class ConsumerMember:
 
 @dataclass(frozen=True)
 class Target:
-    """What a member shall have."""
+    """Target assignment of a member."""
 
     epoch: int
     partitions: Set[TopicIdPartition]

@@ -26,7 +26,7 @@ class FetchedKey(NamedTuple):
 
 @dataclass(eq=False)
 class CachedPartition:
-    """What a session has requested of a partition, and what it returned last."""
+    """A partition of a session, with what it returned last."""
 
     key: FetchedKey
     request: messages.FetchRequest.FetchPartition

@@ -1,4 +1,4 @@
-"""What a handler of the cluster in one process is given, and how it is declared."""
+"""Interface of the handlers of the cluster in one process, and their declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may commit offsets, and what they may commit (OffsetMetadataManager of Kafka 4.3)."""
+"""Checks of clients that commit offsets (OffsetMetadataManager of Kafka 4.3)."""
 
 from __future__ import annotations
 

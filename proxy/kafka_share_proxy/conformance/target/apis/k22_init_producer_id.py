@@ -1,4 +1,4 @@
-"""InitProducerId."""
+"""InitProducerId, with and without a transactional id (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 

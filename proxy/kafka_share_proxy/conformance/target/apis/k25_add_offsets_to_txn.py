@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn."""
+"""AddOffsetsToTxn (KIP-98)."""
 
 from __future__ import annotations
 

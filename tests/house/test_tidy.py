@@ -28,7 +28,6 @@ WITHOUT_TEST: dict[str, str] = {
     f"{ROOMS}/__main__.py": "three lines; run by tests/app/test_cli.py",
     f"{ROOMS}/brokers/interfaces.py": "shapes only",
     f"{ROOMS}/client/rebalance_listener.py": "callbacks that do nothing; heard in tests/client/test_consumer.py",
-    f"{ROOMS}/conformance/target/interfaces.py": "shapes only",
     f"{ROOMS}/forwarding/served/interfaces.py": "a shape only",
     f"{ROOMS}/loop/interfaces.py": "shapes only",
     f"{ROOMS}/wire/values.py": "names and defaults",

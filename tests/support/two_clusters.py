@@ -193,8 +193,18 @@ def differences(native: Trace, target: Trace) -> list[str]:
     return found[:SHOWN_MAX]
 
 
+def _begins(theirs: Any, ours: Any) -> bool:
+    """Return True if the first batches are the same, up to the last one of the broker."""
+    if not theirs or not ours:
+        return False
+    batches = theirs[:-1] if isinstance(theirs[-1], int) else theirs
+    return bool(batches) and ours[: len(batches)] == batches
+
+
 def _leaves(theirs: Any, ours: Any, path: str) -> list[str]:
-    """Return the places that differ."""
+    """Return the places that differ. A broker may return fewer records than fit, but none only if there are none."""
+    if path.endswith((".records", ".aborted_transactions")) and _begins(theirs, ours):
+        return []
     if isinstance(theirs, dict) and isinstance(ours, dict):
         return [text for key in theirs for text in _leaves(theirs[key], ours.get(key), f"{path}.{key}")]
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):

@@ -145,7 +145,7 @@ def again(step: Step, code_of: Callable[[Any], int]) -> Found:
     """Repeat a request while another transaction of the producer is being completed; then once for the trace."""
     for _ in range(2000):
         response = yield Step(step.api, step.version, step.values, step.connection, is_traced=False)
-        if code_of(response) not in (14, 51):
+        if code_of(response) not in (14, 15, 16, 51):
             return response
     raise TimeoutError(step.api)
 
@@ -161,7 +161,8 @@ def completed(transactional_id: str) -> Found:
 
 
 def transactions_script(topic: str, name: str, rng: random.Random) -> Script:
-    response = yield ask("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000)
+    begin = ask("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000)
+    response = yield from traced_again(begin, _code)
     producer = [response.producer_id, response.producer_epoch, 0]
     for _ in range(STEPS):
         kind = rng.choice(["produce", "produce", "add", "end", "end", "init", "fetch", "fetch", "wrong", "offsets"])

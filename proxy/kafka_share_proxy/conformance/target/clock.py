@@ -1,4 +1,4 @@
-"""Clock of a cluster: it runs with the machine's clock, or stands still until it is advanced."""
+"""Clock of a cluster: it runs with the machine's clock, or is stopped until it is advanced."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from kafka_share_proxy.conformance.target.clock import Clock
 from kafka_share_proxy.conformance.target.consumer_members import (
     UNOWNED,
     ConsumerMember,
+    MemberTarget,
     Reconciliation,
-    Target,
     reconcile,
 )
 from kafka_share_proxy.conformance.target.server_assignors import ASSIGNORS, UNIFORM, Subscriber
@@ -114,7 +114,7 @@ class ConsumerGroup:
         is_new = member.member_id not in self.members
         self.members[member.member_id] = member
         self.refresh(bump=is_changed or is_new or assignor != self.assignor)
-        target = Target(self.assignment_epoch, self.target.get(member.member_id, set()), self._topic_ids(member))
+        target = MemberTarget(self.assignment_epoch, self.target.get(member.member_id, set()), self._topic_ids(member))
         reconcile(member, target, request.owned, self.owner_epoch, is_changed=is_changed)
         self._start_timers(member)
         return member, request.epoch == JOIN_EPOCH or request.is_full or before.keys() != member.assigned.keys()

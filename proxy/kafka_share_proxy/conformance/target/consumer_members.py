@@ -56,7 +56,7 @@ class ConsumerMember:
 
 
 @dataclass(frozen=True)
-class Target:
+class MemberTarget:
     """Target assignment of a member."""
 
     epoch: int
@@ -67,7 +67,7 @@ class Target:
 
 def reconcile(
     member: ConsumerMember,
-    target: Target,
+    target: MemberTarget,
     owned: Set[TopicIdPartition] | None,
     owner_epoch: Callable[[TopicIdPartition], int],
     *,
@@ -97,7 +97,7 @@ def _owns(owned: Set[TopicIdPartition] | None, partitions: Mapping[TopicIdPartit
     return owned is None or any(each in partitions for each in owned)
 
 
-def _drop_unsubscribed(member: ConsumerMember, target: Target, owned: Set[TopicIdPartition] | None) -> None:
+def _drop_unsubscribed(member: ConsumerMember, target: MemberTarget, owned: Set[TopicIdPartition] | None) -> None:
     dropped = {each: epoch for each, epoch in member.assigned.items() if each.topic_id not in target.topic_ids}
     if not dropped:
         return
@@ -110,7 +110,7 @@ def _drop_unsubscribed(member: ConsumerMember, target: Target, owned: Set[TopicI
 
 def _compute_next(
     member: ConsumerMember,
-    target: Target,
+    target: MemberTarget,
     owned: Set[TopicIdPartition] | None,
     owner_epoch: Callable[[TopicIdPartition], int],
 ) -> None:

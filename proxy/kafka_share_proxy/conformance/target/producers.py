@@ -52,7 +52,7 @@ def find_duplicate(entry: ProducerEntry | None, batch: BatchHeader) -> AppendedB
     if entry is None or entry.epoch != batch.producer_epoch:
         return None
     sequences = (batch.base_sequence, last_sequence_of(batch))
-    return next((each for each in entry.batches if each[:2] == sequences), None)
+    return next((each for each in entry.batches if (each.first_sequence, each.last_sequence) == sequences), None)
 
 
 def check_append(entry: ProducerEntry | None, batch: BatchHeader, new_transaction: bool) -> ErrorCode:

@@ -46,8 +46,6 @@ class ConfigKey:
     kind: ConfigKind
     default: str
     fits: Callable[[str], bool]
-    is_applied: bool = True
-    """False: it is kept and described, and there is nothing in memory that it could change."""
 
 
 KEYS: Mapping[str, ConfigKey] = {
@@ -55,21 +53,24 @@ KEYS: Mapping[str, ConfigKey] = {
     for key in (
         ConfigKey("cleanup.policy", ConfigKind.LIST, "delete", _some_of("delete", "compact")),
         ConfigKey("compression.type", ConfigKind.STRING, "producer", _one_of("producer")),
-        ConfigKey("delete.retention.ms", ConfigKind.LONG, "86400000", _number(0, LONG_MAX), False),
-        ConfigKey("flush.messages", ConfigKind.LONG, str(LONG_MAX), _number(1, LONG_MAX), False),
-        ConfigKey("flush.ms", ConfigKind.LONG, str(LONG_MAX), _number(0, LONG_MAX), False),
+        ConfigKey("delete.retention.ms", ConfigKind.LONG, "86400000", _number(0, LONG_MAX)),
+        ConfigKey("flush.messages", ConfigKind.LONG, str(LONG_MAX), _number(1, LONG_MAX)),
+        ConfigKey("flush.ms", ConfigKind.LONG, str(LONG_MAX), _number(0, LONG_MAX)),
         ConfigKey("max.message.bytes", ConfigKind.INT, "1048588", _number(0, INT_MAX)),
         ConfigKey("message.timestamp.after.max.ms", ConfigKind.LONG, "3600000", _number(0, LONG_MAX)),
         ConfigKey("message.timestamp.before.max.ms", ConfigKind.LONG, str(LONG_MAX), _number(0, LONG_MAX)),
         ConfigKey("message.timestamp.type", ConfigKind.STRING, "CreateTime", _one_of("CreateTime", "LogAppendTime")),
         ConfigKey("min.insync.replicas", ConfigKind.INT, "1", _number(1, INT_MAX)),
-        ConfigKey("retention.bytes", ConfigKind.LONG, "-1", _number(-1, LONG_MAX), False),
-        ConfigKey("retention.ms", ConfigKind.LONG, "604800000", _number(-1, LONG_MAX), False),
-        ConfigKey("segment.bytes", ConfigKind.INT, "1073741824", _number(1 << 20, INT_MAX), False),
-        ConfigKey("segment.ms", ConfigKind.LONG, "604800000", _number(1, LONG_MAX), False),
-        ConfigKey("unclean.leader.election.enable", ConfigKind.BOOLEAN, "false", _one_of("true", "false"), False),
+        ConfigKey("retention.bytes", ConfigKind.LONG, "-1", _number(-1, LONG_MAX)),
+        ConfigKey("retention.ms", ConfigKind.LONG, "604800000", _number(-1, LONG_MAX)),
+        ConfigKey("segment.bytes", ConfigKind.INT, "1073741824", _number(1 << 20, INT_MAX)),
+        ConfigKey("segment.ms", ConfigKind.LONG, "604800000", _number(1, LONG_MAX)),
+        ConfigKey("unclean.leader.election.enable", ConfigKind.BOOLEAN, "false", _one_of("true", "false")),
     )
 }
+"""Settings by name. Those about retention, segments, flushes and elections are kept and described, and change nothing
+in memory.
+"""
 
 
 def mistake_in(name: str, value: str) -> str | None:

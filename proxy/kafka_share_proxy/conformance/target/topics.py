@@ -32,7 +32,6 @@ class HostedPartition:
     log: PartitionLog = field(default_factory=PartitionLog)
     changed: Signal = field(default_factory=Signal)
     """Notified when records are appended, and when the leader, the log start or the topic changes."""
-    is_deleted: bool = False
 
     def set_leader(self, node_id: int) -> None:
         """Begin a new leader epoch."""
@@ -101,7 +100,6 @@ class TopicRegistry:
         """Delete a topic and wake every request that waits for it."""
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         for partition in topic.partitions:
-            partition.is_deleted = True
             partition.changed.notify()
         self.changed.notify()
 

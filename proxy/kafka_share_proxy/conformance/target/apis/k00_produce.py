@@ -44,8 +44,10 @@ def _partition(
 ) -> _Result:
     if call.request.acks not in (-1, 0, 1):
         return _refusal(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
+    if isinstance(topic, ErrorCode):
+        return _missing(call, topic, data.index, topic)
     partition = find_partition(topic, data.index, call.peer.node_id)
-    if isinstance(partition, ErrorCode) or isinstance(topic, ErrorCode):
+    if isinstance(partition, ErrorCode):
         return _missing(call, topic, data.index, partition)
     if call.request.acks == -1 and _in_sync(call, partition) < topic.configs.min_insync_replicas:
         return _refusal(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -64,8 +66,8 @@ def _partition(
     return result
 
 
-def _missing(call: TargetCall[_Request], topic: HostedTopic | ErrorCode, index: int, error: object) -> _Result:
-    result = _refusal(index, ErrorCode(error) if isinstance(error, int) else ErrorCode.UNKNOWN_SERVER_ERROR)
+def _missing(call: TargetCall[_Request], topic: HostedTopic | ErrorCode, index: int, error: ErrorCode) -> _Result:
+    result = _refusal(index, error)
     if call.version >= LEADERS_SINCE:
         leader = moved_leader(topic, index, result.error_code)
         result.current_leader = messages.ProduceResponse.LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])

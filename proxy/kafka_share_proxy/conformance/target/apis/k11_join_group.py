@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.classic_members import ClassicJoin, JoinReply
 from kafka_share_proxy.conformance.target.group_access import classic_group_to_join, group_error
+from kafka_share_proxy.conformance.target.group_registry import AnyGroup
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.pending import PendingResponse
 from kafka_share_proxy.wire.definitions import messages
@@ -29,8 +31,8 @@ async def handle(call: TargetCall[messages.JoinGroupRequest]) -> messages.JoinGr
     return _response(call, await reply.wait() if isinstance(reply, PendingResponse) else reply)
 
 
-def _has_member(group: object) -> bool:
-    return bool(getattr(group, "members", None)) or bool(getattr(group, "pending", None))
+def _has_member(group: AnyGroup) -> bool:
+    return bool(group.members) or (isinstance(group, ClassicGroup) and bool(group.pending))
 
 
 def _error(call: TargetCall[messages.JoinGroupRequest]) -> ErrorCode:

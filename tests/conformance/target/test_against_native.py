@@ -432,6 +432,7 @@ def share_script(topic: str, group: str, rng: random.Random) -> Script:
     topic_id = bytes((yield ask("Metadata", 12, topics=[{"name": topic}])).topics[0].topic_id)
     epochs = {"m1": 0, "m2": 0}
     yield produce(topic, a_batch(rng, 3))
+    yield from _joined(topic, group)
     yield from _started(topic_id, group)
     for _ in range(STEPS // 2):
         member = rng.choice(["m1", "m2"])
@@ -458,6 +459,20 @@ def share_script(topic: str, group: str, rng: random.Random) -> Script:
         1,
         groups=[{"group_id": group, "topics": [{"topic_name": topic, "partitions": [0]}]}],
     )
+
+
+def _joined(topic: str, group: str) -> Found:
+    """Join, and wait for the assignment: before it a broker has not initialized the group's state."""
+    pause = fetch(topic, 3, 1000, max_wait_ms=100, min_bytes=1 << 20)
+    epoch, topics = 0, [topic]
+    for _ in range(200):
+        values = {"group_id": group, "member_id": "first", "member_epoch": epoch, "subscribed_topic_names": topics}
+        response = yield Step("ShareGroupHeartbeat", 1, values, is_traced=False)
+        epoch = response.member_epoch
+        if response.assignment is not None and response.assignment.topic_partitions:
+            return
+        yield Step(pause.api, pause.version, pause.values, is_traced=False)
+    raise TimeoutError(group)
 
 
 def _started(topic_id: bytes, group: str) -> Found:

@@ -13,13 +13,14 @@ from kafka_share_proxy.conformance.target.clock import Clock
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
 from kafka_share_proxy.conformance.target.interfaces import ClientPeer, TargetCall
-from kafka_share_proxy.localkafka.connection import build
 from kafka_share_proxy.wire.codec.headers import RequestHeader
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.message_classes import RequestMessage
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import Record
+
+from tests.support.blocking_connection import build
 
 R = TypeVar("R", bound=Message)
 HANDLERS = {int(api.key): api for api in served_apis.APIS}

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
-from kafka_share_proxy.localkafka.connection import Connection, build
+from tests.support.blocking_connection import Connection, build
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.records import records

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import trio
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.localkafka.connection import Connection
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import Record
 
+from tests.support.blocking_connection import Connection
 from tests.support.raw import Raw, address, until
 from tests.support.target_caller import START_MS, running_cluster
 from tests.support.two_clusters import NOTE, RECEIVE, Script, Step, Trace, ask, differences, run_native, run_target

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.share_requests import find_led, leader_of, partitions_in
-from kafka_share_proxy.localkafka.connection import build
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
+from tests.support.blocking_connection import build
 from tests.support.target_caller import running_cluster
 
 

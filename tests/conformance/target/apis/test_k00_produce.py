@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.localkafka.connection import build
 from kafka_share_proxy.wire.errors import ErrorCode
 
+from tests.support.blocking_connection import build
 from tests.support.target_caller import Caller, batch, running_cluster
 
 

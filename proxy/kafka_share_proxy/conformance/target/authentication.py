@@ -10,14 +10,13 @@ from typing import Any
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
-
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 AUTHENTICATION_BYTES_MAX = 512 << 10
 """Largest request before authentication (Kafka: sasl.server.max.receive.size)."""
 REFUSED = "Authentication failed during authentication due to invalid credentials with SASL mechanism {}"
 
 
-class Refused(Exception):
+class LoginRefused(Exception):
     """The credentials are wrong. The text is for the client."""
 
 
@@ -54,13 +53,20 @@ class Authentication:
         if not self._mechanism:
             return _refusal(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received without SaslHandshake")
         try:
-            token = self.token(bytes(request.auth_bytes))
-        except Refused as refused:
+            token = self._token(bytes(request.auth_bytes))
+        except LoginRefused as refused:
             return _refusal(ErrorCode.SASL_AUTHENTICATION_FAILED, str(refused))
         return messages.SaslAuthenticateResponse(auth_bytes=token)
 
-    def token(self, received: bytes) -> bytes:
-        """Return the server's next token. Raises Refused."""
+    def token_response(self, received: bytes) -> bytes | None:
+        """Return the server's next token for one without header (SaslHandshake v0). None if it is refused."""
+        try:
+            return self._token(received)
+        except LoginRefused:
+            return None
+
+    def _token(self, received: bytes) -> bytes:
+        """Return the server's next token. Raises LoginRefused."""
         if self._mechanism == "PLAIN":
             return self._plain(received)
         return self._scram(received)
@@ -68,11 +74,11 @@ class Authentication:
     def _plain(self, received: bytes) -> bytes:
         parts = received.split(b"\0")
         if len(parts) != 3:
-            raise Refused("Invalid SASL/PLAIN response: expected 3 tokens, got " + str(len(parts)))
+            raise LoginRefused("Invalid SASL/PLAIN response: expected 3 tokens, got " + str(len(parts)))
         user = parts[1].decode("utf-8", "replace")
         password = self._users.get(user)
         if password is None or not hmac.compare_digest(password.encode(), parts[2]):
-            raise Refused("Authentication failed: Invalid username or password")
+            raise LoginRefused("Authentication failed: Invalid username or password")
         self._succeed(user)
         return b""
 
@@ -87,7 +93,7 @@ class Authentication:
             self._server.set_client_final(received.decode())
             token = bytes(self._server.get_server_final().encode())
         except (ScramException, UnicodeDecodeError, KeyError):
-            raise Refused(REFUSED.format(self._mechanism)) from None
+            raise LoginRefused(REFUSED.format(self._mechanism)) from None
         self._succeed(self._claimed)
         return token
 

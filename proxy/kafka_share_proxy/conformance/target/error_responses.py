@@ -42,23 +42,22 @@ IDENTITIES: Mapping[str, str] = {
 NO_OFFSET = -1
 
 
-def has_top_code(key: int, version: int) -> bool:
-    """Return True if the response has an error code of the whole request. Raises UnknownVersion."""
-    return any(_is_code(spec) for spec in _fields(registry.response_spec(key).root, version))
-
-
 def build(key: int, version: int, request: Message, code: int, level: Level = "auto") -> Message | None:
     """Return a response with the code, or None if it has no field for it.
 
     `level` "entries" returns None if the request has no entries: a Fetch in a session, for example. Raises
     UnknownVersion.
     """
-    response = _mirrored(registry.response_spec(key).root, type_of_response(key, version), version, request)
+    response = _mirrored(registry.response_spec(key).root, _type_of_response(key, version), version, request)
     return response if overwrite(response, version, code, level) else None
 
 
-def type_of_response(key: int, version: int) -> type[Message]:
-    """Return the class of a response. Raises UnknownVersion."""
+def empty_response(key: int, version: int) -> Message:
+    """Return a response with the defaults of its definition. Raises UnknownVersion."""
+    return _type_of_response(key, version)()
+
+
+def _type_of_response(key: int, version: int) -> type[Message]:
     found: type[Message] = registry.response(key, version).message_class
     return found
 

@@ -52,9 +52,7 @@ class Fault:
 
     def selects(self, key: int, node: int, client_id: str) -> bool:
         """Return True if a request is among those that are counted."""
-        return (
-            self.api in (None, key) and self.node in (None, node) and fnmatchcase(client_id, self.client_id or "*")
-        )
+        return self.api in (None, key) and self.node in (None, node) and fnmatchcase(client_id, self.client_id or "*")
 
     @property
     def hides_outcome(self) -> bool:

@@ -1,0 +1,72 @@
+"""Events of the clients that the judge observes, in the order in which the cluster processes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_share_proxy.wire.definitions.messages import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FrameSeen:
+    """A request frame, whether or not it can be decoded."""
+
+    at: float
+    """Seconds by a monotonic clock, not by the cluster's."""
+    connection: int
+    node: int
+    host: str
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str
+    frame: bytes
+    """Received bytes without size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RequestSeen(FrameSeen):
+    """A decoded request."""
+
+    request: Any
+    """Message of the API."""
+    unread: int = 0
+    """Number of bytes after the last field."""
+    must_authenticate: bool = False
+    """True if the connection has not completed the login that the cluster requires."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FrameRefused(FrameSeen):
+    """A request that cannot be decoded, or that the cluster does not offer."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ResponseSeen:
+    """A response that the cluster sends."""
+
+    at: float
+    seen: RequestSeen
+    response: Message | None
+    """None if the request has no response."""
+    delivered: bool = True
+    """False if a fault hides the outcome from the client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ConnectionEnded:
+    """A connection that was closed."""
+
+    at: float
+    connection: int
+    by_client: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Inspection:
+    """The moment of a report: what is missing by now is a finding."""
+
+    at: float

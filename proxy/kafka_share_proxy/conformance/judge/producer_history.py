@@ -1,0 +1,130 @@
+"""What the judge remembers of producers: epochs, next sequence numbers, and partitions of transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_share_proxy.conformance.judge.events import RequestSeen, ResponseSeen
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
+from kafka_share_proxy.wire.records import records
+
+PRODUCERS_MAX = 10_000
+RETRIED_MAX = 10
+"""Maximum number of batches in flight after one that failed, and of their repetitions."""
+SEQUENCES = 1 << 31
+"""Number of sequence numbers; they wrap around to 0."""
+IMPLICIT_FROM = 12
+"""Version of Produce from which a transaction adds its partitions implicitly (KIP-890)."""
+
+Place = tuple[str | bytes, int]
+"""Topic name or id, and partition."""
+
+
+@dataclass(slots=True)
+class ProducerHistory:
+    """One producer id."""
+
+    producer_id: int
+    epoch: int
+    next_sequence: dict[Place, int] = field(default_factory=dict)
+    doubtful: dict[Place, int] = field(default_factory=dict)
+    """Number of following batches with any sequence number, by partition: one before failed, or its outcome is
+    unknown.
+    """
+    added: set[Place] = field(default_factory=set)
+    """Partitions of the current transaction, by topic name."""
+
+
+@dataclass(slots=True)
+class ProducerHistories:
+    """All producers."""
+
+    producers: dict[int, ProducerHistory] = field(default_factory=dict)
+
+    def on_request(self, seen: RequestSeen) -> None:
+        if seen.key == ApiKey.PRODUCE:
+            for place, batch in batches(seen):
+                if batch is not None and batch.producer_id >= 0:
+                    self._on_batch(place, batch)
+
+    def on_response(self, event: ResponseSeen) -> None:
+        key = event.seen.key
+        if key == ApiKey.INIT_PRODUCER_ID:
+            self._on_init(event)
+        elif key == ApiKey.ADD_PARTITIONS_TO_TXN and event.seen.version < 4:
+            self._on_added(event)
+        elif key == ApiKey.END_TXN and (producer := self.producers.get(event.seen.request.producer_id)) is not None:
+            producer.added.clear()
+        elif key == ApiKey.PRODUCE and event.response is not None:
+            self._on_produced(event)
+
+    def _on_batch(self, place: Place, batch: records.BatchHeader) -> None:
+        producer = self._producer(batch.producer_id, batch.producer_epoch)
+        if batch.producer_epoch > producer.epoch:
+            producer.epoch, producer.next_sequence = batch.producer_epoch, {}
+        producer.next_sequence[place] = (batch.base_sequence + batch.records_count) % SEQUENCES
+        remaining = producer.doubtful.pop(place, 0) - 1
+        if remaining > 0:
+            producer.doubtful[place] = remaining
+
+    def _on_init(self, event: ResponseSeen) -> None:
+        response: Any = event.response
+        if response.error_code == ErrorCode.NONE:
+            self.producers.pop(response.producer_id, None)
+            if event.delivered:
+                self._producer(response.producer_id, response.producer_epoch)
+
+    def _on_added(self, event: ResponseSeen) -> None:
+        request = event.seen.request
+        producer = self.producers.get(request.v3_and_below_producer_id)
+        if producer is not None:
+            for topic in request.v3_and_below_topics:
+                producer.added.update((topic.name, partition) for partition in topic.partitions)
+
+    def _on_produced(self, event: ResponseSeen) -> None:
+        response: Any = event.response
+        failed = {
+            (topic.name or bytes(topic.topic_id), partition.index)
+            for topic in response.responses
+            for partition in topic.partition_responses
+            if partition.error_code != ErrorCode.NONE
+        }
+        self._doubt(event.seen, None if not event.delivered else failed)
+
+    def on_unknown_outcome(self, seen: RequestSeen) -> None:
+        """Accept repetitions of a request whose connection ended before the response."""
+        if seen.key == ApiKey.PRODUCE:
+            self._doubt(seen, None)
+
+    def _doubt(self, seen: RequestSeen, places: set[Place] | None) -> None:
+        """Accept repetitions of the batches for these partitions. None: all of the request."""
+        for place, batch in batches(seen):
+            producer = None if batch is None else self.producers.get(batch.producer_id)
+            if producer is not None and (places is None or place in places):
+                producer.doubtful[place] = RETRIED_MAX
+
+    def _producer(self, producer_id: int, epoch: int) -> ProducerHistory:
+        if producer_id not in self.producers:
+            while len(self.producers) >= PRODUCERS_MAX:
+                del self.producers[next(iter(self.producers))]
+            self.producers[producer_id] = ProducerHistory(producer_id, epoch)
+        return self.producers[producer_id]
+
+
+def batches(seen: RequestSeen) -> Iterator[tuple[Place, records.BatchHeader | None]]:
+    """Yield the partitions of a Produce with the header of their first batch; None if it cannot be read."""
+    for place, data in produced(seen):
+        try:
+            yield place, next(records.iter_batches(data), None)
+        except RemoteProtocolError:
+            yield place, None
+
+
+def produced(seen: RequestSeen) -> Iterator[tuple[Place, bytes]]:
+    """Yield the partitions of a Produce with their records."""
+    for topic in seen.request.topic_data:
+        for partition in topic.partition_data:
+            yield (topic.name or bytes(topic.topic_id), partition.index), bytes(partition.records or b"")

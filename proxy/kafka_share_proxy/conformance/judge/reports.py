@@ -1,0 +1,82 @@
+"""Reports of the findings: JSON and JUnit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from xml.etree import ElementTree
+
+from kafka_share_proxy.conformance.judge.findings import Findings
+from kafka_share_proxy.conformance.judge.rule import Finding, Rule
+from kafka_share_proxy.wire.definitions import registry
+
+TREE_LINES_MAX = 200
+"""Maximum number of lines of a decoded request."""
+NOT_IN_XML = {number: "?" for number in range(32) if chr(number) not in "\t\n\r"}
+
+
+def as_json(findings: Findings) -> dict[str, Any]:
+    """Return the findings as JSON values."""
+    return {"findings": [entry(finding) for finding in findings], "dropped": findings.dropped}
+
+
+def entry(finding: Finding) -> dict[str, Any]:
+    """Return one finding as JSON values."""
+    return {
+        "rule": finding.rule.id,
+        "severity": finding.rule.severity,
+        "sentence": finding.rule.sentence,
+        "source": finding.rule.source,
+        "detail": finding.detail,
+        "client_id": finding.client_id,
+        "connection": finding.connection,
+        "count": finding.count,
+        "request": decoded(finding.frame),
+    }
+
+
+def decoded(frame: bytes) -> list[str]:
+    """Return the lines of the decoded request; none without a request."""
+    if not frame:
+        return []
+    from kafka_share_proxy.wire.codec import tree  # construct is slow to import
+
+    try:
+        nodes = list(tree.capture(len(frame).to_bytes(4, "big") + frame))
+    except registry.UnknownVersion as error:
+        return [f"{len(frame)} bytes: {error}", frame[:64].hex()]
+    lines = [line for node in nodes for line in node.lines()]
+    return lines if len(lines) <= TREE_LINES_MAX else [*lines[:TREE_LINES_MAX], "..."]
+
+
+def as_junit(findings: Findings, rules: Iterable[Rule]) -> str:
+    """Return a JUnit document with a test case for each rule. Errors are failures, advice is output."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule.id, []).append(finding)
+    listed = tuple(rules)
+    failed = sum(rule.severity == "error" and rule.id in by_rule for rule in listed)
+    suite = ElementTree.Element(
+        "testsuite", name="kafka-share-proxy.judge", tests=str(len(listed)), failures=str(failed), errors="0"
+    )
+    for rule in listed:
+        _add_case(suite, rule, by_rule.get(rule.id, []))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_case(suite: ElementTree.Element, rule: Rule, found: list[Finding]) -> None:
+    case = ElementTree.SubElement(suite, "testcase", classname="judge", name=rule.id)
+    if not found:
+        return
+    text = "\n\n".join(_text(finding) for finding in found).translate(NOT_IN_XML)
+    if rule.severity == "error":
+        message = f"{rule.sentence} ({rule.source})"
+        ElementTree.SubElement(case, "failure", message=message, type=rule.id).text = text
+    else:
+        ElementTree.SubElement(case, "system-out").text = text
+
+
+def _text(finding: Finding) -> str:
+    head = f"{finding.client_id or 'client'}, connection {finding.connection}, {finding.count} times: {finding.detail}"
+    return "\n".join([head, *decoded(finding.frame)])

@@ -1,0 +1,45 @@
+"""A rule of the judge, and its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Severity = Literal["error", "advice"]
+"""An error violates the protocol. An advice is allowed, and harms brokers or the client itself."""
+
+Check = Callable[[Any, Any], Iterator[str]]
+"""Receives the event and the history before it, and yields what is wrong, one sentence for each finding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule for clients."""
+
+    id: str
+    sentence: str
+    """Behaviour of a correct client."""
+    source: str
+    """KIP, message definition or class of Kafka."""
+    check: Check
+    on: type
+    """Event that the rule checks."""
+    keys: frozenset[int] = frozenset()
+    """API keys of the requests that the rule checks. Empty: all."""
+    severity: Severity = "error"
+
+
+@dataclass(slots=True)
+class Finding:
+    """A violation of a rule. Repetitions are counted."""
+
+    rule: Rule
+    detail: str
+    client_id: str
+    connection: int
+    at: float
+    """Seconds by a monotonic clock."""
+    frame: bytes = b""
+    """Request without size; empty if none, cut if long."""
+    count: int = 1

@@ -1,0 +1,262 @@
+"""Rules for the values of fields in any request, found from the message definitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kafka_share_proxy.conformance.judge.events import RequestSeen
+from kafka_share_proxy.conformance.judge.history import History
+from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message
+from kafka_share_proxy.wire.definitions.specs import FieldSpec
+from kafka_share_proxy.wire.values import ZERO_UUID
+
+TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+"""Names of topics (Topic.validate)."""
+PARTITION_FIELDS = frozenset({"Index", "Partition", "PartitionIndex", "PartitionIndexes", "Partitions"})
+TIMEOUT_FIELDS = frozenset({"MaxWaitMs", "SessionTimeoutMs", "TimeoutMs", "TransactionTimeoutMs"})
+WITH_TOPIC_IDS = frozenset(
+    {ApiKey.FETCH, ApiKey.OFFSET_COMMIT, ApiKey.PRODUCE, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.SHARE_FETCH}
+)
+GROUP_APIS = frozenset(
+    {
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.HEARTBEAT,
+        ApiKey.JOIN_GROUP,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SYNC_GROUP,
+        ApiKey.TXN_OFFSET_COMMIT,
+    }
+)
+COMMITS = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
+METADATA_BYTES_MAX = 4096
+"""Bytes of the metadata of a committed offset (Kafka: offset.metadata.max.bytes)."""
+ISOLATION_LEVELS = frozenset({0, 1})
+ACKS = frozenset({-1, 0, 1})
+SPECIAL_TIMESTAMP_MIN = -6
+"""Lowest special timestamp of ListOffsets (KIP-1005, KIP-1023)."""
+
+
+def fields(message: Message, version: int) -> Iterator[tuple[FieldSpec, Any]]:
+    """Yield every field of a message with its value, those of nested structures included."""
+    for spec in type(message).SPEC.fields:
+        if version not in spec.versions:
+            continue
+        value = getattr(message, spec.attribute)
+        yield spec, value
+        if spec.struct is not None and value is not None:
+            for nested in value if spec.is_array else (value,):
+                yield from fields(nested, version)
+
+
+def _partitions(seen: RequestSeen, _: History) -> Iterator[str]:
+    for spec, value in fields(seen.request, seen.version):
+        if spec.name in PARTITION_FIELDS and spec.type == "int32":
+            for index in value or () if spec.is_array else (value,):
+                if index < 0:
+                    yield f"{spec.name} is {index}"
+
+
+def _topics(seen: RequestSeen, _: History) -> Iterator[str]:
+    for spec, value in fields(seen.request, seen.version):
+        if spec.entity == "topicName" and value is not None:
+            for name in value if spec.is_array else (value,):
+                if not (name is None or TOPIC.fullmatch(name)):
+                    yield f"{spec.name} is {name!r}"
+
+
+def _topic_ids(seen: RequestSeen, _: History) -> Iterator[str]:
+    for spec, value in fields(seen.request, seen.version):
+        if spec.name == "TopicId" and bytes(value) == ZERO_UUID:
+            yield "TopicId is zero"
+
+
+def _group(seen: RequestSeen, _: History) -> Iterator[str]:
+    if not seen.request.group_id:
+        yield f"GroupId is {seen.request.group_id!r}"
+
+
+def _timeouts(seen: RequestSeen, _: History) -> Iterator[str]:
+    for spec, value in fields(seen.request, seen.version):
+        if spec.name in TIMEOUT_FIELDS and value < 0:
+            yield f"{spec.name} is {value}"
+
+
+def _isolation(seen: RequestSeen, _: History) -> Iterator[str]:
+    if seen.request.isolation_level not in ISOLATION_LEVELS:
+        yield f"IsolationLevel is {seen.request.isolation_level}"
+
+
+def _acks(seen: RequestSeen, _: History) -> Iterator[str]:
+    if seen.request.acks not in ACKS:
+        yield f"Acks is {seen.request.acks}"
+
+
+def _replica(seen: RequestSeen, _: History) -> Iterator[str]:
+    for spec, value in fields(seen.request, seen.version):
+        if spec.name == "ReplicaId" and value != -1:
+            yield f"ReplicaId is {value}"
+
+
+def _repeated(seen: RequestSeen, _: History) -> Iterator[str]:
+    listed: set[tuple[Any, int]] = set()
+    for topic in _topic_entries(seen.request):
+        name = getattr(topic, "name", "") or getattr(topic, "topic", "") or bytes(getattr(topic, "topic_id", b""))
+        for partition in getattr(topic, "partitions", None) or getattr(topic, "partition_data", None) or ():
+            index = next((getattr(partition, each) for each in INDEX_ATTRIBUTES if hasattr(partition, each)), partition)
+            if not isinstance(index, int):
+                return
+            if (name, index) in listed:
+                shown = name.hex() if isinstance(name, bytes) else name
+                yield f"partition {index} of topic {shown} is listed twice"
+            listed.add((name, index))
+
+
+INDEX_ATTRIBUTES = ("partition_index", "partition", "index")
+
+
+def _topic_entries(request: Message) -> list[Any]:
+    topics = getattr(request, "topics", None) or getattr(request, "topic_data", None) or []
+    return [topic for topic in topics if isinstance(topic, Message)]
+
+
+def _fetch_sizes(seen: RequestSeen, _: History) -> Iterator[str]:
+    request = seen.request
+    if request.min_bytes < 0 or request.max_bytes < 0:
+        yield f"MinBytes is {request.min_bytes}, MaxBytes is {request.max_bytes}"
+    if seen.key == ApiKey.SHARE_FETCH and (request.max_records < 0 or request.batch_size < 0):
+        yield f"MaxRecords is {request.max_records}, BatchSize is {request.batch_size}"
+
+
+def _fetch_offsets(seen: RequestSeen, _: History) -> Iterator[str]:
+    for topic in seen.request.topics:
+        for partition in topic.partitions:
+            if partition.fetch_offset < 0:
+                yield f"FetchOffset of partition {partition.partition} is {partition.fetch_offset}"
+
+
+def _commits(seen: RequestSeen, _: History) -> Iterator[str]:
+    for topic in seen.request.topics:
+        for partition in topic.partitions:
+            if partition.committed_offset < 0:
+                yield f"CommittedOffset of partition {partition.partition_index} is {partition.committed_offset}"
+            size = len((partition.committed_metadata or "").encode())
+            if size > METADATA_BYTES_MAX:
+                yield f"CommittedMetadata of partition {partition.partition_index} has {size} bytes"
+
+
+def _timestamps(seen: RequestSeen, _: History) -> Iterator[str]:
+    for topic in seen.request.topics:
+        for partition in topic.partitions:
+            if partition.timestamp < SPECIAL_TIMESTAMP_MIN:
+                yield f"Timestamp of partition {partition.partition_index} is {partition.timestamp}"
+
+
+RULES = (
+    Rule(
+        id="partition-negative",
+        sentence="Partitions are numbered from 0.",
+        source="message definitions",
+        check=_partitions,
+        on=RequestSeen,
+    ),
+    Rule(
+        id="topic-name-invalid",
+        sentence="A topic name has 1 to 249 letters, digits, '.', '_' and '-', and is neither '.' nor '..'.",
+        source="Topic.validate",
+        check=_topics,
+        on=RequestSeen,
+    ),
+    Rule(
+        id="topic-id-zero",
+        sentence="A request with topic ids has no zero topic id.",
+        source="KIP-516",
+        check=_topic_ids,
+        on=RequestSeen,
+        keys=WITH_TOPIC_IDS,
+    ),
+    Rule(
+        id="group-id-empty",
+        sentence="A member of a group names it.",
+        source="GroupCoordinatorService.isGroupIdNotEmpty",
+        check=_group,
+        on=RequestSeen,
+        keys=GROUP_APIS,
+    ),
+    Rule(
+        id="timeout-negative",
+        sentence="A timeout is at least 0 milliseconds.",
+        source="message definitions",
+        check=_timeouts,
+        on=RequestSeen,
+    ),
+    Rule(
+        id="isolation-level-invalid",
+        sentence="The isolation level is 0 (read_uncommitted) or 1 (read_committed).",
+        source="KIP-98; IsolationLevel.forId",
+        check=_isolation,
+        on=RequestSeen,
+        keys=frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS}),
+    ),
+    Rule(
+        id="acks-invalid",
+        sentence="Acks is -1, 0 or 1.",
+        source="ProduceRequest.json; ReplicaManager.isValidRequiredAcks",
+        check=_acks,
+        on=RequestSeen,
+        keys=frozenset({ApiKey.PRODUCE}),
+    ),
+    Rule(
+        id="replica-id-set",
+        sentence="A client has no replica id (-1).",
+        source="FetchRequest.json; only followers have one",
+        check=_replica,
+        on=RequestSeen,
+        keys=frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS}),
+    ),
+    Rule(
+        id="partition-repeated",
+        sentence="A request lists each partition once.",
+        source="message definitions (mapKey)",
+        check=_repeated,
+        on=RequestSeen,
+    ),
+    Rule(
+        id="fetch-sizes-negative",
+        sentence="Sizes and numbers of records of a fetch are not negative.",
+        source="FetchRequest.json; ShareFetchRequest.json",
+        check=_fetch_sizes,
+        on=RequestSeen,
+        keys=frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH}),
+    ),
+    Rule(
+        id="fetch-offset-negative",
+        sentence="A consumer fetches from an offset of at least 0.",
+        source="FetchRequest.json; brokers return OFFSET_OUT_OF_RANGE",
+        check=_fetch_offsets,
+        on=RequestSeen,
+        keys=frozenset({ApiKey.FETCH}),
+    ),
+    Rule(
+        id="commit-invalid",
+        sentence="A committed offset is at least 0, and its metadata has at most 4,096 bytes.",
+        source="OffsetMetadataManager; offset.metadata.max.bytes",
+        check=_commits,
+        on=RequestSeen,
+        keys=COMMITS,
+    ),
+    Rule(
+        id="timestamp-invalid",
+        sentence="A negative timestamp is one of the special ones.",
+        source="ListOffsetsRequest.json; KIP-1005",
+        check=_timestamps,
+        on=RequestSeen,
+        keys=frozenset({ApiKey.LIST_OFFSETS}),
+    ),
+)

@@ -1,0 +1,173 @@
+"""Rules for members of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafka_share_proxy.conformance.judge.events import Inspection, RequestSeen
+from kafka_share_proxy.conformance.judge.history import History
+from kafka_share_proxy.conformance.judge.member_history import EPOCH_HEARTBEATS, LEAVE_EPOCHS
+from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+
+GRACE_S = 0.5
+"""Seconds after a new epoch within which the epoch before it may still be received."""
+COMMITS = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
+NO_EPOCH = -1
+"""Epoch of a commit without membership."""
+JOIN_EPOCH = 0
+
+
+def _epoch(seen: RequestSeen, history: History) -> Iterator[str]:
+    request = seen.request
+    member = history.members.find(request.group_id, request.member_id)
+    if member is None or not member.is_active or request.member_epoch in LEAVE_EPOCHS | {JOIN_EPOCH}:
+        return
+    if member.is_stale(request.member_epoch, seen.at, GRACE_S):
+        yield f"member epoch {request.member_epoch} instead of {member.epoch}"
+
+
+def _generation(seen: RequestSeen, history: History) -> Iterator[str]:
+    request = seen.request
+    member = history.members.find(request.group_id, request.member_id)
+    if member is not None and member.is_active and member.is_stale(request.generation_id, seen.at, GRACE_S):
+        yield f"{registry.API_KEYS[seen.key]} with generation {request.generation_id} instead of {member.epoch}"
+
+
+def _commit(seen: RequestSeen, history: History) -> Iterator[str]:
+    request = seen.request
+    epoch = request.generation_id_or_member_epoch
+    member = history.members.find(request.group_id, request.member_id)
+    if member is None or epoch == NO_EPOCH:
+        return
+    if member.left:
+        yield "a commit of a member that has left the group"
+    elif member.is_active and member.is_stale(epoch, seen.at, GRACE_S):
+        yield f"a commit with epoch {epoch} instead of {member.epoch}"
+
+
+def _after_leaving(seen: RequestSeen, history: History) -> Iterator[str]:
+    request = seen.request
+    member = history.members.find(request.group_id, request.member_id)
+    if member is None or not member.left:
+        return
+    joins = getattr(request, "member_epoch", None) == JOIN_EPOCH
+    leaves = getattr(request, "member_epoch", None) in LEAVE_EPOCHS
+    if not (joins or leaves):
+        yield f"{registry.API_KEYS[seen.key]} of a member that has left the group"
+
+
+def _left_open(_: Inspection, history: History) -> Iterator[str]:
+    for member in history.members.members.values():
+        is_gone = not any(number in history.connections for number in member.connections)
+        if member.is_active and is_gone and not (member.is_static or member.doubtful):
+            yield f"member {member.member_id} of group {member.group_id} has closed its connections without leaving"
+
+
+def _required_id(seen: RequestSeen, history: History) -> Iterator[str]:
+    required = history.members.required.get((seen.connection, seen.request.group_id))
+    if required is not None and seen.request.member_id != required:
+        yield f"JoinGroup with member id {seen.request.member_id!r} instead of {required!r}"
+
+
+def _assignments(seen: RequestSeen, history: History) -> Iterator[str]:
+    request = seen.request
+    member = history.members.find(request.group_id, request.member_id)
+    if member is not None and member.is_active and not member.is_leader and request.assignments:
+        yield f"{len(request.assignments)} assignments of a member that is not the leader"
+
+
+def _first_heartbeat(seen: RequestSeen, _: History) -> Iterator[str]:
+    request = seen.request
+    if request.member_epoch != JOIN_EPOCH:
+        return
+    topics = request.subscribed_topic_names is not None or getattr(request, "subscribed_topic_regex", None) is not None
+    if not topics:
+        yield "the first heartbeat has no subscription"
+    if seen.key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+        if request.rebalance_timeout_ms < 0:
+            yield f"the first heartbeat has the rebalance timeout {request.rebalance_timeout_ms}"
+        if request.topic_partitions is None or request.topic_partitions:
+            yield "the first heartbeat does not state that the member owns no partition"
+
+
+def _member_id(seen: RequestSeen, _: History) -> Iterator[str]:
+    needs_id = seen.key != ApiKey.CONSUMER_GROUP_HEARTBEAT or seen.version >= 1
+    if needs_id and not seen.request.member_id:
+        yield "the member id is empty"
+
+
+RULES = (
+    Rule(
+        id="member-epoch-wrong",
+        sentence="A heartbeat has the member epoch of the last response.",
+        source="KIP-848; KIP-932",
+        check=_epoch,
+        on=RequestSeen,
+        keys=frozenset(EPOCH_HEARTBEATS),
+    ),
+    Rule(
+        id="generation-wrong",
+        sentence="Heartbeat and SyncGroup have the generation of the last JoinGroup response.",
+        source="GroupMetadataManager.validateClassicGroupHeartbeat",
+        check=_generation,
+        on=RequestSeen,
+        keys=frozenset({ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP}),
+    ),
+    Rule(
+        id="commit-of-stale-member",
+        sentence="A member commits with its current epoch, and not after it has left.",
+        source="OffsetMetadataManager.validateOffsetCommit; KIP-447",
+        check=_commit,
+        on=RequestSeen,
+        keys=COMMITS,
+    ),
+    Rule(
+        id="request-after-leaving",
+        sentence="A member that has left sends no heartbeat.",
+        source="KIP-848; KIP-932; AbstractCoordinator.maybeLeaveGroup",
+        check=_after_leaving,
+        on=RequestSeen,
+        keys=frozenset({*EPOCH_HEARTBEATS, ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP}),
+    ),
+    Rule(
+        id="leave-missing",
+        sentence="A dynamic member leaves its group before it closes its connections.",
+        source="KIP-848; KIP-932; AbstractCoordinator.close",
+        check=_left_open,
+        on=Inspection,
+    ),
+    Rule(
+        id="member-id-ignored",
+        sentence="After MEMBER_ID_REQUIRED a member joins with the id of the response.",
+        source="KIP-394",
+        check=_required_id,
+        on=RequestSeen,
+        keys=frozenset({ApiKey.JOIN_GROUP}),
+    ),
+    Rule(
+        id="assignments-of-follower",
+        sentence="Only the leader of a classic group sends assignments.",
+        source="SyncGroupRequest.json; ConsumerCoordinator.onJoinFollower",
+        check=_assignments,
+        on=RequestSeen,
+        keys=frozenset({ApiKey.SYNC_GROUP}),
+    ),
+    Rule(
+        id="first-heartbeat-incomplete",
+        sentence="The heartbeat that joins has the whole state of the member.",
+        source="KIP-848; KIP-932; GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid",
+        check=_first_heartbeat,
+        on=RequestSeen,
+        keys=frozenset(EPOCH_HEARTBEATS),
+    ),
+    Rule(
+        id="member-id-empty",
+        sentence="A member has an id: the client chooses it in share groups, and in consumer groups from v1.",
+        source="KIP-1082; KIP-932",
+        check=_member_id,
+        on=RequestSeen,
+        keys=frozenset({*EPOCH_HEARTBEATS, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE}),
+    ),
+)

@@ -1,0 +1,141 @@
+"""Rules for producers and fetch sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafka_share_proxy.conformance.judge.events import RequestSeen
+from kafka_share_proxy.conformance.judge.history import History
+from kafka_share_proxy.conformance.judge.producer_history import IMPLICIT_FROM, batches, produced
+from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import records
+
+PRODUCE = frozenset({ApiKey.PRODUCE})
+FETCH = frozenset({ApiKey.FETCH})
+SESSIONLESS = frozenset({0, -1})
+"""Session epochs of a full fetch: a new session, or none (KIP-227)."""
+
+
+def _batch(seen: RequestSeen, _: History) -> Iterator[str]:
+    for place, data in produced(seen):
+        name = f"partition {place[1]}"
+        try:
+            headers = list(records.iter_batches(data))
+        except RemoteProtocolError as error:
+            yield f"{name}: {error}"
+            continue
+        if len(headers) != 1 or headers[0].end != len(data):
+            yield f"{name}: {len(headers)} batches in {len(data)} bytes instead of one"
+        for header in headers[:1]:
+            yield from (f"{name}: {wrong}" for wrong in _wrong(header, data))
+
+
+def _wrong(header: records.BatchHeader, data: bytes) -> Iterator[str]:
+    if header.magic != 2:
+        yield f"magic {header.magic}"
+        return
+    if header.base_offset != 0:
+        yield f"base offset {header.base_offset} instead of 0"
+    if header.is_control:
+        yield "a control batch"
+    if header.last_offset - header.base_offset + 1 != header.records_count:
+        yield f"{header.records_count} records, but a last offset delta of {header.last_offset - header.base_offset}"
+    if not records.has_valid_checksum(data[: header.end]):
+        yield "the checksum is wrong"
+
+
+def _sequence(seen: RequestSeen, history: History) -> Iterator[str]:
+    for place, batch in batches(seen):
+        producer = None if batch is None else history.producers.producers.get(batch.producer_id)
+        if batch is None or producer is None or place in producer.doubtful or batch.producer_epoch != producer.epoch:
+            continue
+        expected = producer.next_sequence.get(place, 0)
+        if batch.base_sequence != expected:
+            yield f"partition {place[1]}: sequence {batch.base_sequence} after {expected - 1}"
+
+
+def _epoch(seen: RequestSeen, history: History) -> Iterator[str]:
+    for place, batch in batches(seen):
+        producer = None if batch is None else history.producers.producers.get(batch.producer_id)
+        if batch is not None and producer is not None and batch.producer_epoch < producer.epoch:
+            yield f"partition {place[1]}: producer epoch {batch.producer_epoch} after {producer.epoch}"
+
+
+def _transaction(seen: RequestSeen, history: History) -> Iterator[str]:
+    for place, batch in batches(seen):
+        if batch is None or not batch.is_transactional:
+            continue
+        if seen.request.transactional_id is None:
+            yield f"partition {place[1]}: a transactional batch without TransactionalId"
+        producer = history.producers.producers.get(batch.producer_id)
+        if seen.version < IMPLICIT_FROM and producer is not None and place not in producer.added:
+            yield f"partition {place[1]} of {place[0]!r} is not part of the transaction"
+
+
+def _session(seen: RequestSeen, history: History) -> Iterator[str]:
+    request = seen.request
+    if seen.version < 7 or request.session_epoch in SESSIONLESS:
+        return
+    expected = history.fetch_epochs.get((seen.node, request.session_id))
+    if expected is not None and request.session_epoch != expected:
+        yield f"session epoch {request.session_epoch} instead of {expected}"
+
+
+def _forgotten(seen: RequestSeen, _: History) -> Iterator[str]:
+    if seen.version >= 7 and seen.request.session_epoch in SESSIONLESS and seen.request.forgotten_topics_data:
+        yield f"a full fetch (session epoch {seen.request.session_epoch}) forgets partitions"
+
+
+RULES = (
+    Rule(
+        id="produce-batch-invalid",
+        sentence="Each partition has one batch of magic 2, from base offset 0, with its checksum.",
+        source="ProduceRequest.validateRecords; LogValidator",
+        check=_batch,
+        on=RequestSeen,
+        keys=PRODUCE,
+    ),
+    Rule(
+        id="produce-sequence-gap",
+        sentence="The sequence numbers of a partition continue without gap or repetition, except after an error.",
+        source="KIP-98; ProducerAppendInfo.checkSequence",
+        check=_sequence,
+        on=RequestSeen,
+        keys=PRODUCE,
+    ),
+    Rule(
+        id="producer-epoch-lower",
+        sentence="The epoch of a producer never decreases.",
+        source="KIP-98; KIP-360",
+        check=_epoch,
+        on=RequestSeen,
+        keys=PRODUCE,
+    ),
+    Rule(
+        id="transaction-partition-missing",
+        sentence="Before Produce v12 a partition is added to the transaction before its first batch.",
+        source="KIP-98; KIP-890",
+        check=_transaction,
+        on=RequestSeen,
+        keys=PRODUCE,
+    ),
+    Rule(
+        id="fetch-session-epoch",
+        sentence="The epoch of a fetch session increases by one with each request.",
+        source="KIP-227; FetchMetadata.nextEpoch",
+        check=_session,
+        on=RequestSeen,
+        keys=FETCH,
+    ),
+    Rule(
+        id="fetch-forgets-nothing",
+        sentence="Only incremental fetches forget partitions.",
+        source="KIP-227",
+        check=_forgotten,
+        on=RequestSeen,
+        keys=FETCH,
+        severity="advice",
+    ),
+)

@@ -1,0 +1,172 @@
+"""Rules for share sessions and acknowledgements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafka_share_proxy.conformance.judge.events import Inspection, RequestSeen
+from kafka_share_proxy.conformance.judge.history import History
+from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.conformance.judge.share_history import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    RENEW,
+    SHARE_KEYS,
+    acknowledged,
+)
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.topic_ids import topic_id_text
+
+ACKNOWLEDGE_TYPES = range(5)
+"""Gap, accept, release, reject, renew."""
+RENEW_SINCE = 2
+"""Version of the share requests that has RENEW (KIP-1222)."""
+CHECKED_MAX = 10_000
+"""Maximum number of offsets of one batch that are compared with the held ones."""
+
+
+def _epoch(seen: RequestSeen, history: History) -> Iterator[str]:
+    epoch = seen.request.share_session_epoch
+    session = history.shares.find(seen)
+    if epoch < FINAL_EPOCH:
+        yield f"share session epoch {epoch}"
+    elif seen.key == ApiKey.SHARE_ACKNOWLEDGE and epoch == INITIAL_EPOCH:
+        yield "ShareAcknowledge cannot open a session (epoch 0)"
+    elif session is not None and not session.doubtful and epoch not in (INITIAL_EPOCH, FINAL_EPOCH, session.next_epoch):
+        yield f"share session epoch {epoch} instead of {session.next_epoch}"
+    elif session is None and epoch not in (INITIAL_EPOCH, FINAL_EPOCH) and _was_closed(seen, history):
+        yield f"share session epoch {epoch} after the session was closed"
+
+
+def _was_closed(seen: RequestSeen, history: History) -> bool:
+    session = history.shares.sessions.get((seen.request.group_id or "", seen.request.member_id or "", seen.node))
+    return session is not None and session.closed
+
+
+def _held(seen: RequestSeen, history: History) -> Iterator[str]:
+    session = history.shares.find(seen)
+    if session is None or session.doubtful:
+        return
+    for place, batches in acknowledged(seen):
+        held = session.held.get(place, set())
+        name = f"partition {place.partition} of topic {topic_id_text(place.topic_id)}"
+        for batch in batches:
+            last = min(batch.last_offset, batch.first_offset + CHECKED_MAX)
+            offsets = range(batch.first_offset, last + 1)
+            # Gaps (type 0) are offsets without a record: acquired as part of a batch, and held as well.
+            missing = next((offset for offset in offsets if offset not in held), None)
+            if missing is not None:
+                yield f"{name}: offset {missing} is not held by the member"
+
+
+def _batches(seen: RequestSeen, _: History) -> Iterator[str]:
+    for place, batches in acknowledged(seen):
+        end = -1
+        for batch in batches:
+            wrong = _wrong_batch(batch)
+            if not wrong and batch.first_offset <= end:
+                wrong = f"begins at {batch.first_offset}, not after {end}"
+            end = max(end, batch.last_offset)
+            if wrong:
+                yield f"partition {place.partition}: batch {batch.first_offset}-{batch.last_offset} {wrong}"
+
+
+def _wrong_batch(batch: Any) -> str:
+    """Return what is wrong in one batch; empty if nothing."""
+    count, types = batch.last_offset - batch.first_offset + 1, len(batch.acknowledge_types)
+    if batch.first_offset < 0 or count < 1:
+        return "is not a range of offsets"
+    if types not in (1, count):
+        return f"has {types} types for {count} offsets"
+    unknown = [kind for kind in batch.acknowledge_types if kind not in ACKNOWLEDGE_TYPES]
+    return f"has the unknown type {unknown[0]}" if unknown else ""
+
+
+def _initial(seen: RequestSeen, _: History) -> Iterator[str]:
+    if seen.request.share_session_epoch == INITIAL_EPOCH and next(acknowledged(seen), None) is not None:
+        yield "the request that opens a session acknowledges records"
+
+
+def _renew(seen: RequestSeen, _: History) -> Iterator[str]:
+    kinds = {kind for _, batches in acknowledged(seen) for batch in batches for kind in batch.acknowledge_types}
+    flag = seen.version >= RENEW_SINCE and seen.request.is_renew_ack
+    if RENEW in kinds and not flag:
+        yield "a type RENEW without IsRenewAck"
+    if flag and seen.key == ApiKey.SHARE_FETCH and _fetches(seen.request):
+        yield "IsRenewAck in a request that fetches records"
+
+
+def _fetches(request: Any) -> bool:
+    return any((request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms))
+
+
+def _forgotten(seen: RequestSeen, _: History) -> Iterator[str]:
+    if seen.request.forgotten_topics_data and seen.request.share_session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        yield f"partitions are forgotten at epoch {seen.request.share_session_epoch}"
+
+
+def _abandoned(_: Inspection, history: History) -> Iterator[str]:
+    for session in history.shares.sessions.values():
+        if session.abandoned:
+            yield f"member {session.member_id} of group {session.group_id} closed its connection to node {session.node}"
+
+
+RULES = (
+    Rule(
+        id="share-session-epoch",
+        sentence="The epoch of a share session is 0 to open it, -1 to close it, else one more than the last.",
+        source="KIP-932; ShareSessionCache",
+        check=_epoch,
+        on=RequestSeen,
+        keys=SHARE_KEYS,
+    ),
+    Rule(
+        id="acknowledge-not-held",
+        sentence="A member acknowledges only offsets that it acquired and has not acknowledged.",
+        source="KIP-932; SharePartition.acknowledge",
+        check=_held,
+        on=RequestSeen,
+        keys=SHARE_KEYS,
+    ),
+    Rule(
+        id="acknowledge-batches-invalid",
+        sentence="Acknowledgement batches ascend without overlap, each with one type or a type for each offset.",
+        source="KIP-932; KafkaApis.validateAcknowledgementBatches",
+        check=_batches,
+        on=RequestSeen,
+        keys=SHARE_KEYS,
+    ),
+    Rule(
+        id="acknowledge-in-first-fetch",
+        sentence="The request that opens a share session acknowledges nothing.",
+        source="KIP-932; SharePartitionManager.newContext",
+        check=_initial,
+        on=RequestSeen,
+        keys=SHARE_KEYS,
+    ),
+    Rule(
+        id="renew-flag-wrong",
+        sentence="A request with RENEW says so, and fetches nothing.",
+        source="KIP-1222",
+        check=_renew,
+        on=RequestSeen,
+        keys=SHARE_KEYS,
+    ),
+    Rule(
+        id="share-forgets-nothing",
+        sentence="Only requests within a share session forget partitions.",
+        source="KIP-932; ShareSessionHandler",
+        check=_forgotten,
+        on=RequestSeen,
+        keys=frozenset({ApiKey.SHARE_FETCH}),
+        severity="advice",
+    ),
+    Rule(
+        id="final-epoch-missing",
+        sentence="A member closes its share session (epoch -1) before it closes the connection.",
+        source="KIP-932; ShareConsumeRequestManager.acknowledgeOnClose",
+        check=_abandoned,
+        on=Inspection,
+    ),
+)

@@ -1,0 +1,165 @@
+"""The cluster with its listeners, faults and judge: everything that a test controls."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+from kafka_share_proxy.conformance.judge.findings import Findings
+from kafka_share_proxy.conformance.judge.judge import Judge
+from kafka_share_proxy.conformance.target import served_apis
+from kafka_share_proxy.conformance.target.clock import Clock
+from kafka_share_proxy.conformance.target.cluster import TargetCluster
+from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
+from kafka_share_proxy.conformance.target.connection import TargetConnection
+from kafka_share_proxy.conformance.target.faults import FaultPlan
+from kafka_share_proxy.conformance.target.interfaces import ClientPeer
+from kafka_share_proxy.conformance.target.listeners import NodeListener
+from kafka_share_proxy.conformance.target.request_serving import SASL_VERSIONS, ServedCluster
+
+START_MS = 1_767_225_600_000
+"""Wall time of every cluster at its start, 2026-01-01, so that runs repeat."""
+FAILURES_SHOWN_MAX = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions:
+    """Options of a cluster in one process."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """Port of node 1, the bootstrap. 0: assigned by the kernel, as those of all other nodes."""
+    nodes: int = 3
+    seed: int = 0
+    strict: bool = False
+    tls: ssl.SSLContext | None = None
+    users: Mapping[str, str] = field(default_factory=dict)
+    """Passwords by user. Empty: no SASL."""
+    mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    settings: ClusterSettings = field(default_factory=ClusterSettings)
+    start_ms: int | None = None
+    """Wall time at the start, in milliseconds. None: START_MS."""
+
+
+class TargetServer:
+    """A cluster that serves clients. Created by `open_target`."""
+
+    def __init__(self, options: TargetOptions, nursery: trio.Nursery) -> None:
+        self.clock = Clock(START_MS if options.start_ms is None else options.start_ms)
+        self.cluster = TargetCluster(options.nodes, self.clock, options.seed, options.settings)
+        served_apis.offer(self.cluster, SASL_VERSIONS)
+        self.faults = FaultPlan(options.seed)
+        self.judge = Judge(self.cluster.offered)
+        self._served = ServedCluster(
+            cluster=self.cluster,
+            apis={int(api.key): api for api in served_apis.APIS},
+            judge=self.judge,
+            faults=self.faults,
+            users=dict(options.users),
+            mechanisms=options.mechanisms,
+            strict=options.strict,
+        )
+        self._nursery = nursery
+        ports = {1: options.port}
+        self._listeners = {
+            node_id: NodeListener(node_id, options.host, ports.get(node_id, 0), options.tls)
+            for node_id in self.cluster.node_ids
+        }
+        self._connections: set[TargetConnection] = set()
+        self._numbers = 0
+
+    async def start(self) -> None:
+        """Open all ports. Raises OSError."""
+        for node_id, listener in self._listeners.items():
+            await listener.open()
+            self.cluster.addresses[node_id] = (listener.host, listener.port)
+        for listener in self._listeners.values():
+            self._nursery.start_soon(listener.serve, self._accept)
+        self._nursery.start_soon(self.cluster.run)
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT of all nodes, separated by commas."""
+        return ",".join(f"{host}:{port}" for host, port in self.cluster.addresses.values())
+
+    @property
+    def failures(self) -> list[BaseException]:
+        """Errors of handlers: faults of this package."""
+        return self._served.failures
+
+    @property
+    def connections(self) -> int:
+        """Number of open connections."""
+        return len(self._connections)
+
+    def findings(self) -> Findings:
+        """Return the findings, including what clients have left undone by now."""
+        return self.judge.inspect(trio.current_time())
+
+    def add_user(self, user: str, password: str) -> None:
+        """Accept a user. The first one switches SASL on for new connections."""
+        self._served.users[user] = password
+
+    async def take_node_down(self, node_id: int) -> None:
+        """Let others lead, refuse connections and close the open ones. Raises ValueError."""
+        self.cluster.take_node_down(node_id)
+        await self._listeners[node_id].close()
+        self.cut_connections(node_id)
+
+    async def bring_node_up(self, node_id: int) -> None:
+        """Accept connections on the same port as before. Raises ValueError, or OSError if the port is in use."""
+        if node_id in self._listeners:
+            await self.accept_connections(node_id)
+        self.cluster.bring_node_up(node_id)
+
+    async def refuse_connections(self, node_id: int) -> None:
+        """Refuse new connections to a node, which leads on and serves the open ones. Raises ValueError."""
+        await self._listener(node_id).close()
+
+    async def accept_connections(self, node_id: int) -> None:
+        """Accept connections to a node again. Raises ValueError, or OSError if the port is in use."""
+        listener = self._listener(node_id)
+        if not listener.is_open:
+            await listener.open()
+            self._nursery.start_soon(listener.serve, self._accept)
+
+    def cut_connections(self, node_id: int) -> None:
+        """Close all connections to a node."""
+        for connection in tuple(self._connections):
+            if connection.node_id == node_id:
+                connection.close()
+
+    def _listener(self, node_id: int) -> NodeListener:
+        if node_id not in self._listeners:
+            raise ValueError(f"there is no node {node_id}: the nodes are 1 to {len(self._listeners)}")
+        return self._listeners[node_id]
+
+    async def _accept(self, node_id: int, stream: trio.abc.Stream, host: str) -> None:
+        self._numbers += 1
+        connection = TargetConnection(stream, self._served, ClientPeer(self._numbers, node_id, host))
+        self._connections.add(connection)
+        try:
+            await connection.run(self._note)
+        finally:
+            self._connections.discard(connection)
+
+    def _note(self, line: str) -> None:
+        if len(self.failures) <= FAILURES_SHOWN_MAX:
+            print(f"conformance target: {line}", file=sys.stderr)  # noqa: T201  # a fault of this package
+
+
+@asynccontextmanager
+async def open_target(options: TargetOptions | None = None) -> AsyncIterator[TargetServer]:
+    """Serve a cluster inside the block. Raises OSError if a port cannot be opened, ValueError for wrong options."""
+    async with trio.open_nursery() as nursery:
+        server = TargetServer(options or TargetOptions(), nursery)
+        await server.start()
+        try:
+            yield server
+        finally:
+            nursery.cancel_scope.cancel()

@@ -8,8 +8,11 @@ from xml.etree import ElementTree
 
 from kafka_share_proxy.conformance.judge.findings import Findings
 from kafka_share_proxy.conformance.judge.rule import Finding, Rule
+from kafka_share_proxy.wire.codec import headers
 from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.errors import ProxyError
 
+BYTES_SHOWN = 64
 TREE_LINES_MAX = 200
 """Maximum number of lines of a decoded request."""
 NOT_IN_XML = {number: "?" for number in range(32) if chr(number) not in "\t\n\r"}
@@ -36,17 +39,28 @@ def entry(finding: Finding) -> dict[str, Any]:
 
 
 def decoded(frame: bytes) -> list[str]:
-    """Return the lines of the decoded request; none without a request."""
+    """Return the lines of the decoded request, and of the bytes after it; none without a request."""
     if not frame:
         return []
     from kafka_share_proxy.wire.codec import tree  # construct is slow to import
 
+    end = _end_of_request(frame)
     try:
-        nodes = list(tree.capture(len(frame).to_bytes(4, "big") + frame))
+        nodes = list(tree.capture(end.to_bytes(4, "big") + frame[:end]))
     except registry.UnknownVersion as error:
-        return [f"{len(frame)} bytes: {error}", frame[:64].hex()]
+        return [f"{len(frame)} bytes: {error}"]
     lines = [line for node in nodes for line in node.lines()]
-    return lines if len(lines) <= TREE_LINES_MAX else [*lines[:TREE_LINES_MAX], "..."]
+    shown = lines if len(lines) <= TREE_LINES_MAX else [*lines[:TREE_LINES_MAX], "..."]
+    return shown if end == len(frame) else [*shown, f"unread: 0x{frame[end : end + BYTES_SHOWN].hex()}"]
+
+
+def _end_of_request(frame: bytes) -> int:
+    """Return the position after the last field, or the size of the frame if it cannot be decoded."""
+    try:
+        header, position = headers.decode_request_header(frame)
+        return registry.request(header.key, header.version).decode_prefix(frame, position)[1]
+    except ProxyError:
+        return len(frame)
 
 
 def as_junit(findings: Findings, rules: Iterable[Rule]) -> str:

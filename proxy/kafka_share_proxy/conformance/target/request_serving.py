@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,10 @@ from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 SASL_VERSIONS: Mapping[int, tuple[int, int]] = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
 """Offered versions of the APIs that connections serve themselves."""
 BEFORE_LOGIN = frozenset({ApiKey.API_VERSIONS, *SASL_VERSIONS})
+
+BeforeRequest = Callable[[int, int, str], Awaitable[None]]
+"""Awaited with API key, node and client id before a request is executed."""
+
 CLOSED = Outgoing(b"", closes=True)
 
 
@@ -44,6 +48,7 @@ class ServedCluster:
     mechanisms: tuple[str, ...] = MECHANISMS
     strict: bool = False
     """True: a finding of severity "error" ends the connection."""
+    before_request: list[BeforeRequest] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
     """Errors of handlers: faults of this package, not of clients."""
 
@@ -94,6 +99,8 @@ class ServedConnection:
             return CLOSED
         if self.must_authenticate and header.key not in BEFORE_LOGIN:
             return CLOSED
+        for callback in tuple(self._served.before_request):
+            await callback(header.key, self._peer.node_id, seen.client_id)
         faults = self._served.faults.match(header.key, self._peer.node_id, seen.client_id)
         response = await self._response(header, request, faults)
         await self._served.cluster.clock.sleep(fault_effects.delay_s(faults))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ssl
 import sys
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -20,10 +21,8 @@ from kafka_share_proxy.conformance.target.connection import TargetConnection
 from kafka_share_proxy.conformance.target.faults import FaultPlan
 from kafka_share_proxy.conformance.target.interfaces import ClientPeer
 from kafka_share_proxy.conformance.target.listeners import NodeListener
-from kafka_share_proxy.conformance.target.request_serving import SASL_VERSIONS, ServedCluster
+from kafka_share_proxy.conformance.target.request_serving import SASL_VERSIONS, BeforeRequest, ServedCluster
 
-START_MS = 1_767_225_600_000
-"""Wall time of every cluster at its start, 2026-01-01, so that runs repeat."""
 FAILURES_SHOWN_MAX = 20
 
 
@@ -43,14 +42,14 @@ class TargetOptions:
     mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
     settings: ClusterSettings = field(default_factory=ClusterSettings)
     start_ms: int | None = None
-    """Wall time at the start, in milliseconds. None: START_MS."""
+    """Wall time at the start, in milliseconds since 1970. None: that of the machine."""
 
 
 class TargetServer:
     """A cluster that serves clients. Created by `open_target`."""
 
     def __init__(self, options: TargetOptions, nursery: trio.Nursery) -> None:
-        self.clock = Clock(START_MS if options.start_ms is None else options.start_ms)
+        self.clock = Clock(time.time_ns() // 1_000_000 if options.start_ms is None else options.start_ms)
         self.cluster = TargetCluster(options.nodes, self.clock, options.seed, options.settings)
         served_apis.offer(self.cluster, SASL_VERSIONS)
         self.faults = FaultPlan(options.seed)
@@ -127,6 +126,19 @@ class TargetServer:
         if not listener.is_open:
             await listener.open()
             self._nursery.start_soon(listener.serve, self._accept)
+
+    def before_request(self, callback: BeforeRequest) -> None:
+        """Await `callback` with API key, node and client id before each request is executed."""
+        self._served.before_request.append(callback)
+
+    def run_at(self, now_s: float, callback: Callable[[], Awaitable[None]]) -> None:
+        """Run `callback` when the clock of the cluster has reached these seconds since its start."""
+
+        async def run() -> None:
+            await self.clock.wait_until(now_s)
+            await callback()
+
+        self._nursery.start_soon(run)
 
     def cut_connections(self, node_id: int) -> None:
         """Close all connections to a node."""

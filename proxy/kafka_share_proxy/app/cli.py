@@ -186,6 +186,7 @@ views_app = typer.Typer(
     help="Views: slices of a topic's partitions, as topics that any consumer reads.", no_args_is_help=True
 )
 app.add_typer(views_app, name="views")
+app.add_typer(conformance_command.app, name="conformance")
 app.add_typer(pipeline_command.app, name="pipeline")
 app.add_typer(conformance_command.app, name="conformance")
 

@@ -1,4 +1,5 @@
 """Commands `conformance`: tests of a cluster, and a cluster that tests clients."""
+"""The commands `conformance ...`."""
 
 from __future__ import annotations
 
@@ -12,3 +13,11 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.command("run")(dials_brokers(run))
+from kafka_share_proxy.app.commands import conformance_target
+    help="Protocol conformance: a cluster in one process that tests clients.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+@app.callback()
+def conformance() -> None:
+    """Protocol conformance: a cluster in one process that tests clients."""
+app.command("target")(conformance_target.target)

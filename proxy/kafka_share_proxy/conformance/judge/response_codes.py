@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.definitions.specs import FieldSpec, StructSpec
@@ -11,23 +12,24 @@ from kafka_share_proxy.wire.definitions.specs import FieldSpec, StructSpec
 
 def error_codes(response: Message) -> Iterator[int]:
     """Yield every error code other than 0."""
-    for attribute in _plain(type(response)):
+    kind: Any = type(response)
+    for attribute in _plain(kind):
         if (code := getattr(response, attribute)) != 0:
             yield code
-    for attribute in _nested(type(response)):
+    for attribute in _nested(kind):
         for entry in getattr(response, attribute) or ():
             yield from error_codes(entry)
 
 
 @cache
-def _plain(kind: type[Message]) -> tuple[str, ...]:
+def _plain(kind: Any) -> tuple[str, ...]:
     return tuple(spec.attribute for spec in kind.SPEC.fields if _is_code(spec))
 
 
 @cache
-def _nested(kind: type[Message]) -> tuple[str, ...]:
+def _nested(kind: Any) -> tuple[str, ...]:
     arrays = ((spec.attribute, spec.struct) for spec in kind.SPEC.fields if spec.is_array)
-    return tuple(attribute for attribute, struct in arrays if struct is not None and _has_code(struct))
+    return tuple(attribute for attribute, nested in arrays if nested is not None and _has_code(nested))
 
 
 def _has_code(struct: StructSpec) -> bool:

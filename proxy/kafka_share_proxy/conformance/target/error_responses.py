@@ -98,7 +98,7 @@ def _arrays(message: Message, version: int) -> Iterator[Message]:
 def _mirrored(struct: StructSpec, kind: type[Any], version: int, source: Message, root: Any = None) -> Message:
     """Return a message whose arrays have the entries of the arrays of `source`."""
     root = kind if root is None else root
-    made = kind()
+    made: Message = kind()
     for spec in _fields(struct, version):
         if spec.is_array and spec.struct is not None:
             nested = getattr(root, spec.struct.name)

@@ -59,11 +59,13 @@ def target(
     listed: Listed = False,
 ) -> None:
     """Serve a Kafka cluster in this process and in memory, without Java, that judges its clients."""
-    from kafka_share_proxy.conformance.target import offer_list, running
-
     if listed:
+        from kafka_share_proxy.conformance.target import offer_list
+
         print(*offer_list.lines(), sep="\n")  # noqa: T201
         return
+    from kafka_share_proxy.conformance.target import running
+
     try:
         options = running.RunOptions(
             listen=_address("--listen", listen),

@@ -45,11 +45,7 @@ def decoded(frame: bytes) -> list[str]:
     from kafka_share_proxy.wire.codec import tree  # construct is slow to import
 
     end = _end_of_request(frame)
-    try:
-        nodes = list(tree.capture(end.to_bytes(4, "big") + frame[:end]))
-    except registry.UnknownVersion as error:
-        return [f"{len(frame)} bytes: {error}"]
-    lines = [line for node in nodes for line in node.lines()]
+    lines = [line for node in tree.capture(end.to_bytes(4, "big") + frame[:end]) for line in node.lines()]
     shown = lines if len(lines) <= TREE_LINES_MAX else [*lines[:TREE_LINES_MAX], "..."]
     return shown if end == len(frame) else [*shown, f"unread: 0x{frame[end : end + BYTES_SHOWN].hex()}"]
 

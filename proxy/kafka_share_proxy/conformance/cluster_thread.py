@@ -46,6 +46,30 @@ class KafkaCluster:
         self.do("topics", name=name, partitions=partitions, configs=configs)
         return name
 
+    def configure_group(self, group: str, **configs: str) -> None:
+        """Set settings of a group, with `_` for the dots: `share_auto_offset_reset="earliest"`.
+
+        Raises actions.ActionError.
+        """
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        self.do("groups/configs", group=group, configs=named)
+
+    def move_leader(self, topic: str, partition: int, node: int) -> None:
+        """Let another node lead a partition. Raises actions.ActionError."""
+        self.do("leaders/move", topic=topic, partition=partition, node=node)
+
+    def move_coordinator(self, group: str, node: int) -> None:
+        """Let another node coordinate a group. Raises actions.ActionError."""
+        self.do("coordinators/move", key=group, node=node)
+
+    def take_node_down(self, node: int) -> None:
+        """Close the connections to a node, and refuse new ones. Raises actions.ActionError."""
+        self.do(f"nodes/{node}/down")
+
+    def bring_node_up(self, node: int) -> None:
+        """Accept connections to a node again. Raises actions.ActionError."""
+        self.do(f"nodes/{node}/up")
+
     def stop_clock(self) -> None:
         """Let the time of the cluster stand still."""
         self.do("clock/stop")

@@ -1,4 +1,5 @@
 """The commands `conformance`."""
+"""The commands `conformance ...`."""
 
 from __future__ import annotations
 
@@ -11,3 +12,6 @@ def test_the_commands_are_listed() -> None:
     assert result.exit_code == 0
     assert "run" in result.output
     assert "Test a cluster against the rules of Kafka's protocol" in result.output.replace("\n", " ")
+def test_the_help_names_the_commands() -> None:
+    output = CliRunner().invoke(cli.app, ["conformance", "--help"]).output
+    assert "target" in output

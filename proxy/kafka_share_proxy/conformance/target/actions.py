@@ -112,6 +112,13 @@ class NewUser(Values):
     password: Annotated[str, Field(min_length=1)]
 
 
+class GroupSettings(Values):
+    """Settings of a group, such as share.auto.offset.reset and share.record.lock.duration.ms."""
+
+    group: Annotated[str, Field(min_length=1)]
+    configs: dict[str, str]
+
+
 class NewFault(Values):
     """A fault. See faults.Fault."""
 
@@ -231,6 +238,16 @@ async def _delete_records(server: TargetServer, values: RecordDeletion) -> None:
     server.cluster.delete_records(values.topic, values.partition, values.before)
 
 
+async def _configure_group(server: TargetServer, values: GroupSettings) -> None:
+    configs = server.cluster.group_configs
+    stored = {**configs.stored(values.group), **values.configs}
+    unknown = sorted(values.configs.keys() - configs.keys().keys())
+    mistake = f"there is no setting {unknown[0]}" if unknown else configs.mistake(stored)
+    if mistake is not None:
+        raise ValueError(mistake)
+    configs.store(values.group, stored)
+
+
 async def _add_user(server: TargetServer, values: NewUser) -> None:
     server.add_user(values.user, values.password)
 
@@ -270,6 +287,7 @@ ACTIONS: Mapping[str, tuple[type[Values], Apply]] = {
     "epochs/bump": (PartitionName, _bump_epoch),
     "logs/truncate": (Truncation, _truncate),
     "logs/delete": (RecordDeletion, _delete_records),
+    "groups/configs": (GroupSettings, _configure_group),
     "users": (NewUser, _add_user),
     "faults": (NewFault, _add_fault),
     "faults/{number}/delete": (FaultNumber, _delete_fault),

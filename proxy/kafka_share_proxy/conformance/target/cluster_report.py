@@ -21,7 +21,13 @@ def state(server: TargetServer) -> dict[str, Any]:
         "clock": {"now_s": server.clock.now(), "wall_ms": server.clock.wall_ms(), "runs": server.clock.runs},
         "connections": server.connections,
         "nodes": [
-            {"id": node_id, "host": host, "port": port, "up": cluster.is_up(node_id)}
+            {
+                "id": node_id,
+                "host": host,
+                "port": port,
+                "up": cluster.is_up(node_id),
+                "accepts": server.accepts(node_id),
+            }
             for node_id, (host, port) in cluster.addresses.items()
         ],
         "topics": [_topic(topic) for topic in cluster.topics.by_name.values()],

@@ -25,6 +25,8 @@ HEAD_BYTES_MAX = 16 << 10
 REQUEST_TIMEOUT_S = 10.0
 """Seconds from the connection to the last byte of the response."""
 READ_BYTES = 4096
+LINGER_BYTES, LINGER_READS_MAX = 64 << 10, 1_000
+"""Bytes of one read after the response, and maximum number of such reads."""
 JSON, XML = "application/json; charset=utf-8", "application/xml; charset=utf-8"
 
 
@@ -68,11 +70,19 @@ async def _serve_one(stream: trio.SocketStream, *, server: TargetServer) -> None
                 reply = _mistake(HTTPStatus(error.error_status_hint), str(error))
             if reply is not None:
                 await stream.send_all(_bytes(http, reply))
-                await stream.send_eof()
+                await _linger(stream)
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         pass  # the client closed the connection
     finally:
         await trio.aclose_forcefully(stream)
+
+
+async def _linger(stream: trio.SocketStream) -> None:
+    """Read the rest of the request: closing with unread bytes would reset the connection, and lose the response."""
+    await stream.send_eof()
+    for _ in range(LINGER_READS_MAX):
+        if not await stream.receive_some(LINGER_BYTES):
+            return
 
 
 async def _received(stream: trio.SocketStream, http: h11.Connection) -> ControlRequest | None:

@@ -129,7 +129,7 @@ def _entries(struct: StructSpec, kind: type[Any], version: int, source: Message,
         if other.struct is None and (spec := identities.get(IDENTITIES.get(other.name, ""))) is not None:
             if spec.type == other.type:
                 for value in values:
-                    entry = kind()
+                    entry = _mirrored(struct, kind, version, kind(), root)
                     setattr(entry, spec.attribute, value)
                     yield entry
                 return

@@ -79,9 +79,17 @@ async def _serve(options: RunOptions, out: TextIO, err: TextIO) -> int:
             await _until_ended(options)
             nursery.cancel_scope.cancel()
             return _report(server, options, err)
-    except* OSError as group:
-        raise group.exceptions[0] from None
-    raise AssertionError
+    except BaseExceptionGroup as group:
+        raise _first_mistake(group) from None
+
+
+def _first_mistake(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the mistake of the user in a group that has nothing else, or the group."""
+    mistakes, others = group.split((OSError, TargetMistake))
+    first: BaseException | None = mistakes
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return group if others is not None or first is None else first
 
 
 def _scenario(options: RunOptions) -> Scenario | None:

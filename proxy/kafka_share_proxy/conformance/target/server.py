@@ -96,6 +96,10 @@ class TargetServer:
         """Number of open connections."""
         return len(self._connections)
 
+    def accepts(self, node_id: int) -> bool:
+        """Return True if a node accepts connections. Raises ValueError."""
+        return self._listener(node_id).is_open
+
     def findings(self) -> Findings:
         """Return the findings, including what clients have left undone by now."""
         return self.judge.inspect(trio.current_time())

@@ -1,0 +1,99 @@
+"""The cluster as a process: ready line, control, reports and exit status."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from kafka_share_proxy.conformance.target import running
+from kafka_share_proxy.localkafka.connection import Connection
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.values import Address
+
+LIMIT_S = 60
+
+
+@contextmanager
+def process(*flags: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """Run the command inside the block. Yield it and its ready line."""
+    command = [sys.executable, "-m", "kafka_share_proxy", "conformance", "target", *flags]
+    started = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with started:
+        assert started.stdout is not None
+        line = started.stdout.readline()
+        try:
+            yield started, json.loads(line)
+        finally:
+            started.kill()
+
+
+def test_a_process_serves_until_it_is_stopped_and_reports(tmp_path: Path) -> None:
+    ready_file, junit, report = (tmp_path / name for name in ("ready.json", "junit.xml", "report.json"))
+    flags = ["--control", "127.0.0.1:0", "--topic", "orders:2", "--strict"]
+    flags += ["--ready-file", str(ready_file), "--junit", str(junit), "--json", str(report)]
+    with process(*flags) as (started, ready):
+        assert json.loads(ready_file.read_text()) == ready
+        host, _, port = ready["bootstrap"].partition(":")
+        with Connection(Address(host, int(port))) as connection:
+            response = connection.send_request(3, 12, messages.MetadataRequest(topics=None))
+            assert [topic.name for topic in response.topics] == ["orders"]
+            request = messages.HeartbeatRequest(group_id="", generation_id=1, member_id="m")
+            with pytest.raises(OSError, match="closed"):
+                connection.send_request(12, 4, request)
+        with urllib.request.urlopen(f"{ready['control']}/state") as page:
+            assert len(json.load(page)["topics"][0]["partitions"]) == 2
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(LIMIT_S) == 1
+        assert started.stderr is not None
+        assert "error group-id-empty: GroupId is ''" in started.stderr.read()
+    assert 'failures="1"' in junit.read_text()
+    rules = [found["rule"] for found in json.loads(report.read_text())["findings"]]
+    assert rules == ["api-versions-missing", "group-id-empty"]
+
+
+def test_a_process_ends_with_its_stdin() -> None:
+    with process("--nodes", "1", "--until-stdin-closes") as (started, ready):
+        assert list(ready["nodes"]) == ["1"]
+        assert started.stdin is not None
+        started.stdin.close()
+        assert started.wait(LIMIT_S) == 0
+
+
+def run(*flags: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "kafka_share_proxy", "conformance", "target", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    return done.returncode, done.stderr
+
+
+def test_mistakes_end_the_process_with_status_2(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("topics: [{name: 'a b'}]")
+    status, text = run("--scenario", str(wrong))
+    assert status == 2
+    assert "Topic name is invalid" in text
+    assert "Traceback" not in text
+
+
+def test_tls_needs_a_certificate_that_can_be_read(tmp_path: Path) -> None:
+    certificate = trustme.CA().issue_cert("localhost")
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    chain.write_bytes(b"".join(each.bytes() for each in certificate.cert_chain_pems))
+    certificate.private_key_pem.write_to_path(str(key))
+    assert running.tls_context(None, None) is None
+    assert running.tls_context(str(chain), str(key)) is not None
+    with pytest.raises(running.TargetMistake, match="--tls-key needs --tls-cert"):
+        running.tls_context(None, str(key))
+    with pytest.raises(running.TargetMistake, match="No such file"):
+        running.tls_context(str(tmp_path / "none.pem"), None)

@@ -15,16 +15,32 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Generator, Iterator
 
     from kafka_share_proxy.conformance.cluster_thread import KafkaCluster, KafkaFaults
     from kafka_share_proxy.conformance.target.server import TargetOptions, TargetServer
+
+
+FINDINGS = pytest.StashKey[list[dict[str, Any]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
     config.addinivalue_line("markers", "kafka_cluster(**options): options of the cluster in this process")
     config.addinivalue_line("markers", "kafka_topic(partitions=1, **configs): options of the fixture kafka_topic")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Show the findings with the output of a test that fails."""
+    report = yield
+    if call.when == "call" and report.failed:
+        cluster = getattr(item, "funcargs", {}).get("kafka_cluster")
+        findings = item.stash.get(FINDINGS, []) if cluster is None else cluster.findings()
+        lines = [f"{found['severity']} {found['rule']}: {found['detail']}" for found in findings]
+        if lines:
+            report.sections.append(("Kafka clients", "\n".join(lines)))
+    return report
 
 
 @pytest.fixture
@@ -34,7 +50,6 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
 
     with running_cluster(_options(request)) as cluster:
         yield cluster
-        _note_findings(request, cluster.findings())
         _raise_failures(cluster.failures())
 
 
@@ -60,7 +75,7 @@ async def async_kafka_cluster(request: pytest.FixtureRequest) -> AsyncIterator[T
 
     async with open_target(_options(request)) as server:
         yield server
-        _note_findings(request, reports.as_json(server.findings())["findings"])
+        request.node.stash[FINDINGS] = reports.as_json(server.findings())["findings"]
         _raise_failures(server.failures)
 
 
@@ -77,13 +92,6 @@ def _of_marker(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:
 
 def _topic_name(request: pytest.FixtureRequest) -> str:
     return re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:200]
-
-
-def _note_findings(request: pytest.FixtureRequest, findings: list[dict[str, Any]]) -> None:
-    """Show the findings with the output of a test that fails."""
-    if findings:
-        lines = [f"{found['severity']} {found['rule']}: {found['detail']}" for found in findings]
-        request.node.add_report_section("call", "Kafka clients", "\n".join(lines))
 
 
 def _raise_failures(failures: list[BaseException]) -> None:

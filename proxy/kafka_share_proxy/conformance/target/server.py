@@ -48,7 +48,7 @@ class TargetOptions:
 class TargetServer:
     """A cluster that serves clients. Created by `open_target`."""
 
-    def __init__(self, options: TargetOptions, nursery: trio.Nursery) -> None:
+    def __init__(self, options: TargetOptions) -> None:
         self.clock = Clock(time.time_ns() // 1_000_000 if options.start_ms is None else options.start_ms)
         self.cluster = TargetCluster(options.nodes, self.clock, options.seed, options.settings)
         served_apis.offer(self.cluster, SASL_VERSIONS)
@@ -63,7 +63,7 @@ class TargetServer:
             mechanisms=options.mechanisms,
             strict=options.strict,
         )
-        self._nursery = nursery
+        self._nursery: trio.Nursery | None = None
         ports = {1: options.port}
         self._listeners = {
             node_id: NodeListener(node_id, options.host, ports.get(node_id, 0), options.tls)
@@ -72,14 +72,23 @@ class TargetServer:
         self._connections: set[TargetConnection] = set()
         self._numbers = 0
 
-    async def start(self) -> None:
-        """Open all ports. Raises OSError."""
-        for node_id, listener in self._listeners.items():
-            await listener.open()
-            self.cluster.addresses[node_id] = (listener.host, listener.port)
+    async def open_ports(self) -> None:
+        """Open all ports, or none of them. Raises OSError."""
+        try:
+            for node_id, listener in self._listeners.items():
+                await listener.open()
+                self.cluster.addresses[node_id] = (listener.host, listener.port)
+        except OSError:
+            for listener in self._listeners.values():
+                await listener.close()
+            raise
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Serve the open ports in tasks of this nursery."""
+        self._nursery = nursery
         for listener in self._listeners.values():
-            self._nursery.start_soon(listener.serve, self._accept)
-        self._nursery.start_soon(self.cluster.run)
+            nursery.start_soon(listener.serve, self._accept)
+        nursery.start_soon(self.cluster.run)
 
     @property
     def bootstrap(self) -> str:
@@ -129,7 +138,7 @@ class TargetServer:
         listener = self._listener(node_id)
         if not listener.is_open:
             await listener.open()
-            self._nursery.start_soon(listener.serve, self._accept)
+            self._tasks.start_soon(listener.serve, self._accept)
 
     def before_request(self, callback: BeforeRequest) -> None:
         """Await `callback` with API key, node and client id before each request is executed."""
@@ -142,7 +151,13 @@ class TargetServer:
             await self.clock.wait_until(now_s)
             await callback()
 
-        self._nursery.start_soon(run)
+        self._tasks.start_soon(run)
+
+    @property
+    def _tasks(self) -> trio.Nursery:
+        if self._nursery is None:
+            raise RuntimeError("the cluster has not started")
+        return self._nursery
 
     def cut_connections(self, node_id: int) -> None:
         """Close all connections to a node."""
@@ -172,9 +187,10 @@ class TargetServer:
 @asynccontextmanager
 async def open_target(options: TargetOptions | None = None) -> AsyncIterator[TargetServer]:
     """Serve a cluster inside the block. Raises OSError if a port cannot be opened, ValueError for wrong options."""
+    server = TargetServer(options or TargetOptions())
+    await server.open_ports()
     async with trio.open_nursery() as nursery:
-        server = TargetServer(options or TargetOptions(), nursery)
-        await server.start()
+        server.start(nursery)
         try:
             yield server
         finally:

@@ -40,6 +40,7 @@ def metadata(name: str) -> Any:
 
 Request = tuple[Any, int | None]
 HEARTBEAT = messages.HeartbeatRequest
+INIT = messages.InitProducerIdRequest
 
 CASES: dict[str, tuple[list[Request], list[Request]]] = {
     "partition-negative": ([(commit(1, partition=-1), 9)], [(commit(1), 9)]),
@@ -52,7 +53,10 @@ CASES: dict[str, tuple[list[Request], list[Request]]] = {
         [(HEARTBEAT(group_id="", generation_id=1, member_id="m"), None)],
         [(HEARTBEAT(group_id="g", generation_id=1, member_id="m"), None)],
     ),
-    "timeout-negative": ([(fetch(max_wait_ms=-1), 13)], [(fetch(max_wait_ms=0), 13)]),
+    "timeout-negative": (
+        [(fetch(max_wait_ms=-1), 13), (INIT(transactional_id="x", transaction_timeout_ms=-1), 4)],
+        [(fetch(max_wait_ms=0), 13), (INIT(transactional_id=None, transaction_timeout_ms=-1), 4)],
+    ),
     "isolation-level-invalid": ([(fetch(isolation_level=2), 13)], [(fetch(isolation_level=1), 13)]),
     "acks-invalid": ([(produce(batch(), acks=2), 9)], [(produce(batch(), acks=each), 9) for each in (-1, 0, 1)]),
     "replica-id-set": ([(fetch(replica_id=1), 13)], [(fetch(), 13), (fetch(), 17)]),

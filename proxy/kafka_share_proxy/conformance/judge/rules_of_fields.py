@@ -83,6 +83,8 @@ def _group(seen: RequestSeen, _: History) -> Iterator[str]:
 
 
 def _timeouts(seen: RequestSeen, _: History) -> Iterator[str]:
+    if seen.key == ApiKey.INIT_PRODUCER_ID and seen.request.transactional_id is None:
+        return  # without a transaction, brokers ignore its timeout
     for spec, value in fields(seen.request, seen.version):
         if spec.name in TIMEOUT_FIELDS and value < 0:
             yield f"{spec.name} is {value}"

@@ -38,6 +38,8 @@ class MemberHistory:
     doubtful: bool = False
     """True if the member could not read a response: the judge does not know its epoch."""
     left: bool = False
+    leave_error: int = 0
+    """Error code of the last request to leave."""
     fenced: bool = False
     """True if the cluster removed the member."""
     is_static: bool = False
@@ -118,9 +120,12 @@ class MemberHistories:
         request, response = event.seen.request, _any(event)
         if response.error_code != ErrorCode.NONE:
             self._note_fencing(event)
+            member = self.find(request.group_id, request.member_id)
+            if member is not None and request.member_epoch in LEAVE_EPOCHS:
+                member.leave_error = response.error_code
         elif request.member_epoch in LEAVE_EPOCHS:
-            if (member := self.find(request.group_id, request.member_id)) is not None:
-                member.left = True
+            if (left := self.find(request.group_id, request.member_id)) is not None:
+                left.left = True
         else:
             member = self._joined(event, response.member_id or request.member_id, response.member_epoch)
             member.is_static = getattr(request, "instance_id", None) is not None

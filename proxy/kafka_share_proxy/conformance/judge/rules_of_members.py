@@ -10,6 +10,7 @@ from kafka_share_proxy.conformance.judge.member_history import EPOCH_HEARTBEATS,
 from kafka_share_proxy.conformance.judge.rule import Rule
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import error_name
 
 GRACE_S = 0.5
 """Seconds after a new epoch within which the epoch before it may still be received."""
@@ -62,7 +63,8 @@ def _left_open(_: Inspection, history: History) -> Iterator[str]:
     for member in history.members.members.values():
         is_gone = not any(number in history.connections for number in member.connections)
         if member.is_active and is_gone and not (member.is_static or member.doubtful):
-            yield f"member {member.member_id} of group {member.group_id} has closed its connections without leaving"
+            why = f"; {error_name(member.leave_error)} was its last attempt" if member.leave_error else ""
+            yield f"member {member.member_id} of group {member.group_id} has closed its connections without leaving{why}"
 
 
 def _required_id(seen: RequestSeen, history: History) -> Iterator[str]:

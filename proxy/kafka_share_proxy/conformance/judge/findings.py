@@ -14,7 +14,7 @@ FINDINGS_OF_RULE_MAX = 50
 
 
 @dataclass(slots=True)
-class Findings:
+class ClientFindings:
     """Findings in the order of their first occurrence."""
 
     _found: dict[tuple[str, str, str], Finding] = field(default_factory=dict)

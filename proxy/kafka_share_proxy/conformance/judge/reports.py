@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 from xml.etree import ElementTree
 
-from kafka_share_proxy.conformance.judge.findings import Findings
-from kafka_share_proxy.conformance.judge.rule import Finding, Rule
+from kafka_share_proxy.conformance.judge.findings import ClientFindings
+from kafka_share_proxy.conformance.judge.rule import ClientRule, Finding
 from kafka_share_proxy.wire.codec import headers
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ProxyError
@@ -18,7 +18,7 @@ TREE_LINES_MAX = 200
 NOT_IN_XML = {number: "?" for number in range(32) if chr(number) not in "\t\n\r"}
 
 
-def as_json(findings: Findings) -> dict[str, Any]:
+def as_json(findings: ClientFindings) -> dict[str, Any]:
     """Return the findings as JSON values."""
     return {"findings": [entry(finding) for finding in findings], "dropped": findings.dropped}
 
@@ -59,7 +59,7 @@ def _end_of_request(frame: bytes) -> int:
         return len(frame)
 
 
-def as_junit(findings: Findings, rules: Iterable[Rule]) -> str:
+def as_junit(findings: ClientFindings, rules: Iterable[ClientRule]) -> str:
     """Return a JUnit document with a test case for each rule. Errors are failures, advice is output."""
     by_rule: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -75,7 +75,7 @@ def as_junit(findings: Findings, rules: Iterable[Rule]) -> str:
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _add_case(suite: ElementTree.Element, rule: Rule, found: list[Finding]) -> None:
+def _add_case(suite: ElementTree.Element, rule: ClientRule, found: list[Finding]) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname="judge", name=rule.id)
     if not found:
         return

@@ -14,7 +14,7 @@ Check = Callable[[Any, Any], Iterator[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ClientRule:
     """A rule for clients."""
 
     id: str
@@ -34,7 +34,7 @@ class Rule:
 class Finding:
     """A violation of a rule. Repetitions are counted."""
 
-    rule: Rule
+    rule: ClientRule
     detail: str
     client_id: str
     connection: int

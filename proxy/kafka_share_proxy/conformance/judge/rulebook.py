@@ -10,9 +10,9 @@ from kafka_share_proxy.conformance.judge import (
     rules_of_rates,
     rules_of_share_sessions,
 )
-from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.conformance.judge.rule import ClientRule
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[ClientRule, ...] = (
     *rules_of_connections.RULES,
     *rules_of_fields.RULES,
     *rules_of_rates.RULES,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kafka_share_proxy.conformance.judge.events import FrameRefused, RequestSeen
 from kafka_share_proxy.conformance.judge.history import History
-from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.conformance.judge.rule import ClientRule
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
@@ -78,35 +78,35 @@ def _name(key: int) -> str:
 
 
 RULES = (
-    Rule(
+    ClientRule(
         id="request-undecodable",
         sentence="A request has the fields of its version, and every length is within the request.",
         source="message definitions; RequestContext.parseRequest closes the connection",
         check=_undecodable,
         on=FrameRefused,
     ),
-    Rule(
+    ClientRule(
         id="version-not-offered",
         sentence="A client sends only versions that ApiVersions offers.",
         source="KIP-35",
         check=_not_offered,
         on=FrameRefused,
     ),
-    Rule(
+    ClientRule(
         id="api-not-offered",
         sentence="A client sends only requests that ApiVersions offers.",
         source="KIP-35",
         check=_api_not_offered,
         on=FrameRefused,
     ),
-    Rule(
+    ClientRule(
         id="unread-bytes",
         sentence="A request ends with its last field.",
         source="message definitions",
         check=_unread,
         on=RequestSeen,
     ),
-    Rule(
+    ClientRule(
         id="api-versions-missing",
         sentence="A client requests the versions of each connection before it sends other requests.",
         source="KIP-35",
@@ -114,7 +114,7 @@ RULES = (
         on=RequestSeen,
         severity="advice",
     ),
-    Rule(
+    ClientRule(
         id="software-name-invalid",
         sentence="Name and version of the client software are letters, digits, '-' and '.'.",
         source="KIP-511; ApiVersionsRequest.isValid",
@@ -122,14 +122,14 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({ApiKey.API_VERSIONS}),
     ),
-    Rule(
+    ClientRule(
         id="request-before-login",
         sentence="A client completes SASL before it sends other requests.",
         source="KIP-43; SaslServerAuthenticator",
         check=_before_login,
         on=RequestSeen,
     ),
-    Rule(
+    ClientRule(
         id="login-without-handshake",
         sentence="SaslAuthenticate follows a SaslHandshake that was accepted.",
         source="KIP-152; SaslServerAuthenticator",
@@ -137,7 +137,7 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({ApiKey.SASL_AUTHENTICATE}),
     ),
-    Rule(
+    ClientRule(
         id="correlation-id-repeated",
         sentence="Each request of a connection has a correlation id that the one before does not have.",
         source="RequestHeader.json; NetworkClient.nextCorrelationId",
@@ -145,7 +145,7 @@ RULES = (
         on=RequestSeen,
         severity="advice",
     ),
-    Rule(
+    ClientRule(
         id="client-id-changed",
         sentence="All requests of a connection have the same client id.",
         source="ClientQuotaManager: quotas and metrics are by client id",

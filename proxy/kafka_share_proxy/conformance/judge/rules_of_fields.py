@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.judge.events import RequestSeen
 from kafka_share_proxy.conformance.judge.history import History
-from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.conformance.judge.rule import ClientRule
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.definitions.specs import FieldSpec
@@ -161,21 +161,21 @@ def _timestamps(seen: RequestSeen, _: History) -> Iterator[str]:
 
 
 RULES = (
-    Rule(
+    ClientRule(
         id="partition-negative",
         sentence="Partitions are numbered from 0.",
         source="message definitions",
         check=_partitions,
         on=RequestSeen,
     ),
-    Rule(
+    ClientRule(
         id="topic-name-invalid",
         sentence="A topic name has 1 to 249 letters, digits, '.', '_' and '-', and is neither '.' nor '..'.",
         source="Topic.validate",
         check=_topics,
         on=RequestSeen,
     ),
-    Rule(
+    ClientRule(
         id="topic-id-zero",
         sentence="A request with topic ids has no zero topic id.",
         source="KIP-516",
@@ -183,7 +183,7 @@ RULES = (
         on=RequestSeen,
         keys=WITH_TOPIC_IDS,
     ),
-    Rule(
+    ClientRule(
         id="group-id-empty",
         sentence="A member of a group names it.",
         source="GroupCoordinatorService.isGroupIdNotEmpty",
@@ -191,14 +191,14 @@ RULES = (
         on=RequestSeen,
         keys=GROUP_APIS,
     ),
-    Rule(
+    ClientRule(
         id="timeout-negative",
         sentence="A timeout is at least 0 milliseconds.",
         source="message definitions",
         check=_timeouts,
         on=RequestSeen,
     ),
-    Rule(
+    ClientRule(
         id="isolation-level-invalid",
         sentence="The isolation level is 0 (read_uncommitted) or 1 (read_committed).",
         source="KIP-98; IsolationLevel.forId",
@@ -206,7 +206,7 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS}),
     ),
-    Rule(
+    ClientRule(
         id="acks-invalid",
         sentence="Acks is -1, 0 or 1.",
         source="ProduceRequest.json; ReplicaManager.isValidRequiredAcks",
@@ -214,7 +214,7 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({ApiKey.PRODUCE}),
     ),
-    Rule(
+    ClientRule(
         id="replica-id-set",
         sentence="A client has no replica id (-1).",
         source="FetchRequest.json; only followers have one",
@@ -222,14 +222,14 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS}),
     ),
-    Rule(
+    ClientRule(
         id="partition-repeated",
         sentence="A request lists each partition once.",
         source="message definitions (mapKey)",
         check=_repeated,
         on=RequestSeen,
     ),
-    Rule(
+    ClientRule(
         id="fetch-sizes-negative",
         sentence="Sizes and numbers of records of a fetch are not negative.",
         source="FetchRequest.json; ShareFetchRequest.json",
@@ -237,7 +237,7 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH}),
     ),
-    Rule(
+    ClientRule(
         id="fetch-offset-negative",
         sentence="A consumer fetches from an offset of at least 0.",
         source="FetchRequest.json; brokers return OFFSET_OUT_OF_RANGE",
@@ -245,7 +245,7 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({ApiKey.FETCH}),
     ),
-    Rule(
+    ClientRule(
         id="commit-invalid",
         sentence="A committed offset is at least 0, and its metadata has at most 4,096 bytes.",
         source="OffsetMetadataManager; offset.metadata.max.bytes",
@@ -253,7 +253,7 @@ RULES = (
         on=RequestSeen,
         keys=COMMITS,
     ),
-    Rule(
+    ClientRule(
         id="timestamp-invalid",
         sentence="A negative timestamp is one of the special ones.",
         source="ListOffsetsRequest.json; KIP-1005",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kafka_share_proxy.conformance.judge.events import Inspection, RequestSeen
 from kafka_share_proxy.conformance.judge.history import History
 from kafka_share_proxy.conformance.judge.member_history import EPOCH_HEARTBEATS, LEAVE_EPOCHS
-from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.conformance.judge.rule import ClientRule
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import error_name
@@ -101,7 +101,7 @@ def _member_id(seen: RequestSeen, _: History) -> Iterator[str]:
 
 
 RULES = (
-    Rule(
+    ClientRule(
         id="member-epoch-wrong",
         sentence="A heartbeat has the member epoch of the last response.",
         source="KIP-848; KIP-932",
@@ -109,7 +109,7 @@ RULES = (
         on=RequestSeen,
         keys=frozenset(EPOCH_HEARTBEATS),
     ),
-    Rule(
+    ClientRule(
         id="generation-wrong",
         sentence="Heartbeat and SyncGroup have the generation of the last JoinGroup response.",
         source="GroupMetadataManager.validateClassicGroupHeartbeat",
@@ -117,7 +117,7 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP}),
     ),
-    Rule(
+    ClientRule(
         id="commit-of-stale-member",
         sentence="A member commits with its current epoch, and not after it has left.",
         source="OffsetMetadataManager.validateOffsetCommit; KIP-447",
@@ -125,7 +125,7 @@ RULES = (
         on=RequestSeen,
         keys=COMMITS,
     ),
-    Rule(
+    ClientRule(
         id="request-after-leaving",
         sentence="A member that has left sends no heartbeat.",
         source="KIP-848; KIP-932; AbstractCoordinator.maybeLeaveGroup",
@@ -133,14 +133,14 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({*EPOCH_HEARTBEATS, ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP}),
     ),
-    Rule(
+    ClientRule(
         id="leave-missing",
         sentence="A dynamic member leaves its group before it closes its connections.",
         source="KIP-848; KIP-932; AbstractCoordinator.close",
         check=_left_open,
         on=Inspection,
     ),
-    Rule(
+    ClientRule(
         id="member-id-ignored",
         sentence="After MEMBER_ID_REQUIRED a member joins with the id of the response.",
         source="KIP-394",
@@ -148,7 +148,7 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({ApiKey.JOIN_GROUP}),
     ),
-    Rule(
+    ClientRule(
         id="assignments-of-follower",
         sentence="Only the leader of a classic group sends assignments.",
         source="SyncGroupRequest.json; ConsumerCoordinator.onJoinFollower",
@@ -156,7 +156,7 @@ RULES = (
         on=RequestSeen,
         keys=frozenset({ApiKey.SYNC_GROUP}),
     ),
-    Rule(
+    ClientRule(
         id="first-heartbeat-incomplete",
         sentence="The heartbeat that joins has the whole state of the member.",
         source="KIP-848; KIP-932; GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid",
@@ -164,7 +164,7 @@ RULES = (
         on=RequestSeen,
         keys=frozenset(EPOCH_HEARTBEATS),
     ),
-    Rule(
+    ClientRule(
         id="member-id-empty",
         sentence="A member has an id: the client chooses it in share groups, and in consumer groups from v1.",
         source="KIP-1082; KIP-932",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kafka_share_proxy.conformance.judge.events import RequestSeen
 from kafka_share_proxy.conformance.judge.history import History
 from kafka_share_proxy.conformance.judge.producer_history import IMPLICIT_FROM, batches, produced
-from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.conformance.judge.rule import ClientRule
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.records import records
@@ -89,7 +89,7 @@ def _forgotten(seen: RequestSeen, _: History) -> Iterator[str]:
 
 
 RULES = (
-    Rule(
+    ClientRule(
         id="produce-batch-invalid",
         sentence="Each partition has one batch of magic 2, from base offset 0, with its checksum.",
         source="ProduceRequest.validateRecords; LogValidator",
@@ -97,7 +97,7 @@ RULES = (
         on=RequestSeen,
         keys=PRODUCE,
     ),
-    Rule(
+    ClientRule(
         id="produce-sequence-gap",
         sentence="The sequence numbers of a partition continue without gap or repetition, except after an error.",
         source="KIP-98; ProducerAppendInfo.checkSequence",
@@ -105,7 +105,7 @@ RULES = (
         on=RequestSeen,
         keys=PRODUCE,
     ),
-    Rule(
+    ClientRule(
         id="producer-epoch-lower",
         sentence="The epoch of a producer never decreases.",
         source="KIP-98; KIP-360",
@@ -113,7 +113,7 @@ RULES = (
         on=RequestSeen,
         keys=PRODUCE,
     ),
-    Rule(
+    ClientRule(
         id="transaction-partition-missing",
         sentence="Before Produce v12 a partition is added to the transaction before its first batch.",
         source="KIP-98; KIP-890",
@@ -121,7 +121,7 @@ RULES = (
         on=RequestSeen,
         keys=PRODUCE,
     ),
-    Rule(
+    ClientRule(
         id="fetch-session-epoch",
         sentence="The epoch of a fetch session increases by one with each request.",
         source="KIP-227; FetchMetadata.nextEpoch",
@@ -129,7 +129,7 @@ RULES = (
         on=RequestSeen,
         keys=FETCH,
     ),
-    Rule(
+    ClientRule(
         id="fetch-forgets-nothing",
         sentence="Only incremental fetches forget partitions.",
         source="KIP-227",

@@ -9,7 +9,7 @@ from kafka_share_proxy.conformance.judge.connection_history import body_of
 from kafka_share_proxy.conformance.judge.events import RequestSeen
 from kafka_share_proxy.conformance.judge.history import History
 from kafka_share_proxy.conformance.judge.member_history import EPOCH_HEARTBEATS
-from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.conformance.judge.rule import ClientRule
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
@@ -71,14 +71,14 @@ def _heartbeats(seen: RequestSeen, history: History) -> Iterator[str]:
 
 
 RULES = (
-    Rule(
+    ClientRule(
         id="retry-loop",
         sentence="A client waits before it repeats a request that failed (retry.backoff.ms).",
         source="KIP-580",
         check=_retries,
         on=RequestSeen,
     ),
-    Rule(
+    ClientRule(
         id="metadata-storm",
         sentence="A client limits the rate of its Metadata requests.",
         source="retry.backoff.ms; Metadata.timeToAllowUpdate",
@@ -87,31 +87,29 @@ RULES = (
         keys=frozenset({ApiKey.METADATA}),
         severity="advice",
     ),
-    Rule(
+    ClientRule(
         id="throttle-ignored",
         sentence="A client sends nothing on a connection until the throttle time of a response has passed.",
         source="KIP-219",
         check=_throttle,
         on=RequestSeen,
     ),
-    Rule(
+    ClientRule(
         id="coordinator-ignored",
         sentence="After NOT_COORDINATOR a client looks up the coordinator.",
         source="FindCoordinatorRequest.json; AbstractCoordinator.markCoordinatorUnknown",
         check=_coordinator,
         on=RequestSeen,
     ),
-    Rule(
+    ClientRule(
         id="leader-ignored",
         sentence="After NOT_LEADER_OR_FOLLOWER a client updates its metadata.",
         source="KIP-951; Metadata.requestUpdate",
         check=_leader,
         on=RequestSeen,
-        keys=frozenset(
-            {ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.PRODUCE, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.SHARE_FETCH}
-        ),
+        keys=AT_THE_LEADER,
     ),
-    Rule(
+    ClientRule(
         id="heartbeat-interval-ignored",
         sentence="A member sends heartbeats at the interval of the response, unless something changed.",
         source="KIP-848; KIP-932",

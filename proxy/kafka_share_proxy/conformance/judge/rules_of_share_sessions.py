@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.judge.events import Inspection, RequestSeen
 from kafka_share_proxy.conformance.judge.history import History
-from kafka_share_proxy.conformance.judge.rule import Rule
+from kafka_share_proxy.conformance.judge.rule import ClientRule
 from kafka_share_proxy.conformance.judge.share_history import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -113,7 +113,7 @@ def _abandoned(_: Inspection, history: History) -> Iterator[str]:
 
 
 RULES = (
-    Rule(
+    ClientRule(
         id="share-session-epoch",
         sentence="The epoch of a share session is 0 to open it, -1 to close it, else one more than the last.",
         source="KIP-932; ShareSessionCache",
@@ -121,7 +121,7 @@ RULES = (
         on=RequestSeen,
         keys=SHARE_KEYS,
     ),
-    Rule(
+    ClientRule(
         id="acknowledge-not-held",
         sentence="A member acknowledges only offsets that it acquired and has not acknowledged.",
         source="KIP-932; SharePartition.acknowledge",
@@ -129,7 +129,7 @@ RULES = (
         on=RequestSeen,
         keys=SHARE_KEYS,
     ),
-    Rule(
+    ClientRule(
         id="acknowledge-batches-invalid",
         sentence="Acknowledgement batches ascend without overlap, each with one type or a type for each offset.",
         source="KIP-932; KafkaApis.validateAcknowledgementBatches",
@@ -137,7 +137,7 @@ RULES = (
         on=RequestSeen,
         keys=SHARE_KEYS,
     ),
-    Rule(
+    ClientRule(
         id="acknowledge-in-first-fetch",
         sentence="The request that opens a share session acknowledges nothing.",
         source="KIP-932; SharePartitionManager.newContext",
@@ -145,7 +145,7 @@ RULES = (
         on=RequestSeen,
         keys=SHARE_KEYS,
     ),
-    Rule(
+    ClientRule(
         id="renew-flag-wrong",
         sentence="A request with RENEW says so, and fetches nothing.",
         source="KIP-1222",
@@ -153,7 +153,7 @@ RULES = (
         on=RequestSeen,
         keys=SHARE_KEYS,
     ),
-    Rule(
+    ClientRule(
         id="share-forgets-nothing",
         sentence="Only requests within a share session forget partitions.",
         source="KIP-932; ShareSessionHandler",
@@ -162,7 +162,7 @@ RULES = (
         keys=frozenset({ApiKey.SHARE_FETCH}),
         severity="advice",
     ),
-    Rule(
+    ClientRule(
         id="final-epoch-missing",
         sentence="A member closes its share session (epoch -1) before it closes the connection.",
         source="KIP-932; ShareConsumeRequestManager.acknowledgeOnClose",

@@ -112,7 +112,7 @@ class NewUser(Values):
     password: Annotated[str, Field(min_length=1)]
 
 
-class GroupSettings(Values):
+class GroupConfigValues(Values):
     """Settings of a group, such as share.auto.offset.reset and share.record.lock.duration.ms."""
 
     group: Annotated[str, Field(min_length=1)]
@@ -238,7 +238,7 @@ async def _delete_records(server: TargetServer, values: RecordDeletion) -> None:
     server.cluster.delete_records(values.topic, values.partition, values.before)
 
 
-async def _configure_group(server: TargetServer, values: GroupSettings) -> None:
+async def _configure_group(server: TargetServer, values: GroupConfigValues) -> None:
     configs = server.cluster.group_configs
     stored = {**configs.stored(values.group), **values.configs}
     unknown = sorted(values.configs.keys() - configs.keys().keys())
@@ -287,7 +287,7 @@ ACTIONS: Mapping[str, tuple[type[Values], Apply]] = {
     "epochs/bump": (PartitionName, _bump_epoch),
     "logs/truncate": (Truncation, _truncate),
     "logs/delete": (RecordDeletion, _delete_records),
-    "groups/configs": (GroupSettings, _configure_group),
+    "groups/configs": (GroupConfigValues, _configure_group),
     "users": (NewUser, _add_user),
     "faults": (NewFault, _add_fault),
     "faults/{number}/delete": (FaultNumber, _delete_fault),

@@ -16,7 +16,7 @@ AUTHENTICATION_BYTES_MAX = 512 << 10
 REFUSED = "Authentication failed during authentication due to invalid credentials with SASL mechanism {}"
 
 
-class LoginRefused(Exception):
+class CredentialsRefused(Exception):
     """The credentials are wrong. The text is for the client."""
 
 
@@ -54,7 +54,7 @@ class Authentication:
             return _refusal(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received without SaslHandshake")
         try:
             token = self._token(bytes(request.auth_bytes))
-        except LoginRefused as refused:
+        except CredentialsRefused as refused:
             return _refusal(ErrorCode.SASL_AUTHENTICATION_FAILED, str(refused))
         return messages.SaslAuthenticateResponse(auth_bytes=token)
 
@@ -62,11 +62,11 @@ class Authentication:
         """Return the server's next token for one without header (SaslHandshake v0). None if it is refused."""
         try:
             return self._token(received)
-        except LoginRefused:
+        except CredentialsRefused:
             return None
 
     def _token(self, received: bytes) -> bytes:
-        """Return the server's next token. Raises LoginRefused."""
+        """Return the server's next token. Raises CredentialsRefused."""
         if self._mechanism == "PLAIN":
             return self._plain(received)
         return self._scram(received)
@@ -74,11 +74,11 @@ class Authentication:
     def _plain(self, received: bytes) -> bytes:
         parts = received.split(b"\0")
         if len(parts) != 3:
-            raise LoginRefused("Invalid SASL/PLAIN response: expected 3 tokens, got " + str(len(parts)))
+            raise CredentialsRefused("Invalid SASL/PLAIN response: expected 3 tokens, got " + str(len(parts)))
         user = parts[1].decode("utf-8", "replace")
         password = self._users.get(user)
         if password is None or not hmac.compare_digest(password.encode(), parts[2]):
-            raise LoginRefused("Authentication failed: Invalid username or password")
+            raise CredentialsRefused("Authentication failed: Invalid username or password")
         self._succeed(user)
         return b""
 
@@ -93,7 +93,7 @@ class Authentication:
             self._server.set_client_final(received.decode())
             token = bytes(self._server.get_server_final().encode())
         except (ScramException, UnicodeDecodeError, KeyError):
-            raise LoginRefused(REFUSED.format(self._mechanism)) from None
+            raise CredentialsRefused(REFUSED.format(self._mechanism)) from None
         self._succeed(self._claimed)
         return token
 

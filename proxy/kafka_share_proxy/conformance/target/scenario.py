@@ -43,7 +43,7 @@ class RequestTrigger(ScenarioPart):
         return api_key(value)
 
 
-class Step(ScenarioPart):
+class ScenarioStep(ScenarioPart):
     """An action, and when it is done: at a time of the cluster's clock, at a request, or at the start."""
 
     do: str
@@ -67,7 +67,7 @@ class Scenario(ScenarioPart):
     users: dict[str, str] = Field(default_factory=dict)
     topics: list[NewTopic] = Field(default_factory=list)
     faults: list[NewFault] = Field(default_factory=list)
-    steps: Annotated[list[Step], Field(max_length=STEPS_MAX)] = Field(default_factory=list)
+    steps: Annotated[list[ScenarioStep], Field(max_length=STEPS_MAX)] = Field(default_factory=list)
 
 
 def load(path: str) -> Scenario:
@@ -120,7 +120,7 @@ async def prepare(scenario: Scenario, server: TargetServer) -> None:
         raise ScenarioError(str(error)) from None
 
 
-async def _place(step: Step, server: TargetServer) -> None:
+async def _place(step: ScenarioStep, server: TargetServer) -> None:
     """Do a step, or let the server do it later."""
     action = step.action()
     if step.when is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from kafka_share_proxy.conformance.judge.findings import Findings
+from kafka_share_proxy.conformance.judge.findings import ClientFindings
 from kafka_share_proxy.conformance.judge.judge import Judge
 from kafka_share_proxy.conformance.target import served_apis
 from kafka_share_proxy.conformance.target.clock import Clock
@@ -109,7 +109,7 @@ class TargetServer:
         """Return True if a node accepts connections. Raises ValueError."""
         return self._listener(node_id).is_open
 
-    def findings(self) -> Findings:
+    def findings(self) -> ClientFindings:
         """Return the findings, including what clients have left undone by now."""
         return self.judge.inspect(trio.current_time())
 

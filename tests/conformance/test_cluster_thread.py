@@ -8,9 +8,10 @@ import pytest
 from kafka_share_proxy.conformance.cluster_thread import FindingsError, KafkaCluster, KafkaFaults, running_cluster
 from kafka_share_proxy.conformance.target.actions import ActionError
 from kafka_share_proxy.conformance.target.server import TargetOptions
-from kafka_share_proxy.localkafka.connection import Connection
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import Address
+
+from tests.support.blocking_connection import Connection
 
 
 def connect(cluster: KafkaCluster) -> Connection:

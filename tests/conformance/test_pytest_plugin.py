@@ -31,11 +31,13 @@ def test_a_fault(kafka_cluster, kafka_topic, kafka_faults):
     assert kafka_faults.applied(number) == 1
 
 def test_that_fails(kafka_cluster):
-    from kafka_share_proxy.localkafka.connection import Connection
-    from kafka_share_proxy.wire.values import Address
+    import socket
+    from kafka_share_proxy.wire.codec import frames
     host, port = kafka_cluster.bootstrap.split(",")[0].split(":")
-    with Connection(Address(host, int(port))) as connection:
-        connection.send_request(12, 4, messages.HeartbeatRequest(group_id="", generation_id=1, member_id="m"))
+    request = messages.HeartbeatRequest(group_id="", generation_id=1, member_id="m")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(frames.request(12, 4, 1, "c", request))
+        assert connection.recv(1)
     kafka_cluster.check_findings()
 
 async def test_with_trio(async_kafka_cluster):

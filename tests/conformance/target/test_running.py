@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 import trustme
 from kafka_share_proxy.conformance.target import running
-from kafka_share_proxy.localkafka.connection import Connection
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import Address
+
+from tests.support.blocking_connection import Connection
 
 LIMIT_S = 60
 

@@ -1,4 +1,4 @@
-"""What the judge remembers of each connection."""
+"""History of each connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the judge remembers of members of groups: classic, consumer and share groups."""
+"""History of members of groups: classic, consumer and share groups."""
 
 from __future__ import annotations
 

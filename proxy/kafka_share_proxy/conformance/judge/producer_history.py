@@ -1,4 +1,4 @@
-"""What the judge remembers of producers: epochs, next sequence numbers, and partitions of transactions."""
+"""History of producers: epochs, next sequence numbers, and partitions of transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the judge remembers of share sessions: epochs, and offsets that a member holds."""
+"""History of share sessions: epochs, and offsets that a member holds."""
 
 from __future__ import annotations
 

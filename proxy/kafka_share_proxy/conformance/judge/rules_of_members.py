@@ -64,7 +64,8 @@ def _left_open(_: Inspection, history: History) -> Iterator[str]:
         is_gone = not any(number in history.connections for number in member.connections)
         if member.is_active and is_gone and not (member.is_static or member.doubtful):
             why = f"; {error_name(member.leave_error)} was its last attempt" if member.leave_error else ""
-            yield f"member {member.member_id} of group {member.group_id} has closed its connections without leaving{why}"
+            name = f"member {member.member_id} of group {member.group_id}"
+            yield f"{name} has closed its connections without leaving{why}"
 
 
 def _required_id(seen: RequestSeen, history: History) -> Iterator[str]:

@@ -194,10 +194,16 @@ def differences(native: Trace, target: Trace) -> list[str]:
 
 
 def _begins(theirs: Any, ours: Any) -> bool:
-    """Return True if the first batches are the same, up to the last one of the broker."""
+    """Return True if the first batches are the same, up to the last one of the broker.
+
+    Its list of aborted transactions may be shorter or longer: it goes up to an entry of the index.
+    """
     if not theirs or not ours:
         return False
-    batches = theirs[:-1] if isinstance(theirs[-1], int) else theirs
+    if not isinstance(theirs[-1], int):
+        count = min(len(theirs), len(ours))
+        return bool(theirs[:count] == ours[:count])
+    batches = theirs[:-1]
     return bool(batches) and ours[: len(batches)] == batches
 
 

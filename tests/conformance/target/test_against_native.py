@@ -429,7 +429,10 @@ def partitions_of(response: Any) -> set[int]:
 
 
 def share_script(topic: str, group: str, rng: random.Random) -> Script:
-    """Sessions stay open, because a broker responds to their end before it has released their records."""
+    """Sessions stay open, because a broker responds to their end before it has released their records.
+
+    Start offsets are left out: here they move without waiting for a write (sharegroups/README.md rule 63).
+    """
     topic_id = bytes((yield ask("Metadata", 12, topics=[{"name": topic}])).topics[0].topic_id)
     epochs = {"m1": 0, "m2": 0}
     yield produce(topic, a_batch(rng, 3))
@@ -452,11 +455,6 @@ def share_script(topic: str, group: str, rng: random.Random) -> Script:
             response = yield share_fetch(topic_id, group, member, epoch, rng, connection)
         if response.error_code == 0:
             epochs[member] = epoch + 1
-    yield ask(
-        "DescribeShareGroupOffsets",
-        1,
-        groups=[{"group_id": group, "topics": [{"topic_name": topic, "partitions": [0]}]}],
-    )
 
 
 def _joined(topic: str, group: str) -> Found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.share_requests import find_led, leader_of, partitions_in
+from kafka_share_proxy.conformance.target.share_requests import find_led, leader_of, member_id_mistake, partitions_in
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
@@ -27,3 +27,9 @@ async def test_leaders_are_named_only_if_they_moved() -> None:
         assert find_led(cluster, leader, TopicIdPartition(b"?" * 16, 0)) == ErrorCode.UNKNOWN_TOPIC_ID
         assert leader_of(cluster, partition, ErrorCode.NOT_LEADER_OR_FOLLOWER) == (leader, 0)
         assert leader_of(cluster, partition, ErrorCode.NONE) == (-1, -1)
+
+
+def test_member_ids_have_1_to_36_characters() -> None:
+    assert [member_id_mistake(each) is None for each in (None, "", "m", "m" * 36, "m" * 37)] == [
+        False, False, True, True, False
+    ]  # fmt: skip

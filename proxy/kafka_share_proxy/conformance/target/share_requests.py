@@ -16,8 +16,19 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 _Topic: TypeAlias = "messages.ShareFetchRequest.FetchTopic | messages.ShareAcknowledgeRequest.AcknowledgeTopic"
+MEMBER_ID_LENGTH_MAX = 36
+"""Maximum length of a member id in characters (KafkaApis)."""
 AckBatches = list[tuple[int, int, Sequence[int]]]
 """(first offset, last offset, types) as in the request."""
+
+
+def member_id_mistake(member_id: str | None) -> str | None:
+    """Return the error text (INVALID_REQUEST) for an invalid member id in a share request, or None."""
+    if not member_id:
+        return "MemberId can't be empty."
+    if len(member_id) > MEMBER_ID_LENGTH_MAX:
+        return f"MemberId can't be longer than {MEMBER_ID_LENGTH_MAX} characters."
+    return None
 
 
 def partitions_in(

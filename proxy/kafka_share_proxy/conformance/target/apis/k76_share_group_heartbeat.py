@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.group_access import coordinator_error
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.share_requests import member_id_mistake
 from kafka_share_proxy.sharegroups.model.group import (
     JOIN_EPOCH,
     Heartbeat,
     HeartbeatReply,
     ShareGroup,
-    member_id_mistake,
     request_mistake,
     unknown_group,
 )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.partition_access import endpoints_of
-from kafka_share_proxy.conformance.target.share_requests import acknowledge, leader_of, partitions_in
-from kafka_share_proxy.sharegroups.model.group import member_id_mistake
+from kafka_share_proxy.conformance.target.share_requests import (
+    acknowledge,
+    leader_of,
+    member_id_mistake,
+    partitions_in,
+)
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, SessionKey
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.sharegroups.model.group import member_id_mistake
+from kafka_share_proxy.sharegroups.apis.share_requests import member_id_mistake
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 

@@ -16,13 +16,13 @@ from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Need
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.waiting import settled_within
 from kafka_share_proxy.sharegroups.apis import refusals
+from kafka_share_proxy.sharegroups.apis.share_requests import member_id_mistake
 from kafka_share_proxy.sharegroups.model.group import (
     JOIN_EPOCH,
     Heartbeat,
     HeartbeatReply,
     ShareGroup,
     TopicInfo,
-    member_id_mistake,
     request_mistake,
     unknown_group,
 )

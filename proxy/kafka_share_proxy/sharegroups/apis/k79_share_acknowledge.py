@@ -18,12 +18,12 @@ from kafka_share_proxy.sharegroups.apis.share_requests import (
     end_with_connection,
     hint_endpoints,
     leader_hint,
+    member_id_mistake,
     partitions_in,
     request_access,
     without_outcome,
 )
 from kafka_share_proxy.sharegroups.fetch.acknowledgements import decide
-from kafka_share_proxy.sharegroups.model.group import member_id_mistake
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.codec import frames

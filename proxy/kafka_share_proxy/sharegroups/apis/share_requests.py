@@ -36,6 +36,8 @@ E = TypeVar("E")
 AckBatches = list[tuple[int, int, Sequence[int]]]
 """(first offset, last offset, types) as in the request."""
 
+MEMBER_ID_LENGTH_MAX = 36
+"""Maximum length of a member id in characters: a UUID with hyphens."""
 
 NO_HINT = (UNKNOWN_NODE, -1)
 """CurrentLeader without a hint. Never the schema's default 0/0, which clients take for a leader."""
@@ -61,6 +63,15 @@ async def partitions_in(
                 )
             await work.step()
     return list(partitions), batches
+
+
+def member_id_mistake(member_id: str | None) -> str | None:
+    """Return the error text (INVALID_REQUEST) for an invalid member id. None if it is valid."""
+    if not member_id:
+        return "MemberId can't be empty."
+    if len(member_id) > MEMBER_ID_LENGTH_MAX:
+        return f"MemberId can't be longer than {MEMBER_ID_LENGTH_MAX} characters."
+    return None
 
 
 async def without_outcome(

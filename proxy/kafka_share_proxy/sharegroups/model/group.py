@@ -4,7 +4,7 @@ How it works: a heartbeat that finds the assignment older than the group epoch c
 `assignment_interval_s`. Epochs: sharegroups/README.md rules 6-8. Differences from Kafka 4.3: sharegroups/README.md
 rules 61, 62.
 
-Heartbeats are checked in this order (KafkaApis and GroupCoordinatorService): `member_id_mistake`, the
+Heartbeats are checked in this order (KafkaApis and GroupCoordinatorService): `share_requests.member_id_mistake`, the
 caller's check of rights, `request_mistake`, `unknown_group` if the group is not known, `ShareGroup.heartbeat`.
 """
 
@@ -37,18 +37,6 @@ _NO_MEMBER: dict[str, Assignment] = {}
 
 Holds = Callable[[str, str, bytes, int], bool]
 """Return True if (group id, member id) holds records of (topic id, partition)."""
-
-MEMBER_ID_LENGTH_MAX = 36
-"""Maximum length of a member id in characters: a UUID with hyphens."""
-
-
-def member_id_mistake(member_id: str | None) -> str | None:
-    """Return the error text (INVALID_REQUEST) for an invalid member id. None if it is valid."""
-    if not member_id:
-        return "MemberId can't be empty."
-    if len(member_id) > MEMBER_ID_LENGTH_MAX:
-        return f"MemberId can't be longer than {MEMBER_ID_LENGTH_MAX} characters."
-    return None
 
 
 class TopicInfo(NamedTuple):

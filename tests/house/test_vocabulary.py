@@ -47,7 +47,7 @@ NAMES = (
     Rejected("turns?", "iteration", 87),
     Rejected("twins?", "fallback"),
     Rejected("marks?|marked", "committed_offset, group_marker", 74),
-    Rejected("looks?|looked", "match, peek, inspect", 246),
+    Rejected("looks?|looked", "match, peek, inspect", 243),
 )
 """Words in identifiers. A part of an identifier is rejected, in any case: `has_answered`, `AnswerFrame`."""
 

@@ -12,20 +12,20 @@ from typing import Any
 
 import trio
 import trio.testing
-
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
-from tests.support.blocking_connection import Connection, build
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.records import records
 
+from tests.support.blocking_connection import Connection, build
 from tests.support.raw import KEYS
 from tests.support.target_caller import Caller
 
 LEFT_OUT = frozenset({
     "throttle_time_ms", "error_message", "host", "port", "unknown_tags", "node_endpoints", "log_append_time_ms",
     "transaction_start_time_ms", "last_timestamp", "acknowledge_error_message", "batch_index_error_message",
-    "authorized_operations", "client_host", "rack", "coordinator_epoch", "cluster_id", "broker_id", "node_id", "current_leader",
+    "authorized_operations", "client_host", "rack", "coordinator_epoch", "cluster_id", "broker_id", "node_id",
+    "current_leader",
 })  # fmt: skip
 """Fields that may differ."""
 IDS = frozenset({"topic_id", "member_id", "producer_id", "session_id", "leader_id", "leader", "controller_id"})
@@ -104,7 +104,9 @@ def batches_of(data: bytes) -> list[Any]:
             values = [(r.offset, r.key, r.value) for r in records.decode_records(data[header.position : end])]
             kind = "marker" if header.is_control else "records"
             content = None if header.is_control else values
-            found.append((kind, header.base_offset, header.last_offset, header.leader_epoch, header.producer_epoch, content))
+            found.append(
+                (kind, header.base_offset, header.last_offset, header.leader_epoch, header.producer_epoch, content)
+            )
     except RemoteProtocolError as error:
         found.append(str(error))
     return [*found, len(data) - end]

@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.capabilities import Capabilities
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
-from kafka_share_proxy.conformance.suite.classic_members import ClassicMember
+from kafka_share_proxy.conformance.suite.classic_members import ClassicGroupClient
 from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest
 from kafka_share_proxy.conformance.suite.dialling import Dialling
 
@@ -26,7 +26,7 @@ async def test_a_join_repeats_with_the_member_id_that_it_got() -> None:
 
     async with scripted_peer(respond) as address:
         run = CaseRun(ClusterUnderTest(Dialling([address]), KNOWN), Capabilities("4.3", KNOWN, {}))
-        member = ClassicMember(run, "g", await run.kept())
+        member = ClassicGroupClient(run, "g", await run.kept())
         await member.join()
         await member.sync([("given", b"all")])
         await member.sync(protocol_type="consumer", protocol_name="range")

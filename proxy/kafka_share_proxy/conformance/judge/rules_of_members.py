@@ -61,8 +61,8 @@ def _after_leaving(seen: RequestSeen, history: History) -> Iterator[str]:
 
 def _left_open(_: Inspection, history: History) -> Iterator[str]:
     for member in history.members.members.values():
-        is_gone = not any(number in history.connections for number in member.connections)
-        if member.is_active and is_gone and not (member.is_static or member.doubtful):
+        is_absent = not any(number in history.connections for number in member.connections)
+        if member.is_active and is_absent and not (member.is_static or member.doubtful):
             why = f"; {error_name(member.leave_error)} was its last attempt" if member.leave_error else ""
             name = f"member {member.member_id} of group {member.group_id}"
             yield f"{name} has closed its connections without leaving{why}"

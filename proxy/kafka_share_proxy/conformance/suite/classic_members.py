@@ -21,7 +21,7 @@ JOIN_VERSION = 5
 
 
 @dataclass
-class ClassicMember:
+class ClassicGroupClient:
     """One member of a classic group, on a separate connection: a JoinGroup blocks it."""
 
     run: CaseRun
@@ -80,14 +80,14 @@ class ClassicMember:
         return ids | {"group_instance_id": self.instance_id}
 
 
-async def classic_member(run: CaseRun, group: str | None = None, instance_id: str | None = None) -> ClassicMember:
+async def classic_member(run: CaseRun, group: str | None = None, instance_id: str | None = None) -> ClassicGroupClient:
     """Return a member that has not joined, on a new connection to the coordinator."""
     name = group or run.group()
     address = await run.cluster.coordinator(await run.kept(), name)
-    return ClassicMember(run, name, await run.connect(address), instance_id=instance_id)
+    return ClassicGroupClient(run, name, await run.connect(address), instance_id=instance_id)
 
 
-async def stable_member(run: CaseRun, instance_id: str | None = None) -> ClassicMember:
+async def stable_member(run: CaseRun, instance_id: str | None = None) -> ClassicGroupClient:
     """Return the only member of a group, with an assignment."""
     member = await classic_member(run, instance_id=instance_id)
     await member.join()
@@ -96,7 +96,7 @@ async def stable_member(run: CaseRun, instance_id: str | None = None) -> Classic
     return member
 
 
-async def second_member(run: CaseRun, first: ClassicMember, instance_id: str | None = None) -> ClassicMember:
+async def second_member(run: CaseRun, first: ClassicGroupClient, instance_id: str | None = None) -> ClassicGroupClient:
     """Let a second member join, and the first again; return the second. Both have joined, none has an assignment."""
     second = await classic_member(run, first.group, instance_id)
     async with trio.open_nursery() as nursery:
@@ -106,5 +106,5 @@ async def second_member(run: CaseRun, first: ClassicMember, instance_id: str | N
     return second
 
 
-async def _is_rebalancing(member: ClassicMember) -> bool:
+async def _is_rebalancing(member: ClassicGroupClient) -> bool:
     return await member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS

@@ -122,9 +122,9 @@ class ClusterUnderTest:
     ) -> CaseTopic:
         """Create a topic and wait until its leaders are known. Raises SetUpFailed."""
         self.topics.add(name)
-        wanted = {"name": name, "num_partitions": partitions, "replication_factor": -1}
-        wanted |= {"configs": [{"name": key, "value": value} for key, value in (configs or {}).items()]}
-        response = await on.request("CreateTopics", self.version("CreateTopics"), topics=[wanted], timeout_ms=10_000)
+        requested = {"name": name, "num_partitions": partitions, "replication_factor": -1}
+        requested |= {"configs": [{"name": key, "value": value} for key, value in (configs or {}).items()]}
+        response = await on.request("CreateTopics", self.version("CreateTopics"), topics=[requested], timeout_ms=10_000)
         created = response.topics[0]
         if created.error_code:
             raise SetUpFailed(f"cannot create a topic: {error_name(created.error_code)} {created.error_message or ''}")

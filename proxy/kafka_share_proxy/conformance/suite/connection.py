@@ -25,7 +25,7 @@ CLOSE_S = 10.0
 RECEIVE_BYTES = 64 << 10
 FRAME_BYTES_MAX = 64 * MIB
 
-_GONE = (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, OSError)
+_LOST = (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, OSError)
 
 
 class ConnectionFailed(ProxyError):
@@ -46,7 +46,7 @@ class PeerConnection:
         self._trail = trail
         self._numbers = itertools.count(1)
         self._buffer = bytearray()
-        self._turn = trio.Lock()
+        self._exclusive = trio.Lock()
 
     async def aclose(self) -> None:
         """Close the connection. Repeated calls are allowed."""
@@ -81,7 +81,7 @@ class PeerConnection:
                 await self._stream.send_all(data)
         except trio.TooSlowError:
             raise ConnectionFailed(f"{self.address} received nothing for {RESPONSE_S:.0f} s") from None
-        except _GONE as error:
+        except _LOST as error:
             raise ConnectionFailed(f"{self.address} closed the connection: {error}") from None
 
     async def receive(self, exchange: Exchange, wait_s: float = 0) -> Any:
@@ -117,14 +117,14 @@ class PeerConnection:
         with trio.move_on_after(CLOSE_S):
             try:
                 return not self._buffer and not await self._stream.receive_some(1)
-            except _GONE:
+            except _LOST:
                 return True
         return False
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
         """Keep others from sending between a request and its response."""
-        async with self._turn:
+        async with self._exclusive:
             yield
 
     async def _exactly(self, count: int) -> bytes:
@@ -137,7 +137,7 @@ class PeerConnection:
     async def _more(self) -> None:
         try:
             data = await self._stream.receive_some(RECEIVE_BYTES)
-        except _GONE as error:
+        except _LOST as error:
             raise ConnectionFailed(f"{self.address} closed the connection: {error}") from None
         if not data:
             raise ConnectionFailed(f"{self.address} closed the connection")

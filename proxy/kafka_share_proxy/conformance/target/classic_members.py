@@ -23,7 +23,7 @@ class ClassicJoin:
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
-    """(name, metadata), the most wanted first."""
+    """(name, metadata), the preferred first."""
     needs_member_id: bool
     """True if a new dynamic member must join again with the id that it is given (KIP-394)."""
     skips_assignment: bool

@@ -159,19 +159,19 @@ class ShareAcquirer:
         acquired: list[AcquiredOffsets] = []
         tokens: Tokens = []
         deadline = Deadline(self._timeout_s)
-        looked_until = deadline.now() + self._wait_s
+        empty_at = deadline.now() + self._wait_s
         for _ in range(ROUNDS_MAX):
             count = count_of(span for _, span in tokens)
             if count >= self._most or len(tokens) >= TOKENS_MAX:
                 break
             fetched = self._member.fetch(self._most - count, 0.0 if acquired else WAIT_S)
             if not fetched.acquired:
-                if acquired or self._is_empty(fetched, deadline, looked_until):
+                if acquired or self._is_empty(fetched, deadline, empty_at):
                     break
                 continue
             deadline.progressed()
             self._wait_s = WAIT_S
-            looked_until = deadline.now() + WAIT_S
+            empty_at = deadline.now() + WAIT_S
             acquired += self._fresh(fetched.acquired)
             tokens = merged((each.place, each.span) for each in acquired)
         if not acquired:
@@ -180,12 +180,12 @@ class ShareAcquirer:
             ShareOffset(seq, tokens, {each.place.topic: each.topic_id for each in acquired}), acquired
         )
 
-    def _is_empty(self, fetched: Fetched, deadline: Deadline, looked_until: float) -> bool:
+    def _is_empty(self, fetched: Fetched, deadline: Deadline, empty_at: float) -> bool:
         """True if no records are available. Raises Unavailable."""
         if fetched.troubles:
             deadline.wait("; ".join(fetched.troubles))
             return False
-        remaining = looked_until - deadline.now()
+        remaining = empty_at - deadline.now()
         if remaining <= 0:
             self._wait_s = WAIT_S
             return True

@@ -9,7 +9,7 @@ import trio
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.classic_members import (
-    ClassicMember,
+    ClassicGroupClient,
     classic_member,
     second_member,
     stable_member,
@@ -111,7 +111,7 @@ async def protocol_of_all(run: CaseRun) -> None:
     equal("protocols of both responses", seen, ["b", "b"])
 
 
-async def _rebalances(member: ClassicMember) -> bool:
+async def _rebalances(member: ClassicGroupClient) -> bool:
     return await member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 

@@ -46,16 +46,16 @@ async def shown(run: CaseRun, version: int) -> None:
 @case("metadata.topic.by-id", "Metadata v12 finds a topic by its id.", "KIP-516", needs=("Metadata:12",))
 async def by_id(run: CaseRun) -> None:
     topic = await run.topic()
-    wanted = {"name": None, "topic_id": topic.topic_id}
-    response = await run.request("Metadata", version=12, topics=[wanted], allow_auto_topic_creation=False)
+    requested = {"name": None, "topic_id": topic.topic_id}
+    response = await run.request("Metadata", version=12, topics=[requested], allow_auto_topic_creation=False)
     (found,) = response.topics
     equal("error, name and id", (found.error_code, found.name, bytes(found.topic_id)), (0, topic.name, topic.topic_id))
 
 
 @case("metadata.topic.unknown-id", "An unknown topic id gets UNKNOWN_TOPIC_ID.", "KIP-516", needs=("Metadata:12",))
 async def unknown_id(run: CaseRun) -> None:
-    wanted = {"name": None, "topic_id": UNKNOWN_ID}
-    response = await run.request("Metadata", version=12, topics=[wanted], allow_auto_topic_creation=False)
+    requested = {"name": None, "topic_id": UNKNOWN_ID}
+    response = await run.request("Metadata", version=12, topics=[requested], allow_auto_topic_creation=False)
     equal("ErrorCode", response.topics[0].error_code, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -179,11 +179,11 @@ async def cursor(run: CaseRun) -> None:
 
 async def create(run: CaseRun, **fields: Any) -> Any:
     """Return the topic of a CreateTopics response."""
-    wanted: dict[str, Any] = {"name": run.name("topic"), "num_partitions": 1, "replication_factor": -1} | fields
-    run.cluster.topics.add(wanted["name"])
+    requested: dict[str, Any] = {"name": run.name("topic"), "num_partitions": 1, "replication_factor": -1} | fields
+    run.cluster.topics.add(requested["name"])
     validate_only = bool(fields.pop("validate_only", False))
-    wanted.pop("validate_only", None)
-    response = await run.request("CreateTopics", topics=[wanted], timeout_ms=9000, validate_only=validate_only)
+    requested.pop("validate_only", None)
+    response = await run.request("CreateTopics", topics=[requested], timeout_ms=9000, validate_only=validate_only)
     return response.topics[0]
 
 
@@ -234,37 +234,37 @@ async def create_validate_only(run: CaseRun) -> None:
 
 @case("metadata.create.twice-in-one", "A topic named twice in CreateTopics gets INVALID_REQUEST.", CREATION)
 async def create_twice(run: CaseRun) -> None:
-    wanted = {"name": run.name("topic"), "num_partitions": 1, "replication_factor": -1}
-    response = await run.request("CreateTopics", topics=[wanted, wanted], timeout_ms=9000)
+    requested = {"name": run.name("topic"), "num_partitions": 1, "replication_factor": -1}
+    response = await run.request("CreateTopics", topics=[requested, requested], timeout_ms=9000)
     equal("ErrorCodes", {each.error_code for each in response.topics}, {int(ErrorCode.INVALID_REQUEST)})
 
 
-@case("metadata.delete.gone", "A deleted topic is unknown, and its id too.", "DeleteTopicsResponse.json")
-async def delete_gone(run: CaseRun) -> None:
+@case("metadata.delete.unknown-afterwards", "A deleted topic is unknown, and its id too.", "DeleteTopicsResponse.json")
+async def delete_topic_then_describe(run: CaseRun) -> None:
     topic = await run.topic()
     response = await run.request("DeleteTopics", topic_names=[topic.name], timeout_ms=9000)
     equal("ErrorCode", response.responses[0].error_code, ErrorCode.NONE)
 
-    async def is_gone() -> bool:
+    async def is_absent() -> bool:
         shown = await run.request("Metadata", topics=[{"name": topic.name}], allow_auto_topic_creation=False)
         return bool(shown.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    await run.until(is_gone, "UNKNOWN_TOPIC_OR_PARTITION")
+    await run.until(is_absent, "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 @case("metadata.delete.by-id", "DeleteTopics v6 deletes by topic id.", "KIP-516", needs=("DeleteTopics:6",))
 async def delete_by_id(run: CaseRun) -> None:
     topic = await run.topic()
-    wanted = [{"name": None, "topic_id": topic.topic_id}]
-    response = await run.request("DeleteTopics", version=6, topics=wanted, timeout_ms=9000)
+    requested = [{"name": None, "topic_id": topic.topic_id}]
+    response = await run.request("DeleteTopics", version=6, topics=requested, timeout_ms=9000)
     seen = response.responses[0]
     equal("error and name", (seen.error_code, seen.name), (0, topic.name))
 
 
 @case("metadata.delete.unknown-id", "An unknown id gets UNKNOWN_TOPIC_ID.", "KIP-516", needs=("DeleteTopics:6",))
 async def delete_unknown_id(run: CaseRun) -> None:
-    wanted = [{"name": None, "topic_id": UNKNOWN_ID}]
-    response = await run.request("DeleteTopics", version=6, topics=wanted, timeout_ms=9000)
+    requested = [{"name": None, "topic_id": UNKNOWN_ID}]
+    response = await run.request("DeleteTopics", version=6, topics=requested, timeout_ms=9000)
     equal("ErrorCode", response.responses[0].error_code, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -297,8 +297,8 @@ async def recreated(run: CaseRun) -> None:
 )
 async def partitions(run: CaseRun, count: int, code: ErrorCode) -> None:
     topic = await run.topic(2)
-    wanted = [{"name": topic.name, "count": count, "assignments": None}]
-    response = await run.request("CreatePartitions", topics=wanted, timeout_ms=9000)
+    requested = [{"name": topic.name, "count": count, "assignments": None}]
+    response = await run.request("CreatePartitions", topics=requested, timeout_ms=9000)
     equal("ErrorCode", response.results[0].error_code, code)
     await run.cluster.await_topic(await run.kept(), topic.name, max(2, count))
 

@@ -44,8 +44,8 @@ async def fetch_group(run: CaseRun, group: str, topics: list[dict[str, Any]] | N
 
 async def committed(run: CaseRun, group: str, topic: CaseTopic, partition: int = 0, **fields: Any) -> Any:
     """Return the partition of an OffsetFetch response."""
-    wanted = [{"name": topic.name, "partition_indexes": [partition]}]
-    found = await fetch_group(run, group, wanted, **fields)
+    requested = [{"name": topic.name, "partition_indexes": [partition]}]
+    found = await fetch_group(run, group, requested, **fields)
     equal("error of the group", found.error_code, ErrorCode.NONE)
     return found.topics[0].partitions[0]
 
@@ -259,8 +259,8 @@ async def several_groups(run: CaseRun) -> None:
     await commit(run, first, topic, 1)
     await commit(run, second, topic, 2)
     coordinators = [await run.coordinator(first), await run.coordinator(second)]
-    wanted = [{"name": topic.name, "partition_indexes": [0]}]
-    groups: list[dict[str, Any]] = [{"group_id": first, "topics": wanted}, {"group_id": second, "topics": None}]
+    requested = [{"name": topic.name, "partition_indexes": [0]}]
+    groups: list[dict[str, Any]] = [{"group_id": first, "topics": requested}, {"group_id": second, "topics": None}]
     if coordinators[0] is not coordinators[1]:
         groups = groups[:1]
     response = await run.request("OffsetFetch", coordinators[0], groups=groups)

@@ -18,7 +18,7 @@ INTERVAL_MS = 5000
 
 
 @dataclass
-class ConsumerMember:
+class ConsumerGroupClient:
     """One member of a group of KIP-848."""
 
     run: CaseRun
@@ -70,9 +70,9 @@ class ConsumerMember:
             await self.heartbeat(-1)
 
 
-def consumer(run: CaseRun, group: str | None = None) -> ConsumerMember:
+def consumer(run: CaseRun, group: str | None = None) -> ConsumerGroupClient:
     """Return a member that has not joined."""
-    return ConsumerMember(run, group or run.group(), run.name("m")[-36:])
+    return ConsumerGroupClient(run, group or run.group(), run.name("m")[-36:])
 
 
 @case(

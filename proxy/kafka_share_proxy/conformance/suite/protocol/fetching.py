@@ -18,7 +18,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 
 SCHEMA = "FetchResponse.json"
-SESSIONS = "KIP-227; FetchSession"
+SESSIONS = "KIP-227; SessionFetches"
 EPOCHS = "KIP-320; Partition.checkCurrentLeaderEpoch"
 LAST_STABLE = "KIP-98; FetchResponse.json (LastStableOffset, AbortedTransactions)"
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
@@ -145,10 +145,10 @@ async def max_bytes_of_all(run: CaseRun) -> None:
     topic = await run.topic(2, count=5)
     if topic.leaders[0] != topic.leaders[1]:
         topic = CaseTopic(topic.name, topic.topic_id, {0: topic.leaders[0]})
-    wanted = [fetched(partition) for partition in topic.partitions]
-    response = await fetch(run, topic, *wanted, max_bytes=1)
+    requested = [fetched(partition) for partition in topic.partitions]
+    response = await fetch(run, topic, *requested, max_bytes=1)
     spans = [spans_of(each.records) for each in response.responses[0].partitions]
-    equal("batches by partition", spans, [[(0, 4, 5)], []][: len(wanted)])
+    equal("batches by partition", spans, [[(0, 4, 5)], []][: len(requested)])
 
 
 @case(
@@ -243,7 +243,7 @@ async def end_of_epoch(run: CaseRun, epoch: int, current: int, expected: tuple[i
 # Fetch sessions
 
 
-class FetchSession:
+class SessionFetches:
     """A fetch session on one connection."""
 
     def __init__(self, run: CaseRun, topic: CaseTopic, connection: PeerConnection) -> None:
@@ -261,10 +261,10 @@ class FetchSession:
         return response
 
 
-async def session(run: CaseRun, partitions: int = 1, count: int = 0) -> FetchSession:
+async def session(run: CaseRun, partitions: int = 1, count: int = 0) -> SessionFetches:
     """An established fetch session over all partitions, from offset 0."""
     topic = await run.topic(partitions, count=count)
-    made = FetchSession(run, topic, await run.connect(await run.node(topic.leaders[0])))
+    made = SessionFetches(run, topic, await run.connect(await run.node(topic.leaders[0])))
     await made.fetch(*map(fetched, topic.partitions))
     return made
 
@@ -276,7 +276,7 @@ async def session(run: CaseRun, partitions: int = 1, count: int = 0) -> FetchSes
 )
 async def established(run: CaseRun) -> None:
     topic = await run.topic(2, count=1)
-    made = FetchSession(run, topic, await run.connect(await run.node(topic.leaders[0])))
+    made = SessionFetches(run, topic, await run.connect(await run.node(topic.leaders[0])))
     response = await made.fetch(*map(fetched, topic.partitions))
     equal("ErrorCode", response.error_code, ErrorCode.NONE)
     true("SessionId", response.session_id != 0, "not 0", response.session_id)

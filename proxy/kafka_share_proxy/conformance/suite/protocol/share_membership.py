@@ -124,7 +124,7 @@ async def invalid(run: CaseRun, fields: dict[str, Any], _words: str) -> None:
     "A heartbeat with an epoch above 0 in an unknown group gets GROUP_ID_NOT_FOUND.",
     CHECKS,
     needs=SHARE,
-    differs={"proxy on 3.9": "a group without state gets 25, after which all clients rejoin (sharegroups rule 10)"},
+    differs={"proxy on 3.9": "a group without state gets 25, and clients rejoin (sharegroups/README.md rule 10)"},
 )
 async def unknown_group(run: CaseRun) -> None:
     member = await new_member(run)

@@ -102,8 +102,8 @@ async def not_in_all(run: CaseRun) -> None:
     equal("listed", [each.name for each in response.topics if each.name == view.name], [])
 
 
-@case("views.metadata.looked-at", "Metadata of a view creates no topic.", f"{RULES} 11", needs=NEEDS)
-async def looked_at(run: CaseRun) -> None:
+@case("views.metadata.described-only", "Metadata of a view creates no topic.", f"{RULES} 11", needs=NEEDS)
+async def described_only(run: CaseRun) -> None:
     base = await run.topic()
     for _ in range(2):
         response = await run.request("Metadata", topics=[{"name": f"__view.r2.{base.name}"}])
@@ -242,8 +242,8 @@ async def delete_records(run: CaseRun) -> None:
 @case("views.refused.partitions", "CreatePartitions of a view gets POLICY_VIOLATION.", f"{RULES} 49", needs=NEEDS)
 async def create_partitions(run: CaseRun) -> None:
     view = await view_of(run, await run.topic(), "r2")
-    wanted = [{"name": view.name, "count": 9, "assignments": None}]
-    response = await run.request("CreatePartitions", topics=wanted, timeout_ms=9000)
+    requested = [{"name": view.name, "count": 9, "assignments": None}]
+    response = await run.request("CreatePartitions", topics=requested, timeout_ms=9000)
     equal("ErrorCode", response.results[0].error_code, ErrorCode.POLICY_VIOLATION)
 
 
@@ -258,8 +258,8 @@ async def create(run: CaseRun, count: int, code: ErrorCode) -> None:
     base = await run.topic()
     name = f"__view.r2.{base.name}"
     run.cluster.topics.add(name)
-    wanted = {"name": name, "num_partitions": count, "replication_factor": -1}
-    response = await run.request("CreateTopics", topics=[wanted], timeout_ms=9000)
+    requested = {"name": name, "num_partitions": count, "replication_factor": -1}
+    response = await run.request("CreateTopics", topics=[requested], timeout_ms=9000)
     equal("ErrorCode", response.topics[0].error_code, code)
 
 

@@ -8,7 +8,7 @@ from kafka_share_proxy.consumer.client_core import ClientCore
 from kafka_share_proxy.consumer.client_options import ClientOptions
 from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, ConsumerError
 from kafka_share_proxy.consumer.groups.states import CoordinatorState
-from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure, UnsentRequest, DueRequests
 
 from tests.consumer.managers import NOW
 
@@ -22,8 +22,8 @@ class Manager:
         self.request = UnsentRequest(sender=self, api="Metadata", message=None, versions=(12, 12), timeout_s=1.0)
         self._wake_at = wake_at
 
-    def poll(self, _: float) -> Wanted:
-        return Wanted((self.request,), self._wake_at, (EVENT,))
+    def poll(self, _: float) -> DueRequests:
+        return DueRequests((self.request,), self._wake_at, (EVENT,))
 
     def on_response(self, _request: UnsentRequest, _outcome: Outcome, _now: float) -> list[BackgroundEvent]:
         return [EVENT]

@@ -8,7 +8,7 @@ from kafka_share_proxy.consumer.client_core import ClientCore
 from kafka_share_proxy.consumer.client_options import ClientOptions
 from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, ConsumerError
 from kafka_share_proxy.consumer.groups.states import CoordinatorState
-from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure, UnsentRequest, DueRequests
+from kafka_share_proxy.consumer.requests import DueRequests, FailureKind, Outcome, RequestFailure, UnsentRequest
 
 from tests.consumer.managers import NOW
 

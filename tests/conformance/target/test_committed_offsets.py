@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.conformance.target import committed_offsets
-from kafka_share_proxy.conformance.target.committed_offsets import CommittedOffset, GroupOffsets
+from kafka_share_proxy.conformance.target.committed_offsets import GroupOffsets
+from kafka_share_proxy.conformance.target.individual_commits import CommittedOffset, RequestedOffset, requested_offset
+from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
 PARTITION = TopicPartition("t", 0)
@@ -12,7 +14,7 @@ PARTITION = TopicPartition("t", 0)
 
 def test_offsets_of_a_transaction_count_when_it_commits() -> None:
     offsets = GroupOffsets()
-    offsets.add_pending(7, PARTITION, CommittedOffset(3))
+    offsets.add_pending(7, PARTITION, RequestedOffset(CommittedOffset(3)), 100)
     assert offsets.is_pending(PARTITION)
     offsets.end_transaction(8, commits=True)
     offsets.end_transaction(7, commits=True)
@@ -23,3 +25,63 @@ def test_the_number_of_offsets_is_limited(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(committed_offsets, "OFFSETS_MAX", 1)
     offsets = GroupOffsets({PARTITION: CommittedOffset(1)})
     assert [offsets.is_full(each) for each in (PARTITION, TopicPartition("t", 1))] == [False, True]
+
+
+def of_text(offset: int, metadata: str = "") -> RequestedOffset:
+    requested = requested_offset(offset, -1, metadata)
+    assert isinstance(requested, RequestedOffset)
+    return requested
+
+
+def shown(offsets: GroupOffsets) -> tuple[int, str]:
+    found = offsets.shown(PARTITION) or CommittedOffset(-1)
+    return found.offset, found.metadata
+
+
+def test_ranges_are_merged_and_moved_over() -> None:
+    offsets = GroupOffsets()
+    found = []
+    for offset, text in ((0, ""), (0, "ic/1;4-5"), (0, "ic/1;7-7"), (3, ""), (4, ""), (1, "")):
+        assert offsets.commit(PARTITION, of_text(offset, text)) == ErrorCode.NONE
+        found.append(shown(offsets))
+    assert found == [(0, ""), (0, "ic/1;4-5"), (0, "ic/1;4-5,7-7"), (3, "ic/1;4-5,7-7"), (6, "ic/1;7-7"), (1, "")]
+
+
+def test_the_leader_epoch_is_that_of_the_committed_offset() -> None:
+    offsets = GroupOffsets()
+    found = []
+    for offset, text in ((2, ""), (2, "ic/1;5-5"), (1, "ic/1;7-7"), (3, "ic/1;3-4")):
+        committed = RequestedOffset(CommittedOffset(offset, 9), of_text(offset, text).done)
+        offsets.commit(PARTITION, committed)
+        held = offsets.shown(PARTITION)
+        assert held is not None
+        found.append((held.offset, held.leader_epoch))
+    assert found == [(2, 9), (2, 9), (2, 9), (6, -1)]
+
+
+@pytest.mark.parametrize(("commits", "expected"), [(True, (5, "ic/1;8-8")), (False, (0, "ic/1;4-4"))])
+def test_ranges_of_a_transaction_count_when_it_commits(commits: bool, expected: tuple[int, str]) -> None:
+    offsets = GroupOffsets()
+    offsets.commit(PARTITION, of_text(0, "ic/1;4-4"))
+    for text in ("ic/1;0-1", "ic/1;2-3,8-8"):
+        assert offsets.add_pending(7, PARTITION, of_text(0, text), 100) == ErrorCode.NONE
+    assert shown(offsets) == (0, "ic/1;4-4")
+    assert offsets.add_pending(8, PARTITION, of_text(0, "ic/1;9-9"), 100) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert offsets.commit(PARTITION, of_text(0, "ic/1;9-9")) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    offsets.end_transaction(7, commits=commits)
+    assert shown(offsets) == expected
+    assert offsets.commit(PARTITION, of_text(0, "ic/1;10-10")) == ErrorCode.NONE
+
+
+def test_a_transaction_bounds_its_text() -> None:
+    offsets = GroupOffsets()
+    assert offsets.add_pending(7, PARTITION, of_text(0, "ic/1;4-4,6-6"), 10) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+def test_ranges_end_with_the_offset() -> None:
+    offsets = GroupOffsets()
+    for end in (lambda: offsets.delete(PARTITION), lambda: offsets.delete_topic("t")):
+        offsets.commit(PARTITION, of_text(0, "ic/1;4-4"))
+        end()
+        offsets.commit(PARTITION, of_text(4))
+        assert shown(offsets) == (4, "")

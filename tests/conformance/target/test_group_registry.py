@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
-from kafka_share_proxy.conformance.target.committed_offsets import CommittedOffset
+from kafka_share_proxy.conformance.target.individual_commits import CommittedOffset
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.support.target_caller import Caller, running_cluster

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.conformance.target.committed_offsets import CommittedOffset
 from kafka_share_proxy.conformance.target.consumer_group import GroupRefusal
+from kafka_share_proxy.conformance.target.individual_commits import CommittedOffset, RequestedOffset
 from kafka_share_proxy.conformance.target.offset_commits import check_committer
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition, TopicPartition
@@ -24,7 +24,8 @@ async def test_a_late_member_commits_what_it_was_assigned_before() -> None:
         committer = check_committer(cluster, "g", "m", None, epoch, 9)
         found = []
         for name, each in (("t", topic_id), ("u", cluster.topics.by_name["u"].topic_id)):
-            found.append(committer.commit(TopicPartition(name, 0), TopicIdPartition(each, 0), CommittedOffset(1)))
+            offset = RequestedOffset(CommittedOffset(1))
+            found.append(committer.commit(TopicPartition(name, 0), TopicIdPartition(each, 0), offset))
         assert found == [ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH]
 
 

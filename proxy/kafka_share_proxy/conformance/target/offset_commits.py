@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
-from kafka_share_proxy.conformance.target.committed_offsets import CommittedOffset, GroupOffsets
+from kafka_share_proxy.conformance.target.committed_offsets import GroupOffsets
 from kafka_share_proxy.conformance.target.consumer_group import ConsumerGroup, GroupRefusal
 from kafka_share_proxy.conformance.target.consumer_members import ConsumerMember
 from kafka_share_proxy.conformance.target.group_access import is_share_group, new_classic_group
 from kafka_share_proxy.conformance.target.group_registry import AnyGroup
+from kafka_share_proxy.conformance.target.individual_commits import RequestedOffset, with_ranges
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition, TopicPartition
 
@@ -30,9 +31,9 @@ class Committer:
     """Member whose epoch is older: it may commit what it was assigned up to that epoch (KIP-1251)."""
     epoch: int = -1
 
-    def commit(self, partition: TopicPartition, assigned: TopicIdPartition, offset: CommittedOffset) -> ErrorCode:
+    def commit(self, partition: TopicPartition, assigned: TopicIdPartition, requested: RequestedOffset) -> ErrorCode:
         """Commit one offset, or hold it until the transaction ends."""
-        if len(offset.metadata) > self.metadata_max_bytes:
+        if len(with_ranges(requested.committed).metadata) > self.metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         if self.late_member is not None:
             since = self.late_member.assigned.get(assigned, self.late_member.revoking.get(assigned))
@@ -41,10 +42,8 @@ class Committer:
         if self.offsets.is_full(partition):
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         if self.producer_id is not None:
-            self.offsets.add_pending(self.producer_id, partition, offset)
-        else:
-            self.offsets.committed[partition] = offset
-        return ErrorCode.NONE
+            return self.offsets.add_pending(self.producer_id, partition, requested, self.metadata_max_bytes)
+        return self.offsets.commit(partition, requested)
 
 
 def check_committer(

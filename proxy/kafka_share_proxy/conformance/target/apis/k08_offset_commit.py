@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.committed_offsets import CommittedOffset
 from kafka_share_proxy.conformance.target.consumer_group import GroupRefusal
 from kafka_share_proxy.conformance.target.group_access import group_error
+from kafka_share_proxy.conformance.target.individual_commits import requested_offset
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.offset_commits import Committer, check_committer
 from kafka_share_proxy.conformance.target.partition_access import find_topic
@@ -53,6 +53,8 @@ def _commit(
     error: ErrorCode,
 ) -> _Result:
     result = _Result(partition_index=requested.partition_index)
+    metadata = requested.committed_metadata or ""
+    offset = requested_offset(requested.committed_offset, requested.committed_leader_epoch, metadata)
     topic = find_topic(call.cluster, entry.name, entry.topic_id, by_id=call.version >= TOPIC_IDS_SINCE)
     if isinstance(topic, ErrorCode):
         result.error_code = topic
@@ -60,12 +62,12 @@ def _commit(
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif committer is None:
         result.error_code = error
+    elif isinstance(offset, ErrorCode):
+        result.error_code = offset
     else:
-        metadata = requested.committed_metadata or ""
-        committed = CommittedOffset(requested.committed_offset, requested.committed_leader_epoch, metadata)
         partition = TopicPartition(topic.name, requested.partition_index)
         assigned = TopicIdPartition(topic.topic_id, requested.partition_index)
-        result.error_code = committer.commit(partition, assigned, committed)
+        result.error_code = committer.commit(partition, assigned, offset)
     return result
 
 

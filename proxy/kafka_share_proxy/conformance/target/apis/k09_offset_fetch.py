@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka_share_proxy.conformance.target.committed_offsets import CommittedOffset, GroupOffsets
+from kafka_share_proxy.conformance.target.committed_offsets import GroupOffsets
 from kafka_share_proxy.conformance.target.consumer_group import ConsumerGroup
 from kafka_share_proxy.conformance.target.group_access import group_error
+from kafka_share_proxy.conformance.target.individual_commits import CommittedOffset
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -120,7 +121,7 @@ def _named(
 def _found(call: TargetCall[_Request], offsets: GroupOffsets, partition: TopicPartition) -> _Partition:
     if call.request.require_stable and offsets.is_pending(partition):
         return _entry(partition.partition, NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    return _entry(partition.partition, offsets.committed.get(partition, NOTHING), ErrorCode.NONE)
+    return _entry(partition.partition, offsets.shown(partition) or NOTHING, ErrorCode.NONE)
 
 
 def _entry(index: int, committed: CommittedOffset, error: int) -> _Partition:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.committed_offsets import CommittedOffset
 from kafka_share_proxy.conformance.target.consumer_group import GroupRefusal
 from kafka_share_proxy.conformance.target.group_access import group_error
+from kafka_share_proxy.conformance.target.individual_commits import requested_offset
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.offset_commits import Committer, check_committer
 from kafka_share_proxy.conformance.target.partition_access import find_topic
@@ -84,18 +84,19 @@ def _commit(
     committer: Committer | ErrorCode,
 ) -> _Result:
     result = _Result(partition_index=requested.partition_index)
+    metadata = requested.committed_metadata or ""
+    offset = requested_offset(requested.committed_offset, requested.committed_leader_epoch, metadata)
     topic = find_topic(call.cluster, name, b"", by_id=False)
     if isinstance(topic, ErrorCode) or topic.partition(requested.partition_index) is None:
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif isinstance(committer, ErrorCode):
         result.error_code = committer
+    elif isinstance(offset, ErrorCode):
+        result.error_code = offset
     else:
-        committed = CommittedOffset(
-            requested.committed_offset, requested.committed_leader_epoch, requested.committed_metadata or ""
-        )
         partition = TopicPartition(name, requested.partition_index)
         assigned = TopicIdPartition(topic.topic_id, requested.partition_index)
-        code = committer.commit(partition, assigned, committed)
+        code = committer.commit(partition, assigned, offset)
         result.error_code = OLD_CODES.get(code, code)
     return result
 

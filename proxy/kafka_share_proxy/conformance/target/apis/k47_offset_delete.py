@@ -47,7 +47,7 @@ def _delete(
     elif name in subscribed:
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     else:
-        call.cluster.groups.offsets(call.request.group_id).committed.pop(TopicPartition(name, index), None)
+        call.cluster.groups.offsets(call.request.group_id).delete(TopicPartition(name, index))
     return _Response.OffsetDeleteResponsePartition(partition_index=index, error_code=code)
 
 

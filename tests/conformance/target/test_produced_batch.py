@@ -6,7 +6,7 @@ import pytest
 from kafka_share_proxy.conformance.target.produced_batch import BatchRefused, ProducedBatch, check_batch
 from kafka_share_proxy.conformance.target.topic_configs import TopicConfigs
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records import compression, records
 
 from tests.support.target_caller import START_MS, batch
 
@@ -54,3 +54,15 @@ def test_zstd_needs_version_7() -> None:
     refused = check(batch("a", codec=4), version=6)
     assert isinstance(refused, BatchRefused)
     assert refused.error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd", "uncompressed"])
+def test_a_batch_gets_the_codec_of_its_topic(name: str) -> None:
+    codec = {"gzip": compression.GZIP, "zstd": compression.ZSTD, "uncompressed": compression.NONE}[name]
+    source = check(batch("a", "b"), compression_type="lz4")
+    assert isinstance(source, ProducedBatch)
+    found = check(source.data, compression_type=name)
+    assert isinstance(found, ProducedBatch)
+    assert found.header.compression == codec
+    assert records.has_valid_checksum(found.data)
+    assert [each.value for each in records.decode_records(found.data)] == [b"a", b"b"]

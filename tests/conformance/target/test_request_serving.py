@@ -12,6 +12,7 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
+from tests.support.blocking_connection import build
 from tests.support.target_client import METADATA, VERSIONS, TargetClient, connected, served
 
 
@@ -48,6 +49,20 @@ async def test_an_api_that_is_not_served_is_refused() -> None:
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
         await client.send(messages.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1), 99 % 4)
         assert rules_of(server) == ["api-not-offered"]
+
+
+async def test_a_later_version_of_a_served_api_ends_the_connection() -> None:
+    async with served() as server:
+        client = await connected(server)
+        await client.stream.send_all(b"\0\0\0\x0e\0\1\0\x12\0\0\0\7\0\4test")
+        assert await client.stream.receive_some(1) == b""
+
+
+async def test_a_refused_produce_without_acks_ends_the_connection() -> None:
+    async with served() as server:
+        client = await connected(server)
+        await client.send(build("ProduceRequest", acks=0, topic_data=[{"name": "none", "partition_data": [{}]}]), 9)
+        assert await client.stream.receive_some(1) == b""
 
 
 async def test_bytes_that_are_no_request_end_the_connection() -> None:

@@ -9,7 +9,7 @@ from kafka_share_proxy.wire.definitions import messages, registry
 from tests.support.target_caller import Caller, running_cluster
 
 
-async def test_topics_are_read_from_the_metadata_and_other_bytes_name_none() -> None:
+async def test_topics_are_read_from_the_metadata_and_other_bytes_cannot_be_read() -> None:
     async with running_cluster() as cluster:
         subscription = messages.ConsumerProtocolSubscription(topics=["a", "b"])
         metadata = b"\0\1" + bytes(registry.codec_of(messages.ConsumerProtocolSubscription, 1).encode(subscription))
@@ -22,4 +22,4 @@ async def test_topics_are_read_from_the_metadata_and_other_bytes_name_none() -> 
             group = cluster.groups.get(group_id)
             assert isinstance(group, ClassicGroup)
             found.append(classic_topics(group))
-        assert found == [{"a", "b"}, set()]
+        assert found == [{"a", "b"}, None]

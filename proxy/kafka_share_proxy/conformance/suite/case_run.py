@@ -103,10 +103,17 @@ class CaseRun:
         count: int = 0,
         configs: Mapping[str, str] | None = None,
         name: str | None = None,
+        *,
+        on_one_node: bool = False,
     ) -> CaseTopic:
-        """Create a topic, by default with a new name; `count` records are in one batch in each partition."""
-        made = name or self.name("topic")
-        topic = await self.cluster.create_topic(await self.kept(), made, partitions, configs)
+        """Create a topic, by default with a new name; `count` records are in one batch in each partition.
+
+        `on_one_node`: all partitions have the same leader.
+        """
+        made, kept = name or self.name("topic"), await self.kept()
+        nodes = await self.cluster.brokers(kept) if on_one_node else {}
+        node = min(nodes) if len(nodes) > 1 else None
+        topic = await self.cluster.create_topic(kept, made, partitions, configs, node=node)
         for partition in topic.partitions:
             await self._await_leader(topic, partition)
             if count:

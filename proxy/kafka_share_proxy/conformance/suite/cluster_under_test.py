@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 
@@ -118,11 +119,20 @@ class ClusterUnderTest:
         return {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
 
     async def create_topic(
-        self, on: PeerConnection, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+        self,
+        on: PeerConnection,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        *,
+        node: int | None = None,
     ) -> CaseTopic:
-        """Create a topic and wait until its leaders are known. Raises SetUpFailed."""
+        """Create a topic and wait until its leaders are known. `node`: leader of all partitions. Raises SetUpFailed."""
         self.topics.add(name)
-        requested = {"name": name, "num_partitions": partitions, "replication_factor": -1}
+        requested: dict[str, Any] = {"name": name, "num_partitions": partitions, "replication_factor": -1}
+        if node is not None:
+            placed = [{"partition_index": index, "broker_ids": [node]} for index in range(partitions)]
+            requested |= {"num_partitions": -1, "assignments": placed}
         requested |= {"configs": [{"name": key, "value": value} for key, value in (configs or {}).items()]}
         response = await on.request("CreateTopics", self.version("CreateTopics"), topics=[requested], timeout_ms=10_000)
         created = response.topics[0]

@@ -123,6 +123,8 @@ class GroupOffsets:
 
     def delete_topic(self, topic: str) -> None:
         """Delete the offsets of a deleted topic."""
-        for offsets in (self.committed, self.individual, *self.pending.values()):
+        for partition in [each for each in (*self.committed, *self.individual) if each.topic == topic]:
+            self.delete(partition)
+        for offsets in self.pending.values():
             for partition in [each for each in offsets if each.topic == topic]:
                 del offsets[partition]

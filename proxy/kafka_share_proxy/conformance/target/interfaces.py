@@ -33,6 +33,10 @@ class ClientPeer:
     """Called when the connection ends."""
 
 
+class ConnectionEnds(Exception):
+    """A handler ends the connection, as brokers do where the protocol has no response."""
+
+
 @dataclass
 class TargetCall(Generic[R]):
     """One request at one node."""
@@ -54,7 +58,10 @@ class TargetCall(Generic[R]):
 
 
 Handler = Callable[[TargetCall[Any]], Awaitable[Message | None]]
-"""Returns the response, or None where the protocol has none (Produce with acks 0). Waits with the cluster's clock."""
+"""Returns the response, or None where the protocol has none (Produce with acks 0). Waits with the cluster's clock.
+
+Raises ConnectionEnds.
+"""
 
 
 @dataclass(frozen=True)

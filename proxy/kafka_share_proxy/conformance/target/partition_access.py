@@ -16,6 +16,11 @@ def find_topic(cluster: TargetCluster, name: str, topic_id: bytes, *, by_id: boo
     return cluster.topics.named(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def has_partition(topic: HostedTopic | ErrorCode, indexes: Iterable[int]) -> bool:
+    """Return True if the topic has at least one of these partitions."""
+    return isinstance(topic, HostedTopic) and any(topic.partition(index) is not None for index in indexes)
+
+
 def find_partition(
     topic: HostedTopic | ErrorCode, index: int, node_id: int, epoch: int = -1
 ) -> HostedPartition | ErrorCode:

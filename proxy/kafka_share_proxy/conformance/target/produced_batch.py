@@ -10,14 +10,22 @@ from kafka_share_proxy.conformance.target.topic_configs import TopicConfigs
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 from kafka_share_proxy.wire.records import compression, records
-from kafka_share_proxy.wire.records.records import BatchHeader, Record
+from kafka_share_proxy.wire.records.records import (
+    COMPRESSION_MASK,
+    DECOMPRESSED_MAX,
+    HEADER,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Record,
+)
 
 ZSTD_SINCE = 7
 """Version of Produce from which on zstd is accepted (KIP-110)."""
 WITHOUT_LOG_START = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE)
 _MAX_TIMESTAMP_AT = 35
 _ATTRIBUTES_AT = 21
-_INT16, _INT64 = Struct(">h"), Struct(">q")
+_SIZE_AT = 8
+_INT16, _INT32, _INT64 = Struct(">h"), Struct(">i"), Struct(">q")
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,8 @@ def check_batch(
     refused = _check_records(found, configs, now_ms)
     if refused is not None:
         return replace(refused, is_appending=True)
-    return _stamped(data, now_ms) if configs.log_append_time else ProducedBatch(data, header)
+    batch = _stamped(data, now_ms) if configs.log_append_time else ProducedBatch(data, header)
+    return batch if configs.codec in (None, header.compression) else _compressed(batch, configs.codec)
 
 
 def _only_batch(data: bytes, version: int) -> BatchHeader | BatchRefused:
@@ -138,5 +147,19 @@ def _stamped(data: bytes, now_ms: int) -> ProducedBatch:
     attributes = _INT16.unpack_from(changed, _ATTRIBUTES_AT)[0] | records.TIMESTAMP_TYPE_MASK
     _INT16.pack_into(changed, _ATTRIBUTES_AT, attributes)
     _INT64.pack_into(changed, _MAX_TIMESTAMP_AT, now_ms)
+    sealed = records.seal(bytes(changed))
+    return ProducedBatch(sealed, records.read_header(sealed))
+
+
+def _compressed(batch: ProducedBatch, codec: int | None) -> ProducedBatch:
+    """Return the batch with the codec of its topic."""
+    codec = codec or compression.NONE
+    body = batch.data[HEADER.size :]
+    if batch.header.compression != compression.NONE:
+        body = bytes(compression.opened(batch.header.compression, body, DECOMPRESSED_MAX))
+    changed = bytearray(batch.data[: HEADER.size] + (compression.compress(codec, body) if codec else body))
+    attributes = _INT16.unpack_from(changed, _ATTRIBUTES_AT)[0] & ~COMPRESSION_MASK | codec
+    _INT16.pack_into(changed, _ATTRIBUTES_AT, attributes)
+    _INT32.pack_into(changed, _SIZE_AT, len(changed) - LOG_OVERHEAD)
     sealed = records.seal(bytes(changed))
     return ProducedBatch(sealed, records.read_header(sealed))

@@ -16,7 +16,7 @@ from kafka_share_proxy.conformance.target.authentication import MECHANISMS, Auth
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.fault_effects import Outgoing
 from kafka_share_proxy.conformance.target.faults import Fault, FaultPlan
-from kafka_share_proxy.conformance.target.interfaces import ClientPeer, TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import ClientPeer, ConnectionEnds, TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.unserved_requests import refusal
 from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.codec.headers import RequestHeader
@@ -102,7 +102,10 @@ class ServedConnection:
         for callback in tuple(self._served.before_request):
             await callback(header.key, self._peer.node_id, seen.client_id)
         faults = self._served.faults.match(header.key, self._peer.node_id, seen.client_id)
-        response = await self._response(header, request, faults)
+        try:
+            response = await self._response(header, request, faults)
+        except ConnectionEnds:
+            return CLOSED
         await self._served.cluster.clock.sleep(fault_effects.delay_s(faults))
         if response is not None:
             fault_effects.amend(faults, header.version, response)
@@ -143,7 +146,8 @@ class ServedConnection:
             return Outgoing(frames.response(key, 0, correlation_id, response))
         if found and self._served.strict:
             return CLOSED
-        data = None if self.must_authenticate else refusal(key, version, correlation_id)
+        is_served = key in self._served.cluster.offered
+        data = None if self.must_authenticate or is_served else refusal(key, version, correlation_id)
         return CLOSED if data is None else Outgoing(data)
 
     def _raw_token(self, frame: bytes) -> Outgoing:

@@ -9,9 +9,14 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 VERSION_BYTES = 2
 
 
-def classic_topics(group: ClassicGroup) -> set[str]:
-    """Return the topics of all members. Metadata that is not a consumer's names none."""
+CONSUMER = "consumer"
+
+
+def classic_topics(group: ClassicGroup) -> set[str] | None:
+    """Return the topics of all members. None if the metadata of a member of a consumer cannot be read."""
     topics: set[str] = set()
+    if group.protocol_type != CONSUMER:
+        return topics
     for member in group.members.values():
         metadata = member.metadata(group.protocol)
         version = int.from_bytes(metadata[:VERSION_BYTES], "big", signed=True)
@@ -19,5 +24,5 @@ def classic_topics(group: ClassicGroup) -> set[str]:
         try:
             topics.update(codec.decode(metadata, VERSION_BYTES).topics)
         except RemoteProtocolError:
-            continue
+            return None
     return topics

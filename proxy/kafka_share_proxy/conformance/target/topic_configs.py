@@ -6,8 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from kafka_share_proxy.wire.records import compression
+
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1
+CODECS = {
+    "uncompressed": compression.NONE,
+    "gzip": compression.GZIP,
+    "snappy": compression.SNAPPY,
+    "lz4": compression.LZ4,
+    "zstd": compression.ZSTD,
+}
+"""Codecs by their names in compression.type."""
 
 
 class ConfigKind(IntEnum):
@@ -52,7 +62,7 @@ KEYS: Mapping[str, ConfigKey] = {
     key.name: key
     for key in (
         ConfigKey("cleanup.policy", ConfigKind.LIST, "delete", _some_of("delete", "compact")),
-        ConfigKey("compression.type", ConfigKind.STRING, "producer", _one_of("producer")),
+        ConfigKey("compression.type", ConfigKind.STRING, "producer", _one_of("producer", *CODECS)),
         ConfigKey("delete.retention.ms", ConfigKind.LONG, "86400000", _number(0, LONG_MAX)),
         ConfigKey("flush.messages", ConfigKind.LONG, str(LONG_MAX), _number(1, LONG_MAX)),
         ConfigKey("flush.ms", ConfigKind.LONG, str(LONG_MAX), _number(0, LONG_MAX)),
@@ -101,6 +111,11 @@ class TopicConfigs:
     @property
     def log_append_time(self) -> bool:
         return self.value("message.timestamp.type") == "LogAppendTime"
+
+    @property
+    def codec(self) -> int | None:
+        """Codec of the log, None if it is the producer's."""
+        return CODECS.get(self.value("compression.type"))
 
     @property
     def compacts(self) -> bool:

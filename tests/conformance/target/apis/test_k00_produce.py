@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+from kafka_share_proxy.conformance.target.interfaces import ConnectionEnds
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.blocking_connection import build
@@ -23,6 +25,13 @@ async def test_without_acks_there_is_no_response() -> None:
         data = {"name": "t", "partition_data": [{"index": 0, "records": batch("a")}]}
         assert await Caller(cluster).send(build("ProduceRequest", acks=0, topic_data=[data]), 9) is None
         assert cluster.partition("t", 0).log.end == 1
+
+
+async def test_a_refusal_without_acks_ends_the_connection() -> None:
+    async with running_cluster() as cluster:
+        data = {"name": "none", "partition_data": [{"index": 0, "records": batch("a")}]}
+        with pytest.raises(ConnectionEnds):
+            await Caller(cluster).send(build("ProduceRequest", acks=0, topic_data=[data]), 9)
 
 
 async def test_gaps_old_epochs_and_wrong_checksums_are_refused() -> None:

@@ -23,6 +23,14 @@ async def test_positions_and_timestamps_are_found() -> None:
         assert found == [3, 1, 1, 1, -1, 1, -1]
 
 
+async def test_a_partition_that_is_named_twice_is_refused() -> None:
+    async with running_cluster() as cluster:
+        cluster.create_topic("t", 2)
+        partitions = [{"partition_index": each, "timestamp": -1} for each in (0, 1, 0)]
+        response = await Caller(cluster).ask("ListOffsets", topics=[{"name": "t", "partitions": partitions}])
+        assert [each.error_code for each in response.topics[0].partitions] == [42, 0, 42]
+
+
 async def test_read_committed_ends_at_the_last_stable_offset() -> None:
     async with running_cluster() as cluster:
         cluster.create_topic("t")

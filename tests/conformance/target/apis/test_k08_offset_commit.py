@@ -27,6 +27,12 @@ async def test_members_commit_in_their_generation_only() -> None:
         assert await caller.commit("none", "t", 5, member_id="m", epoch=1) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+async def test_a_commit_of_unknown_topics_creates_no_group() -> None:
+    async with running_cluster() as cluster:
+        assert await Caller(cluster).commit("g", "none", 3) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert cluster.groups.get("g") is None
+
+
 async def test_partitions_are_refused_one_by_one() -> None:
     async with running_cluster() as cluster:
         topic_id = cluster.create_topic("t").topic_id

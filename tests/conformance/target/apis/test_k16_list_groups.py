@@ -15,7 +15,7 @@ async def test_groups_are_listed_with_type_and_state() -> None:
             "ShareGroupHeartbeat", group_id="c", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
         )
         found = (await caller.ask("ListGroups")).groups
-        assert [(g.group_id, g.group_type.lower(), g.group_state) for g in found] == [
+        assert [(g.group_id, g.group_type, g.group_state) for g in found] == [
             ("a", "classic", "Stable"),
             ("b", "consumer", "Stable"),
             ("c", "share", "Stable"),

@@ -22,4 +22,6 @@ async def test_offsets_of_subscribed_topics_stay() -> None:
         assert await caller.committed("g", "t") == (0, -1)
         await caller.join_consumer("k", "m", "t")
         assert await delete(caller, "k") == (0, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])
+        await caller.only_member("unreadable")
+        assert await delete(caller, "unreadable") == (0, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])
         assert await delete(caller, "none") == (ErrorCode.GROUP_ID_NOT_FOUND, [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import ConnectionEnds, TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.partition_access import endpoints_of, find_partition, find_topic, moved_leader
 from kafka_share_proxy.conformance.target.partition_log import LogFull
 from kafka_share_proxy.conformance.target.produced_batch import BatchRefused, ProducedBatch, check_batch
@@ -22,7 +22,7 @@ _Result = messages.ProduceResponse.PartitionProduceResponse
 
 
 async def handle(call: TargetCall[_Request]) -> messages.ProduceResponse | None:
-    """Append to each partition. None for acks 0."""
+    """Append to each partition. None for acks 0, for which an error ends the connection. Raises ConnectionEnds."""
     message = messages.ProduceResponse
     topics: list[messages.ProduceResponse.TopicProduceResponse] = []
     leaders: set[int] = set()
@@ -34,6 +34,8 @@ async def handle(call: TargetCall[_Request]) -> messages.ProduceResponse | None:
         )
         leaders.update(result.current_leader.leader_id for result in results)
     if call.request.acks == 0:
+        if any(result.error_code for topic_results in topics for result in topic_results.partition_responses):
+            raise ConnectionEnds
         return None
     nodes = [message.NodeEndpoint(node_id=n, host=h, port=p) for n, h, p in endpoints_of(call.cluster, leaders)]
     return message(responses=topics, node_endpoints=nodes)

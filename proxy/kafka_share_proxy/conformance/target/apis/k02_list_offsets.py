@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import IntEnum
 
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
@@ -41,9 +42,12 @@ async def handle(call: TargetCall[_Request]) -> messages.ListOffsetsResponse:
     topics = []
     for entry in call.request.topics:
         topic = find_topic(call.cluster, entry.name, b"", by_id=False)
+        counts = Counter(each.partition_index for each in entry.partitions)
         results = []
         for each in entry.partitions:
             partition = find_partition(topic, each.partition_index, call.peer.node_id, each.current_leader_epoch)
+            if counts[each.partition_index] > 1:
+                partition = ErrorCode.INVALID_REQUEST
             result = _find(call, partition, each)
             if call.version < EPOCH_SINCE:
                 result.leader_epoch = -1

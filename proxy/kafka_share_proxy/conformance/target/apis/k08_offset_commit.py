@@ -7,7 +7,7 @@ from kafka_share_proxy.conformance.target.group_access import group_error
 from kafka_share_proxy.conformance.target.individual_commits import requested_offset
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.offset_commits import Committer, check_committer
-from kafka_share_proxy.conformance.target.partition_access import find_topic
+from kafka_share_proxy.conformance.target.partition_access import find_topic, has_partition
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -26,7 +26,7 @@ async def handle(call: TargetCall[_Request]) -> messages.OffsetCommitResponse:
     request = call.request
     error = group_error(call.cluster, call.peer.node_id, request.group_id)
     committer = None
-    if error == ErrorCode.NONE:
+    if error == ErrorCode.NONE and any(_exists(call, topic) for topic in request.topics):
         try:
             committer = check_committer(
                 call.cluster,
@@ -43,6 +43,12 @@ async def handle(call: TargetCall[_Request]) -> messages.OffsetCommitResponse:
         results = [_commit(call, topic, each, committer, error) for each in topic.partitions]
         topics.append(_Topic(name=topic.name, topic_id=topic.topic_id, partitions=results))
     return messages.OffsetCommitResponse(topics=topics)
+
+
+def _exists(call: TargetCall[_Request], entry: _Request.OffsetCommitRequestTopic) -> bool:
+    """Return True if a partition of the topic exists: without one, the request does not create the group."""
+    topic = find_topic(call.cluster, entry.name, entry.topic_id, by_id=call.version >= TOPIC_IDS_SINCE)
+    return has_partition(topic, [each.partition_index for each in entry.partitions])
 
 
 def _commit(

@@ -44,8 +44,7 @@ def _groups(call: TargetCall[_Request]) -> Iterator[_Group]:
 
 
 def _entry(group_id: str, protocol_type: str, state: str, group_type: str) -> _Group:
-    type_name = group_type.capitalize()
-    return _Group(group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=type_name)
+    return _Group(group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type)
 
 
 API = TargetApi(ApiKey.LIST_GROUPS, VERSIONS, handle)

@@ -7,7 +7,7 @@ from kafka_share_proxy.conformance.target.group_access import group_error
 from kafka_share_proxy.conformance.target.individual_commits import requested_offset
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.offset_commits import Committer, check_committer
-from kafka_share_proxy.conformance.target.partition_access import find_topic
+from kafka_share_proxy.conformance.target.partition_access import find_topic, has_partition
 from kafka_share_proxy.conformance.target.transactions import ProducerIdentity, offsets_partition
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -48,6 +48,8 @@ def _committer(call: TargetCall[_Request]) -> Committer | ErrorCode:
         error = _transaction_error(call)
     if error != ErrorCode.NONE:
         return error
+    if not any(_exists(call, topic) for topic in request.topics):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         return check_committer(
             call.cluster,
@@ -60,6 +62,12 @@ def _committer(call: TargetCall[_Request]) -> Committer | ErrorCode:
         )
     except GroupRefusal as refused:
         return OLD_CODES.get(refused.error, refused.error)
+
+
+def _exists(call: TargetCall[_Request], entry: _Request.TxnOffsetCommitRequestTopic) -> bool:
+    """Return True if a partition of the topic exists: without one, the request does not create the group."""
+    topic = find_topic(call.cluster, entry.name, b"", by_id=False)
+    return has_partition(topic, [each.partition_index for each in entry.partitions])
 
 
 def _transaction_error(call: TargetCall[_Request]) -> ErrorCode:

@@ -38,13 +38,13 @@ async def handle(call: TargetCall[_Request]) -> _Response:
 
 
 def _delete(
-    call: TargetCall[_Request], name: str, index: int, subscribed: set[str]
+    call: TargetCall[_Request], name: str, index: int, subscribed: set[str] | None
 ) -> _Response.OffsetDeleteResponsePartition:
     code = ErrorCode.NONE
     topic = call.cluster.topics.named(name)
     if topic is None or topic.partition(index) is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif name in subscribed:
+    elif subscribed is None or name in subscribed:
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     else:
         call.cluster.groups.offsets(call.request.group_id).delete(TopicPartition(name, index))

@@ -31,8 +31,6 @@ def _group(
 ) -> _Response.DescribeShareGroupOffsetsResponseGroup:
     group_id = requested.group_id
     error = group_error(call.cluster, call.peer.node_id, group_id)
-    if error == ErrorCode.NONE and call.cluster.share.coordinator.group(group_id) is None:
-        error = ErrorCode.GROUP_ID_NOT_FOUND
     if error != ErrorCode.NONE:
         return _Response.DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[], error_code=error)
     named = (

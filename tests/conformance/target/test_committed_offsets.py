@@ -85,3 +85,14 @@ def test_ranges_end_with_the_offset() -> None:
         end()
         offsets.commit(PARTITION, of_text(4))
         assert shown(offsets) == (4, "")
+
+
+def test_ranges_refer_to_one_division_of_a_topic() -> None:
+    offsets = GroupOffsets()
+    view, other = TopicPartition("__view.r2.t", 0), TopicPartition("__view.r4.t", 0)
+    assert offsets.commit(view, of_text(0, "ic/1;4-4")) == ErrorCode.NONE
+    assert offsets.commit(TopicPartition("__view.r2.t", 1), of_text(0, "ic/1;4-4")) == ErrorCode.NONE
+    for partition in (PARTITION, other):
+        assert offsets.commit(partition, of_text(0, "ic/1;4-4")) == ErrorCode.INVALID_REQUEST
+        assert offsets.add_pending(7, partition, of_text(0, "ic/1;4-4"), 100) == ErrorCode.INVALID_REQUEST
+    assert offsets.commit(PARTITION, of_text(0)) == ErrorCode.NONE

@@ -7,6 +7,7 @@ from kafka_share_proxy.conformance.target import individual_commits
 from kafka_share_proxy.conformance.target.individual_commits import (
     CommittedOffset,
     RequestedOffset,
+    base_of,
     requested_offset,
     with_ranges,
 )
@@ -43,3 +44,7 @@ def test_a_bad_text_is_refused(offset: int, text: str, code: ErrorCode) -> None:
 def test_the_first_ranges_that_fit_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(individual_commits, "TEXT_BYTES_MAX", 14)
     assert with_ranges(CommittedOffset(0), OffsetRanges([(2, 3), (5, 6), (8, 9)])).metadata == "ic/1;2-2,5-5"
+
+
+def test_a_view_has_a_base() -> None:
+    assert [base_of(each) for each in ("t", "__view.s2.t", "__view.bad")] == ["t", "t", "__view.bad"]

@@ -149,10 +149,23 @@ class TargetCluster:
         self.topics.add(topic)
         return topic
 
+    def add_view(self, view: HostedTopic) -> HostedTopic | None:
+        """Create a view with a topic id; return None beyond TOPICS_MAX."""
+        if view.base is None or len(self.topics.by_name) >= TOPICS_MAX:
+            return None
+        view.topic_id = self.seeded.uuid()
+        view.follow_base()
+        view.base.views.append(view)
+        self.topics.add(view)
+        return view
+
     def add_partitions(self, topic: HostedTopic, replicas: list[list[int]]) -> None:
         """Add empty partitions with these replicas to a topic."""
         first = len(topic.partitions)
         topic.partitions += [self.new_partition(first + index, nodes) for index, nodes in enumerate(replicas)]
+        for view in topic.views:
+            view.add_slots()
+            view.follow_base()
         self.topics.changed.notify()
 
     def new_partition(self, index: int, replicas: list[int]) -> HostedPartition:
@@ -163,8 +176,15 @@ class TargetCluster:
         return partition
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records, the offsets committed for it, and its share partitions."""
+        """Delete a topic with its records, the offsets committed for it, its share partitions and its views."""
         topic = self._topic(name)
+        for view in tuple(topic.views):
+            self.delete_topic(view.name)
+        if topic.base is not None:
+            topic.base.views.remove(topic)
+            for slot in topic.partitions:
+                if slot.base is not None:
+                    slot.base.slots.remove(slot)
         self.topics.remove(topic)
         self.groups.delete_topic(name)
         self.share.delete_topic(topic.topic_id)
@@ -172,6 +192,8 @@ class TargetCluster:
     def recreate_topic(self, name: str) -> HostedTopic:
         """Delete a topic and create it again, empty, with a new id."""
         old = self._topic(name)
+        if old.base is not None:
+            raise ValueError(f"{name!r} is a view: create its base {old.base.name!r} again")
         self.delete_topic(name)
         return self.add_topic(name, [list(each.replicas) for each in old.partitions], dict(old.configs.stored))
 

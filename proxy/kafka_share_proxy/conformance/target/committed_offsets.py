@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
-from kafka_share_proxy.conformance.target.individual_commits import CommittedOffset, RequestedOffset, with_ranges
+from kafka_share_proxy.conformance.target.individual_commits import (
+    CommittedOffset,
+    RequestedOffset,
+    base_of,
+    with_ranges,
+)
 from kafka_share_proxy.offsets.commit_text import RANGES_MAX
 from kafka_share_proxy.offsets.ranges import OffsetRanges
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -54,6 +59,8 @@ class GroupOffsets:
     def commit(self, partition: TopicPartition, requested: RequestedOffset) -> ErrorCode:
         """Commit an offset, and merge its ranges into those of the group (commits/README.md rules 7, 9, 12, 18)."""
         committed, done = requested
+        if done is not None and self._is_divided_otherwise(partition.topic):
+            return ErrorCode.INVALID_REQUEST
         held, is_pending = self._held(partition, requested), self.is_pending(partition)
         if held is None or (is_pending and done is None):
             self.committed[partition] = committed
@@ -79,6 +86,8 @@ class GroupOffsets:
         `metadata_max`: maximum number of characters, with the ranges.
         """
         committed, done = requested
+        if done is not None and self._is_divided_otherwise(partition.topic):
+            return ErrorCode.INVALID_REQUEST
         held = self._held(partition, requested)
         ranges = OffsetRanges()
         if held is not None:
@@ -113,6 +122,11 @@ class GroupOffsets:
             committed = self.committed.get(partition, CommittedOffset(-1))
             held.broker_says(committed.offset, committed.leader_epoch)
         return held
+
+    def _is_divided_otherwise(self, topic: str) -> bool:
+        """Return True if there are ranges of the base, or of another view of it (commits/README.md rule 13)."""
+        others = {each.topic for each, held in self.individual.items() if held.ranges and each.topic != topic}
+        return base_of(topic) in map(base_of, others)
 
     # Deletions
 

@@ -13,6 +13,7 @@ from kafka_share_proxy.offsets.commit_text import (
     split_commit_text,
 )
 from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
+from kafka_share_proxy.views.model.names import BadViewName, parse
 from kafka_share_proxy.wire.errors import ErrorCode
 
 NUL = "\0"
@@ -64,3 +65,12 @@ def with_ranges(committed: CommittedOffset, ranges: OffsetRanges = NO_RANGES) ->
     nul = NUL if committed.metadata.endswith(NUL) else ""
     text = CommitText(ranges, committed.catch_up, own or None)
     return committed._replace(metadata=split_commit_text(text, TEXT_BYTES_MAX)[0] + nul)
+
+
+def base_of(topic: str) -> str:
+    """Return the base of a view, or the topic itself."""
+    try:
+        view = parse(topic)
+    except BadViewName:
+        return topic
+    return topic if view is None else view.base

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.topics import HostedPartition, HostedTopic
+from kafka_share_proxy.conformance.target.views import create_view
 from kafka_share_proxy.wire.errors import ErrorCode
 
 
 def find_topic(cluster: TargetCluster, name: str, topic_id: bytes, *, by_id: bool) -> HostedTopic | ErrorCode:
-    """Return a topic by its id or its name, or the error code if it is unknown."""
+    """Return a topic by its id or its name, or the error code if it is unknown. A view is created if it is named."""
     if by_id:
         return cluster.topics.with_id(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
-    return cluster.topics.named(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return create_view(cluster, name) or cluster.topics.named(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def has_partition(topic: HostedTopic | ErrorCode, indexes: Iterable[int]) -> bool:

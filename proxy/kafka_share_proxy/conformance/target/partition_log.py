@@ -208,9 +208,13 @@ class PartitionLog:
             size += len(batch.data)
         return b"".join(pieces)
 
+    def batches_between(self, offset: int, upto: int) -> Iterator[StoredBatch]:
+        """Return the batches from the one with `offset` to the last one before `upto`."""
+        return (batch for batch in self._from(offset) if batch.base_offset < upto)
+
     def bytes_between(self, offset: int, upto: int) -> int:
         """Return the bytes of the batches from the one with `offset` to the last one before `upto`."""
-        return sum(len(batch.data) for batch in self._from(offset) if batch.base_offset < upto)
+        return sum(len(batch.data) for batch in self.batches_between(offset, upto))
 
     def aborted_between(self, offset: int, upto: int) -> list[AbortedSpan]:
         """Return the aborted transactions whose records may be from `offset` to before `upto`."""

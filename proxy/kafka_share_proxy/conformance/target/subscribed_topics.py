@@ -18,11 +18,18 @@ def classic_topics(group: ClassicGroup) -> set[str] | None:
     if group.protocol_type != CONSUMER:
         return topics
     for member in group.members.values():
-        metadata = member.metadata(group.protocol)
-        version = int.from_bytes(metadata[:VERSION_BYTES], "big", signed=True)
-        codec = registry.codec_of(messages.ConsumerProtocolSubscription, min(max(version, 0), 3))
-        try:
-            topics.update(codec.decode(metadata, VERSION_BYTES).topics)
-        except RemoteProtocolError:
+        subscription = subscription_topics(member.metadata(group.protocol))
+        if subscription is None:
             return None
+        topics.update(subscription)
     return topics
+
+
+def subscription_topics(metadata: bytes) -> list[str] | None:
+    """Return the topics in the metadata of one member. None if it cannot be read."""
+    version = int.from_bytes(metadata[:VERSION_BYTES], "big", signed=True)
+    codec = registry.codec_of(messages.ConsumerProtocolSubscription, min(max(version, 0), 3))
+    try:
+        return list(codec.decode(metadata, VERSION_BYTES).topics)
+    except RemoteProtocolError:
+        return None

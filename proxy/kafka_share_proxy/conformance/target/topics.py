@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from kafka_share_proxy.conformance.target.partition_log import PartitionLog
 from kafka_share_proxy.conformance.target.timers import Signal
 from kafka_share_proxy.conformance.target.topic_configs import TopicConfigs
+from kafka_share_proxy.views.model.names import is_view
+from kafka_share_proxy.views.model.slots import Cut
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
@@ -32,17 +34,26 @@ class HostedPartition:
     log: PartitionLog = field(default_factory=PartitionLog)
     changed: Signal = field(default_factory=Signal)
     """Notified when records are appended, and when the leader, the log start or the topic changes."""
+    base: HostedPartition | None = None
+    """Partition whose log a partition of a view shows."""
+    slots: list[HostedPartition] = field(default_factory=list)
+    """Partitions of views that show this one's log."""
 
     def set_leader(self, node_id: int) -> None:
-        """Begin a new leader epoch."""
+        """Begin a new leader epoch, of the base if this is a partition of a view."""
+        if self.base is not None:
+            self.base.set_leader(node_id)
+            return
         self.leader, self.leader_epoch = node_id, self.leader_epoch + 1
         if node_id != UNKNOWN_NODE:
             self.log.begin_epoch(self.leader_epoch)
+        for slot in self.slots:
+            slot.leader, slot.leader_epoch = self.leader, self.leader_epoch
         self.changed.notify()
 
     def elect(self, up: Set[int]) -> None:
         """Choose the first replica that is up, unless the leader is."""
-        if self.leader not in up:
+        if self.leader not in up and self.base is None:
             chosen = next((node for node in self.replicas if node in up), UNKNOWN_NODE)
             if chosen != self.leader:
                 self.set_leader(chosen)
@@ -63,10 +74,32 @@ class HostedTopic:
     topic_id: bytes
     configs: TopicConfigs
     partitions: list[HostedPartition]
+    base: HostedTopic | None = None
+    """Topic whose records a view shows."""
+    cut: Cut | None = None
+    """Rule by which a view divides them into slots."""
+    views: list[HostedTopic] = field(default_factory=list)
+    """Views of this topic."""
 
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL
+
+    def add_slots(self) -> None:
+        """Give a view the partitions that it lacks of its base (views/README.md rules 3 and 13)."""
+        if self.base is None or self.cut is None:
+            return
+        for base in self.base.partitions[len(self.partitions) // self.cut.slots :]:
+            for _ in range(self.cut.slots):
+                slot = HostedPartition(len(self.partitions), base.replicas, base.leader, base.leader_epoch, base=base)
+                slot.log, slot.changed = base.log, base.changed
+                self.partitions.append(slot)
+
+    def follow_base(self) -> None:
+        """Let the partitions of a view have the leaders of its base from now on."""
+        for slot in self.partitions:
+            if slot.base is not None and slot not in slot.base.slots:
+                slot.base.slots.append(slot)
 
     def partition(self, index: int) -> HostedPartition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
@@ -107,6 +140,8 @@ class TopicRegistry:
         """Return why a new topic cannot have this name, or None (Topic.validate, ReplicationControlManager)."""
         if not NAME.fullmatch(name) or name in (".", ".."):
             return f"Topic name is invalid: {name!r} must be 1 to 249 letters, digits, '.', '_' or '-', not . or .."
+        if is_view(name):
+            return f"Topic name is invalid: {name!r} is a view's"
         folded = name.replace(".", "_")
         same = next((each for each in self._by_name if each != name and each.replace(".", "_") == folded), None)
         return None if same is None else f"Topic '{name}' collides with existing topic: {same}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 import trio.testing
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
+from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.target_caller import Caller, running_cluster
@@ -51,3 +52,12 @@ async def test_a_join_that_waits_ends_when_the_coordinator_moves() -> None:
         cluster.move_coordinator(CoordinatorKind.GROUP, "g", 2)
         await trio.testing.wait_all_tasks_blocked()
         assert codes == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_a_member_of_a_view_creates_it() -> None:
+    async with running_cluster() as cluster:
+        cluster.create_topic("t")
+        subscription = messages.ConsumerProtocolSubscription(topics=["__view.r2.t"])
+        metadata = b"\0\1" + bytes(registry.codec_of(messages.ConsumerProtocolSubscription, 1).encode(subscription))
+        await Caller(cluster).join("g", protocols=[{"name": "range", "metadata": metadata}])
+        assert cluster.topics.named("__view.r2.t") is not None

@@ -23,3 +23,21 @@ async def test_all_partitions_are_added_or_none() -> None:
             found.append([each.results_by_partition[0].partition_error_code for each in topics])
         assert found == [[ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [ErrorCode.NONE]]
         assert {each.topic for each in cluster.transactions.producers["x"].partitions} == {"t"}
+
+
+async def test_views_are_not_written() -> None:
+    async with running_cluster() as cluster:
+        cluster.create_topic("t")
+        caller = Caller(cluster)
+        producer_id, epoch = await caller.transactional()
+        topics = [{"name": name, "partitions": [0]} for name in ("t", "__view.r2.t")]
+        response = await caller.ask(
+            "AddPartitionsToTxn",
+            3,
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=topics,
+        )
+        codes = [each.results_by_partition[0].partition_error_code for each in response.results_by_topic_v3_and_below]
+        assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INVALID_TOPIC_EXCEPTION]

@@ -62,3 +62,12 @@ async def test_a_regular_expression_finds_topics_that_are_created_later() -> Non
         cluster.create_topic("abc")
         await advance(cluster, 1)
         assert partitions_of(await caller.beat("g", "m", joined.member_epoch)) == [0]
+
+
+async def test_a_member_of_a_view_creates_it() -> None:
+    async with running_cluster() as cluster:
+        cluster.create_topic("t")
+        joined = await Caller(cluster).join_consumer("g", "m", "__view.r2.t")
+        view = cluster.topics.by_name["__view.r2.t"]
+        assigned = joined.assignment.topic_partitions[0]
+        assert (bytes(assigned.topic_id), sorted(assigned.partitions)) == (view.topic_id, [0, 1])

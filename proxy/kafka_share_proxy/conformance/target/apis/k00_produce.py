@@ -9,6 +9,7 @@ from kafka_share_proxy.conformance.target.produced_batch import BatchRefused, Pr
 from kafka_share_proxy.conformance.target.producers import check_append, find_duplicate
 from kafka_share_proxy.conformance.target.topics import HostedPartition, HostedTopic
 from kafka_share_proxy.conformance.target.transactions import ProducerIdentity
+from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -27,7 +28,7 @@ async def handle(call: TargetCall[_Request]) -> messages.ProduceResponse | None:
     topics: list[messages.ProduceResponse.TopicProduceResponse] = []
     leaders: set[int] = set()
     for entry in call.request.topic_data:
-        topic = find_topic(call.cluster, entry.name, entry.topic_id, by_id=call.version >= TOPIC_IDS_SINCE)
+        topic = _find(call, entry)
         results = [_partition(call, topic, data) for data in entry.partition_data]
         topics.append(
             message.TopicProduceResponse(name=entry.name, topic_id=entry.topic_id, partition_responses=results)
@@ -39,6 +40,15 @@ async def handle(call: TargetCall[_Request]) -> messages.ProduceResponse | None:
         return None
     nodes = [message.NodeEndpoint(node_id=n, host=h, port=p) for n, h, p in endpoints_of(call.cluster, leaders)]
     return message(responses=topics, node_endpoints=nodes)
+
+
+def _find(call: TargetCall[_Request], entry: _Request.TopicProduceData) -> HostedTopic | ErrorCode:
+    """Return the topic, or the error code. No producer writes to a view (views/README.md rule 48)."""
+    if is_view(entry.name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    topic = find_topic(call.cluster, entry.name, entry.topic_id, by_id=call.version >= TOPIC_IDS_SINCE)
+    is_of_view = isinstance(topic, HostedTopic) and topic.base is not None
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if is_of_view else topic
 
 
 def _partition(

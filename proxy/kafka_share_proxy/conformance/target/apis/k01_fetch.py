@@ -9,6 +9,7 @@ from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCal
 from kafka_share_proxy.conformance.target.partition_access import endpoints_of, find_topic, moved_leader
 from kafka_share_proxy.conformance.target.timers import Signal, wait_for_change
 from kafka_share_proxy.conformance.target.topics import HostedPartition, HostedTopic
+from kafka_share_proxy.conformance.target.view_reading import read_slot
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -77,7 +78,7 @@ def _find(
     error = partition.epoch_error(epoch)
     if error != ErrorCode.NONE:
         return topic, error
-    serves = partition.leader == node_id or call.version >= FOLLOWERS_SINCE
+    serves = partition.leader == node_id or (call.version >= FOLLOWERS_SINCE and topic.base is None)
     return topic, partition if serves else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -100,8 +101,9 @@ def _read_all(call: TargetCall[_Request], session: FetchSession) -> Results:
 def _read(call: TargetCall[_Request], cached: CachedPartition, left: int, *, at_least_one: bool) -> _Data:
     requested = cached.request
     topic, partition = _find(call, cached.key, requested.current_leader_epoch)
-    if isinstance(partition, ErrorCode):
-        return _refusal(call, cached, topic, partition)
+    if isinstance(partition, ErrorCode) or isinstance(topic, ErrorCode):
+        error = partition if isinstance(partition, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _refusal(call, cached, topic, error)
     log = partition.log
     diverging = _diverging(partition, requested)
     is_outside = diverging is None and not log.start <= requested.fetch_offset <= log.end
@@ -121,6 +123,19 @@ def _read(call: TargetCall[_Request], cached: CachedPartition, left: int, *, at_
         return data
     upto = data.last_stable_offset if is_committed else log.end
     limit = min(requested.partition_max_bytes, left)
+    if topic.cut is not None:
+        slot = requested.partition % topic.cut.slots
+        data.records = read_slot(
+            log,
+            topic.cut,
+            slot,
+            requested.fetch_offset,
+            upto,
+            limit,
+            at_least_one=at_least_one,
+            committed=is_committed,
+        )
+        return data
     data.records = log.read(requested.fetch_offset, upto, limit, at_least_one=at_least_one)
     if is_committed and data.records:
         aborted = messages.FetchResponse.AbortedTransaction

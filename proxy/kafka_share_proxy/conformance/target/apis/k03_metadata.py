@@ -8,6 +8,7 @@ from kafka_share_proxy.conformance.target.authorized_operations import CLUSTER_O
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.topics import HostedPartition, HostedTopic
+from kafka_share_proxy.conformance.target.views import find_view
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -46,14 +47,18 @@ def _topics(call: TargetCall[messages.MetadataRequest]) -> Iterator[_Topic]:
     requested = call.request.topics
     if requested is None or (call.version == 0 and not requested):
         for topic in call.cluster.topics.by_name.values():
-            yield _found(call.cluster, topic)
+            if topic.base is None:
+                yield _found(call.cluster, topic)
         return
     if any(each.topic_id != ZERO_UUID for each in requested):
         yield from (_by_id(call, each.topic_id) for each in requested)
         return
     for name in dict.fromkeys(each.name or "" for each in requested):
-        known = call.cluster.topics.named(name)
-        yield _found(call.cluster, known) if known is not None else _unknown(call, name)
+        known = find_view(call.cluster, name) or call.cluster.topics.named(name)
+        if isinstance(known, ErrorCode):
+            yield _Topic(error_code=known, name=name)
+        else:
+            yield _found(call.cluster, known) if known is not None else _unknown(call, name)
 
 
 def _by_id(call: TargetCall[messages.MetadataRequest], topic_id: bytes) -> _Topic:

@@ -8,6 +8,8 @@ from kafka_share_proxy.conformance.target.group_access import classic_group_to_j
 from kafka_share_proxy.conformance.target.group_registry import AnyGroup
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.pending import PendingResponse
+from kafka_share_proxy.conformance.target.subscribed_topics import CONSUMER, subscription_topics
+from kafka_share_proxy.conformance.target.views import create_views
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -27,6 +29,9 @@ async def handle(call: TargetCall[messages.JoinGroupRequest]) -> messages.JoinGr
     group = classic_group_to_join(call.cluster, call.request.group_id)
     if isinstance(group, ErrorCode):
         return _response(call, JoinReply(error=group, member_id=call.request.member_id))
+    if call.request.protocol_type == CONSUMER:
+        for protocol in call.request.protocols:
+            create_views(call.cluster, subscription_topics(bytes(protocol.metadata)) or ())
     reply = group.join(_join(call))
     return _response(call, await reply.wait() if isinstance(reply, PendingResponse) else reply)
 

@@ -8,6 +8,9 @@ from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.config_resources import ConfigSource
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.topic_configs import KEYS, mistake_in
+from kafka_share_proxy.conformance.target.topics import HostedTopic
+from kafka_share_proxy.conformance.target.views import find_view
+from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -41,6 +44,8 @@ async def handle(call: TargetCall[messages.CreateTopicsRequest]) -> messages.Cre
 
 
 def _create(cluster: TargetCluster, topic: _Topic, validate_only: bool) -> _Result:
+    if is_view(topic.name):
+        return _create_view(cluster, topic, validate_only)
     mistake = cluster.topics.name_error(topic.name)
     if cluster.topics.named(topic.name) is not None:
         raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
@@ -60,6 +65,29 @@ def _create(cluster: TargetCluster, topic: _Topic, validate_only: bool) -> _Resu
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
         configs=_described(configs),
+    )
+
+
+def _create_view(cluster: TargetCluster, topic: _Topic, validate_only: bool) -> _Result:
+    """See views/README.md rule 50."""
+    view = find_view(cluster, topic.name)
+    if not isinstance(view, HostedTopic):
+        raise _Refused(view or ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{topic.name}' is no view of a topic.")
+    if view.topic_id != ZERO_UUID:
+        raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    count = len(view.partitions)
+    if topic.assignments or topic.num_partitions not in (DEFAULT, count):
+        raise _Refused(ErrorCode.INVALID_PARTITIONS, f"The view has {count} partitions, placed as those of its base.")
+    if not validate_only and cluster.add_view(view) is None:
+        raise _Refused(ErrorCode.POLICY_VIOLATION, "The cluster has its maximum number of topics.")
+    replication = len(view.partitions[0].replicas)
+    return _Result(
+        name=topic.name,
+        topic_id=view.topic_id,
+        error_message=None,
+        num_partitions=count,
+        replication_factor=replication,
+        configs=_described(view.configs.stored),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.partition_access import find_partition, find_topic
+from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -26,6 +27,9 @@ async def handle(call: TargetCall[_Request]) -> messages.DeleteRecordsResponse:
 
 def _delete(call: TargetCall[_Request], name: str, requested: _Request.DeleteRecordsPartition) -> _Result:
     result = _Result(partition_index=requested.partition_index, low_watermark=-1)
+    if is_view(name):
+        result.error_code = ErrorCode.POLICY_VIOLATION
+        return result
     topic = find_topic(call.cluster, name, b"", by_id=False)
     partition = find_partition(topic, requested.partition_index, call.peer.node_id)
     if isinstance(partition, ErrorCode):

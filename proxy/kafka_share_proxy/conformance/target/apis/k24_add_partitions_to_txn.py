@@ -5,8 +5,9 @@ from __future__ import annotations
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.group_access import coordinator_error
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
-from kafka_share_proxy.conformance.target.partition_access import find_topic
+from kafka_share_proxy.conformance.target.partition_access import find_topic, has_partition
 from kafka_share_proxy.conformance.target.transactions import ProducerIdentity
+from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -23,12 +24,9 @@ async def handle(call: TargetCall[_Request]) -> _Response:
     """Add all partitions, or none if one is unknown."""
     topics = call.request.v3_and_below_topics
     requested = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-    unknown = {each for each in requested if not _exists(call, each)}
-    if unknown:
-        codes = {
-            each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
-            for each in requested
-        }
+    errors = {each: _partition_error(call, each) for each in requested}
+    if any(errors.values()):
+        codes = {each: error or ErrorCode.OPERATION_NOT_ATTEMPTED for each, error in errors.items()}
     else:
         codes = dict.fromkeys(requested, _add(call, requested))
     topic_result = _Response.AddPartitionsToTxnTopicResult
@@ -49,9 +47,11 @@ async def handle(call: TargetCall[_Request]) -> _Response:
     )
 
 
-def _exists(call: TargetCall[_Request], partition: TopicPartition) -> bool:
+def _partition_error(call: TargetCall[_Request], partition: TopicPartition) -> ErrorCode:
+    if is_view(partition.topic):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     topic = find_topic(call.cluster, partition.topic, b"", by_id=False)
-    return not isinstance(topic, ErrorCode) and topic.partition(partition.partition) is not None
+    return ErrorCode.NONE if has_partition(topic, [partition.partition]) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _add(call: TargetCall[_Request], partitions: list[TopicPartition]) -> ErrorCode:

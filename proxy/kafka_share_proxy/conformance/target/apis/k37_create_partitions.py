@@ -6,6 +6,7 @@ from collections import Counter
 
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.topics import PARTITIONS_MAX, HostedTopic
+from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -31,6 +32,8 @@ async def handle(call: TargetCall[_Request]) -> messages.CreatePartitionsRespons
 
 
 def _refusal(call: TargetCall[_Request], requested: _Request.CreatePartitionsTopic) -> tuple[ErrorCode, str | None]:
+    if is_view(requested.name):
+        return ErrorCode.POLICY_VIOLATION, "The number of partitions of a view is that of its base."
     topic = call.cluster.topics.named(requested.name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."

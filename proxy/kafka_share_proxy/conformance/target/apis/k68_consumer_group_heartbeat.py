@@ -14,6 +14,7 @@ from kafka_share_proxy.conformance.target.consumer_members import ConsumerMember
 from kafka_share_proxy.conformance.target.group_access import consumer_group_to_join, group_error, known_group
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.server_assignors import ASSIGNORS
+from kafka_share_proxy.conformance.target.views import create_views
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -51,6 +52,7 @@ def _heartbeat(call: TargetCall[_Request]) -> _Response:
     if request.member_epoch < JOIN_EPOCH:
         group.leave(request.member_id, request.instance_id, request.member_epoch)
         return _Response(member_id=request.member_id, member_epoch=request.member_epoch)
+    create_views(call.cluster, request.subscribed_topic_names or ())
     member, with_assignment = group.heartbeat(_parsed(call))
     interval_ms = int(call.cluster.group_configs.value(request.group_id, "consumer.heartbeat.interval.ms"))
     return _Response(

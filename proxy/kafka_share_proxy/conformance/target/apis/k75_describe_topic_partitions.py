@@ -8,6 +8,7 @@ from kafka_share_proxy.conformance.target.authorized_operations import TOPIC_OPE
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
 from kafka_share_proxy.conformance.target.topics import HostedPartition
+from kafka_share_proxy.conformance.target.views import find_view
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -29,7 +30,10 @@ async def handle(call: TargetCall[_Request]) -> _Response:
     limit = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
     topics: list[_Topic] = []
     for name, begin in _requested(call):
-        topic = call.cluster.topics.named(name)
+        topic = find_view(call.cluster, name) or call.cluster.topics.named(name)
+        if isinstance(topic, ErrorCode):
+            topics.append(_Topic(name=name, error_code=topic))
+            continue
         if topic is None:
             topics.append(_unknown(call, name))
             continue
@@ -49,7 +53,9 @@ async def handle(call: TargetCall[_Request]) -> _Response:
 
 def _requested(call: TargetCall[_Request]) -> Iterator[tuple[str, int]]:
     """Yield (name, first partition) in the order of names, from the cursor on. No names: all topics."""
-    names = {each.name for each in call.request.topics} or set(call.cluster.topics.by_name)
+    names = {each.name for each in call.request.topics} or {
+        name for name, topic in call.cluster.topics.by_name.items() if topic.base is None
+    }
     cursor = call.request.cursor
     for name in sorted(names):
         if cursor is None or name > cursor.topic_name:

@@ -13,6 +13,7 @@ from kafka_share_proxy.sharegroups.model.group import (
     request_mistake,
     unknown_group,
 )
+from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -53,6 +54,8 @@ def _reply(call: TargetCall[_Request]) -> HeartbeatReply:
         client_host=f"/{call.peer.host}",
     )
     mistake = member_id_mistake(beat.member_id) or request_mistake(request.group_id, beat)
+    if mistake is None and any(map(is_view, names or ())):
+        mistake = "Share groups divide records themselves: subscribe to the base topic, not to its view."
     if mistake is not None:
         return HeartbeatReply(error=ErrorCode.INVALID_REQUEST, message=mistake)
     error = coordinator_error(call.cluster, call.peer.node_id, request.group_id)

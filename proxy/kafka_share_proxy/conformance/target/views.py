@@ -1,0 +1,50 @@
+"""Views: topics that show slices of the partitions of another topic (views/README.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka_share_proxy.conformance.target.cluster import TargetCluster
+from kafka_share_proxy.conformance.target.topic_configs import TopicConfigs
+from kafka_share_proxy.conformance.target.topics import PARTITIONS_MAX, HostedTopic
+from kafka_share_proxy.views.model.base_comparison import cut_of
+from kafka_share_proxy.views.model.names import BadViewName, parse
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import ZERO_UUID
+
+
+def find_view(cluster: TargetCluster, name: str) -> HostedTopic | ErrorCode | None:
+    """Return the topic of a view. Its id is zero if it is not created. None if the name is not a view's."""
+    try:
+        parsed = parse(name)
+    except BadViewName:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if parsed is None:
+        return None
+    known, base = cluster.topics.named(name), cluster.topics.named(parsed.base)
+    if known is not None:
+        return known
+    if parsed.plan is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if base is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cut = cut_of(parsed, None)
+    if len(base.partitions) * cut.slots > PARTITIONS_MAX:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    view = HostedTopic(name, ZERO_UUID, TopicConfigs({"max.message.bytes": "0"}), [], base=base, cut=cut)
+    view.add_slots()
+    return view
+
+
+def create_view(cluster: TargetCluster, name: str) -> HostedTopic | ErrorCode | None:
+    """Return the topic of a view, which is created if it does not exist. None if the name is not a view's."""
+    view = find_view(cluster, name)
+    if isinstance(view, HostedTopic) and view.topic_id == ZERO_UUID:
+        return cluster.add_view(view) or ErrorCode.POLICY_VIOLATION
+    return view
+
+
+def create_views(cluster: TargetCluster, names: Iterable[str]) -> None:
+    """Create the views among these topics."""
+    for name in names:
+        create_view(cluster, name)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, TypeVar
 
 import typer
 
-from kafka_share_proxy.app.commands import conformance_command, pipeline_command
 from kafka_share_proxy.app.commands.broker_flags import Flags, dials_brokers
+from kafka_share_proxy.app.commands.lazy_groups import LazyGroups
 from kafka_share_proxy.app.commands.terminal import printable, printable_lines
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.wire.errors import ProxyError
@@ -27,8 +27,30 @@ T = TypeVar("T")
 DISTRIBUTION = "kafka-share-proxy"
 FAILED, MISUSED = 1, 2
 
+
+def _views() -> typer.Typer:
+    return views_app
+
+
+def _conformance() -> typer.Typer:
+    from kafka_share_proxy.app.commands import conformance_command
+
+    return conformance_command.app
+
+
+def _pipeline() -> typer.Typer:
+    from kafka_share_proxy.app.commands import pipeline_command
+
+    return pipeline_command.app
+
+
+class _Groups(LazyGroups):
+    LOADERS: ClassVar = {"views": _views, "conformance": _conformance, "pipeline": _pipeline}
+
+
 app = typer.Typer(
     name=DISTRIBUTION,
+    cls=_Groups,
     help="Share groups with lock renewal and key-range views for a Kafka cluster; everything else is forwarded.",
     add_completion=False,
     no_args_is_help=True,
@@ -183,12 +205,11 @@ def commits(
 
 
 views_app = typer.Typer(
-    help="Views: slices of a topic's partitions, as topics that any consumer reads.", no_args_is_help=True
+    help="Views: slices of a topic's partitions, as topics that any consumer reads.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
-app.add_typer(views_app, name="views")
-app.add_typer(conformance_command.app, name="conformance")
-app.add_typer(pipeline_command.app, name="pipeline")
-app.add_typer(conformance_command.app, name="conformance")
 
 ViewTopics = Annotated[list[str], typer.Argument(metavar="VIEW...", help="Names as __view.r8.orders.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -68,3 +70,46 @@ async def test_a_callback_runs_at_a_time_of_the_cluster() -> None:
         server.clock.advance(3600)
         with trio.fail_after(10):
             await called.wait()
+
+
+def test_a_cluster_loads_codecs_and_apis_when_they_are_used() -> None:
+    """Most of the time to start would be spent on message classes that no client needs."""
+    done = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, text=True, timeout=60, check=True)
+    ready, responded = (set(line.split()) for line in done.stdout.splitlines())
+    assert not {
+        name for name in ready if name.startswith(("wire.codec.compiler", "wire.definitions.registry", "sharegroups"))
+    }
+    assert not {
+        name for name in ready if name.startswith(("conformance.judge", "conformance.target.apis.", "pydantic"))
+    }
+    assert {name for name in responded if name.startswith("conformance.target.apis.k")} == {
+        "conformance.target.apis.k18_api_versions"
+    }
+    assert {name for name in responded if name.startswith("message.")} == {
+        "message.ApiVersionsRequest",
+        "message.ApiVersionsResponse",
+    }
+
+
+STARTED = """
+import sys
+import trio
+from kafka_share_proxy.conformance.target.server import open_target
+
+def show():
+    own = [name.removeprefix("kafka_share_proxy.") for name in sys.modules if "kafka_share_proxy" in name]
+    classes = sys.modules.get("kafka_share_proxy.wire.definitions.message_classes")
+    built = [] if classes is None else [f"message.{name}" for name in classes._CLASSES]
+    print(*own, *built, *({"pydantic"} & set(sys.modules)))
+
+async def main():
+    async with open_target() as server:
+        show()
+        stream = await trio.open_tcp_stream(*server.cluster.addresses[1])
+        await stream.send_all(bytes.fromhex("0000000a 0012 0000 00000001 ffff"))
+        assert len(await stream.receive_some(4)) == 4
+        show()
+
+trio.run(main)
+"""
+"""Print modules and message classes: of a cluster that is ready, and after an ApiVersions request."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kafka_share_proxy.conformance.target.clock import Clock
 from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind, Coordinators
 from kafka_share_proxy.conformance.target.fetch_sessions import FetchSessions
-from kafka_share_proxy.conformance.target.group_configs import GroupConfigs
-from kafka_share_proxy.conformance.target.group_registry import GroupRegistry
 from kafka_share_proxy.conformance.target.seeded import SeededBytes
-from kafka_share_proxy.conformance.target.share_state import ShareState
 from kafka_share_proxy.conformance.target.timers import ClusterTimers
 from kafka_share_proxy.conformance.target.topic_configs import TopicConfigs, mistake_in
 from kafka_share_proxy.conformance.target.topics import (
@@ -27,8 +26,13 @@ from kafka_share_proxy.conformance.target.topics import (
     TopicRegistry,
     place_replicas,
 )
-from kafka_share_proxy.conformance.target.transactions import Transactions
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.conformance.target.group_configs import GroupConfigs
+    from kafka_share_proxy.conformance.target.group_registry import GroupRegistry
+    from kafka_share_proxy.conformance.target.share_state import ShareState
+    from kafka_share_proxy.conformance.target.transactions import Transactions
 
 NODES_MAX = 100
 """Maximum number of nodes of a cluster."""
@@ -55,13 +59,38 @@ class TargetCluster:
         self.coordinators = Coordinators(nodes)
         slots = self.settings.fetch_session_slots
         self.fetch_sessions = {node_id: FetchSessions(slots, self.seeded) for node_id in self.node_ids}
-        self.groups = GroupRegistry(self.coordinators)
-        self.share = ShareState(self.topics, clock, self.timers)
-        self.group_configs = GroupConfigs(self.share.coordinator, self.settings)
-        timeout_max_ms = self.settings.transaction_timeout_max_ms
-        self.transactions = Transactions(self.topics, self.groups, clock, self.timers, timeout_max_ms)
         self._up = set(self.node_ids)
-        self.coordinators.on_change(self.groups.follow_coordinators)
+
+    @cached_property
+    def groups(self) -> GroupRegistry:
+        """Classic and KIP-848 groups, imported at the first use."""
+        from kafka_share_proxy.conformance.target.group_registry import GroupRegistry
+
+        groups = GroupRegistry(self.coordinators)
+        self.coordinators.on_change(groups.follow_coordinators)
+        return groups
+
+    @cached_property
+    def transactions(self) -> Transactions:
+        """Transactional producers, imported at the first use."""
+        from kafka_share_proxy.conformance.target.transactions import Transactions
+
+        timeout_max_ms = self.settings.transaction_timeout_max_ms
+        return Transactions(self.topics, self.groups, self.clock, self.timers, timeout_max_ms)
+
+    @cached_property
+    def share(self) -> ShareState:
+        """Share groups. The model of `sharegroups/` is imported at the first use."""
+        from kafka_share_proxy.conformance.target.share_state import ShareState
+
+        return ShareState(self.topics, self.clock, self.timers)
+
+    @cached_property
+    def group_configs(self) -> GroupConfigs:
+        """Settings of groups, imported at the first use."""
+        from kafka_share_proxy.conformance.target.group_configs import GroupConfigs
+
+        return GroupConfigs(self.share.coordinator, self.settings)
 
     async def run(self) -> None:
         """Call timers when they are due, until cancelled."""

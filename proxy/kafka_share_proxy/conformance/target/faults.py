@@ -6,9 +6,12 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
-from kafka_share_proxy.conformance.target.error_responses import Level
 from kafka_share_proxy.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.conformance.target.error_responses import Level
 
 FAULTS_MAX = 1_000
 """Maximum number of faults at a time."""

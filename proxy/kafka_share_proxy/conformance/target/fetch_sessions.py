@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_share_proxy.conformance.target.seeded import SeededBytes
-from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.wire.definitions import messages
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EPOCH_MAX = (1 << 31) - 1

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kafka_share_proxy.wire.codec.headers import RequestHeader
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message
 
 if TYPE_CHECKING:
@@ -62,13 +61,3 @@ Handler = Callable[[TargetCall[Any]], Awaitable[Message | None]]
 
 Raises ConnectionEnds.
 """
-
-
-@dataclass(frozen=True)
-class TargetApi:
-    """One API that the cluster serves."""
-
-    key: ApiKey
-    versions: tuple[int, int]
-    """Lowest and highest served version."""
-    handle: Handler

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from kafka_share_proxy.conformance.judge.rulebook import RULES
 from kafka_share_proxy.conformance.target.actions import ACTIONS
-from kafka_share_proxy.conformance.target.request_serving import SASL_VERSIONS
-from kafka_share_proxy.conformance.target.served_apis import APIS
+from kafka_share_proxy.conformance.target.served_apis import APIS, SASL_VERSIONS
 from kafka_share_proxy.wire.definitions import registry
 
 

@@ -16,7 +16,8 @@ from kafka_share_proxy.conformance.target.authentication import MECHANISMS, Auth
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.fault_effects import Outgoing
 from kafka_share_proxy.conformance.target.faults import Fault, FaultPlan
-from kafka_share_proxy.conformance.target.interfaces import ClientPeer, ConnectionEnds, TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import ClientPeer, ConnectionEnds, Handler, TargetCall
+from kafka_share_proxy.conformance.target.served_apis import SASL_VERSIONS
 from kafka_share_proxy.conformance.target.unserved_requests import refusal
 from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.codec.headers import RequestHeader
@@ -25,8 +26,6 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 
-SASL_VERSIONS: Mapping[int, tuple[int, int]] = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
-"""Offered versions of the APIs that connections serve themselves."""
 BEFORE_LOGIN = frozenset({ApiKey.API_VERSIONS, *SASL_VERSIONS})
 
 BeforeRequest = Callable[[int, int, str], Awaitable[None]]
@@ -40,7 +39,8 @@ class ServedCluster:
     """A cluster with all that serves it."""
 
     cluster: TargetCluster
-    apis: Mapping[int, TargetApi]
+    handlers: Mapping[int, Handler]
+    """By API key."""
     judge: Judge
     faults: FaultPlan
     users: dict[str, str] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class ServedConnection:
             self._peer.principal = f"User:{self._authentication.user or 'ANONYMOUS'}"
             return authenticated
         call = TargetCall(self._served.cluster, self._peer, header, request)
-        return await self._served.apis[header.key].handle(call)
+        return await self._served.handlers[header.key](call)
 
     def _outgoing(self, header: RequestHeader, response: Message | None, faults: list[Fault]) -> Outgoing:
         if response is None:

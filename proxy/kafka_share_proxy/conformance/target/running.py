@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import trio
 
-from kafka_share_proxy.conformance.judge import reports
 from kafka_share_proxy.conformance.target.server import TargetOptions, TargetServer, open_target
 
 if TYPE_CHECKING:
@@ -188,6 +187,8 @@ async def _until_stdin_closes(scope: trio.CancelScope) -> None:
 
 def _report(server: TargetServer, options: RunOptions, err: TextIO) -> int:
     """Write the reports, and a line for each finding to stderr. Return the exit status."""
+    from kafka_share_proxy.conformance.judge import reports
+
     findings = server.findings()
     for finding in findings:
         print(f"{finding.rule.severity} {finding.rule.id}: {finding.detail} ({finding.count} times)", file=err)

@@ -1,4 +1,7 @@
-"""The cluster with its listeners, faults and judge: everything that a test controls."""
+"""The cluster with its listeners, faults and judge: everything that a test controls.
+
+How it works: the codecs, the judge, and what serves a connection are imported when the first client connects.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,23 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import trio
 
-from kafka_share_proxy.conformance.judge.findings import ClientFindings
-from kafka_share_proxy.conformance.judge.judge import Judge
 from kafka_share_proxy.conformance.target import served_apis
 from kafka_share_proxy.conformance.target.clock import Clock
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
-from kafka_share_proxy.conformance.target.connection import TargetConnection
 from kafka_share_proxy.conformance.target.faults import FaultPlan
-from kafka_share_proxy.conformance.target.interfaces import ClientPeer
 from kafka_share_proxy.conformance.target.listeners import NodeListener
-from kafka_share_proxy.conformance.target.request_serving import SASL_VERSIONS, BeforeRequest, ServedCluster
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.conformance.judge.findings import ClientFindings
+    from kafka_share_proxy.conformance.judge.judge import Judge
+    from kafka_share_proxy.conformance.target.connection import TargetConnection
+    from kafka_share_proxy.conformance.target.request_serving import BeforeRequest, ServedCluster
 
 FAILURES_SHOWN_MAX = 20
 
@@ -51,18 +57,13 @@ class TargetServer:
     def __init__(self, options: TargetOptions) -> None:
         self.clock = Clock(time.time_ns() // 1_000_000 if options.start_ms is None else options.start_ms)
         self.cluster = TargetCluster(options.nodes, self.clock, options.seed, options.settings)
-        served_apis.offer(self.cluster, SASL_VERSIONS)
+        served_apis.offer(self.cluster, served_apis.SASL_VERSIONS)
         self.faults = FaultPlan(options.seed)
-        self.judge = Judge(self.cluster.offered)
-        self._served = ServedCluster(
-            cluster=self.cluster,
-            apis={int(api.key): api for api in served_apis.APIS},
-            judge=self.judge,
-            faults=self.faults,
-            users=dict(options.users),
-            mechanisms=options.mechanisms,
-            strict=options.strict,
-        )
+        self.failures: list[BaseException] = []
+        """Errors of handlers: faults of this package."""
+        self._options = options
+        self._users = dict(options.users)
+        self._before_request: list[BeforeRequest] = []
         self._nursery: trio.Nursery | None = None
         ports = {1: options.port}
         self._listeners = {
@@ -71,6 +72,29 @@ class TargetServer:
         }
         self._connections: set[TargetConnection] = set()
         self._numbers = 0
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Judge of all clients."""
+        from kafka_share_proxy.conformance.judge.judge import Judge
+
+        return Judge(self.cluster.offered)
+
+    @cached_property
+    def _served(self) -> ServedCluster:
+        from kafka_share_proxy.conformance.target.request_serving import ServedCluster
+
+        return ServedCluster(
+            cluster=self.cluster,
+            handlers={int(api.key): api.handle for api in served_apis.APIS},
+            judge=self.judge,
+            faults=self.faults,
+            users=self._users,
+            mechanisms=self._options.mechanisms,
+            strict=self._options.strict,
+            before_request=self._before_request,
+            failures=self.failures,
+        )
 
     async def open_ports(self) -> None:
         """Open all ports, or none of them. Raises OSError."""
@@ -96,11 +120,6 @@ class TargetServer:
         return ",".join(f"{host}:{port}" for host, port in self.cluster.addresses.values())
 
     @property
-    def failures(self) -> list[BaseException]:
-        """Errors of handlers: faults of this package."""
-        return self._served.failures
-
-    @property
     def connections(self) -> int:
         """Number of open connections."""
         return len(self._connections)
@@ -115,7 +134,7 @@ class TargetServer:
 
     def add_user(self, user: str, password: str) -> None:
         """Accept a user. The first one switches SASL on for new connections."""
-        self._served.users[user] = password
+        self._users[user] = password
 
     async def take_node_down(self, node_id: int) -> None:
         """Let others lead, refuse connections and close the open ones. Raises ValueError."""
@@ -142,7 +161,7 @@ class TargetServer:
 
     def before_request(self, callback: BeforeRequest) -> None:
         """Await `callback` with API key, node and client id before each request is executed."""
-        self._served.before_request.append(callback)
+        self._before_request.append(callback)
 
     def run_at(self, now_s: float, callback: Callable[[], Awaitable[None]]) -> None:
         """Run `callback` when the clock of the cluster has reached these seconds since its start."""
@@ -171,6 +190,9 @@ class TargetServer:
         return self._listeners[node_id]
 
     async def _accept(self, node_id: int, stream: trio.abc.Stream, host: str) -> None:
+        from kafka_share_proxy.conformance.target.connection import TargetConnection
+        from kafka_share_proxy.conformance.target.interfaces import ClientPeer
+
         self._numbers += 1
         connection = TargetConnection(stream, self._served, ClientPeer(self._numbers, node_id, host))
         self._connections.add(connection)

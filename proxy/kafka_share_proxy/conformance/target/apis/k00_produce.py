@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.interfaces import ConnectionEnds, TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import ConnectionEnds, TargetCall
 from kafka_share_proxy.conformance.target.partition_access import endpoints_of, find_partition, find_topic, moved_leader
 from kafka_share_proxy.conformance.target.partition_log import LogFull
 from kafka_share_proxy.conformance.target.produced_batch import BatchRefused, ProducedBatch, check_batch
@@ -11,11 +11,9 @@ from kafka_share_proxy.conformance.target.topics import HostedPartition, HostedT
 from kafka_share_proxy.conformance.target.transactions import ProducerIdentity
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-VERSIONS = (3, 13)
 LEADERS_SINCE, ABORTABLE_SINCE, ADDS_SINCE, TOPIC_IDS_SINCE = 10, 11, 12, 13
 
 _Request = messages.ProduceRequest
@@ -142,6 +140,3 @@ def _rejected(index: int, refused: BatchRefused) -> _Result:
         error_message=refused.message,
         record_errors=[entry(batch_index=at, batch_index_error_message=text) for at, text in refused.indexes],
     )
-
-
-API = TargetApi(ApiKey.PRODUCE, VERSIONS, handle)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka_share_proxy.conformance.target.fetch_sessions import CachedPartition, FetchedKey, FetchSession
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.partition_access import endpoints_of, find_topic, moved_leader
 from kafka_share_proxy.conformance.target.timers import Signal, wait_for_change
 from kafka_share_proxy.conformance.target.topics import HostedPartition, HostedTopic
 from kafka_share_proxy.conformance.target.view_reading import read_slot
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (4, 17)
 FOLLOWERS_SINCE, TOPIC_IDS_SINCE, LEADERS_SINCE = 11, 13, 16
 READ_COMMITTED = 1
 
@@ -209,6 +207,3 @@ def _by_topic(included: Sequence[tuple[CachedPartition, _Data]]) -> list[message
             topics.append(messages.FetchResponse.FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[]))
         topics[-1].partitions.append(data)
     return topics
-
-
-API = TargetApi(ApiKey.FETCH, VERSIONS, handle)

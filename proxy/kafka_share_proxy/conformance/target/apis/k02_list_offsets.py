@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from enum import IntEnum
 
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.partition_access import find_partition, find_topic
 from kafka_share_proxy.conformance.target.partition_log import PartitionLog
 from kafka_share_proxy.conformance.target.topics import HostedPartition
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (1, 10)
 READ_COMMITTED = 1
 
 
@@ -88,6 +86,3 @@ def _set_by_timestamp(result: _Result, log: PartitionLog, timestamp: int, last: 
     if found is not None and found[1] < last:
         result.timestamp, result.offset = found
         result.leader_epoch = log.epoch_at(result.offset)
-
-
-API = TargetApi(ApiKey.LIST_OFFSETS, VERSIONS, handle)

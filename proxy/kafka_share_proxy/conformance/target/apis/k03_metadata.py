@@ -6,15 +6,13 @@ from collections.abc import Iterator
 
 from kafka_share_proxy.conformance.target.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.topics import HostedPartition, HostedTopic
 from kafka_share_proxy.conformance.target.views import find_view
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID
 
-VERSIONS = (0, 13)
 NULL_NAME_SINCE = 12
 
 _Topic = messages.MetadataResponse.MetadataResponseTopic
@@ -102,6 +100,3 @@ def _partition(cluster: TargetCluster, partition: HostedPartition) -> _Partition
         isr_nodes=[node for node in partition.replicas if cluster.is_up(node)],
         offline_replicas=[node for node in partition.replicas if not cluster.is_up(node)],
     )
-
-
-API = TargetApi(ApiKey.METADATA, VERSIONS, handle)

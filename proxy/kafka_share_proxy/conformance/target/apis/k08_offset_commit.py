@@ -5,15 +5,13 @@ from __future__ import annotations
 from kafka_share_proxy.conformance.target.consumer_group import GroupRefusal
 from kafka_share_proxy.conformance.target.group_access import group_error
 from kafka_share_proxy.conformance.target.individual_commits import requested_offset
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.offset_commits import Committer, check_committer
 from kafka_share_proxy.conformance.target.partition_access import find_topic, has_partition
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition, TopicPartition
 
-VERSIONS = (2, 10)
 TOPIC_IDS_SINCE = 10
 
 _Request = messages.OffsetCommitRequest
@@ -75,6 +73,3 @@ def _commit(
         assigned = TopicIdPartition(topic.topic_id, requested.partition_index)
         result.error_code = committer.commit(partition, assigned, offset)
     return result
-
-
-API = TargetApi(ApiKey.OFFSET_COMMIT, VERSIONS, handle)

@@ -8,13 +8,11 @@ from kafka_share_proxy.conformance.target.committed_offsets import GroupOffsets
 from kafka_share_proxy.conformance.target.consumer_group import ConsumerGroup
 from kafka_share_proxy.conformance.target.group_access import group_error
 from kafka_share_proxy.conformance.target.individual_commits import CommittedOffset
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
-VERSIONS = (1, 10)
 ALL_TOPICS_SINCE, GROUPS_SINCE, TOPIC_IDS_SINCE = 2, 8, 10
 NOTHING = CommittedOffset(-1)
 
@@ -132,6 +130,3 @@ def _entry(index: int, committed: CommittedOffset, error: int) -> _Partition:
         metadata=committed.metadata,
         error_code=error,
     )
-
-
-API = TargetApi(ApiKey.OFFSET_FETCH, VERSIONS, handle)

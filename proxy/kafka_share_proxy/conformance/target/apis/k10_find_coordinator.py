@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
-VERSIONS = (0, 6)
 LIST_SINCE = 4
 KINDS = (CoordinatorKind.GROUP, CoordinatorKind.TRANSACTION)
 """Key types that are served. Only brokers request coordinators of share partitions."""
@@ -46,6 +44,3 @@ def _find(cluster: TargetCluster, key_type: int, key: str) -> messages.FindCoord
     return messages.FindCoordinatorResponse.Coordinator(
         key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=text
     )
-
-
-API = TargetApi(ApiKey.FIND_COORDINATOR, VERSIONS, handle)

@@ -6,15 +6,13 @@ from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.classic_members import ClassicJoin, JoinReply
 from kafka_share_proxy.conformance.target.group_access import classic_group_to_join, group_error
 from kafka_share_proxy.conformance.target.group_registry import AnyGroup
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.pending import PendingResponse
 from kafka_share_proxy.conformance.target.subscribed_topics import CONSUMER, subscription_topics
 from kafka_share_proxy.conformance.target.views import create_views
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 9)
 MEMBER_ID_REQUIRED_SINCE, NULL_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
 
 
@@ -85,6 +83,3 @@ def _response(call: TargetCall[messages.JoinGroupRequest], reply: JoinReply) -> 
             for member_id, instance_id, metadata in reply.members
         ],
     )
-
-
-API = TargetApi(ApiKey.JOIN_GROUP, VERSIONS, handle)

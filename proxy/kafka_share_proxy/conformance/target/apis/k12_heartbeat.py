@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.group_access import group_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (0, 4)
 
 
 async def handle(call: TargetCall[messages.HeartbeatRequest]) -> messages.HeartbeatResponse:
@@ -23,6 +20,3 @@ async def handle(call: TargetCall[messages.HeartbeatRequest]) -> messages.Heartb
         return messages.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
     error = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id)
     return messages.HeartbeatResponse(error_code=error)
-
-
-API = TargetApi(ApiKey.HEARTBEAT, VERSIONS, handle)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.group_access import group_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 5)
 LIST_SINCE = 3
 
 _Result = messages.LeaveGroupResponse.MemberResponse
@@ -34,6 +32,3 @@ async def handle(call: TargetCall[messages.LeaveGroupRequest]) -> messages.Leave
     if call.version < LIST_SINCE:
         return messages.LeaveGroupResponse(error_code=results[0].error_code)
     return messages.LeaveGroupResponse(members=results)
-
-
-API = TargetApi(ApiKey.LEAVE_GROUP, VERSIONS, handle)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.classic_members import SyncReply
 from kafka_share_proxy.conformance.target.group_access import group_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.pending import PendingResponse
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 5)
 PROTOCOL_SINCE = 5
 
 
@@ -43,6 +41,3 @@ def _response(reply: SyncReply) -> messages.SyncGroupResponse:
         protocol_name=reply.protocol,
         assignment=reply.assignment,
     )
-
-
-API = TargetApi(ApiKey.SYNC_GROUP, VERSIONS, handle)

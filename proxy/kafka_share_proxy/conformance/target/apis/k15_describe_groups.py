@@ -5,12 +5,10 @@ from __future__ import annotations
 from kafka_share_proxy.conformance.target.authorized_operations import GROUP_OPERATIONS
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup, ClassicState
 from kafka_share_proxy.conformance.target.group_access import group_error, is_share_group
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 6)
 NOT_FOUND_SINCE = 6
 DEAD = "Dead"
 
@@ -63,6 +61,3 @@ def _entry(group: ClassicGroup) -> _Group:
             for each in group.members.values()
         ],
     )
-
-
-API = TargetApi(ApiKey.DESCRIBE_GROUPS, VERSIONS, handle)

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 5)
 CONSUMER, SHARE, CLASSIC = "consumer", "share", "classic"
 
 _Request = messages.ListGroupsRequest
@@ -45,6 +43,3 @@ def _groups(call: TargetCall[_Request]) -> Iterator[_Group]:
 
 def _entry(group_id: str, protocol_type: str, state: str, group_type: str) -> _Group:
     return _Group(group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type)
-
-
-API = TargetApi(ApiKey.LIST_GROUPS, VERSIONS, handle)

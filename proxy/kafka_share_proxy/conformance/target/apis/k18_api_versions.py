@@ -6,12 +6,10 @@ import re
 
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.features import FEATURES, FEATURES_EPOCH
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 4)
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 SOFTWARE_SINCE = 3
 
@@ -45,6 +43,3 @@ def offered_versions(cluster: TargetCluster, error: ErrorCode = ErrorCode.NONE) 
             for name, level in FEATURES.items()
         ],
     )
-
-
-API = TargetApi(ApiKey.API_VERSIONS, VERSIONS, handle)

@@ -6,17 +6,15 @@ from collections import Counter
 
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.config_resources import ConfigSource
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.topic_configs import KEYS, mistake_in
 from kafka_share_proxy.conformance.target.topics import HostedTopic
 from kafka_share_proxy.conformance.target.views import find_view
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 
-VERSIONS = (2, 7)
 DEFAULT = -1
 
 _Topic = messages.CreateTopicsRequest.CreatableTopic
@@ -136,6 +134,3 @@ def _described(configs: dict[str, str]) -> list[messages.CreateTopicsResponse.Cr
 
 def _refusal(topic: _Topic, error: ErrorCode, text: str) -> _Result:
     return _Result(name=topic.name, error_code=error, error_message=text)
-
-
-API = TargetApi(ApiKey.CREATE_TOPICS, VERSIONS, handle)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 
-VERSIONS = (1, 6)
 IDS_SINCE = 6
 
 _Request = messages.DeleteTopicsRequest
@@ -45,6 +43,3 @@ def _delete(call: TargetCall[_Request], requested: _Request.DeleteTopicState, *,
     call.cluster.delete_topic(topic.name)
     result.name, result.topic_id = topic.name, topic.topic_id
     return result
-
-
-API = TargetApi(ApiKey.DELETE_TOPICS, VERSIONS, handle)

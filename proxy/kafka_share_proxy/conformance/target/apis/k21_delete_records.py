@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.partition_access import find_partition, find_topic
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 2)
 END_OF_LOG = -1
 
 _Request = messages.DeleteRecordsRequest
@@ -44,6 +42,3 @@ def _delete(call: TargetCall[_Request], name: str, requested: _Request.DeleteRec
         call.cluster.delete_records(name, requested.partition_index, offset)
     result.low_watermark = log.start
     return result
-
-
-API = TargetApi(ApiKey.DELETE_RECORDS, VERSIONS, handle)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.group_access import coordinator_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.transactions import NO_EPOCH, NO_ID, ProducerIdentity, Result
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 5)
 FENCED_SINCE = 4
 """Version that knows PRODUCER_FENCED."""
 
@@ -40,6 +38,3 @@ def _result(call: TargetCall[messages.InitProducerIdRequest]) -> Result:
     has_identity = request.producer_id != NO_ID
     expected = ProducerIdentity(request.producer_id, request.producer_epoch) if has_identity else None
     return transactions.begin_producer(transactional_id, request.transaction_timeout_ms, expected)
-
-
-API = TargetApi(ApiKey.INIT_PRODUCER_ID, VERSIONS, handle)

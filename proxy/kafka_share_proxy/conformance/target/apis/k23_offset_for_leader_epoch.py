@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.partition_access import find_partition, find_topic
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (2, 4)
 
 _Request = messages.OffsetForLeaderEpochRequest
 _Result = messages.OffsetForLeaderEpochResponse.EpochEndOffset
@@ -31,6 +28,3 @@ def _find(call: TargetCall[_Request], name: str, requested: _Request.OffsetForLe
         return _Result(partition=requested.partition, error_code=partition)
     end = partition.log.end_of_epoch(requested.leader_epoch)
     return _Result(partition=requested.partition, leader_epoch=end.epoch, end_offset=end.offset)
-
-
-API = TargetApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, VERSIONS, handle)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.group_access import coordinator_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.partition_access import find_topic, has_partition
 from kafka_share_proxy.conformance.target.transactions import ProducerIdentity
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-VERSIONS = (0, 3)
 FENCED_SINCE = 2
 
 _Request = messages.AddPartitionsToTxnRequest
@@ -65,6 +63,3 @@ def _add(call: TargetCall[_Request], partitions: list[TopicPartition]) -> ErrorC
     if error == ErrorCode.PRODUCER_FENCED and call.version < FENCED_SINCE:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
-
-
-API = TargetApi(ApiKey.ADD_PARTITIONS_TO_TXN, VERSIONS, handle)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.group_access import coordinator_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.transactions import ProducerIdentity, offsets_partition
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 4)
 FENCED_SINCE = 2
 
 
@@ -25,6 +23,3 @@ async def handle(call: TargetCall[messages.AddOffsetsToTxnRequest]) -> messages.
     if error == ErrorCode.PRODUCER_FENCED and call.version < FENCED_SINCE:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     return messages.AddOffsetsToTxnResponse(error_code=error)
-
-
-API = TargetApi(ApiKey.ADD_OFFSETS_TO_TXN, VERSIONS, handle)

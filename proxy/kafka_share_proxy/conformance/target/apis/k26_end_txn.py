@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.group_access import coordinator_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.transactions import ProducerIdentity, Result
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 5)
 FENCED_SINCE, BUMPS_SINCE = 2, 5
 
 
@@ -34,6 +32,3 @@ def _result(call: TargetCall[messages.EndTxnRequest]) -> Result:
     identity = ProducerIdentity(request.producer_id, request.producer_epoch)
     bumps = call.version >= BUMPS_SINCE
     return call.cluster.transactions.end(request.transactional_id, identity, commits=request.committed, bumps=bumps)
-
-
-API = TargetApi(ApiKey.END_TXN, VERSIONS, handle)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from kafka_share_proxy.conformance.target.consumer_group import GroupRefusal
 from kafka_share_proxy.conformance.target.group_access import group_error
 from kafka_share_proxy.conformance.target.individual_commits import requested_offset
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.offset_commits import Committer, check_committer
 from kafka_share_proxy.conformance.target.partition_access import find_topic, has_partition
 from kafka_share_proxy.conformance.target.transactions import ProducerIdentity, offsets_partition
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition, TopicPartition
 
-VERSIONS = (0, 5)
 ADDS_SINCE = 5
 """Version that adds the group to the transaction by itself (KIP-890)."""
 GROUP_VERSION = 9
@@ -107,6 +105,3 @@ def _commit(
         code = committer.commit(partition, assigned, offset)
         result.error_code = OLD_CODES.get(code, code)
     return result
-
-
-API = TargetApi(ApiKey.TXN_OFFSET_COMMIT, VERSIONS, handle)

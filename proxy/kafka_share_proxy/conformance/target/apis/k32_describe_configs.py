@@ -8,11 +8,8 @@ from kafka_share_proxy.conformance.target.config_resources import (
     ConfigSource,
     find_resource,
 )
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
-
-VERSIONS = (1, 4)
 
 _Request = messages.DescribeConfigsRequest
 _Response = messages.DescribeConfigsResponse
@@ -56,6 +53,3 @@ def _entry(call: TargetCall[_Request], resource: ConfigResource, name: str) -> _
         config_type=resource.kinds[name],
         documentation=None,
     )
-
-
-API = TargetApi(ApiKey.DESCRIBE_CONFIGS, VERSIONS, handle)

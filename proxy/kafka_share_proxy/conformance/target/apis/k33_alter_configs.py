@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.config_resources import ConfigRefused, find_resource
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (0, 2)
 
 _Request = messages.AlterConfigsRequest
 _Result = messages.AlterConfigsResponse.AlterConfigsResourceResponse
@@ -32,6 +29,3 @@ def _alter(call: TargetCall[_Request], requested: _Request.AlterConfigsResource)
     elif not call.request.validate_only:
         found.store(stored)
     return result
-
-
-API = TargetApi(ApiKey.ALTER_CONFIGS, VERSIONS, handle)

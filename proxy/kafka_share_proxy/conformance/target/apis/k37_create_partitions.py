@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.topics import PARTITIONS_MAX, HostedTopic
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (0, 3)
 
 _Request = messages.CreatePartitionsRequest
 _Result = messages.CreatePartitionsResponse.CreatePartitionsTopicResult
@@ -72,6 +69,3 @@ def _extend(call: TargetCall[_Request], requested: _Request.CreatePartitionsTopi
     else:
         replicas = [list(each.broker_ids) for each in requested.assignments]
     call.cluster.add_partitions(topic, replicas)
-
-
-API = TargetApi(ApiKey.CREATE_PARTITIONS, VERSIONS, handle)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.group_access import group_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (0, 2)
 
 _Result = messages.DeleteGroupsResponse.DeletableGroupResult
 
@@ -38,6 +35,3 @@ def _delete(call: TargetCall[messages.DeleteGroupsRequest], group_id: str) -> Er
         return ErrorCode.NON_EMPTY_GROUP
     call.cluster.groups.delete(group_id)
     return ErrorCode.NONE
-
-
-API = TargetApi(ApiKey.DELETE_GROUPS, VERSIONS, handle)

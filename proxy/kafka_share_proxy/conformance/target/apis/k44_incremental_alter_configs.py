@@ -6,13 +6,10 @@ from collections import Counter
 from enum import IntEnum
 
 from kafka_share_proxy.conformance.target.config_resources import ConfigRefused, ConfigResource, find_resource
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.topic_configs import ConfigKind
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (0, 1)
 
 _Request = messages.IncrementalAlterConfigsRequest
 _Result = messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
@@ -84,6 +81,3 @@ def _change(resource: ConfigResource, stored: dict[str, str], change: _Request.A
         present = [each for each in present if each not in given]
     stored[name] = ",".join(present)
     return None
-
-
-API = TargetApi(ApiKey.INCREMENTAL_ALTER_CONFIGS, VERSIONS, handle)

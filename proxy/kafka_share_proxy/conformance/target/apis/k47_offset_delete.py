@@ -5,14 +5,11 @@ from __future__ import annotations
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.consumer_group import ConsumerGroup
 from kafka_share_proxy.conformance.target.group_access import group_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.subscribed_topics import classic_topics
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
-
-VERSIONS = (0, 0)
 
 _Request = messages.OffsetDeleteRequest
 _Response = messages.OffsetDeleteResponse
@@ -49,6 +46,3 @@ def _delete(
     else:
         call.cluster.groups.offsets(call.request.group_id).delete(TopicPartition(name, index))
     return _Response.OffsetDeleteResponsePartition(partition_index=index, error_code=code)
-
-
-API = TargetApi(ApiKey.OFFSET_DELETE, VERSIONS, handle)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.authorized_operations import CLUSTER_OPERATIONS, UNKNOWN_OPERATIONS
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 2)
 ENDPOINT_TYPES_SINCE = 1
 BROKERS, CONTROLLERS = 1, 2
 
@@ -33,6 +31,3 @@ async def handle(call: TargetCall[messages.DescribeClusterRequest]) -> _Response
         brokers=brokers,
         cluster_authorized_operations=operations,
     )
-
-
-API = TargetApi(ApiKey.DESCRIBE_CLUSTER, VERSIONS, handle)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.partition_access import find_partition, find_topic
 from kafka_share_proxy.conformance.target.topics import HostedTopic
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (0, 0)
 
 _Request = messages.DescribeProducersRequest
 _Response = messages.DescribeProducersResponse
@@ -43,6 +40,3 @@ def _partition(call: TargetCall[_Request], topic: HostedTopic | ErrorCode, index
             for entry in partition.log.producers.values()
         ],
     )
-
-
-API = TargetApi(ApiKey.DESCRIBE_PRODUCERS, VERSIONS, handle)

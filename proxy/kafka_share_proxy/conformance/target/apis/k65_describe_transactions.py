@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.group_access import coordinator_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (0, 0)
 
 _Request = messages.DescribeTransactionsRequest
 _Response = messages.DescribeTransactionsResponse
@@ -41,6 +38,3 @@ def _described(call: TargetCall[_Request], transactional_id: str) -> _Response.T
         producer_epoch=producer.epoch,
         topics=[_Response.TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()],
     )
-
-
-API = TargetApi(ApiKey.DESCRIBE_TRANSACTIONS, VERSIONS, handle)

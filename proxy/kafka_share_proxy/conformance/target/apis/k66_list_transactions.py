@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.transactions import TransactionalProducer
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 2)
 STATES = (
     "Empty",
     "Ongoing",
@@ -62,6 +60,3 @@ def _matches(request: _Request, producer: TransactionalProducer, now_ms: int) ->
     if request.state_filters and producer.state.value not in request.state_filters:
         return False
     return request.duration_filter < 0 or now_ms - producer.started_ms > request.duration_filter
-
-
-API = TargetApi(ApiKey.LIST_TRANSACTIONS, VERSIONS, handle)

@@ -12,15 +12,13 @@ from kafka_share_proxy.conformance.target.consumer_group import (
 )
 from kafka_share_proxy.conformance.target.consumer_members import ConsumerMember
 from kafka_share_proxy.conformance.target.group_access import consumer_group_to_join, group_error, known_group
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.server_assignors import ASSIGNORS
 from kafka_share_proxy.conformance.target.views import create_views
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
-VERSIONS = (0, 1)
 CLIENT_MEMBER_ID_SINCE = 1
 
 _Request = messages.ConsumerGroupHeartbeatRequest
@@ -131,6 +129,3 @@ def _assignment(member: ConsumerMember) -> _Response.Assignment:
         topics.setdefault(partition.topic_id, []).append(partition.partition)
     entries = [_Response.TopicPartitions(topic_id=topic_id, partitions=found) for topic_id, found in topics.items()]
     return _Response.Assignment(topic_partitions=entries)
-
-
-API = TargetApi(ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSIONS, handle)

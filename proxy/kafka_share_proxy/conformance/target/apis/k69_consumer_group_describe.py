@@ -9,13 +9,11 @@ from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.consumer_group import ConsumerGroup
 from kafka_share_proxy.conformance.target.consumer_members import ConsumerMember
 from kafka_share_proxy.conformance.target.group_access import group_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
-VERSIONS = (0, 1)
 CONSUMER_MEMBER = 1
 """Type of a member that uses the KIP-848 protocol."""
 
@@ -77,6 +75,3 @@ def _assignment(cluster: TargetCluster, partitions: Iterable[TopicIdPartition]) 
             if topic is not None
         ]
     )
-
-
-API = TargetApi(ApiKey.CONSUMER_GROUP_DESCRIBE, VERSIONS, handle)

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.config_resources import ResourceType
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 1)
 CLIENT_METRICS, BROKER_LOGGER = 16, 8
 LISTS: Mapping[int, Callable[[TargetCluster], list[str]]] = {
     ResourceType.TOPIC: lambda cluster: sorted(cluster.topics.by_name),
@@ -36,6 +34,3 @@ async def handle(call: TargetCall[messages.ListConfigResourcesRequest]) -> messa
             for name in LISTS[each](call.cluster)
         ]
     )
-
-
-API = TargetApi(ApiKey.LIST_CONFIG_RESOURCES, VERSIONS, handle)

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 
 from kafka_share_proxy.conformance.target.authorized_operations import TOPIC_OPERATIONS
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.topics import HostedPartition
 from kafka_share_proxy.conformance.target.views import find_view
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
-VERSIONS = (0, 0)
 PARTITIONS_MAX = 2000
 """Maximum number of partitions of one response (max.request.partition.size.limit)."""
 
@@ -83,6 +81,3 @@ def _partition(cluster: TargetCluster, partition: HostedPartition) -> _Partition
         last_known_elr=[],
         offline_replicas=[node for node in partition.replicas if not cluster.is_up(node)],
     )
-
-
-API = TargetApi(ApiKey.DESCRIBE_TOPIC_PARTITIONS, VERSIONS, handle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.group_access import coordinator_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.share_requests import member_id_mistake
 from kafka_share_proxy.sharegroups.model.group import (
     JOIN_EPOCH,
@@ -15,10 +15,7 @@ from kafka_share_proxy.sharegroups.model.group import (
 )
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (1, 1)
 
 _Request = messages.ShareGroupHeartbeatRequest
 _Response = messages.ShareGroupHeartbeatResponse
@@ -84,6 +81,3 @@ def _apply(call: TargetCall[_Request], group: ShareGroup, beat: Heartbeat) -> He
     reply = group.heartbeat(beat, topics, settings, limits, call.cluster.clock.now(), share.coordinator.holds)
     share.schedule()
     return reply
-
-
-API = TargetApi(ApiKey.SHARE_GROUP_HEARTBEAT, VERSIONS, handle)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from kafka_share_proxy.conformance.target.authorized_operations import GROUP_OPERATIONS, UNKNOWN_OPERATIONS
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.group_access import group_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.sharegroups.model.group import MemberDescription
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (1, 1)
 
 _Request = messages.ShareGroupDescribeRequest
 _Response = messages.ShareGroupDescribeResponse
@@ -58,6 +55,3 @@ def _member(cluster: TargetCluster, member: MemberDescription) -> _Response.Memb
         subscribed_topic_names=list(member.topics),
         assignment=_Response.Assignment(topic_partitions=topics),
     )
-
-
-API = TargetApi(ApiKey.SHARE_GROUP_DESCRIBE, VERSIONS, handle)

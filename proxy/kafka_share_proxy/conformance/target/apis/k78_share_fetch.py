@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.partition_access import endpoints_of
 from kafka_share_proxy.conformance.target.share_fetching import AcquiredPartition, ShareFetcher
 from kafka_share_proxy.conformance.target.share_requests import (
@@ -15,11 +15,9 @@ from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
 from kafka_share_proxy.sharegroups.model.coordinator import Change
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, Session, SessionKey
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
-VERSIONS = (1, 2)
 RENEW_SINCE = 2
 
 _Request = messages.ShareFetchRequest
@@ -128,6 +126,3 @@ def _entry(
             for first, last, count in result.ranges
         ],
     )
-
-
-API = TargetApi(ApiKey.SHARE_FETCH, VERSIONS, handle)

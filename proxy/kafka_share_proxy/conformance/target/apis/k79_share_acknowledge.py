@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.partition_access import endpoints_of
 from kafka_share_proxy.conformance.target.share_requests import (
     acknowledge,
@@ -12,11 +12,9 @@ from kafka_share_proxy.conformance.target.share_requests import (
 )
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, SessionKey
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
-VERSIONS = (1, 2)
 RENEW_SINCE = 2
 
 _Request = messages.ShareAcknowledgeRequest
@@ -64,6 +62,3 @@ def _response(call: TargetCall[_Request], group_id: str, outcome: dict[TopicIdPa
         responses=[topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()],
         node_endpoints=[_Response.NodeEndpoint(node_id=node, host=host, port=port) for node, host, port in nodes],
     )
-
-
-API = TargetApi(ApiKey.SHARE_ACKNOWLEDGE, VERSIONS, handle)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kafka_share_proxy.conformance.target.group_access import group_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.topics import HostedTopic
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-VERSIONS = (0, 1)
 NOT_KNOWN = -1
 
 _Request = messages.DescribeShareGroupOffsetsRequest
@@ -81,6 +79,3 @@ def _partition(call: TargetCall[_Request], topic: HostedTopic, key: ShareKey) ->
 
 def _nothing(index: int) -> _Partition:
     return _Partition(partition_index=index, start_offset=NOT_KNOWN, lag=NOT_KNOWN)
-
-
-API = TargetApi(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, VERSIONS, handle)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.group_access import group_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 
-VERSIONS = (0, 0)
 UNINITIALIZED = -1
 """Start offset that removes the state of a share partition."""
 
@@ -62,6 +60,3 @@ def _alter(
         else:
             share.begin_at(key, partition, requested.start_offset)
     return result
-
-
-API = TargetApi(ApiKey.ALTER_SHARE_GROUP_OFFSETS, VERSIONS, handle)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.group_access import group_error
-from kafka_share_proxy.conformance.target.interfaces import TargetApi, TargetCall
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-VERSIONS = (0, 0)
 
 _Request = messages.DeleteShareGroupOffsetsRequest
 _Response = messages.DeleteShareGroupOffsetsResponse
@@ -41,6 +38,3 @@ def _delete(call: TargetCall[_Request], name: str) -> _Result:
         return _Result(topic_name=name, topic_id=topic.topic_id)
     text = "There is no offset information to delete."
     return _Result(topic_name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=text)
-
-
-API = TargetApi(ApiKey.DELETE_SHARE_GROUP_OFFSETS, VERSIONS, handle)

@@ -35,6 +35,7 @@ async def test_a_peer_is_described_by_what_it_offers() -> None:
     assert found.missing["consumer-groups"] == "ConsumerGroupHeartbeat is not offered"
     assert "TOPIC_AUTHORIZATION_FAILED" in found.missing["views"]
     assert "short-locks" in found.missing
+    assert found.missing["several-nodes"] == "Metadata shows fewer than two brokers"
 
 
 def test_the_first_missing_need_is_the_reason() -> None:

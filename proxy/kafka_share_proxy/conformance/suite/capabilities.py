@@ -10,7 +10,8 @@ import trio
 
 from kafka_share_proxy.conformance.suite.building import KEYS
 from kafka_share_proxy.conformance.suite.cluster_under_test import ATTEMPTS, PAUSE_S, ClusterUnderTest, SetUpFailed
-from kafka_share_proxy.conformance.suite.connection import ConnectionFailed, PeerConnection
+from kafka_share_proxy.conformance.suite.connection import BadResponse, ConnectionFailed, PeerConnection
+from kafka_share_proxy.conformance.suite.dial_errors import ADVICE
 from kafka_share_proxy.conformance.suite.dialling import Dialling
 from kafka_share_proxy.conformance.suite.exchanges import Trail
 from kafka_share_proxy.conformance.suite.expectations import NotOffered
@@ -69,18 +70,35 @@ async def discover(dialling: Dialling) -> tuple[ClusterUnderTest, Capabilities]:
     """Return the cluster and what it offers. Raises ConnectionFailed, BadResponse."""
     connection = await dialling.connect_bootstrap(Trail())
     try:
-        response = await connection.request("ApiVersions", 3, client_software_name="c", client_software_version="1")
-        if response.error_code:
-            raise ConnectionFailed(f"ApiVersions v3: {error_name(response.error_code)}")
-        versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-        cluster = ClusterUnderTest(dialling, versions)
-        features = {each.name: each.max_version_level for each in response.finalized_features or ()}
-        supported = {each.name: each.max_version for each in response.supported_features or ()}
-        found = Capabilities(_release(supported, versions), versions, features)
+        cluster, found = await _first_responses(dialling, connection)
         await _Probe(cluster, found, connection).run()
     finally:
         await connection.aclose()
     return cluster, found
+
+
+async def _first_responses(dialling: Dialling, connection: PeerConnection) -> tuple[ClusterUnderTest, Capabilities]:
+    """Request ApiVersions and Metadata. A broker that requires a login responds to ApiVersions only."""
+    try:
+        response = await connection.request("ApiVersions", 3, client_software_name="c", client_software_version="1")
+        if response.error_code:
+            raise BadResponse(f"ApiVersions v3: {error_name(response.error_code)}")
+        versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        cluster = ClusterUnderTest(dialling, versions)
+        nodes = await _nodes(cluster, connection)
+    except ConnectionFailed as error:
+        raise ConnectionFailed(f"{error}: {ADVICE}") from None
+    features = {each.name: each.max_version_level for each in response.finalized_features or ()}
+    supported = {each.name: each.max_version for each in response.supported_features or ()}
+    missing = {} if nodes > 1 else {"several-nodes": "Metadata shows fewer than two brokers"}
+    return cluster, Capabilities(_release(supported, versions), versions, features, missing)
+
+
+async def _nodes(cluster: ClusterUnderTest, connection: PeerConnection) -> int:
+    try:
+        return len(await cluster.brokers(connection))
+    except NotOffered:
+        return 0
 
 
 def _release(supported: Mapping[str, int], versions: Mapping[int, tuple[int, int]]) -> str:

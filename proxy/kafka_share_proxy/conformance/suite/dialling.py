@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import trio
 
 from kafka_share_proxy.conformance.suite.connection import ConnectionFailed, PeerConnection
+from kafka_share_proxy.conformance.suite.dial_errors import dial_error
 from kafka_share_proxy.conformance.suite.exchanges import Trail
 from kafka_share_proxy.wire import sasl
 from kafka_share_proxy.wire.definitions import registry
@@ -46,7 +47,7 @@ class Dialling:
             with trio.fail_after(CONNECT_S):
                 stream = await self._stream(address)
         except (OSError, trio.TooSlowError, trio.BrokenResourceError, ssl.SSLError) as error:
-            raise ConnectionFailed(f"cannot connect to {address}: {error or 'no response in time'}") from None
+            raise ConnectionFailed(f"cannot connect to {address}: {dial_error(error)}") from None
         connection = PeerConnection(stream, address, CLIENT_ID, trail)
         try:
             if self.login is not None:

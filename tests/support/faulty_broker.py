@@ -1,13 +1,13 @@
 """A broker with a seeded fault: frames pass between clients and a real broker, and one thing is altered.
 
-Addresses in responses become the faulty broker's own, so that clients stay on it. Clusters of one node only.
+Addresses in responses become those of the faulty brokers, so that clients stay on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import trio
@@ -19,7 +19,12 @@ from kafka_share_proxy.wire.values import Address
 
 RECEIVE_BYTES = 64 << 10
 KEYS = {name: key for key, name in registry.API_KEYS.items()}
-WITH_ADDRESSES = {KEYS[name] for name in ("Metadata", "FindCoordinator", "DescribeCluster")}
+WITH_ADDRESSES = {
+    KEYS[name]
+    for name in ("Metadata", "FindCoordinator", "DescribeCluster", "Produce", "Fetch", "ShareFetch", "ShareAcknowledge")
+}
+LISTS = ("brokers", "coordinators", "node_endpoints")
+"""Fields with addresses."""
 
 Change = Callable[[Any], None]
 """Alters a message in place."""
@@ -80,15 +85,15 @@ class FaultyBroker:
 
     upstream: Address
     fault: Fault | None
-    address: Address | None = None
-    """Where it serves; None before."""
+    served: MutableMapping[Address, Address] = field(default_factory=dict)
+    """Upstream address -> where it is served. Shared by the faulty brokers of one cluster."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Address]:
         """Serve until the block ends; yields the address."""
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            self.address = served = Address("127.0.0.1", listener.socket.getsockname()[1])
+            self.served[self.upstream] = served = Address("127.0.0.1", listener.socket.getsockname()[1])
             nursery.start_soon(trio.serve_listeners, self._serve, [listener])
             yield served
             nursery.cancel_scope.cancel()
@@ -174,10 +179,10 @@ class FaultyBroker:
     def _own_addresses(self, key: int, message: Any) -> None:
         if key not in WITH_ADDRESSES:
             return
-        listed = list(getattr(message, "brokers", None) or getattr(message, "coordinators", None) or ())
+        listed = [each for name in LISTS for each in getattr(message, name, None) or ()]
         for each in [*listed, message]:
-            if self.address is not None and getattr(each, "host", None):
-                each.host, each.port = self.address
+            if getattr(each, "host", None):
+                each.host, each.port = self.served[Address(each.host, each.port)]
 
 
 def _whole_frame(data: bytearray) -> bytes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace as changed
 from functools import partial
 from unittest import mock
@@ -56,16 +56,19 @@ def _is_wrong(key: str, outcome: Outcome) -> bool:
 
 
 async def _run(bootstrap: str, faults: Sequence[Fault], cases: dict[str, Case]) -> dict[str, Outcome]:
-    cluster, capabilities = await discover(Dialling([address(bootstrap)]))
-    upstream = await _only_broker(cluster)
+    cluster, capabilities = await discover(Dialling([address(each) for each in bootstrap.split(",")]))
+    brokers = await _brokers(cluster)
     outcomes: dict[str, Outcome] = {}
     slots = trio.Semaphore(CONCURRENT)
     jobs = [(f"without {name}", None, cases[name]) for name in dict.fromkeys(each.case_id for each in faults)]
     jobs += [(each.id, each, cases[each.case_id]) for each in faults]  # type: ignore[misc]
 
     async def run_one(key: str, fault: Fault | None, case: Case) -> None:
-        async with slots, FaultyBroker(upstream, fault).serving() as served:
-            own = changed(cluster, dialling=Dialling([served]))
+        async with slots, AsyncExitStack() as stack:
+            served: dict[Address, Address] = {}
+            for each in brokers:
+                await stack.enter_async_context(FaultyBroker(each, fault, served).serving())
+            own = changed(cluster, dialling=Dialling(list(served.values())))
             outcomes[key] = await _outcome(case, own, capabilities)
 
     async with cluster.cleaned_up(), trio.open_nursery() as nursery:
@@ -74,11 +77,11 @@ async def _run(bootstrap: str, faults: Sequence[Fault], cases: dict[str, Case]) 
     return outcomes
 
 
-async def _only_broker(cluster: ClusterUnderTest) -> Address:
+async def _brokers(cluster: ClusterUnderTest) -> list[Address]:
     connection = await cluster.dialling.connect_bootstrap(Trail())
-    (found,) = (await cluster.brokers(connection)).values()
+    found = await cluster.brokers(connection)
     await connection.aclose()
-    return found
+    return list(found.values())
 
 
 async def _outcome(case: Case, cluster: ClusterUnderTest, capabilities: Capabilities) -> Outcome:

@@ -10,7 +10,7 @@ from kafka_share_proxy.conformance.suite.building import KEYS
 from kafka_share_proxy.conformance.suite.capabilities import SETTINGS
 
 CASES = ALL_CASES.select()
-PROBED = {"share", "consumer-groups", "views", "individual-commits", *SETTINGS}
+PROBED = {"several-nodes", "share", "consumer-groups", "views", "individual-commits", *SETTINGS}
 SUITES = {
     "apiversions", "metadata", "produce-fetch", "groups", "offsets", "transactions", "share-groups", "dead-letters",
     "views", "individual-commits",

@@ -12,7 +12,9 @@ from kafka_share_proxy.conformance.suite.protocol import dead_letters as dead_le
 from kafka_share_proxy.conformance.suite.protocol import fetching as fetching
 from kafka_share_proxy.conformance.suite.protocol import individual_commits as individual_commits
 from kafka_share_proxy.conformance.suite.protocol import log_offsets as log_offsets
+from kafka_share_proxy.conformance.suite.protocol import other_coordinators as other_coordinators
 from kafka_share_proxy.conformance.suite.protocol import producing as producing
+from kafka_share_proxy.conformance.suite.protocol import several_nodes as several_nodes
 from kafka_share_proxy.conformance.suite.protocol import share_acknowledging as share_acknowledging
 from kafka_share_proxy.conformance.suite.protocol import share_acquiring as share_acquiring
 from kafka_share_proxy.conformance.suite.protocol import share_descriptions as share_descriptions

@@ -68,6 +68,10 @@ class CaseRun:
             self._brokers = await self.cluster.brokers(await self.kept())
         return self._brokers[node_id]
 
+    async def nodes(self) -> list[int]:
+        """Return the ids of all brokers."""
+        return sorted(await self.cluster.brokers(await self.kept()))
+
     async def leader(self, topic: CaseTopic, partition: int = 0) -> PeerConnection:
         """Return the shared connection to the leader of a partition."""
         return await self.kept(await self.node(topic.leaders[partition]))
@@ -103,17 +107,11 @@ class CaseRun:
         count: int = 0,
         configs: Mapping[str, str] | None = None,
         name: str | None = None,
-        *,
-        on_one_node: bool = False,
+        replicas: Sequence[Sequence[int]] = (),
     ) -> CaseTopic:
-        """Create a topic, by default with a new name; `count` records are in one batch in each partition.
-
-        `on_one_node`: all partitions have the same leader.
-        """
-        made, kept = name or self.name("topic"), await self.kept()
-        nodes = await self.cluster.brokers(kept) if on_one_node else {}
-        node = min(nodes) if len(nodes) > 1 else None
-        topic = await self.cluster.create_topic(kept, made, partitions, configs, node=node)
+        """Create a topic, by default with a new name; `count` records are in one batch in each partition."""
+        made = name or self.name("topic")
+        topic = await self.cluster.create_topic(await self.kept(), made, partitions, configs, replicas)
         for partition in topic.partitions:
             await self._await_leader(topic, partition)
             if count:

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import trio
 
@@ -124,21 +123,22 @@ class ClusterUnderTest:
         name: str,
         partitions: int = 1,
         configs: Mapping[str, str] | None = None,
-        *,
-        node: int | None = None,
+        replicas: Sequence[Sequence[int]] = (),
     ) -> CaseTopic:
-        """Create a topic and wait until its leaders are known. `node`: leader of all partitions. Raises SetUpFailed."""
+        """Create a topic and wait until its leaders are known. Raises SetUpFailed.
+
+        `replicas` are the nodes of each partition, the leader first. Empty: the cluster chooses them.
+        """
         self.topics.add(name)
-        requested: dict[str, Any] = {"name": name, "num_partitions": partitions, "replication_factor": -1}
-        if node is not None:
-            placed = [{"partition_index": index, "broker_ids": [node]} for index in range(partitions)]
-            requested |= {"num_partitions": -1, "assignments": placed}
+        assigned = [{"partition_index": index, "broker_ids": list(nodes)} for index, nodes in enumerate(replicas)]
+        requested = {"name": name, "num_partitions": -1 if replicas else partitions, "replication_factor": -1}
+        requested |= {"assignments": assigned}
         requested |= {"configs": [{"name": key, "value": value} for key, value in (configs or {}).items()]}
         response = await on.request("CreateTopics", self.version("CreateTopics"), topics=[requested], timeout_ms=10_000)
         created = response.topics[0]
         if created.error_code:
             raise SetUpFailed(f"cannot create a topic: {error_name(created.error_code)} {created.error_message or ''}")
-        return await self.await_topic(on, name, partitions)
+        return await self.await_topic(on, name, len(replicas) or partitions)
 
     async def await_topic(self, on: PeerConnection, name: str, partitions: int) -> CaseTopic:
         """Return a topic once it has that many partitions, each with a leader. Raises SetUpFailed."""

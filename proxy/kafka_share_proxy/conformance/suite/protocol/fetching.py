@@ -13,6 +13,7 @@ from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.conformance.suite.partition_reads import fetch, fetched, read
+from kafka_share_proxy.conformance.suite.placed_topics import names_leader
 from kafka_share_proxy.conformance.suite.transactional_producers import begin_transactions
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
@@ -142,7 +143,7 @@ async def one_batch_at_least(run: CaseRun) -> None:
     "KIP-74; ReplicaManager.readFromLog",
 )
 async def max_bytes_of_all(run: CaseRun) -> None:
-    topic = await run.topic(2, count=5, on_one_node=True)
+    topic = await run.topic(2, count=5)
     response = await fetch(run, topic, fetched(0), fetched(1), max_bytes=1)
     spans = [spans_of(each.records) for each in response.responses[0].partitions]
     equal("batches by partition", spans, [[(0, 4, 5)], []])
@@ -198,7 +199,12 @@ async def waits_for_records(run: CaseRun) -> None:
 
 
 @case_for_each(
-    {"none": (-1, ErrorCode.NONE), "current": (0, ErrorCode.NONE), "later": (99, ErrorCode.UNKNOWN_LEADER_EPOCH)},
+    {
+        "none": (-1, ErrorCode.NONE),
+        "current": (0, ErrorCode.NONE),
+        "earlier": (-2, ErrorCode.FENCED_LEADER_EPOCH),
+        "later": (99, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    },
     "produce-fetch.epochs.fetch-{name}",
     "A Fetch with CurrentLeaderEpoch {0} of a partition in epoch 0 gets {1.name}.",
     EPOCHS,
@@ -206,6 +212,20 @@ async def waits_for_records(run: CaseRun) -> None:
 async def fetch_epoch(run: CaseRun, epoch: int, code: ErrorCode) -> None:
     topic = await run.topic(count=1)
     equal("ErrorCode", (await read(run, topic, current_leader_epoch=epoch)).error_code, code)
+
+
+@case(
+    "produce-fetch.epochs.fenced-leader",
+    "A Fetch v16 with a CurrentLeaderEpoch that is too old gets CurrentLeader and its address.",
+    "KIP-951; FetchResponse.json (CurrentLeader, NodeEndpoints)",
+    needs=("Fetch:16",),
+)
+async def fenced_leader(run: CaseRun) -> None:
+    topic = await run.topic()
+    response = await fetch(run, topic, fetched(current_leader_epoch=-2), version=16)
+    partition = response.responses[0].partitions[0]
+    equal("ErrorCode", partition.error_code, ErrorCode.FENCED_LEADER_EPOCH)
+    await names_leader(run, topic, response, partition)
 
 
 @case(
@@ -223,7 +243,12 @@ async def diverging(run: CaseRun) -> None:
 
 
 @case_for_each(
-    {"current": (0, 0, (0, 0, 3)), "later": (5, -1, (0, -1, -1)), "unknown-current": (0, 99, (75, -1, -1))},
+    {
+        "current": (0, 0, (0, 0, 3)),
+        "later": (5, -1, (0, -1, -1)),
+        "fenced-current": (0, -2, (74, -1, -1)),
+        "unknown-current": (0, 99, (75, -1, -1)),
+    },
     "produce-fetch.epochs.end-of-epoch-{name}",
     "OffsetForLeaderEpoch of epoch {0} with CurrentLeaderEpoch {1} returns (error, epoch, end offset) {2}.",
     "KIP-320; OffsetForLeaderEpochResponse.json",
@@ -260,7 +285,7 @@ class SessionFetches:
 
 async def session(run: CaseRun, partitions: int = 1, count: int = 0) -> SessionFetches:
     """An established fetch session over all partitions, from offset 0."""
-    topic = await run.topic(partitions, count=count, on_one_node=partitions > 1)
+    topic = await run.topic(partitions, count=count)
     made = SessionFetches(run, topic, await run.connect(await run.node(topic.leaders[0])))
     await made.fetch(*map(fetched, topic.partitions))
     return made
@@ -272,7 +297,7 @@ async def session(run: CaseRun, partitions: int = 1, count: int = 0) -> SessionF
     SESSIONS,
 )
 async def established(run: CaseRun) -> None:
-    topic = await run.topic(2, count=1, on_one_node=True)
+    topic = await run.topic(2, count=1)
     made = SessionFetches(run, topic, await run.connect(await run.node(topic.leaders[0])))
     response = await made.fetch(*map(fetched, topic.partitions))
     equal("ErrorCode", response.error_code, ErrorCode.NONE)

@@ -114,7 +114,12 @@ async def deleted_unknown(run: CaseRun) -> None:
 
 
 @case_for_each(
-    {"none": (-1, ErrorCode.NONE), "current": (0, ErrorCode.NONE), "later": (99, ErrorCode.UNKNOWN_LEADER_EPOCH)},
+    {
+        "none": (-1, ErrorCode.NONE),
+        "current": (0, ErrorCode.NONE),
+        "earlier": (-2, ErrorCode.FENCED_LEADER_EPOCH),
+        "later": (99, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    },
     "produce-fetch.epochs.list-offsets-{name}",
     "ListOffsets with CurrentLeaderEpoch {0} of a partition in epoch 0 gets {1.name}.",
     "KIP-320; Partition.checkCurrentLeaderEpoch",

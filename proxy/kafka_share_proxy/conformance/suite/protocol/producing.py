@@ -293,7 +293,7 @@ async def compacted_without_key(run: CaseRun) -> None:
     "ReplicaManager.appendRecords",
 )
 async def partitions_are_independent(run: CaseRun) -> None:
-    topic = await run.topic(2, on_one_node=True)
+    topic = await run.topic(2)
     data = [{"index": 0, "records": _spoiled()}, {"index": 1, "records": plain_batch()}]
     topics = [{"name": topic.name, "partition_data": data}]
     response = await run.request("Produce", await run.leader(topic), acks=-1, timeout_ms=1000, topic_data=topics)

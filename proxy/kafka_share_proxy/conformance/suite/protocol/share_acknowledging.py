@@ -189,7 +189,7 @@ async def no_batches(run: CaseRun) -> None:
     needs=SHARE,
 )
 async def partitions_are_independent(run: CaseRun) -> None:
-    topic = await run.topic(2, count=3, on_one_node=True)
+    topic = await run.topic(2, count=3)
     member = await share_member(run, await share_group(run, topic), topic)
     await member.take((topic, 0))
     await member.take((topic, 1))

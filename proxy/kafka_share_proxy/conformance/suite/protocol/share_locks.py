@@ -306,7 +306,7 @@ async def renew_late(run: CaseRun) -> None:
     needs=SECOND,
 )
 async def renew_partitions(run: CaseRun) -> None:
-    topic = await run.topic(2, count=3, on_one_node=True)
+    topic = await run.topic(2, count=3)
     member = await share_member(run, await share_group(run, topic), topic)
     await member.take((topic, 0))
     await member.take((topic, 1))

@@ -150,7 +150,7 @@ async def unknown_partition(run: CaseRun) -> None:
     needs=SHARE,
 )
 async def member_of_two_topics(run: CaseRun) -> None:
-    first, second = await run.topic(count=3, on_one_node=True), await run.topic(count=4, on_one_node=True)
+    first, second = await run.topic(count=3), await run.topic(count=4)
     member = await share_member(run, await share_group(run, first, second), first)
     seen: dict[bytes, Any] = {}
 

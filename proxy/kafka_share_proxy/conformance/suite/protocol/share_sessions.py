@@ -28,7 +28,7 @@ NULLS = {"4.2": "null ids are not checked: the request fails with -1"}
 
 async def ten_records(run: CaseRun, partitions: int = 1) -> tuple[CaseTopic, ShareSessionMember]:
     """A topic with the records 0-9 in each partition, and a member of a group that begins at 0."""
-    topic = await run.topic(partitions, count=10, on_one_node=partitions > 1)
+    topic = await run.topic(partitions, count=10)
     return topic, await share_member(run, await share_group(run, topic), topic)
 
 

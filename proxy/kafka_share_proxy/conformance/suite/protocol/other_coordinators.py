@@ -1,4 +1,4 @@
-"""Cases of requests for groups and transactional ids at a node that does not coordinate them (conformance/README.md rule 41)."""
+"""Cases of requests at nodes that are not the coordinator (conformance/README.md rule 41)."""
 
 from __future__ import annotations
 

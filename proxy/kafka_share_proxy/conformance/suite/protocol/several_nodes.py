@@ -1,4 +1,4 @@
-"""Cases of clusters with several nodes: requests at leaders, followers and other nodes (conformance/README.md rule 41)."""
+"""Cases of requests at leaders, followers and other nodes (conformance/README.md rule 41)."""
 
 from __future__ import annotations
 

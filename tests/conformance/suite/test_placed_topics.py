@@ -63,3 +63,9 @@ async def test_a_response_must_name_the_leader_and_its_address() -> None:
         partition.current_leader.leader_epoch = 1
         with pytest.raises(Mismatch, match="CurrentLeader"):
             await placed_topics.names_leader(run, topic, right, partition)
+
+
+async def test_topics_that_are_not_placed_have_one_leader() -> None:
+    async with a_run() as run:
+        topics = [await run.topic(4), await run.topic(2)]
+        assert len({leader for topic in topics for leader in topic.leaders.values()}) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ from kafka_share_proxy.wire.values import Address
 AWAIT_S = 20.0
 """Seconds within which a condition must become true."""
 PAUSE_S = 0.05
+REPLICAS_MAX = 3
+"""Replicas of a topic on a cluster of several nodes."""
 
 
 class CaseRun:
@@ -33,6 +36,7 @@ class CaseRun:
         self._opened: list[PeerConnection] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
         self._brokers: dict[int, Address] = {}
+        self._replicas: list[int] = []
 
     def at_end(self, farewell: Callable[[], Awaitable[None]]) -> None:
         """Call this before the connections are closed: a member leaves its group."""
@@ -111,12 +115,24 @@ class CaseRun:
     ) -> CaseTopic:
         """Create a topic, by default with a new name; `count` records are in one batch in each partition."""
         made = name or self.name("topic")
-        topic = await self.cluster.create_topic(await self.kept(), made, partitions, configs, replicas)
+        placed = replicas or [await self._same_nodes()] * partitions
+        chosen = placed if all(placed) else ()
+        topic = await self.cluster.create_topic(await self.kept(), made, partitions, configs, chosen)
         for partition in topic.partitions:
             await self._await_leader(topic, partition)
             if count:
                 await self.produce(topic, count, partition=partition)
         return topic
+
+    async def _same_nodes(self) -> list[int]:
+        """Return the replicas of all topics of this run (conformance/README.md rule 42). Empty: the cluster's."""
+        if "several-nodes" in self.capabilities.missing:
+            return []
+        if not self._replicas:
+            nodes = await self.nodes()
+            first = secrets.randbelow(len(nodes))
+            self._replicas = [*nodes[first:], *nodes[:first]][:REPLICAS_MAX]
+        return self._replicas
 
     async def _await_leader(self, topic: CaseTopic, partition: int) -> None:
         async def has_log() -> bool:

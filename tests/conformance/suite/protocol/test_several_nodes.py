@@ -37,8 +37,6 @@ FAULTS = [
           replace(f"{FETCHED}.error_code", 6, 0)),
     Fault("followers-serve-no-version", f"{RECORDS}.fetch-at-follower", "Fetch",
           replace(f"{FETCHED}.error_code", 0, 6)),
-    Fault("fenced-epoch-ignored", f"{RECORDS}.fetch-epoch-earlier", "Fetch", request=put(
-          f"{LISTED}.current_leader_epoch", -1)),
     Fault("role-before-fenced-epoch", f"{RECORDS}.list-offsets-epoch-earlier", "ListOffsets",
           replace(f"{LISTED}.error_code", 74, 6)),
     Fault("role-before-unknown-epoch", f"{RECORDS}.end-of-epoch-later", "OffsetForLeaderEpoch",
@@ -47,8 +45,6 @@ FAULTS = [
           put(f"{LISTED}.end_offset", 3)),
     Fault("low-watermark-of-an-error", f"{RECORDS}.delete-records", "DeleteRecords", replace(
           f"{LISTED}.low_watermark", -1, 0)),
-    Fault("fenced-without-leader", "produce-fetch.epochs.fenced-leader", "Fetch",
-          put(f"{FETCHED}.current_leader.leader_id", -1)),
     Fault("share-fetch-error-at-the-top", f"{SHARES}.fetch", "ShareFetch", put("error_code", 6)),
     Fault("share-fetch-without-leader", f"{SHARES}.fetch", "ShareFetch",
           put(f"{FETCHED}.current_leader.leader_id", -1)),

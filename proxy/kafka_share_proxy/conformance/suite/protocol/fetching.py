@@ -13,7 +13,6 @@ from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.conformance.suite.partition_reads import fetch, fetched, read
-from kafka_share_proxy.conformance.suite.placed_topics import names_leader
 from kafka_share_proxy.conformance.suite.transactional_producers import begin_transactions
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
@@ -202,7 +201,7 @@ async def waits_for_records(run: CaseRun) -> None:
     {
         "none": (-1, ErrorCode.NONE),
         "current": (0, ErrorCode.NONE),
-        "earlier": (-2, ErrorCode.FENCED_LEADER_EPOCH),
+        "negative": (-2, ErrorCode.NONE),
         "later": (99, ErrorCode.UNKNOWN_LEADER_EPOCH),
     },
     "produce-fetch.epochs.fetch-{name}",
@@ -212,20 +211,6 @@ async def waits_for_records(run: CaseRun) -> None:
 async def fetch_epoch(run: CaseRun, epoch: int, code: ErrorCode) -> None:
     topic = await run.topic(count=1)
     equal("ErrorCode", (await read(run, topic, current_leader_epoch=epoch)).error_code, code)
-
-
-@case(
-    "produce-fetch.epochs.fenced-leader",
-    "A Fetch v16 with a CurrentLeaderEpoch that is too old gets CurrentLeader and its address.",
-    "KIP-951; FetchResponse.json (CurrentLeader, NodeEndpoints)",
-    needs=("Fetch:16",),
-)
-async def fenced_leader(run: CaseRun) -> None:
-    topic = await run.topic()
-    response = await fetch(run, topic, fetched(current_leader_epoch=-2), version=16)
-    partition = response.responses[0].partitions[0]
-    equal("ErrorCode", partition.error_code, ErrorCode.FENCED_LEADER_EPOCH)
-    await names_leader(run, topic, response, partition)
 
 
 @case(

@@ -55,7 +55,7 @@ SHARE = {
     "describe-offsets": (
         "DescribeShareGroupOffsets",
         IN_GROUP,
-        {"groups": [{"group_id": KEY, "topics": [{"topic_name": TOPIC, "partitions": [0]}]}]},
+        {"groups": [{"group_id": KEY, "topics": None}]},
     ),
     "alter-offsets": (
         "AlterShareGroupOffsets",

@@ -73,7 +73,7 @@ def _find(
     node_id = call.peer.node_id
     if partition.leader != node_id and node_id not in partition.replicas:
         return topic, ErrorCode.NOT_LEADER_OR_FOLLOWER
-    error = partition.epoch_error(epoch)
+    error = partition.epoch_error(max(epoch, -1))  # every negative one means none: FetchRequest.optionalEpoch
     if error != ErrorCode.NONE:
         return topic, error
     serves = partition.leader == node_id or (call.version >= FOLLOWERS_SINCE and topic.base is None)

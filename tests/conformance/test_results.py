@@ -1,4 +1,4 @@
-"""The report about librdkafka in RESULTS.md has the bytes that it describes."""
+"""The report about librdkafka in conformance/RESULTS.md has the bytes that it describes."""
 
 from __future__ import annotations
 

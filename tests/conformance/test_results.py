@@ -9,7 +9,7 @@ import kafka_share_proxy
 from kafka_share_proxy.conformance.suite.building import build
 from kafka_share_proxy.wire.codec import frames
 
-RESULTS = Path(kafka_share_proxy.__file__).parent / "conformance" / "RESULTS.md"
+RESULTS = Path(kafka_share_proxy.__file__).parent / "conformance/RESULTS.md"
 
 
 def test_the_reported_frame_has_three_bytes_after_its_last_field() -> None:

@@ -125,7 +125,7 @@ class CaseRun:
         return topic
 
     async def _same_nodes(self) -> list[int]:
-        """Return the replicas of all topics of this run (conformance/README.md rule 42). Empty: the cluster's."""
+        """Return the replicas of all topics of this run (conformance/README.md rule 44). Empty: the cluster's."""
         if "several-nodes" in self.capabilities.missing:
             return []
         if not self._replicas:

@@ -1,4 +1,4 @@
-"""Topics with chosen leaders, and nodes that do not lead or coordinate (conformance/README.md rule 41)."""
+"""Topics with chosen leaders, and nodes that do not lead or coordinate (conformance/README.md rule 43)."""
 
 from __future__ import annotations
 

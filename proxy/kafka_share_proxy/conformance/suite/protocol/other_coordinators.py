@@ -1,4 +1,4 @@
-"""Cases of requests at nodes that are not the coordinator (conformance/README.md rule 41)."""
+"""Cases of requests at nodes that are not the coordinator (conformance/README.md rule 43)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of requests at leaders, followers and other nodes (conformance/README.md rule 41)."""
+"""Cases of requests at leaders, followers and other nodes (conformance/README.md rule 43)."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def shown(bootstrap: str, group: str, topic: str) -> tuple[int, str]:
     return found
 
 
-@pytest.fixture(scope="module", params=[OLD, NEW])
+@pytest.fixture(scope="module", params=[OLD, pytest.param(NEW, marks=pytest.mark.long)])
 def kafka(request: pytest.FixtureRequest, running: Running) -> Cluster:
     return running.cluster(request.param)
 

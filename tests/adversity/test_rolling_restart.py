@@ -98,6 +98,7 @@ def test_the_ledger_knows_who_was_told_otherwise() -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_share_group_survives_a_rolling_restart(running: Running, tmp_path: Path) -> None:
     """Two of three brokers are restarted, one in order and one by a crash; the group settles every record once."""

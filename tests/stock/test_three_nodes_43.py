@@ -49,6 +49,7 @@ def test_no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
     three_nodes.no_setting_of_a_broker_names_it(kafka, front)
 
 
+@pytest.mark.long
 def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) -> None:
     """No acknowledged record is lost, and no client dials a broker."""
     three_nodes.nothing_is_lost_when_a_leader_dies(kafka, front, fresh("topic"))

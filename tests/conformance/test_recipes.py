@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -24,10 +25,11 @@ def block(language: str) -> str:
 
 def test_the_python_recipe_passes(tmp_path: Path) -> None:
     (tmp_path / "test_worker.py").write_text(block("python"))
-    plugin = ["-p", "kafka_share_proxy.conformance.pytest_plugin"]
+    plugins = ["-p", "kafka_share_proxy.conformance.pytest_plugin", "-p", "pytest_trio.plugin"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *plugin, "-p", "no:randomly"],
+        [sys.executable, "-m", "pytest", *plugins],
         cwd=tmp_path,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

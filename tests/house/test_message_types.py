@@ -146,7 +146,7 @@ async def handle(call: Call[messages.ShareFetchRequest]) -> bytes:
 def mypy_says(path: Path) -> list[tuple[int, str]]:
     """Line and error, of one file."""
     command = [*MYPY, "--cache-dir", str(path.parent / "cache"), str(path)]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=110, check=False)
     found = re.findall(rf"^{re.escape(str(path))}:(\d+): error: (.*)$", done.stdout, re.MULTILINE)
     assert done.returncode == bool(found), done.stdout + done.stderr
     return [(int(line), error) for line, error in found]

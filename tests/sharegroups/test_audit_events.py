@@ -44,7 +44,7 @@ def topic(world):
 
 def events(world, *kinds):
     """Return the events since the last call, of these kinds (all, without any), as written."""
-    world.audit.fetches.tell()
+    world.audit.fetches.report()
     found = world.audit.log.take(10_000, "p1", "c", lambda topic_id: f"topic {topic_id[-1]}")
     told = audit_lines.events(found)
     return [event for event in told if not kinds or event["kind"] in kinds]

@@ -27,22 +27,24 @@ def wrong(report: RunReport) -> dict[str, str]:
     return {each.case.id: f"{each.reason}: {each.expected}, {each.seen}" for each in report.failed}
 
 
-def left_over(bootstrap: str) -> list[str]:
+def left_over(bootstrap: str) -> set[str]:
+    """Return topics and groups of runs, others included: a seeded fault may keep its run from deleting them."""
     with Raw(bootstrap) as raw:
         topics = raw.send_request("Metadata", 12, topics=None).topics
         groups = raw.send_request("ListGroups", 4).groups
     names = [*(each.name for each in topics), *(each.group_id for each in groups)]
-    return [name for name in names if "conformance-" in name]
+    return {name for name in names if "conformance-" in name}
 
 
 def test_kafka_39_passes_every_case_of_what_it_offers(kafka_39: Cluster) -> None:
+    earlier = left_over(kafka_39.bootstrap)
     report = run_all(kafka_39.bootstrap)
     assert wrong(report) == {}
     assert report.release == "3.9"
     assert report.count(Status.PASSED) >= 690
     assert {each.case.suite for each in report.outcomes if each.status is Status.SKIPPED} >= {"share-groups", "views"}
     assert report.left_behind == ""
-    until(lambda: not left_over(kafka_39.bootstrap), "the deletion of topics and groups")
+    until(lambda: left_over(kafka_39.bootstrap) <= earlier, "the deletion of topics and groups")
 
 
 def test_the_proxy_passes_every_case_of_what_it_offers(proxy_39_quick: Front) -> None:

@@ -115,6 +115,14 @@ async def basics(run: CaseRun) -> None:
 # Layouts
 
 
+UNLOADED = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+"""Codes of a coordinator in a cluster that has just started."""
+
+
 async def peer_of(run: CaseRun, request: HarmlessRequest) -> PeerConnection:
     """Return a new connection to the broker that serves a request."""
     kinds = {GROUP: 0, TRANSACTION: 1}
@@ -132,6 +140,13 @@ async def peer_of(run: CaseRun, request: HarmlessRequest) -> PeerConnection:
 )
 async def layout(run: CaseRun, api: str, version: int, request: HarmlessRequest) -> None:
     connection = await peer_of(run, request)
+
+    async def has_state() -> bool:
+        response = await connection.request(api, version, **request.fields)
+        return request.value(response) not in UNLOADED
+
+    if request.to in {GROUP, TRANSACTION}:
+        await run.until(has_state, "a coordinator that has loaded its state")
     response = await connection.request(api, version, **request.fields)
     one_of(request.path, request.value(response), request.expected)
 

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from kafka_share_proxy.conformance.judge.findings import ClientFindings
 from kafka_share_proxy.conformance.judge.rule import ClientRule, Finding
+from kafka_share_proxy.conformance.junit import document, xml_text
 from kafka_share_proxy.wire.codec import headers
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ProxyError
@@ -15,7 +16,6 @@ from kafka_share_proxy.wire.errors import ProxyError
 BYTES_SHOWN = 64
 TREE_LINES_MAX = 200
 """Maximum number of lines of a decoded request."""
-NOT_IN_XML = {number: "?" for number in range(32) if chr(number) not in "\t\n\r"}
 
 
 def as_json(findings: ClientFindings) -> dict[str, Any]:
@@ -71,15 +71,14 @@ def as_junit(findings: ClientFindings, rules: Iterable[ClientRule]) -> str:
     )
     for rule in listed:
         _add_case(suite, rule, by_rule.get(rule.id, []))
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    return document(suite)
 
 
 def _add_case(suite: ElementTree.Element, rule: ClientRule, found: list[Finding]) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname="judge", name=rule.id)
     if not found:
         return
-    text = "\n\n".join(_text(finding) for finding in found).translate(NOT_IN_XML)
+    text = xml_text("\n\n".join(_text(finding) for finding in found))
     if rule.severity == "error":
         message = f"{rule.sentence} ({rule.source})"
         ElementTree.SubElement(case, "failure", message=message, type=rule.id).text = text

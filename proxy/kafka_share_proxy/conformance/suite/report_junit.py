@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from xml.etree import ElementTree
 
+from kafka_share_proxy.conformance.junit import document, xml_text
 from kafka_share_proxy.conformance.suite.outcomes import Outcome, RunReport, Status
 from kafka_share_proxy.conformance.suite.report_text import details
-
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")
 
 
 def as_junit(report: RunReport) -> str:
@@ -28,8 +26,7 @@ def as_junit(report: RunReport) -> str:
         for outcome in report.outcomes:
             if outcome.case.suite == name:
                 _add(suite, outcome)
-    ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    return document(root)
 
 
 def _add(suite: ElementTree.Element, outcome: Outcome) -> None:
@@ -40,11 +37,7 @@ def _add(suite: ElementTree.Element, outcome: Outcome) -> None:
     )
     if outcome.status is Status.FAILED:
         message = f"{outcome.reason}: expected {outcome.expected}, seen {outcome.seen}"
-        failure = ElementTree.SubElement(element, "failure", message=_text(message))
-        failure.text = _text(details(outcome))
+        failure = ElementTree.SubElement(element, "failure", message=xml_text(message))
+        failure.text = xml_text(details(outcome))
     elif outcome.status is not Status.PASSED:
-        ElementTree.SubElement(element, "skipped", message=_text(f"{outcome.status.value}: {outcome.reason}"))
-
-
-def _text(value: str) -> str:
-    return _NOT_XML.sub("?", value)
+        ElementTree.SubElement(element, "skipped", message=xml_text(f"{outcome.status.value}: {outcome.reason}"))

@@ -26,6 +26,10 @@ BATCH = 100
 """Topics or groups deleted with one request."""
 ATTEMPTS, PAUSE_S = 60, 0.05
 """Attempts, and seconds between two of them, until a new topic or a coordinator can be used."""
+COORDINATOR_NOT_READY = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+"""Errors of a coordinator in a cluster that has just started, or of a broker that is not the coordinator."""
 GROUP_RESOURCE, TOPIC_RESOURCE = 32, 2
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
@@ -254,12 +258,3 @@ class ClusterUnderTest:
                 names = groups[start : start + BATCH]
                 await connection.request("DeleteGroups", self.version("DeleteGroups"), groups_names=names)
             await connection.aclose()
-
-
-def is_retriable_coordinator_error(code: int) -> bool:
-    """Return True if the coordinator is not ready or not this broker."""
-    return code in (
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    )

@@ -8,22 +8,19 @@ from typing import Any
 
 from kafka_share_proxy.conformance.suite.building import KEYS
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
-from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic, SetUpFailed
+from kafka_share_proxy.conformance.suite.cluster_under_test import COORDINATOR_NOT_READY, CaseTopic, SetUpFailed
 from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.conformance.suite.expectations import Mismatch, equal
 from kafka_share_proxy.wire.errors import ErrorCode, error_name
 
+SHARE = ("share",)
+"""Needs of every case of share groups."""
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Types of acknowledgements (KIP-932, KIP-1222)."""
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 FINAL_EPOCH = -1
 LAST_EPOCH = 0x7FFFFFFF
-NOT_YET = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-}
+NOT_YET = COORDINATOR_NOT_READY | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """Errors of a coordinator that does not know a new topic yet, or is not ready."""
 WAIT_MS = 500
 TAKE_FETCHES = 60

@@ -11,9 +11,9 @@ import trio
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cluster_under_test import (
+    COORDINATOR_NOT_READY,
     CaseTopic,
     SetUpFailed,
-    is_retriable_coordinator_error,
 )
 from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.wire.errors import ErrorCode, error_name
@@ -116,7 +116,7 @@ async def begin_transactions(run: CaseRun, transactional_id: str | None = None, 
             "InitProducerId", coordinator, transactional_id=name, transaction_timeout_ms=timeout_ms
         )
         code = response.error_code
-        if code != ErrorCode.CONCURRENT_TRANSACTIONS and not is_retriable_coordinator_error(code):
+        if code != ErrorCode.CONCURRENT_TRANSACTIONS and code not in COORDINATOR_NOT_READY:
             break
         await trio.sleep(PAUSE_S)
     check(code, "InitProducerId")

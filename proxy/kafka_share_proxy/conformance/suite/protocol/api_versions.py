@@ -9,6 +9,7 @@ from kafka_share_proxy.conformance.suite import harmless_requests
 from kafka_share_proxy.conformance.suite.building import KEYS, build
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
+from kafka_share_proxy.conformance.suite.cluster_under_test import COORDINATOR_NOT_READY
 from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.conformance.suite.expectations import Mismatch, NotOffered, equal, one_of, true
 from kafka_share_proxy.conformance.suite.harmless_requests import GROUP, NAME, TRANSACTION, HarmlessRequest
@@ -115,14 +116,6 @@ async def basics(run: CaseRun) -> None:
 # Layouts
 
 
-UNLOADED = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-}
-"""Codes of a coordinator in a cluster that has just started."""
-
-
 async def peer_of(run: CaseRun, request: HarmlessRequest) -> PeerConnection:
     """Return a new connection to the broker that serves a request."""
     kinds = {GROUP: 0, TRANSACTION: 1}
@@ -141,13 +134,12 @@ async def peer_of(run: CaseRun, request: HarmlessRequest) -> PeerConnection:
 async def layout(run: CaseRun, api: str, version: int, request: HarmlessRequest) -> None:
     connection = await peer_of(run, request)
 
-    async def has_state() -> bool:
+    async def loaded() -> Any:
         response = await connection.request(api, version, **request.fields)
-        return request.value(response) not in UNLOADED
+        is_early = request.to in {GROUP, TRANSACTION} and request.value(response) in COORDINATOR_NOT_READY
+        return None if is_early else response
 
-    if request.to in {GROUP, TRANSACTION}:
-        await run.until(has_state, "a coordinator that has loaded its state")
-    response = await connection.request(api, version, **request.fields)
+    response = await run.until(loaded, "a coordinator that has loaded its state")
     one_of(request.path, request.value(response), request.expected)
 
 

@@ -15,6 +15,7 @@ from kafka_share_proxy.conformance.suite.share_members import (
     GAP,
     REJECT,
     RELEASE,
+    SHARE,
     Ack,
     ShareSessionMember,
     acquired,
@@ -24,7 +25,6 @@ from kafka_share_proxy.conformance.suite.share_members import (
 )
 from kafka_share_proxy.wire.errors import ErrorCode
 
-SHARE = ("share",)
 SECOND = (*SHARE, "ShareFetch:2", "ShareAcknowledge:2")
 SHAPE = "KafkaApis.validateAcknowledgementBatches"
 WINDOW = "KIP-932; SharePartition.acknowledge"

@@ -17,6 +17,7 @@ from kafka_share_proxy.conformance.suite.share_members import (
     GAP,
     RECORD_LIMIT,
     RELEASE,
+    SHARE,
     Spans,
     acquired,
     entry,
@@ -26,7 +27,6 @@ from kafka_share_proxy.conformance.suite.share_members import (
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 
-SHARE = ("share",)
 SECOND = (*SHARE, "ShareFetch:2")
 ACQUIRE = "KIP-932; SharePartition.acquire"
 WAIT_MS = 1500

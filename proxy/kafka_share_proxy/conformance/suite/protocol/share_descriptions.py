@@ -7,12 +7,9 @@ from typing import Any
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.expectations import equal, one_of, true
-from kafka_share_proxy.conformance.suite.protocol.share_membership import joined, new_member
-from kafka_share_proxy.conformance.suite.share_members import share_group
+from kafka_share_proxy.conformance.suite.protocol.share_membership import NO_OPERATIONS, joined, new_member
+from kafka_share_proxy.conformance.suite.share_members import SHARE, share_group
 from kafka_share_proxy.wire.errors import ErrorCode
-
-SHARE = ("share",)
-NO_OPERATIONS = -2147483648
 
 
 async def describe(run: CaseRun, group: str, *, operations: bool = False) -> Any:

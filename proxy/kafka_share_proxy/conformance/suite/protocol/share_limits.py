@@ -10,13 +10,12 @@ from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
     REJECT,
     RELEASE,
+    SHARE,
     acquired,
     alter_offsets,
     share_group,
     share_member,
 )
-
-SHARE = ("share",)
 
 
 @case(

@@ -12,12 +12,13 @@ from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal, true
-from kafka_share_proxy.conformance.suite.protocol.share_acknowledging import APIS, holding
+from kafka_share_proxy.conformance.suite.protocol.share_acknowledging import APIS, LOCK_S, RENEWAL, SECOND, holding
 from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
     REJECT,
     RELEASE,
     RENEW,
+    SHARE,
     ShareSessionMember,
     acquired,
     entry,
@@ -25,12 +26,6 @@ from kafka_share_proxy.conformance.suite.share_members import (
     share_member,
 )
 from kafka_share_proxy.wire.errors import ErrorCode
-
-SHARE = ("share",)
-SECOND = (*SHARE, "ShareFetch:2", "ShareAcknowledge:2")
-RENEWAL = "KIP-1222; SharePartition"
-LOCK_S = SHORT_LOCK_MS / 1000
-
 
 # Locks that end
 

@@ -8,10 +8,9 @@ from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal, true
-from kafka_share_proxy.conformance.suite.share_members import ShareSessionMember
+from kafka_share_proxy.conformance.suite.share_members import SHARE, ShareSessionMember
 from kafka_share_proxy.wire.errors import ErrorCode
 
-SHARE = ("share",)
 HEARTBEAT = "KIP-932; ShareGroupHeartbeatRequest.json"
 CHECKS = "KafkaApis.handleShareGroupHeartbeat, GroupCoordinatorService"
 EPOCHS = "KIP-932; GroupMetadataManager.shareGroupHeartbeat"

@@ -16,6 +16,7 @@ from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
     REJECT,
     RELEASE,
+    SHARE,
     ShareSessionMember,
     acquired,
     described,
@@ -27,7 +28,6 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import ZERO_UUID
 
-SHARE = ("share",)
 OFFSETS = (*SHARE, "DescribeShareGroupOffsets:0")
 LAG = (*SHARE, "DescribeShareGroupOffsets:1")
 ALTER = (*OFFSETS, "AlterShareGroupOffsets:0")

@@ -10,6 +10,7 @@ from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.conformance.suite.protocol.share_sessions import ten_records
 from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
+    SHARE,
     acquired,
     entry,
     find_entry,
@@ -17,8 +18,6 @@ from kafka_share_proxy.conformance.suite.share_members import (
     share_member,
 )
 from kafka_share_proxy.wire.errors import ErrorCode
-
-SHARE = ("share",)
 
 
 @case(

@@ -9,6 +9,7 @@ from kafka_share_proxy.conformance.suite.expectations import equal
 from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
     LAST_EPOCH,
+    SHARE,
     ShareSessionMember,
     acquired,
     entry,
@@ -17,7 +18,6 @@ from kafka_share_proxy.conformance.suite.share_members import (
 )
 from kafka_share_proxy.wire.errors import ErrorCode
 
-SHARE = ("share",)
 SESSION = "KIP-932; SharePartitionManager.newContext"
 CHECKS = "KIP-932; KafkaApis.handleShareFetchRequest"
 LOCK_MS = 30_000

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS
+from kafka_share_proxy.sharegroups.apis.group_configs import is_ours
+from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS_BY_NAME
 from kafka_share_proxy.wire.definitions import registry
 
 DESCRIBE = 32
@@ -61,8 +62,8 @@ def test_every_setting_of_a_group_nobody_named_before_is_described(world, knows_
     """Defaults with source 5; other types' settings follow where upstream has them, its own share.* never."""
     (result,) = world.call(DESCRIBE, version, resources=[resource("any")]).results
     assert (result.error_code, result.resource_type, result.resource_name) == (0, GROUP, "any")
-    ours = [entry for entry in result.configs if entry.name.startswith("share.")]
-    assert [entry.name for entry in ours] == [key.name for key in GROUP_CONFIGS]
+    ours = [entry for entry in result.configs if is_ours(entry.name)]
+    assert [entry.name for entry in ours] == [key.name for key in GROUP_CONFIGS_BY_NAME.values()]
     assert {entry.config_source for entry in ours} == {5}
     assert values(result)["share.record.lock.duration.ms"] == "30000"
     assert values(result)["share.session.timeout.ms"] == "45000"
@@ -124,7 +125,7 @@ def test_keys_choose(world, keys, names):
 def test_no_keys_are_all_keys(world, knows_groups):
     """Brokers also treat an empty list like null."""
     (result,) = world.call(DESCRIBE, 4, resources=[resource("g", keys=[])]).results
-    assert len([name for name in values(result) if name.startswith("share.")]) == len(GROUP_CONFIGS)
+    assert len([name for name in values(result) if is_ours(name)]) == len(GROUP_CONFIGS_BY_NAME)
 
 
 def test_other_resources_are_the_brokers(world, knows_groups):

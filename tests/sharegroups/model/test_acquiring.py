@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 from kafka_share_proxy.sharegroups.model.acquiring import NOTHING, ReadRecords, throttle_from
-from kafka_share_proxy.sharegroups.model.offset_runs import OFFSETS_MAX
+from kafka_share_proxy.sharegroups.model.offset_runs import OFFSETS_MAX, UNREAD
 from kafka_share_proxy.sharegroups.model.partition import SharePartition
 from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
 
@@ -457,7 +457,7 @@ class TestUnreadHoles:
     def test_part_of_a_hole_may_be_read_and_the_rest_stays(self) -> None:
         play = Play.reloaded(0, [(20, 24, 2, 1)], (0, 4))
         assert play.poll() == [(0, 4, 1)]
-        assert play.state == [(0, 4, 1), (5, 19, -1), (20, 24, 2)]
+        assert play.state == [(0, 4, 1), (5, 19, UNREAD), (20, 24, 2)]
         assert play.partition.next_fetch_offset() == 5
 
 

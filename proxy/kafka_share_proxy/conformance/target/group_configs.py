@@ -8,7 +8,7 @@ from kafka_share_proxy.conformance.target.cluster_settings import ClusterSetting
 from kafka_share_proxy.conformance.target.topic_configs import ConfigKind
 from kafka_share_proxy.sharegroups.model.broker_limits import parse_int
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
-from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS, GROUP_CONFIGS_BY_NAME, check_stored
+from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS, check_stored
 
 CONSUMER_SESSION = "consumer.session.timeout.ms"
 CONSUMER_HEARTBEAT = "consumer.heartbeat.interval.ms"
@@ -17,6 +17,8 @@ CONSUMER_BOUNDS: Mapping[str, tuple[int, int]] = {
     CONSUMER_HEARTBEAT: (5_000, 15_000),
 }
 """Smallest and largest value (group.consumer.min and max settings of Kafka 4.3)."""
+
+_SHARE = {key.name: key for key in GROUP_CONFIGS}
 
 
 class GroupConfigs:
@@ -39,7 +41,7 @@ class GroupConfigs:
         return {**self._consumer.get(group_id, {}), **self._share.stored_settings(group_id)}
 
     def default(self, name: str) -> str:
-        key = GROUP_CONFIGS_BY_NAME.get(name)
+        key = _SHARE.get(name)
         return self._defaults[name] if key is None else key.default_value(self._share.limits)
 
     def value(self, group_id: str, name: str) -> str:
@@ -57,6 +59,8 @@ class GroupConfigs:
                 number = parse_int(value)
                 if number is None or not low <= number <= high:
                     return f"Invalid value {value} for configuration {name}: it must be {low} to {high}"
+            elif name not in _SHARE:
+                return f"Unknown group config name: {name}"
         return check_stored({k: v for k, v in stored.items() if k not in CONSUMER_BOUNDS}, self._share.limits)
 
     def store(self, group_id: str, stored: Mapping[str, str]) -> None:

@@ -29,7 +29,11 @@ from kafka_share_proxy.sharegroups.apis.group_configs import (
     refusal_to_describe,
 )
 from kafka_share_proxy.sharegroups.apis.group_resources import GROUPS_MAX, by_group_resource, names_group_resource
-from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS, BrokerShareLimits, GroupConfigKey
+from kafka_share_proxy.sharegroups.model.settings import (
+    GROUP_CONFIGS_BY_NAME,
+    BrokerShareLimits,
+    GroupConfigKey,
+)
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -127,7 +131,11 @@ def _ours(
         keys = resource.configuration_keys
         stored, limits = services.coordinator.stored_settings(resource.resource_name), services.coordinator.limits
         result.configs = [
-            *(_entry(request, key, stored, limits) for key in GROUP_CONFIGS if not keys or key.name in keys),
+            *(
+                _entry(request, key, stored, limits)
+                for key in GROUP_CONFIGS_BY_NAME.values()
+                if not keys or key.name in keys
+            ),
             *(entry for entry in theirs if not keys or entry.name in keys),
         ]
     return result

@@ -20,7 +20,6 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
-    AVAILABLE,
     UNREAD,
     OffsetRun,
     Transition,
@@ -108,7 +107,7 @@ def decide(
                 index.renew(part, settings.lock_duration_s, now)
                 part.renewals += 1
             else:
-                part.target = _target(acknowledge_type, part.count, limit)
+                part.target = _target(window, acknowledge_type, part.count, limit)
                 marked.append(part)
                 kinds.append(acknowledge_type)
     if refusal is not None:
@@ -150,17 +149,12 @@ def mark(runs: list[OffsetRun]) -> Transition:
     return transition
 
 
-def free_state(count: int, delivery_count_limit: int) -> int:
-    """Return the state of a record that is freed. Its deliveries may be used up (sharegroups/README.md rule 37)."""
-    return AVAILABLE if count < delivery_count_limit else ARCHIVED
-
-
-def _target(acknowledge_type: int, count: int, delivery_count_limit: int) -> int:
+def _target(window: Window, acknowledge_type: int, count: int, delivery_count_limit: int) -> int:
     if acknowledge_type == ACCEPT:
         return ACKNOWLEDGED
     if acknowledge_type == RELEASE:
-        return free_state(count, delivery_count_limit)
-    return ARCHIVED
+        return window.freed_state(count, delivery_count_limit)
+    return window.rejected_state() if acknowledge_type == REJECT else ARCHIVED
 
 
 def _plan(

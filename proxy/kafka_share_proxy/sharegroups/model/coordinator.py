@@ -15,6 +15,7 @@ from kafka_share_proxy.sharegroups.model.deadlines import Deadlines
 from kafka_share_proxy.sharegroups.model.group import ShareGroup
 from kafka_share_proxy.sharegroups.model.locks import LockIndex
 from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
+from kafka_share_proxy.sharegroups.model.queue_partition import class_for, partition_of
 from kafka_share_proxy.sharegroups.model.resting import RestingShares
 from kafka_share_proxy.sharegroups.model.sessions import Session, ShareSessions
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, GroupSettings, effective
@@ -158,6 +159,9 @@ class ShareCoordinator:
         else:
             self._stored.pop(group_id, None)
             self._settings.pop(group_id, None)
+        queue = self.settings(group_id).queue
+        for _, share in self.loaded_of(group_id):
+            share.partition = partition_of(share.partition, queue)
 
     # Share partitions
 
@@ -224,7 +228,8 @@ class ShareCoordinator:
         if value is None:
             return None
         snapshot = ShareSnapshot.decode(value)
-        partition = SharePartition.from_snapshot(snapshot, locks=self._locks, key=key)
+        made = class_for(self.settings(key.group_id).queue)
+        partition = made.from_snapshot(snapshot, locks=self._locks, key=key)
         return self.add_share(key, partition, UNKNOWN_NODE)
 
     def rest_idle(self) -> None:
@@ -274,6 +279,7 @@ class ShareCoordinator:
 
     def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
         self._resting.take(*key)
+        partition = partition_of(partition, self.settings(key.group_id).queue)
         partition.offsets_max = self._offsets_max(key)
         share = Share(partition, node_id)
         self._shares[key] = share

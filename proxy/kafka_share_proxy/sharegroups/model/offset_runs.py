@@ -8,7 +8,8 @@ exploded one share a `Unit` with its bounds.
 
 States: AVAILABLE -> ACQUIRED -> AVAILABLE | ACKNOWLEDGED | ARCHIVED, AVAILABLE -> ARCHIVED. A run whose change is being
 stored stays ACQUIRED, with `pending` and `target` set. UNREAD is a hole left by a reload, which is read again as if it
-were new (sharegroups/README.md rule 29). Any other hole contains no records.
+were new (sharegroups/README.md rule 29). Any other hole contains no records. A queue (`queue_partition`) has further
+states, which are neither free nor settled.
 """
 
 from __future__ import annotations
@@ -29,16 +30,28 @@ from kafka_share_proxy.sharegroups.model.snapshot import (
 
 OFFSETS_MAX = offsets_in(SNAPSHOT_BYTES_MAX)
 """Default maximum number of offsets in a window."""
-UNREAD = -1
+UNREAD = -8
 ACQUIRED = 1
-"""Persisted ids of RecordState. UNREAD and ACQUIRED are never stored."""
+"""ACQUIRED is the id of RecordState. Neither is stored."""
+BLOCKED, DELAYED = 8, 9
+"""Free, but an earlier unsettled record has the same key, or it is not yet due again. Stored as AVAILABLE."""
+REJECTED, EXHAUSTED = 16, 17
+"""To be written as dead letters: rejected by a member, or the deliveries are used up. Stored as ARCHIVING."""
+SETTLED = ACKNOWLEDGED | ARCHIVED
+"""Bits that only the settled states have, so that one operation tests for both. States up to AVAILABLE can be acquired.
+"""
 
 __all__ = [
     "ACKNOWLEDGED",
     "ACQUIRED",
     "ARCHIVED",
     "AVAILABLE",
+    "BLOCKED",
+    "DELAYED",
+    "EXHAUSTED",
     "OFFSETS_MAX",
+    "REJECTED",
+    "SETTLED",
     "UNREAD",
     "OffsetRun",
     "Transition",
@@ -236,12 +249,23 @@ class Window:
         if state == AVAILABLE and run.first < self.free_from:
             self.free_from = run.first
 
+    def freed_state(self, count: int, delivery_count_limit: int, *, is_failed: bool = True) -> int:  # noqa: ARG002 - a queue needs it
+        """Return the state of a record that is freed. Its deliveries may be used up (sharegroups/README.md rule 37).
+
+        `is_failed`: a member released it, or its lock expired. Otherwise the session ended, or the leader moved.
+        """
+        return AVAILABLE if count < delivery_count_limit else ARCHIVED
+
+    def rejected_state(self) -> int:
+        """Return the state of a record that a member rejects."""
+        return ARCHIVED
+
     def advance(self) -> None:
         """Move the start offset over the leading settled runs, and over holes without records."""
         runs = self.runs
         settled = 0
         for run in runs:
-            if run.state < ACKNOWLEDGED:
+            if not run.state & SETTLED:
                 break
             settled += 1
         if settled:
@@ -276,4 +300,4 @@ def _alike(left: OffsetRun, right: OffsetRun) -> bool:
         return False
     if left.state == AVAILABLE:
         return left.unit is not None and left.unit is right.unit
-    return left.state >= ACKNOWLEDGED
+    return bool(left.state & SETTLED)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from kafka_share_proxy.sharegroups.model import acknowledging
-from kafka_share_proxy.sharegroups.model.acknowledging import AcknowledgementBatch, Refusal, check_shape, free_state
+from kafka_share_proxy.sharegroups.model.acknowledging import AcknowledgementBatch, Refusal, check_shape
 from kafka_share_proxy.sharegroups.model.acquiring import (
     NOTHING,
     Acquirer,
@@ -31,6 +31,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
+    SETTLED,
     UNREAD,
     GivenBack,
     OffsetRun,
@@ -38,7 +39,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     Window,
 )
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
-from kafka_share_proxy.sharegroups.model.snapshot import NOTHING_COUNTED, ShareSnapshot
+from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOTHING_COUNTED, ShareSnapshot
 from kafka_share_proxy.wire.errors import LocalProtocolError
 
 __all__ = [
@@ -114,15 +115,23 @@ class SharePartition(Window):
         partition.reports_offsets = snapshot.delivery_complete_count != NOTHING_COUNTED
         after = snapshot.start_offset
         for first, last, state, count in snapshot.batches:
-            if first < after or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVED):
+            if first < after or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED):
                 raise ValueError(f"state batch {first}-{last} in state {state} after offset {after - 1}")
             if first > after:
                 partition.insert(OffsetRun(partition, after, first - 1, UNREAD, 0))
-            partition.insert(OffsetRun(partition, first, last, state, count))
+            partition.insert(OffsetRun(partition, first, last, partition.loaded_state(snapshot, first, state), count))
             after = last + 1
         partition.end_offset = after - 1
         partition.advance()
         return partition
+
+    def loaded_state(self, snapshot: ShareSnapshot, first: int, state: int) -> int:  # noqa: ARG002 - a queue needs it
+        """Return the state of a stored batch. Without dead letters one to be archived is archived."""
+        return ARCHIVED if state == ARCHIVING else state
+
+    def plain(self) -> SharePartition:
+        """Return a share partition with this state for a group without queue settings. Only that one may be used."""
+        return self
 
     # Reading.
 
@@ -184,7 +193,7 @@ class SharePartition(Window):
 
     def _release(self, runs: list[OffsetRun], settings: PartitionSettings) -> Transition | None:
         for run in runs:
-            run.target = free_state(run.count, settings.delivery_count_limit)
+            run.target = self.freed_state(run.count, settings.delivery_count_limit, is_failed=False)
         return acknowledging.mark(runs) if runs else None
 
     def expire(self, expired: Iterable[Lockable], settings: PartitionSettings) -> Transition | None:
@@ -197,7 +206,7 @@ class SharePartition(Window):
         for run in sorted(cast(Iterable[OffsetRun], expired), key=lambda run: run.first):
             if run.state == ACQUIRED and run.pending is None:
                 given_back.append(GivenBack.of(run))
-                self.free(run, free_state(run.count, settings.delivery_count_limit))
+                self.free(run, self.freed_state(run.count, settings.delivery_count_limit))
                 changes.append((run.first, run.last, run.state, run.count))
         for change in changes:
             self.join(change[0])
@@ -233,7 +242,7 @@ class SharePartition(Window):
             run.pending = None
             if deadline(run) <= now:
                 given_back.append(GivenBack.of(run))
-                self.free(run, free_state(run.count, settings.delivery_count_limit))
+                self.free(run, self.freed_state(run.count, settings.delivery_count_limit))
         transition.given_back = given_back
         self.advance()
 
@@ -291,12 +300,12 @@ class SharePartition(Window):
                     state = run.target
                 else:
                     state, count = AVAILABLE, count - 1
-            if leading and state < ACKNOWLEDGED:
+            if leading and not state & SETTLED:
                 leading = False
                 start_offset = max(start_offset, run.first)
             if leading or state == UNREAD or (state == AVAILABLE and count == 0):
                 continue
-            if state >= ACKNOWLEDGED:
+            if state & SETTLED:
                 complete += run.last - run.first + 1
             if batches and batches[-1][1] + 1 == run.first and batches[-1][2:] == (state, count):
                 batches[-1] = (batches[-1][0], run.last, state, count)
@@ -333,6 +342,6 @@ class SharePartition(Window):
             elif run.state == ACQUIRED:
                 acquired += size
                 pending += size if run.pending is not None else 0
-            elif run.state >= ACKNOWLEDGED:
+            elif run.state & SETTLED:
                 complete += size
         return WindowStatistics(self.end_offset - self.start_offset + 1, available, acquired, pending, complete)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from kafka_share_proxy.sharegroups.model import queue_settings
 from kafka_share_proxy.sharegroups.model.broker_limits import BrokerShareLimits as BrokerShareLimits
 from kafka_share_proxy.sharegroups.model.broker_limits import broker_names as broker_names
 from kafka_share_proxy.sharegroups.model.broker_limits import parse_int
@@ -18,6 +19,7 @@ from kafka_share_proxy.sharegroups.model.offset_reset import EARLIEST_TIMESTAMP 
 from kafka_share_proxy.sharegroups.model.offset_reset import LATEST_TIMESTAMP as LATEST_TIMESTAMP
 from kafka_share_proxy.sharegroups.model.offset_reset import OffsetReset as OffsetReset
 from kafka_share_proxy.sharegroups.model.offset_reset import ResetKind as ResetKind
+from kafka_share_proxy.sharegroups.model.queue_settings import QueueSettings as QueueSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class GroupSettings:
     max_record_locks: int
     renew_enabled: bool
     assignment_interval_s: float
+    queue: QueueSettings | None = None
+    """Settings that Kafka 4.3 does not have. None if none of them has an effect."""
 
 
 class ConfigType(enum.IntEnum):
@@ -41,6 +45,7 @@ class ConfigType(enum.IntEnum):
     BOOLEAN = 1
     STRING = 2
     INT = 3
+    DOUBLE = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +159,55 @@ GROUP_CONFIGS: tuple[GroupConfigKey, ...] = (
     ),
 )
 
-GROUP_CONFIGS_BY_NAME: Mapping[str, GroupConfigKey] = MappingProxyType({key.name: key for key in GROUP_CONFIGS})
+"""Settings of Kafka 4.3, by name."""
+
+QUEUE_CONFIGS: tuple[GroupConfigKey, ...] = tuple(
+    GroupConfigKey(
+        name=name, type=kind, synonym=None, default=queue_settings.DEFAULTS[name], documentation=documentation
+    )
+    for name, kind, documentation in (
+        (
+            queue_settings.DEAD_LETTER_COPIES,
+            ConfigType.BOOLEAN,
+            "True if key and value of a record are copied to its dead letter (KIP-1191).",
+        ),
+        (
+            queue_settings.DEAD_LETTER_TOPIC,
+            ConfigType.STRING,
+            "Topic for records that are rejected or whose deliveries are used up (KIP-1191). Empty: they are archived.",
+        ),
+        (
+            queue_settings.ORDERING,
+            ConfigType.STRING,
+            "key: the records of each key are delivered one after the other. none: in any order.",
+        ),
+        (
+            queue_settings.SCAN_RECORDS,
+            ConfigType.INT,
+            "Maximum number of offsets that an ordered group looks at behind records whose keys are blocked.",
+        ),
+        (
+            queue_settings.DELAY_MAX,
+            ConfigType.INT,
+            "Maximum time, in milliseconds, between two deliveries of a record.",
+        ),
+        (
+            queue_settings.DELAY,
+            ConfigType.INT,
+            "Time, in milliseconds, until a record that was released, or whose lock expired, is available again.",
+        ),
+        (
+            queue_settings.DELAY_MULTIPLIER,
+            ConfigType.DOUBLE,
+            "Factor by which the time until the next delivery grows with each delivery.",
+        ),
+    )
+)
+"""Settings that only the proxy has, by name."""
+
+GROUP_CONFIGS_BY_NAME: Mapping[str, GroupConfigKey] = MappingProxyType(
+    {key.name: key for key in (*GROUP_CONFIGS, *QUEUE_CONFIGS)}
+)
 
 
 def effective(stored: Mapping[str, str], limits: BrokerShareLimits) -> GroupSettings:
@@ -181,6 +234,7 @@ def effective(stored: Mapping[str, str], limits: BrokerShareLimits) -> GroupSett
         max_record_locks=number(MAX_RECORD_LOCKS),
         renew_enabled=text(RENEW_ENABLE).lower() == "true",
         assignment_interval_s=number(ASSIGNMENT_INTERVAL) / 1000,
+        queue=queue_settings.effective(stored),
     )
 
 
@@ -206,6 +260,8 @@ def _mistake(name: str, value: str, limits: BrokerShareLimits) -> str | None:
     key = GROUP_CONFIGS_BY_NAME.get(name)
     if key is None:
         return f"Unknown group config name: {name}"
+    if name in queue_settings.DEFAULTS:
+        return queue_settings.mistake(name, value)
     if key.synonym is not None:
         return _number_mistake(key, value, limits)
     return _TEXT_CHECKS[name](name, value)

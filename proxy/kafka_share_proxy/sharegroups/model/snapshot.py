@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import starmap
 from struct import Struct
@@ -12,8 +13,13 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 AVAILABLE = 0
 ACKNOWLEDGED = 2
+ARCHIVING = 3
 ARCHIVED = 4
-"""Delivery states as Kafka stores them (RecordState)."""
+"""Delivery states as Kafka stores them (RecordState; ARCHIVING since 4.4: to be written as a dead letter)."""
+
+NOT_DUE = -1
+"""Due time of a batch that need not wait."""
+REJECTED_CAUSE = 1
 
 NOTHING_COUNTED = -1
 """Marker for a count of settled offsets while no delivery has ended yet (PartitionFactory's
@@ -51,13 +57,20 @@ class ShareSnapshot:
     delivery_complete_count: int
     """Number of terminal offsets at or above start_offset, for the lag only. NOTHING_COUNTED: no lag is known yet."""
     batches: tuple[tuple[int, int, int, int], ...]
-    """(first, last, state, delivery count): 0 available, 2 acknowledged, 4 archived. Ascending, not overlapping."""
+    """(first, last, state, delivery count): 0 available, 2 acknowledged, 3 archiving, 4 archived. Ascending, not
+    overlapping.
+    """
+    due_s: Mapping[int, int] | None = None
+    """Wall-clock seconds at which a batch is available again, by its first offset, rounded up. None if none waits."""
+    rejected: frozenset[int] = frozenset()
+    """First offsets of archiving batches that were rejected. The deliveries of the others are used up."""
 
     def encode(self) -> bytes:
-        """Encode the value to store (schemas/internal/ShareSnapshotValue.json).
+        """Encode the value to store (schemas/internal/ShareSnapshotValue.json)."""
+        return self._encode_tagged() if self.due_s or self.rejected else self._encode_plain()
 
-        Encoded by hand: there may be very many batches, and the generated code needs at least 2 us for each.
-        """
+    def _encode_plain(self) -> bytes:
+        """Encode by hand: there may be very many batches, and the generated code needs at least 2 us for each."""
         return b"".join(
             (
                 _HEAD.pack(VERSION, self.start_offset, self.state_epoch, self.delivery_complete_count),
@@ -66,6 +79,27 @@ class ShareSnapshot:
                 b"\0",
             )
         )
+
+    def _encode_tagged(self) -> bytes:
+        message = messages.ShareSnapshotValue
+        batches = [
+            message.StateBatch(
+                first_offset=first,
+                last_offset=last,
+                delivery_state=state,
+                delivery_count=count,
+                due_s=(self.due_s or {}).get(first, NOT_DUE),
+                cause=int(first in self.rejected),
+            )
+            for first, last, state, count in self.batches
+        ]
+        stored = message(
+            start_offset=self.start_offset,
+            state_epoch=self.state_epoch,
+            delivery_complete_count=self.delivery_complete_count,
+            state_batches=batches,
+        )
+        return VERSION.to_bytes(_VERSION_BYTES, "big") + registry.codec_of(message, VERSION).encode(stored)
 
     @classmethod
     def decode(cls, value: bytes) -> ShareSnapshot:
@@ -80,11 +114,13 @@ class ShareSnapshot:
             stored.state_epoch,
             stored.delivery_complete_count,
             tuple((b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in stored.state_batches),
+            {b.first_offset: b.due_s for b in stored.state_batches if b.due_s != NOT_DUE} or None,
+            frozenset(b.first_offset for b in stored.state_batches if b.cause == REJECTED_CAUSE),
         )
 
     @classmethod
     def _decode_plain(cls, value: bytes) -> ShareSnapshot | None:
-        """Decode a value in the layout of `encode`. None for any other, which the generated code decodes or refuses."""
+        """Decode a value in the layout of `_encode_plain`. None for any other, which the generated code decodes or refuses."""
         if len(value) <= _HEAD.size:
             return None
         _, start_offset, state_epoch, complete = _HEAD.unpack_from(value)

@@ -2859,6 +2859,8 @@ class ShareSnapshotValue(Message):
         last_offset: int = 0
         delivery_state: int = 0
         delivery_count: int = 0
+        due_s: int = -1
+        cause: int = 0
         unknown_tags: Tags = ()
 
 class SlotWeights(Message):

@@ -42,11 +42,11 @@ Records finished in any order. After a restart, what was done is not processed a
     >>> [offset for offset in (41, 42, 43, 44, 45, 46) if ledger.delivered(offset)]
     [41, 42, 46]
     >>> ledger.done(46)
-    >>> ledger.mark, ledger.text()  # what to commit: an offset and its metadata
+    >>> ledger.offset, ledger.text()  # what to commit: an offset and its metadata
     (41, 'ic/1;43-46')
     >>> ledger.done(42)
     >>> ledger.done(41)
-    >>> ledger.mark, ledger.text()
+    >>> ledger.offset, ledger.text()
     (47, 'ic/1;')
 
 Work on other threads. One thread polls, commits, and uses the ledger; the workers hand it what they have finished:
@@ -63,7 +63,7 @@ Work on other threads. One thread polls, commits, and uses the ledger; the worke
     ...             _ = workers.submit(process, offset)
     >>> while not finished.empty():
     ...     ledger.done(finished.get())
-    >>> ledger.mark
+    >>> ledger.offset
     5
 
 Where brokers get the text as it is, it must be short; the widest ranges are kept, and the rest is delivered again:
@@ -97,7 +97,7 @@ The newest records immediately after a crash, and the backlog in parallel (KIP-3
     >>> rest.delivered(70), ledger.delivered(120)
     (True, True)
     >>> ledger.done(120)
-    >>> ledger.mark, ledger.text()
+    >>> ledger.offset, ledger.text()
     (70, 'ic/1;80-89,120-120')
 
 The rules, each with its source: offsets/README.md, client/README.md,

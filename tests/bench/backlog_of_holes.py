@@ -75,19 +75,19 @@ class Ranges:
 
     def __init__(self) -> None:
         self.done = OffsetRanges()
-        self._mark = 0
+        self._committed = 0
         self._known_to = sys.maxsize
 
     def metadata(self, new: OffsetRanges) -> tuple[int, str]:
         """See Remembers."""
-        return self._mark, write_commit_text(new)
+        return self._committed, write_commit_text(new)
 
     def learn(self, offset: int, metadata: str) -> None:
         """See Remembers."""
         text = parse_commit_text(metadata) if metadata else None
-        self._mark, self.done = max(offset, 0), OffsetRanges() if text is None else text.ranges
-        if self._mark:
-            self.done.merge(0, self._mark)
+        self._committed, self.done = max(offset, 0), OffsetRanges() if text is None else text.ranges
+        if self._committed:
+            self.done.merge(0, self._committed)
         self._known_to = sys.maxsize if len(metadata) < SHOWN_MAX else self.done.end
 
     def is_all(self, offset: int) -> bool:
@@ -103,10 +103,10 @@ class Metadata:
 
     def metadata(self, new: OffsetRanges) -> tuple[int, str]:
         """See Remembers."""
-        mark = self.done.absorbing(0)[0]
-        texts = [base64.b64encode(each).decode() for each in _encodings(self.done, mark)]
+        committed = self.done.absorbing(0)[0]
+        texts = [base64.b64encode(each).decode() for each in _encodings(self.done, committed)]
         text = min(texts, key=len)
-        return mark, text if len(text) <= METADATA_MAX else ""
+        return committed, text if len(text) <= METADATA_MAX else ""
 
     def learn(self, offset: int, metadata: str) -> None:
         """See Remembers."""
@@ -122,17 +122,17 @@ class Metadata:
 RUNS, BITS = b"R", b"B"
 
 
-def _encodings(done: OffsetRanges, mark: int) -> Iterator[bytes]:
-    runs, flags, at = bytearray(), bytearray(b"0" * max(done.end - mark, 0)), mark
+def _encodings(done: OffsetRanges, committed: int) -> Iterator[bytes]:
+    runs, flags, at = bytearray(), bytearray(b"0" * max(done.end - committed, 0)), committed
     for start, end in done:
-        if end <= mark:
+        if end <= committed:
             continue
         for length in (start - at, end - start):
             while length > 127:
                 runs.append(length & 127 | 128)
                 length >>= 7
             runs.append(length)
-        flags[start - mark : end - mark] = b"1" * (end - start)
+        flags[start - committed : end - committed] = b"1" * (end - start)
         at = end
     bits = int(flags or b"0", 2).to_bytes((len(flags) + 7) // 8 or 1, "big")
     for kind, data in ((RUNS, bytes(runs)), (BITS, len(flags).to_bytes(4, "big") + bits)):
@@ -140,13 +140,13 @@ def _encodings(done: OffsetRanges, mark: int) -> Iterator[bytes]:
         yield kind.lower() + zlib.compress(data, 9)
 
 
-def _decoded(data: bytes, mark: int) -> Iterator[tuple[int, int]]:
+def _decoded(data: bytes, committed: int) -> Iterator[tuple[int, int]]:
     kind, rest = data[:1], data[1:] if data[:1].isupper() else zlib.decompress(data[1:])
     if kind.upper() == BITS:
         count = int.from_bytes(rest[:4], "big")
         for index, flag in enumerate(f"{int.from_bytes(rest[4:], 'big'):0{count}b}"):
             if flag == "1":
-                yield mark + index, mark + index + 1
+                yield committed + index, committed + index + 1
         return
     lengths, length, shift = list[int](), 0, 0
     for byte in rest:
@@ -156,8 +156,8 @@ def _decoded(data: bytes, mark: int) -> Iterator[tuple[int, int]]:
             lengths.append(length)
             length = shift = 0
     for gap, run in zip(lengths[::2], lengths[1::2], strict=True):
-        yield mark + gap, mark + gap + run
-        mark += gap + run
+        yield committed + gap, committed + gap + run
+        committed += gap + run
 
 
 WAYS: dict[str, Callable[[], Remembers]] = {"ranges": Ranges, "metadata": Metadata}

@@ -175,7 +175,7 @@ async def test_pause_stops_both_flows_and_resume_starts_both(autojump_clock: Clo
         assert brokers.requests.count("LeaveGroup") == 1
 
 
-async def test_a_member_without_the_mode_begins_at_the_low_mark(autojump_clock: Clock) -> None:
+async def test_a_member_without_the_mode_begins_at_the_lower_offset(autojump_clock: Clock) -> None:
     """A002-7, with our own consumer: done records above the committed offset are skipped once, and all others are
     delivered.
     """
@@ -261,7 +261,7 @@ async def test_each_token_is_told_when_it_begins_and_when_it_ends(autojump_clock
 
 
 async def test_what_retention_took_from_a_range_shrinks_it_and_is_told(autojump_clock: Clock) -> None:
-    """The child never goes where the reset policy says, and the mark passes what is gone."""
+    """The child never goes where the reset policy says, and the committed offset passes what is gone."""
     kafka, notes = behind(), Notes()
     kafka.starts[A0] = 90
     async with cluster(kafka) as brokers, brokers.consumer(**MODE, observe=notes) as consumer:

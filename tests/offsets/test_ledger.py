@@ -21,7 +21,7 @@ def finished(ledger: OffsetLedger, *offsets: int) -> None:
 
 
 def state(ledger: OffsetLedger) -> tuple[int | None, str]:
-    return ledger.mark, ledger.text()
+    return ledger.offset, ledger.text()
 
 
 def test_records_that_are_done_in_any_order_make_ranges_above_the_mark() -> None:
@@ -132,7 +132,7 @@ def test_misuse_names_the_offset_and_changes_nothing() -> None:
         (lambda: ledger.done(42), "offset 42 is done already"),
         (lambda: ledger.done(44), "offset 44 is done already"),
         (lambda: ledger.done(46), "offset 46 was not delivered"),
-        (lambda: OffsetLedger(-1), "mark -1 is negative"),
+        (lambda: OffsetLedger(-1), "offset -1 is negative"),
         (lambda: OffsetLedger().delivered(-1), "offset -1"),
         (lambda: OffsetLedger().position_moved(-1), "offset -1 is before the position 0"),
         (lambda: OffsetLedger(1, [(4, 2)]), r"\[4, 2\) is no range"),
@@ -258,8 +258,8 @@ def test_any_order_of_work_with_restarts_processes_each_record_once(data: st.Dat
             processed.append(outstanding.pop(data.draw(st.integers(0, len(outstanding) - 1))))
             ledger.done(processed[-1])
         elif step == "restart":
-            ledger = OffsetLedger.from_committed(ledger.mark, ledger.text())
-            outstanding, at = [], sum(offset < (ledger.mark or 0) for offset in records)
+            ledger = OffsetLedger.from_committed(ledger.offset, ledger.text())
+            outstanding, at = [], sum(offset < (ledger.offset or 0) for offset in records)
         assert ledger.outstanding == len(outstanding)
         assert all(ledger.is_done(offset) == (offset in processed) for offset in records)
     for offset in records[at:]:

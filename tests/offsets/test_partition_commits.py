@@ -19,16 +19,16 @@ def ranges(text: str) -> OffsetRanges:
 
 def shown(outcome: CommitOutcome) -> tuple[int | None, str, str]:
     """Mark, puts, tombstones."""
-    return outcome.mark, ",".join(map(str, outcome.change.put)), ",".join(map(str, outcome.change.removed))
+    return outcome.offset, ",".join(map(str, outcome.change.put)), ",".join(map(str, outcome.change.removed))
 
 
-def individual(mark: int | None, stored: str, done: str, offset: int | None = None) -> tuple[int | None, str, str]:
+def individual(committed: int | None, stored: str, done: str, offset: int | None = None) -> tuple[int | None, str, str]:
     """Return what an individual commit does; `done` is inclusive."""
-    return shown(after_individual_commit(mark, ranges(stored), offset, ranges(done)))
+    return shown(after_individual_commit(committed, ranges(stored), offset, ranges(done)))
 
 
-def plain(mark: int | None, stored: str, offset: int) -> tuple[int | None, str, str]:
-    return shown(after_plain_commit(mark, ranges(stored), offset))
+def plain(committed: int | None, stored: str, offset: int) -> tuple[int | None, str, str]:
+    return shown(after_plain_commit(committed, ranges(stored), offset))
 
 
 def test_a004_1_a_range_between_two_is_put_with_them_and_two_records_go() -> None:
@@ -117,8 +117,8 @@ def offsets(spans: Sequence[tuple[int, int]] | OffsetRanges) -> set[int]:
 class Store:
     """One record for each range, as the compacted topic has them, and the committed offset."""
 
-    def __init__(self, mark: int | None) -> None:
-        self.mark = mark
+    def __init__(self, committed: int | None) -> None:
+        self.committed = committed
         self.ranges = OffsetRanges()
         self.records: set[tuple[int, int]] = set()
 
@@ -129,59 +129,59 @@ class Store:
             assert put not in self.records, "a record is put that is there already"
             self.records.add(put)
         self.ranges.apply(outcome.change)
-        self.mark = outcome.mark
+        self.committed = outcome.offset
         assert sorted(self.records) == list(self.ranges)
-        assert self.mark is None or all(start > self.mark for start, _ in self.records)
+        assert self.committed is None or all(start > self.committed for start, _ in self.records)
 
     def done(self) -> set[int]:
-        return offsets(self.ranges) | set(range(self.mark or 0))
+        return offsets(self.ranges) | set(range(self.committed or 0))
 
 
 @settings(deadline=None)
 @given(st.none() | st.integers(0, LIMIT), st.lists(COMMITS, max_size=8))
-def test_individual_commits_do_what_a_set_of_offsets_does(mark: int | None, commits: list) -> None:
-    store, model, begun = Store(mark), set(range(mark or 0)), mark is not None
+def test_individual_commits_do_what_a_set_of_offsets_does(committed: int | None, commits: list) -> None:
+    store, model, begun = Store(committed), set(range(committed or 0)), committed is not None
     for offset, spans in commits:
-        store.take(after_individual_commit(store.mark, store.ranges, offset, spans))
+        store.take(after_individual_commit(store.committed, store.ranges, offset, spans))
         begun = begun or offset is not None
         model |= set(range(offset or 0)) | offsets(spans)
         assert store.done() == model
-        assert store.mark == (next(n for n in range(9 * LIMIT) if n not in model) if begun else None)
+        assert store.committed == (next(n for n in range(9 * LIMIT) if n not in model) if begun else None)
 
 
 @settings(deadline=None)
 @given(st.integers(0, LIMIT), st.lists(SPANS, max_size=9), st.integers(0, LIMIT + 9))
-def test_plain_commits_do_what_a_set_of_offsets_does(mark: int, spans: list, offset: int) -> None:
-    store = Store(mark)
-    store.take(after_individual_commit(mark, store.ranges, None, spans))
-    before, mark = store.done(), store.mark or 0
-    store.take(after_plain_commit(mark, store.ranges, offset))
-    model = set(range(offset)) | (before if offset >= mark else set())
+def test_plain_commits_do_what_a_set_of_offsets_does(committed: int, spans: list, offset: int) -> None:
+    store = Store(committed)
+    store.take(after_individual_commit(committed, store.ranges, None, spans))
+    before, committed = store.done(), store.committed or 0
+    store.take(after_plain_commit(committed, store.ranges, offset))
+    model = set(range(offset)) | (before if offset >= committed else set())
     assert store.done() == model
 
 
 @settings(deadline=None)
 @given(st.integers(0, LIMIT), st.lists(COMMITS, max_size=8), st.randoms(use_true_random=False))
-def test_a004_18_the_order_of_individual_commits_does_not_matter(mark: int, commits: list, dice) -> None:  # type: ignore[no-untyped-def]
+def test_a004_18_the_order_of_individual_commits_does_not_matter(committed: int, commits: list, dice) -> None:  # type: ignore[no-untyped-def]
     """Members that commit overlapping ranges concurrently end at the union, in any order."""
     stores = []
     for _ in range(2):
-        stores.append(store := Store(mark))
+        stores.append(store := Store(committed))
         for offset, spans in commits:
-            store.take(after_individual_commit(store.mark, store.ranges, offset, spans))
+            store.take(after_individual_commit(store.committed, store.ranges, offset, spans))
         dice.shuffle(commits)
-    assert stores[0].mark == stores[1].mark
+    assert stores[0].committed == stores[1].committed
     assert stores[0].records == stores[1].records
 
 
 @settings(deadline=None)
 @given(st.integers(0, LIMIT), st.lists(SPANS, max_size=6), COMMITS)
-def test_deciding_changes_nothing_and_a_repetition_writes_nothing(mark: int, stored: list, commit: tuple) -> None:
-    store = Store(mark)
-    store.take(after_individual_commit(mark, store.ranges, None, stored))
+def test_deciding_changes_nothing_and_a_repetition_writes_nothing(committed: int, stored: list, commit: tuple) -> None:
+    store = Store(committed)
+    store.take(after_individual_commit(committed, store.ranges, None, stored))
     before = list(store.ranges)
-    outcome = after_individual_commit(store.mark, store.ranges, *commit)
+    outcome = after_individual_commit(store.committed, store.ranges, *commit)
     assert list(store.ranges) == before
     store.take(outcome)
-    again = after_individual_commit(store.mark, store.ranges, *commit)
-    assert (again.mark, bool(again.change)) == (store.mark, False)
+    again = after_individual_commit(store.committed, store.ranges, *commit)
+    assert (again.offset, bool(again.change)) == (store.committed, False)

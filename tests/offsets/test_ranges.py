@@ -67,19 +67,19 @@ class Compared(RuleBasedStateMachine):
         self.stored(*change)
         self.model |= offsets(spans)
 
-    @rule(mark=OFFSETS)
-    def absorb(self, mark: int) -> None:
-        foreseen = self.ranges.absorbing(mark)
-        moved, gone = self.ranges.absorb(mark)
+    @rule(committed=OFFSETS)
+    def absorb(self, committed: int) -> None:
+        foreseen = self.ranges.absorbing(committed)
+        moved, gone = self.ranges.absorb(committed)
         assert foreseen == (moved, gone)
         self.stored((), gone)
-        assert moved == next(n for n in range(mark, 9 * LIMIT) if n not in self.model)
+        assert moved == next(n for n in range(committed, 9 * LIMIT) if n not in self.model)
         self.model -= set(range(moved))
 
-    @rule(mark=OFFSETS)
-    def drop_below(self, mark: int) -> None:
-        gone = self.ranges.drop_below(mark)
-        assert gone == tuple(span for span in sorted(self.records) if span[1] <= mark)
+    @rule(committed=OFFSETS)
+    def drop_below(self, committed: int) -> None:
+        gone = self.ranges.drop_below(committed)
+        assert gone == tuple(span for span in sorted(self.records) if span[1] <= committed)
         self.stored((), gone)
         self.model -= offsets(gone)
 

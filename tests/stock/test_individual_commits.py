@@ -192,7 +192,7 @@ def test_a004_10_and_11_after_a_restart_only_what_is_not_done_is_processed(
                 processed.append(record.offset())
                 ledger.done(record.offset())
         assert processed == [41, 42, 46, 47, 50]
-        first.commit(topic, 0, ledger.mark or 0, ledger.text())
+        first.commit(topic, 0, ledger.offset or 0, ledger.text())
     finally:
         consumer.close()
     assert side.state(group, topic) == (51, "", "")

@@ -39,7 +39,7 @@ class Job:
         member = ConfluentMember(self.bootstrap, self.group, self.topic, **SOON_LOST)
         try:
             ledger = OffsetLedger.from_committed(*member.committed(self.topic, 0))
-            if ledger.mark == self.records:
+            if ledger.offset == self.records:
                 return True
             taken = self._take(ledger)
             self._dice.shuffle(taken)
@@ -47,7 +47,7 @@ class Job:
             for offset, value in taken[:FINISHED]:
                 producer.produce(self.output, value)
                 ledger.done(offset)
-            place = TopicPartition(self.topic, 0, ledger.mark or 0, ledger.text(METADATA_MAX))
+            place = TopicPartition(self.topic, 0, ledger.offset or 0, ledger.text(METADATA_MAX))
             producer.send_offsets_to_transaction([place], member.consumer.consumer_group_metadata(), LIMIT_S)
             if aborts:
                 producer.abort_transaction(LIMIT_S)
@@ -67,9 +67,9 @@ class Job:
         return producer
 
     def _take(self, ledger: OffsetLedger) -> list[tuple[int, bytes]]:
-        """Records that are not done, from the ledger's mark on."""
+        """Records that are not done, from the ledger's offset on."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "log_level": 2})
-        consumer.assign([TopicPartition(self.topic, 0, ledger.mark or 0)])
+        consumer.assign([TopicPartition(self.topic, 0, ledger.offset or 0)])
         taken: list[tuple[int, bytes]] = []
         try:
             while len(taken) < TAKEN and (ledger.position or 0) < self.records:

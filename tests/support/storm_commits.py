@@ -4,7 +4,7 @@ Two sets bound it: offsets that must be shown as done, because a commit was conf
 a member has committed them. Between them are unconfirmed ones: lost responses of the broker, appends that fail with any
 number of their records in the topic, owners that end anywhere. Transactions commit and abort, groups are rewound and
 moved ahead through the proxy and past it. Left out: a second commit in one transaction at an owner that took over
-within it, which knows neither the mark nor what the first one said.
+within it, which knows neither the committed offset nor what the first one said.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class CommitStorm:
         self._random = random.Random(seed)
         self.held = PartitionCommits()
         self.topic: dict[OffsetSpan, int] = {}
-        """Live records, and the mark in each."""
-        self.mark, self.metadata = -1, OffsetRanges()
+        """Live records, and the committed offset in each."""
+        self.committed, self.metadata = -1, OffsetRanges()
         """Committed offset and metadata at the broker."""
         self.pending: tuple[int, OffsetRanges, set[int]] | None = None
         """Open transaction: the coordinator's offset and ranges, the committed set."""
@@ -57,13 +57,13 @@ class CommitStorm:
 
     def compare(self) -> None:
         """Compare with a member's view now. Raises AssertionError."""
-        offset, ranges = self.held.shown(self.mark, self.metadata)
+        offset, ranges = self.held.shown(self.committed, self.metadata)
         shown = set(range(max(offset, 0))) | _offsets(ranges)
         assert self.must <= shown, f"forgotten: {sorted(self.must - shown)}"
         assert shown <= self.may, f"not done: {sorted(shown - self.may)}"
-        assert offset < 0 or offset not in _offsets(ranges), "the mark stands before a range"
+        assert offset < 0 or offset not in _offsets(ranges), "the committed offset stands before a range"
         reloaded, _ = _from_topic(self.topic)
-        offset, ranges = reloaded.shown(self.mark, self.metadata)
+        offset, ranges = reloaded.shown(self.committed, self.metadata)
         after_restart = set(range(max(offset, 0))) | _offsets(ranges)
         assert self.must <= after_restart, f"not stored: {sorted(self.must - after_restart)}"
 
@@ -80,7 +80,7 @@ class CommitStorm:
         self.may |= said
         if self._chance(0.1):
             return  # the broker refuses it
-        self.mark, self.metadata = plan.offset, OffsetRanges()
+        self.committed, self.metadata = plan.offset, OffsetRanges()
         self.must |= set(range(plan.offset)) & self.may
         if self._chance(0.1):
             self.held.forget_committed()  # the response is lost
@@ -90,17 +90,17 @@ class CommitStorm:
 
     def _commit_plainly(self) -> None:
         if self._know():
-            self._commit(max(self.mark, 0) + self._random.randrange(8))
+            self._commit(max(self.committed, 0) + self._random.randrange(8))
 
     def _rewind(self) -> None:
-        if self._know() and self.mark > 0:
-            self._commit(self._random.randrange(self.mark))
+        if self._know() and self.committed > 0:
+            self._commit(self._random.randrange(self.committed))
 
     def _commit(self, offset: int) -> None:
         self._tell("plain commit", offset)
-        is_rewind = offset < self.mark
+        is_rewind = offset < self.committed
         plan = self.held.plan(PartitionCommit(offset))
-        self.mark, self.metadata = plan.offset, OffsetRanges()
+        self.committed, self.metadata = plan.offset, OffsetRanges()
         if is_rewind:
             self.must = set(range(offset))
         else:
@@ -135,10 +135,10 @@ class CommitStorm:
             return
         self._tell("commit of the transaction", offset, ranges)
         self.may |= said | set(range(offset))
-        if offset < self.mark:
+        if offset < self.committed:
             self.must = set(range(offset))
         self.must |= said | set(range(offset))
-        self.mark, self.metadata = offset, ranges.copy()
+        self.committed, self.metadata = offset, ranges.copy()
 
     # What others do
 
@@ -147,11 +147,11 @@ class CommitStorm:
             return
         offset = self._offset()
         self._tell("commit past the proxy", offset)
-        is_rewind, is_seen = offset < self.mark, self.held.is_committed_known
+        is_rewind, is_seen = offset < self.committed, self.held.is_committed_known
         self.must = set(range(offset)) if is_rewind else self.must | set(range(offset))
         self.may |= set(range(offset))
         self.must -= _offsets(self.metadata) - set(range(offset))  # of a transaction, not moved into the topic yet
-        self.mark, self.metadata = offset, OffsetRanges()
+        self.committed, self.metadata = offset, OffsetRanges()
         self.held.forget_committed()
         if self._know() and is_rewind and is_seen and not self.held.unsure:
             self.may = set(range(offset))
@@ -175,10 +175,10 @@ class CommitStorm:
         if self.held.is_committed_known:
             return True
         was = max(self.held.stored_committed, self.held.committed)
-        change = self.held.broker_says(self.mark, -1, self.metadata)
+        change = self.held.broker_says(self.committed, -1, self.metadata)
         is_stored = self._store(change)
-        if self.mark < was and is_stored:
-            self.may &= self.must | set(range(max(self.mark, 0))) | _offsets(self.held.ranges)
+        if self.committed < was and is_stored:
+            self.may &= self.must | set(range(max(self.committed, 0))) | _offsets(self.held.ranges)
         if not is_stored and change.put:
             self.held.forget_committed()
             return False

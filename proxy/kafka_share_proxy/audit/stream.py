@@ -21,7 +21,7 @@ SCOPE_EVERY_S = 3600.0
 
 
 class Audit:
-    """Audit of a process."""
+    """Audit events of one process: written, aggregated and sampled."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class ChannelKey(NamedTuple):
 
 
 class _Failures(NamedTuple):
-    """Consecutive failed attempts."""
+    """Consecutive failed attempts to connect to one broker."""
 
     number: int
     again_at: float

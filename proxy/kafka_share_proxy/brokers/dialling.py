@@ -18,7 +18,7 @@ from kafka_share_proxy.wire.values import Address
 
 
 class Dialled(NamedTuple):
-    """Connection to a broker."""
+    """New connection to a broker."""
 
     sock: socket.socket
     address: Address

@@ -52,7 +52,7 @@ class TopicQueryOptions:
 
 
 class TopicQuery(Protocol):
-    """A part of `forwarding.served.services.Services`."""
+    """Dependencies of queries for topics (a part of `forwarding.served.services.Services`)."""
 
     @property
     def timers(self) -> Timers: ...

@@ -75,7 +75,7 @@ class _UnsentCall(NamedTuple):
 
 
 class BrokerConnection:
-    """`run` writes and reads."""
+    """Connection to one broker. `run` writes its requests and reads its responses."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ Some = TypeVar("Some", ConsumerRecord, ShareRecord)
 
 
 class Deserializers:
-    """False if the consumer has none."""
+    """Key and value deserializers of a consumer. False if it has none."""
 
     def __init__(self, key: Deserialize | None = None, value: Deserialize | None = None) -> None:
         self._key, self._value = key, value

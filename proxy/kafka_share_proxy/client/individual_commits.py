@@ -104,9 +104,9 @@ class IndividualCommits:
         for kept in self._of.values():
             kept.ledger.catch_up = kept.left
         offsets = {
-            partition: OffsetAndMetadata(kept.ledger.mark, kept.ledger.text())
+            partition: OffsetAndMetadata(kept.ledger.offset, kept.ledger.text())
             for partition, kept in self._of.items()
-            if kept.ledger.mark is not None
+            if kept.ledger.offset is not None
         }
         return {each: offset for each, offset in offsets.items() if self._committed.get(each) != offset}
 
@@ -127,7 +127,7 @@ class IndividualCommits:
         begin = part.records.positions.offsets[0] if part.records else part.next_offset
         if begin >= (kept.ledger.position or 0):
             return kept._replace(moves=moves)
-        committed = kept.ledger.mark
+        committed = kept.ledger.offset
         if committed is None or begin <= committed:
             return _Kept(self._new(None), moves)
         before = [(start, min(end, begin)) for start, end in kept.ledger.snapshot().ranges if start < begin]
@@ -136,8 +136,8 @@ class IndividualCommits:
         left = [OffsetSpan(start, min(end, begin)) for start, end in kept.left if start < begin]
         return _Kept(ledger, moves, tuple(map(ledger.flow, left)))
 
-    def _new(self, mark: int | None) -> OffsetLedger:
-        return OffsetLedger(mark, outstanding_max=self._outstanding_max)
+    def _new(self, committed: int | None) -> OffsetLedger:
+        return OffsetLedger(committed, outstanding_max=self._outstanding_max)
 
     def _forget_lost(self) -> None:
         for each in self._of.keys() - self._positions.assigned:

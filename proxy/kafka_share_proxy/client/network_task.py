@@ -63,7 +63,7 @@ class ConsumerClosed(ConsumerError):
 
 
 class WokenUp(ConsumerError):
-    """`wakeup` was called."""
+    """The poll ended because `wakeup` was called."""
 
 
 class PollBegan(NamedTuple):

@@ -120,7 +120,7 @@ class RecordSupply:
 
 
 class _Taking:
-    """Parts that one poll takes."""
+    """Parts of chunks that one poll takes."""
 
     def __init__(self, records_max: int, room: Room) -> None:
         self.parts: list[PartitionRecords] = []

@@ -49,7 +49,7 @@ class _Line:
 
 
 class TroubleLog:
-    """Rate limited."""
+    """Log of the troubles of one client, with a limited number of lines per minute."""
 
     def __init__(self, name: str) -> None:
         """Prepare a log. The name begins every line."""

@@ -30,7 +30,7 @@ class AcceptedCommit(NamedTuple):
 
 @dataclass(slots=True)
 class CommitAudit:
-    """Created only if audit is on."""
+    """Audit events of individual commits. It exists only if audit is on."""
 
     audit: Audit
     state_owner: CallbackOwner

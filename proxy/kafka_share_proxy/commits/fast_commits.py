@@ -62,7 +62,7 @@ class Overdue:
 
 @dataclass(slots=True, eq=False)
 class FastCommit(ExpectedResponse):
-    """See interfaces.ExpectedResponse."""
+    """Commit on the fast path that waits for the coordinator. See interfaces.ExpectedResponse."""
 
     services: CommitServices
     overdue_commits: Overdue

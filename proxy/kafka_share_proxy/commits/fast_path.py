@@ -24,7 +24,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 
 class FastPath:
-    """See interfaces.AtOnce. One per process."""
+    """Fast path of common OffsetCommits. One per process. See interfaces.AtOnce."""
 
     def __init__(self, services: CommitServices) -> None:
         self._services = services

@@ -15,7 +15,7 @@ AcquireMode = Literal["batch_optimized", "record_limit"]
 
 
 class ClientKeywords(TypedDict, total=False):
-    """See ClientOptions."""
+    """Types of the keyword arguments for ClientOptions."""
 
     rack: str | None
     max_poll_interval_s: float
@@ -31,7 +31,7 @@ class ClientKeywords(TypedDict, total=False):
 
 
 class ConsumerKeywords(ClientKeywords, total=False):
-    """See ConsumerOptions."""
+    """Types of the keyword arguments for ConsumerOptions."""
 
     group_instance_id: str | None
     group_protocol: GroupProtocol
@@ -52,7 +52,7 @@ class ConsumerKeywords(ClientKeywords, total=False):
 
 
 class ShareConsumerKeywords(ClientKeywords, total=False):
-    """See ShareConsumerOptions."""
+    """Types of the keyword arguments for ShareConsumerOptions."""
 
     acknowledgement_mode: AcknowledgementMode
     acquire_mode: AcquireMode

@@ -32,7 +32,7 @@ class ConfigurationError(ProxyError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions(ClientOptions):
-    """Fixed when the consumer is opened."""
+    """Options of a consumer, fixed when it is opened."""
 
     group_instance_id: str | None = None
     """Instance id of a static member (KIP-345). None: a dynamic member."""

@@ -29,7 +29,7 @@ class Lane(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnsentRequest:
-    """Compared by identity."""
+    """Request that waits to be sent. Compared by identity."""
 
     sender: RequestManager
     api: str
@@ -89,7 +89,7 @@ class DueRequests:
 
 
 class RequestManager(Protocol):
-    """Sends nothing itself, and never waits."""
+    """Source of requests for one purpose. It sends nothing itself, and never waits."""
 
     def poll(self, now: float) -> DueRequests: ...
 

@@ -42,14 +42,14 @@ class Trouble(NamedTuple):
 
 
 class TroubleObserver(NamedTuple):
-    """They must not raise."""
+    """Callbacks for reported and ended troubles. They must not raise."""
 
     reported: Callable[[Trouble], None]
     ended: Callable[[Trouble], None]
 
 
 class Troubles:
-    """The most recent report is the last one."""
+    """Present troubles of one consumer, ordered by their last report."""
 
     def __init__(self) -> None:
         self.observer: TroubleObserver | None = None

@@ -101,7 +101,7 @@ class PlaneStatistics:
 
 
 class Plane:
-    """The data plane."""
+    """The data plane: all connections of clients with their upstream connections, and the listeners."""
 
     def __init__(
         self,

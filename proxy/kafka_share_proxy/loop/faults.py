@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class FaultOwner(Protocol):
-    """Object whose callbacks the loop calls."""
+    """Object whose callbacks the loop calls, and which is notified if one of them fails."""
 
     def failed(self, error: Exception) -> None:
         """Call the callback of each (descriptor, mask). A missing callback was closed earlier in this iteration."""

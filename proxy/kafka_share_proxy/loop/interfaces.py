@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Timer(Protocol):
-    """Planned call."""
+    """Planned call that can be cancelled."""
 
     def cancel(self) -> None:
         """Cancel the call, unless it was made."""

@@ -77,7 +77,7 @@ class Transport(Protocol):
 
 
 class PlainTransport:
-    """Plain socket."""
+    """Transport over a socket without TLS."""
 
     __slots__ = ("_fd", "_mask", "_reactor", "_ready", "_socket", "recv_into", "send", "sendmsg")
 

@@ -38,7 +38,7 @@ calls).
 
 
 class WorkerThreads:
-    """Worker threads."""
+    """Worker threads for computations that would block the loop."""
 
     def __init__(self, reactor: Reactor, threads: int = THREADS, waiting_max: int = WAITING_MAX) -> None:
         self._reactor = reactor

@@ -4,9 +4,9 @@
     if ledger.delivered(record.offset):                     # False: done before the restart, to be skipped
         ...                                                 # process it, then
         ledger.done(record.offset)
-    commit(ledger.mark, ledger.text())
+    commit(ledger.offset, ledger.text())
 
-Rules: offsets/README.md 13 to 17. In this module, `mark` is the offset to commit.
+Rules: offsets/README.md 13 to 17.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ BROKER_METADATA_MAX = 4096
 class LedgerSnapshot(NamedTuple):
     """State of a ledger at one moment."""
 
-    mark: int | None
+    offset: int | None
     """Offset to commit: everything below is done. None if nothing was committed or delivered."""
     ranges: tuple[OffsetSpan, ...]
-    """Done ranges above `mark`, half open, ascending."""
+    """Done ranges above `offset`, half open, ascending."""
 
 
 class OffsetLedger:
@@ -43,7 +43,7 @@ class OffsetLedger:
 
     def __init__(
         self,
-        mark: int | None = None,
+        committed: int | None = None,
         ranges: Iterable[tuple[int, int]] = (),
         *,
         outstanding_max: int = OUTSTANDING_MAX,
@@ -51,20 +51,20 @@ class OffsetLedger:
         """Begin at the committed state of the group.
 
         Args:
-            mark: the committed offset. None if nothing is committed: then the ledger begins at the first record.
-            ranges: done ranges above `mark`, half open, in any order.
+            committed: the committed offset. None if nothing is committed: then the ledger begins at the first record.
+            ranges: done ranges above it, half open, in any order.
             outstanding_max: maximum number of records that are delivered and not done.
 
-        Raises ValueError for a negative mark or an invalid range.
+        Raises ValueError for a negative offset or an invalid range.
         """
-        if mark is not None and mark < 0:
-            raise ValueError(f"mark {mark} is negative: give None where nothing is committed")
+        if committed is not None and committed < 0:
+            raise ValueError(f"offset {committed} is negative: give None where nothing is committed")
         self._done = OffsetRanges(ranges)
         self._outstanding: dict[int, int] = {}
         """First offset that belongs to each record that is delivered and not done."""
         self._outstanding_max = outstanding_max
-        self._mark = mark if mark is None else self._done.absorb(mark)[0]
-        self._main = LedgerFlow(self, self._mark)
+        self._offset = committed if committed is None else self._done.absorb(committed)[0]
+        self._main = LedgerFlow(self, self._offset)
         self.catch_up: tuple[OffsetSpan, ...] = ()
         """Ranges that a second flow is reading (`pr`)."""
         self.user_text: str | None = None
@@ -89,13 +89,13 @@ class OffsetLedger:
 
         Raises CommitTextError for an invalid text of ranges.
         """
-        mark = None if offset is None or offset < 0 else offset
+        committed = None if offset is None or offset < 0 else offset
         if commit_text_version(metadata) is None:
-            ledger = cls(mark, outstanding_max=outstanding_max)
+            ledger = cls(committed, outstanding_max=outstanding_max)
             ledger.user_text = metadata or None
             return ledger
         text = parse_commit_text(metadata or "", ranges_max)
-        ledger = cls(mark, text.ranges, outstanding_max=outstanding_max)
+        ledger = cls(committed, text.ranges, outstanding_max=outstanding_max)
         ledger.catch_up, ledger.user_text = text.catch_up, text.user_text
         return ledger
 
@@ -135,7 +135,7 @@ class OffsetLedger:
         if position is None or to < position:
             raise ValueError(f"offset {to} cannot be jumped to from position {position}: begin a new ledger")
         self._main.position = to
-        return tuple(self._done.gaps(max(position, self._mark or 0), to))
+        return tuple(self._done.gaps(max(position, self._offset or 0), to))
 
     def flow(self, left: OffsetSpan) -> LedgerFlow:
         """Return the flow of a range that `jump` has left. Raises ValueError if the main flow has not passed it."""
@@ -159,26 +159,26 @@ class OffsetLedger:
         return True
 
     def _begin_at(self, offset: int) -> None:
-        if self._mark is None:
-            self._mark = self._done.absorb(offset)[0]
+        if self._offset is None:
+            self._offset = self._done.absorb(offset)[0]
 
     def _after(self, position: int) -> int:
-        position = max(position, self._mark or 0)
+        position = max(position, self._offset or 0)
         done_range = self._done.range_at(position)
         return done_range.end if done_range else position
 
     def _finish(self, start: int, end: int) -> None:
-        if self._mark is not None and start <= self._mark:
-            self._mark = self._done.absorb(max(end, self._mark))[0]
+        if self._offset is not None and start <= self._offset:
+            self._offset = self._done.absorb(max(end, self._offset))[0]
         else:
             self._done.merge(start, end)
 
     # State
 
     @property
-    def mark(self) -> int | None:
+    def offset(self) -> int | None:
         """Offset to commit: everything below is done. None if nothing was committed or delivered."""
-        return self._mark
+        return self._offset
 
     @property
     def position(self) -> int | None:
@@ -201,14 +201,14 @@ class OffsetLedger:
 
     def is_done(self, offset: int) -> bool:
         """Return True if an offset is done, or belongs to a record that is done."""
-        return (self._mark is not None and offset < self._mark) or offset in self._done
+        return (self._offset is not None and offset < self._offset) or offset in self._done
 
     def snapshot(self) -> LedgerSnapshot:
         """Return the current offset to commit and the done ranges above it."""
-        return LedgerSnapshot(self._mark, tuple(self._done))
+        return LedgerSnapshot(self._offset, tuple(self._done))
 
     def text(self, characters_max: int | None = None) -> str:
-        """Return the metadata to commit along with `mark`.
+        """Return the metadata to commit along with `offset`.
 
         `characters_max` is `BROKER_METADATA_MAX` if brokers store the text directly: only the widest ranges that fit
         are written (offsets/README.md rule 15). None for all ranges. Raises ValueError if even a text without ranges is

@@ -1,7 +1,6 @@
 """Effect of a commit on one partition of a group: committed offset, stored ranges, and obsolete ranges.
 
-Here `mark` is Kafka's committed offset (offsets/README.md rule 2). The caller commits it, stores the change, and then
-applies it (`OffsetRanges.apply`).
+The caller commits the offset, stores the change, and then applies it (`OffsetRanges.apply`).
 """
 
 from __future__ import annotations
@@ -13,26 +12,26 @@ from kafka_share_proxy.offsets.ranges import OffsetRanges, RangeChange
 
 
 class CommitOutcome(NamedTuple):
-    """Result of a commit."""
+    """Offset and ranges that result from a commit."""
 
-    mark: int | None
-    """None if nothing was committed and the commit has no offset to begin at."""
+    offset: int | None
+    """Offset to commit. None if nothing was committed and the commit has no offset to begin at."""
     change: RangeChange
     """Ranges to put and tombstones to write, in one append, after the offset is committed."""
 
 
 def after_individual_commit(
-    mark: int | None, ranges: OffsetRanges, offset: int | None, done: Iterable[tuple[int, int]]
+    committed: int | None, ranges: OffsetRanges, offset: int | None, done: Iterable[tuple[int, int]]
 ) -> CommitOutcome:
     """Return the result of a commit in which a member reports done ranges.
 
-    `mark`: None if nothing is committed; it never decreases (offsets/README.md rule 5). `offset`: what the member
+    `committed`: None if nothing is committed; it never decreases (offsets/README.md rule 5). `offset`: what the member
     commits, or None. `done`: half-open ranges, in any order. Raises ValueError for a negative offset or an invalid
     range.
     """
     merged = ranges.merging(done)
     _check(offset)
-    begin = offset if mark is None or (offset is not None and offset > mark) else mark
+    begin = offset if committed is None or (offset is not None and offset > committed) else committed
     if begin is None:
         return CommitOutcome(None, merged)
     moved, below = ranges.absorbing(begin)
@@ -48,13 +47,13 @@ def after_individual_commit(
     return CommitOutcome(moved, RangeChange(tuple(above), (*below, *obsolete)))
 
 
-def after_plain_commit(mark: int | None, ranges: OffsetRanges, offset: int) -> CommitOutcome:
+def after_plain_commit(committed: int | None, ranges: OffsetRanges, offset: int) -> CommitOutcome:
     """Return the result of a commit of an offset without ranges by a member, or of a reset by a tool.
 
     Source: offsets/README.md rule 6. Raises ValueError for a negative offset.
     """
     _check(offset)
-    if mark is not None and offset < mark:
+    if committed is not None and offset < committed:
         return CommitOutcome(offset, RangeChange((), tuple(ranges)))
     moved, below = ranges.absorbing(offset)
     return CommitOutcome(moved, RangeChange((), below))

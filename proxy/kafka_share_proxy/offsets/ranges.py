@@ -1,4 +1,4 @@
-"""Set of offsets of one partition, stored as ranges: merging, gaps, absorption by the committed offset (`mark`).
+"""Set of offsets of one partition, stored as ranges: merging, gaps, absorption by the committed offset.
 
 Ranges are half open in memory, `[start, end)`. No two ranges of a set overlap or touch, so both their starts and their
 ends ascend. They are stored in two arrays of int64.
@@ -295,22 +295,22 @@ class OffsetRanges:
 
     # The committed offset
 
-    def absorbing(self, mark: int) -> tuple[int, tuple[OffsetSpan, ...]]:
+    def absorbing(self, committed: int) -> tuple[int, tuple[OffsetSpan, ...]]:
         """Return the committed offset after it moves over the range that touches it, and the ranges below it then."""
-        at = bisect_right(self._starts, mark)
-        if at and self._ends[at - 1] >= mark:
-            mark = self._ends[at - 1]
-        return mark, self._between(0, at)
+        at = bisect_right(self._starts, committed)
+        if at and self._ends[at - 1] >= committed:
+            committed = self._ends[at - 1]
+        return committed, self._between(0, at)
 
-    def absorb(self, mark: int) -> tuple[int, tuple[OffsetSpan, ...]]:
+    def absorb(self, committed: int) -> tuple[int, tuple[OffsetSpan, ...]]:
         """As `absorbing`, and remove these ranges."""
-        mark, removed = self.absorbing(mark)
+        committed, removed = self.absorbing(committed)
         self._drop_first(len(removed))
-        return mark, removed
+        return committed, removed
 
-    def drop_below(self, mark: int) -> tuple[OffsetSpan, ...]:
+    def drop_below(self, committed: int) -> tuple[OffsetSpan, ...]:
         """Remove the ranges that end at the committed offset or before. One that extends beyond it stays whole."""
-        removed = self._between(0, bisect_right(self._ends, mark))
+        removed = self._between(0, bisect_right(self._ends, committed))
         self._drop_first(len(removed))
         return removed
 

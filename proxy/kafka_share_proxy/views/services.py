@@ -30,7 +30,7 @@ class Inline:
 
 @dataclass(slots=True, kw_only=True)
 class ViewServices:
-    """Objects for the handlers of views."""
+    """Dependencies of the handlers of views."""
 
     services: Services
     catalog: ViewCatalog = field(default_factory=ViewCatalog)

@@ -10,7 +10,7 @@ from kafka_share_proxy.views.model.catalog import ViewCatalog
 
 
 class ViewStore(Protocol):
-    """Stores the records of `state_records`."""
+    """Store of bindings and plans: it writes the records of `state_records`."""
 
     @property
     def off(self) -> str: ...

@@ -14,14 +14,14 @@ SPANS = st.lists(st.tuples(OFFSETS, st.integers(1, 6)).map(lambda s: (s[0], s[0]
 
 
 class Compared(RuleBasedStateMachine):
-    """`done` is the set that members saw as done since the last rewind; `topic` are the records, `mark` the
+    """`done` is the set that members saw as done since the last rewind; `topic` are the records, `committed` the
     broker's.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.commits = PartitionCommits()
-        self.mark = -1
+        self.committed = -1
         self.topic: dict[OffsetSpan, int] = {}
         self.done: set[int] = set()
 
@@ -36,19 +36,19 @@ class Compared(RuleBasedStateMachine):
 
     def _know(self) -> None:
         if not self.commits.is_committed_known:
-            self._store(self.commits.broker_says(self.mark, -1))
+            self._store(self.commits.broker_says(self.committed, -1))
 
     @rule(offset=OFFSETS, spans=SPANS, fails=st.booleans(), is_lost=st.booleans())
     def commit_individually(self, offset: int, spans: list[tuple[int, int]], fails: bool, is_lost: bool) -> None:
         self._know()
         commit = PartitionCommit(offset, OffsetRanges(spans))
         plan = self.commits.plan(commit)
-        assert plan.moves == (plan.offset != self.mark)
-        assert plan.offset >= self.mark
+        assert plan.moves == (plan.offset != self.committed)
+        assert plan.offset >= self.committed
         if self.commits.keeps_committed(commit):
-            assert plan.offset == self.mark
+            assert plan.offset == self.committed
             assert plan.ranges <= len(self.commits.ranges) + len(commit.done or ())
-        self.mark = plan.offset
+        self.committed = plan.offset
         self.done |= set(range(offset))
         if is_lost:  # the broker has committed the offset, and no proxy knows
             self.commits.forget_committed()
@@ -62,18 +62,18 @@ class Compared(RuleBasedStateMachine):
     def commit_plainly(self, offset: int, fails: bool) -> None:
         self._know()
         commit = PartitionCommit(offset)
-        if offset < self.mark:
+        if offset < self.committed:
             self.done.clear()
         plan = self.commits.plan(commit)
-        self.mark = plan.offset
+        self.committed = plan.offset
         self.done |= set(range(offset))
         self._store(self.commits.accepted(commit, plan.offset, -1), fails=fails)
 
     @rule(offset=OFFSETS)
     def commit_past_the_proxy(self, offset: int) -> None:
-        if offset < self.mark:
+        if offset < self.committed:
             self.done.clear()
-        self.mark = offset
+        self.committed = offset
         self.done |= set(range(offset))
         self.commits.forget_committed()
         self._know()
@@ -86,17 +86,17 @@ class Compared(RuleBasedStateMachine):
 
     @rule()
     def delete(self) -> None:
-        self.mark = -1
+        self.committed = -1
         self.done.clear()
         self._store(self.commits.ended())
 
     @invariant()
     def nothing_counts_as_done_that_is_not_and_nothing_stored_is_forgotten(self) -> None:
         self._know()
-        offset, ranges = self.commits.shown(self.mark)
+        offset, ranges = self.commits.shown(self.committed)
         shown = set(range(max(offset, 0))) | {each for span in ranges for each in range(*span)}
         assert self.done <= shown
-        stored = set(range(max(self.mark, 0))) | {each for span in self.topic for each in range(*span)}
+        stored = set(range(max(self.committed, 0))) | {each for span in self.topic for each in range(*span)}
         assert self.done <= stored
 
 

@@ -17,7 +17,7 @@ def after_crash() -> CaughtUpOffsets:
     return CaughtUpOffsets(70, OffsetRanges(), (OffsetSpan(70, 120),), 120)
 
 
-def test_the_low_mark_is_committed_and_the_main_flow_stands_above_it() -> None:
+def test_the_lower_offset_is_committed_and_the_main_flow_stands_above_it() -> None:
     of = after_crash()
     assert of.commit(133, MAIN) == OffsetAndMetadata(70, "ic/1;120-132;pr=70-120")
     assert of.commit(97, CHILD) == OffsetAndMetadata(97, "ic/1;120-132;pr=97-120")
@@ -32,7 +32,7 @@ def test_the_end_of_the_range_is_the_childs_only_when_it_has_come_there() -> Non
     assert of.flow_of(120, 120) is CHILD
 
 
-def test_a_commit_below_the_mark_asks_to_read_again() -> None:
+def test_a_commit_below_the_committed_offset_asks_to_read_again() -> None:
     of = after_crash()
     of.commit(133, MAIN)
     assert of.commit(60, CHILD) == OffsetAndMetadata(60)
@@ -70,19 +70,21 @@ def test_text_of_the_user_is_kept_and_what_is_too_long_is_left_out() -> None:
 def test_what_is_committed_is_done_and_what_is_done_is_committed(data: st.DataObject) -> None:
     """Against sets of offsets: any crashes, any progress of both flows between them."""
     done: set[int] = set()
-    mark, text, end = 0, "", 0
+    offset, text, end = 0, "", 0
     for _ in range(data.draw(st.integers(1, 5))):
         end += data.draw(st.integers(0, 20))
         stored = parse_commit_text(text).ranges if text else OffsetRanges()
-        behind = tuple(stored.gaps(stored.absorbing(mark)[0], end))
+        behind = tuple(stored.gaps(stored.absorbing(offset)[0], end))
         assert {n for each in behind for n in range(*each)} == set(range(end)) - done
         if not behind:
             continue
-        of = CaughtUpOffsets(mark, stored, behind, end)
+        of = CaughtUpOffsets(offset, stored, behind, end)
         main, child = end + data.draw(st.integers(0, 9)), data.draw(st.integers(behind[0].start, end))
         of.commit(main, MAIN)
         committed = of.commit(child, CHILD)
         done |= set(range(end, main)) | {n for each in behind for n in range(*each) if n < child}
-        mark, text, end = committed.offset, committed.metadata, main
-        said = set(range(mark)) | {n for each in (parse_commit_text(text).ranges if text else ()) for n in range(*each)}
+        offset, text, end = committed.offset, committed.metadata, main
+        said = set(range(offset)) | {
+            n for each in (parse_commit_text(text).ranges if text else ()) for n in range(*each)
+        }
         assert said == done

@@ -44,7 +44,7 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """Sources of the responses."""
+    """Sources of the responses to GET requests."""
 
     alive: Callable[[], Mapping[str, object]]
     ready: Mapping[bytes, Callable[[], tuple[bool, Mapping[str, object]]]]

@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 
 class BrokerListeners:
-    """None is open before `open`."""
+    """Listeners for the bootstrap address and for each broker. They are opened by `open`."""
 
     def __init__(self, config: Config, notes: Notes, now: Callable[[], float]) -> None:
         self.book = AddressBook(

@@ -24,7 +24,7 @@ class CommitWork(Protocol):
 
 
 class Committed(NamedTuple):
-    """Outcome of a request."""
+    """Outcome of an OffsetCommit or TxnOffsetCommit."""
 
     commits: Sequence[RequestedCommit]
     throttle_time_ms: int = 0

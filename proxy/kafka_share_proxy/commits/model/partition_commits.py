@@ -96,7 +96,9 @@ class PartitionCommits:
             change = self.ranges.merge(done.start, done.end)
         else:
             outcome = self._outcome(commit)
-            change = outcome.change if outcome.mark == offset else self._outcome(commit._replace(offset=offset)).change
+            change = (
+                outcome.change if outcome.offset == offset else self._outcome(commit._replace(offset=offset)).change
+            )
             if change:
                 self.ranges.apply(change)
         self.committed, self.committed_epoch, self.is_committed_known = offset, leader_epoch, True

@@ -86,7 +86,7 @@ class Position:
 
 
 class Positions:
-    """Only the network side changes them."""
+    """Positions of the assigned partitions. Only the network side changes them."""
 
     def __init__(self) -> None:
         self._of: dict[TopicPartition, Position] = {}

@@ -15,7 +15,7 @@ from kafka_share_proxy.consumer.requests import RetryBackoff
 
 
 class GroupMembership:
-    """Subclasses implement joining, heartbeats and leaving."""
+    """Membership of one consumer. Subclasses implement joining, heartbeats and leaving."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class MalformedAssignment(ProxyError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSubscription:
-    """Sent to the leader (ConsumerPartitionAssignor.Subscription)."""
+    """Subscription of a member, sent to the group leader (ConsumerPartitionAssignor.Subscription)."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -48,7 +48,7 @@ class GroupSubscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAssignment:
-    """Sent to one member (ConsumerPartitionAssignor.Assignment)."""
+    """Assignment of a member, sent by the group leader (ConsumerPartitionAssignor.Assignment)."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None

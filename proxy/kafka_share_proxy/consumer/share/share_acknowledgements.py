@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class AcknowledgeType(IntEnum):
-    """org.apache.kafka.clients.consumer.AcknowledgeType; AcknowledgementBatches."""
+    """Types of acknowledgement (org.apache.kafka.clients.consumer.AcknowledgeType; AcknowledgementBatches)."""
 
     GAP = 0
     """No record has this offset. Never used by applications."""

@@ -41,7 +41,7 @@ class LockLostError(ConsumerError):
 
 
 class AcknowledgementResult(NamedTuple):
-    """AcknowledgementCommitCallback of KIP-932."""
+    """Outcome of sent acknowledgements (AcknowledgementCommitCallback of KIP-932)."""
 
     partition: TopicPartition
     said: TypesByOffset

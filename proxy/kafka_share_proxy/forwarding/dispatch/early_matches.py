@@ -29,7 +29,7 @@ Look = Callable[[memoryview], bool]
 
 
 class EarlyMatch(Protocol):
-    """Kind of early look."""
+    """Kinds of early matches."""
 
     def look(self, key: int, version: int) -> Look:
         """Return the look for one API version. Raises UnknownVersion or LocalProtocolError (`prefixes`)."""
@@ -45,7 +45,7 @@ def _no(_frame: memoryview) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EveryRequest:
-    """Wants every request. For rare APIs."""
+    """Match of every request, for rare APIs."""
 
     def look(self, _key: int, _version: int) -> Look:
         return _yes

@@ -53,7 +53,7 @@ class Kind(Enum):
 
 @dataclass(slots=True)
 class Context:
-    """Data of the connection for rewriters."""
+    """Data of the connection for functions that rewrite responses."""
 
     node_id: int
     """Broker of the client's listener. UNKNOWN_NODE on the bootstrap listener."""

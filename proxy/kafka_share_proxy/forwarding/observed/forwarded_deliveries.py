@@ -43,7 +43,7 @@ class Delivery(NamedTuple):
 
 
 class ForwardedDeliveries:
-    """Deliveries of all share groups."""
+    """Deliveries of all share groups that the brokers serve, as seen here."""
 
     def __init__(self, most: int = DELIVERIES_MAX, most_of_one: int = DELIVERIES_OF_ONE_MAX) -> None:
         self._most, self._most_of_one = most, most_of_one

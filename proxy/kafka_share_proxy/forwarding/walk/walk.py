@@ -61,7 +61,7 @@ class Table:
 
 
 class _Walk:
-    """State of both directions."""
+    """Walk over the bytes of one connection, in both directions."""
 
     __slots__ = ("bytes", "flows", "frame_max", "in_flight_max", "left", "pending", "quiet_s")
 

@@ -61,7 +61,7 @@ class AcquiredOffsets(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """Result of one fetch."""
+    """Records and locks from one ShareFetch."""
 
     acquired: list[AcquiredOffsets]
     troubles: list[str]

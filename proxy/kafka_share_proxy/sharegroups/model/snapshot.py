@@ -120,7 +120,7 @@ class ShareSnapshot:
 
     @classmethod
     def _decode_plain(cls, value: bytes) -> ShareSnapshot | None:
-        """Decode a value in the layout of `_encode_plain`. None for any other, which the generated code decodes or refuses."""
+        """Decode a value in the layout of `_encode_plain`. None for any other, which generated code decodes."""
         if len(value) <= _HEAD.size:
             return None
         _, start_offset, state_epoch, complete = _HEAD.unpack_from(value)

@@ -76,7 +76,7 @@ class Figures:
 
 @dataclass(slots=True)
 class ViewReads:
-    """One per process."""
+    """Reads of base partitions for all slots of their views. One per process."""
 
     cache: ViewCache
     codec: int = 0

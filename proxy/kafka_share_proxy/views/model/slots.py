@@ -27,7 +27,7 @@ NOWHERE = -1
 
 
 class Rule(IntEnum):
-    """Rules of the kernel."""
+    """Rules by which the kernel assigns a record to a slot."""
 
     EVEN = 0
     STRIPES = 1

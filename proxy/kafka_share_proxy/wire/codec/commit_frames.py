@@ -51,7 +51,7 @@ class CommittedEntry(NamedTuple):
 
 
 class CommitParts(NamedTuple):
-    """Fields of a request."""
+    """Fields of an OffsetCommit request."""
 
     client_id: str | None
     group_id: str

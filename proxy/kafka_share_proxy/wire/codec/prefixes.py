@@ -220,7 +220,7 @@ def _where(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool]
 
 
 class _Writer(Skipper):
-    """Writes `read(buf, end, most, p)`."""
+    """Generator of the source of `read(buf, end, most, p)`."""
 
     def __init__(self, spec: MessageSpec, version: int, wishes: Sequence[Wish]) -> None:
         super().__init__(spec, version)

@@ -148,7 +148,7 @@ def _carrying(spec: MessageSpec) -> list[StructSpec]:
 
 
 class _Walker(Skipper):
-    """Generator of `locate(buf, p, end)`."""
+    """Generator of the source of `locate(buf, p, end)`."""
 
     def __init__(self, spec: MessageSpec, version: int) -> None:
         super().__init__(spec, version)

@@ -19,6 +19,7 @@ from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareCoordina
 from kafka_share_proxy.sharegroups.model.group import Member
 from kafka_share_proxy.sharegroups.model.offset_runs import GivenBack, OffsetRun
 from kafka_share_proxy.sharegroups.model.partition import Lock, SharePartition, Transition
+from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records.batches import BatchTable
 
@@ -107,6 +108,8 @@ class ShareAudit:
             if run.pending is transition and run.partition is partition:
                 outcome = OUTCOMES[kinds[index]] if kinds else SESSION_CLOSE
                 self._settled(key, run, FORCED_RELEASE if transition.is_forced else outcome, ending)
+        if isinstance(partition, QueuePartition):
+            self._delayed(key, partition, transition, ending)
 
     def reverted(self, key: ShareKey, partition: SharePartition, transition: Transition, lock_s: float) -> None:
         """Record a change that the store refused: locks that expired in the meantime are free again."""
@@ -136,6 +139,13 @@ class ShareAudit:
         values = (*held, outcome, ended.renewals, renew_ms, start_offset, PROXY)
         self._audit.offer("settle", sums.place, key.group_id, ended.owner, values)
         sums.hold_ms += held_s * 1000 * (ended.last - ended.first + 1)
+
+    def _delayed(self, key: ShareKey, partition: QueuePartition, transition: Transition, ending: _Ending) -> None:
+        """Record the records of a change that wait for their redelivery."""
+        sums, _, _, now, wall_ms = ending
+        for first, last, count, due in partition.delays_of(transition):
+            values = (first, last, count, wall_ms + round((due - now) * 1000))
+            self._audit.offer("delayed", sums.place, key.group_id, None, values)
 
     def _ending(self, key: ShareKey, partition: SharePartition, lock_s: float) -> _Ending:
         sums = self._sums.get(key) or self._begin(key)

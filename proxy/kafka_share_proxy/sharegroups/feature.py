@@ -32,6 +32,7 @@ from kafka_share_proxy.sharegroups import services as share_services
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
+from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices
 from kafka_share_proxy.sharegroups.settings import ShareGroups
@@ -152,7 +153,9 @@ class ServingSide:
 
 def new_services(settings: ShareGroups, platform: Platform, *, is_kept: bool) -> ShareServices:
     """Create the services of the handlers. `is_kept`: share state is stored in its topic."""
-    coordinator, gate = ShareCoordinator(settings.limits), share_gate()
+    timers = platform.services.timers
+    delayed = DelayedRuns(timers.now, lambda: timers.wall_ms() / 1000)
+    coordinator, gate = ShareCoordinator(settings.limits, delayed), share_gate()
     journal: TopicJournal[StateKey] | MemoryJournal[StateKey] = MemoryJournal()
     if is_kept:
         hosted = platform.host(SHARE_STATE, HeldShareState(coordinator), state_partition)

@@ -6,7 +6,7 @@ report contains the number of entries left out.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -14,7 +14,8 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
 from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, Change, Share, ShareKey
 from kafka_share_proxy.sharegroups.model.group import MemberDescription, ShareGroup
-from kafka_share_proxy.sharegroups.model.partition import Lock, SharePartition
+from kafka_share_proxy.sharegroups.model.partition import Lock, SharePartition, Wait
+from kafka_share_proxy.sharegroups.model.queue_settings import QueueSettings
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.state_writes import Outcome
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -37,7 +38,7 @@ def groups(services: ShareServices) -> Generator[None, None, View]:
         if count % STEP == STEP - 1:
             yield
         lines[group_id] = {"group": group_id, "state": group.state, "members": len(group.members), "partitions": 0}
-        lines[group_id] |= {"acquired": 0, "renewed": 0, "oldest_blocked_s": None}
+        lines[group_id] |= {"acquired": 0, "renewed": 0, "delayed": 0, "oldest_blocked_s": None}
     for count, (key, share) in enumerate(list(services.coordinator.shares())):
         if count % STEP == STEP - 1:
             yield
@@ -51,6 +52,7 @@ def _add(line: View, share: Share, now: float) -> None:
     for lock in share.partition.locks():
         line["acquired"] += lock.last - lock.first + 1
         line["renewed"] += lock.last - lock.first + 1 if lock.renewals else 0
+    line["delayed"] += sum(wait.last - wait.first + 1 for wait in share.partition.waiting())
     share.note_oldest(now)
     if share.oldest != NOTHING_READ:
         blocked = round(now - share.oldest_since, 3)
@@ -84,6 +86,28 @@ def group(services: ShareServices, group_id: str) -> View | None:
         "partitions_left_out": max(len(partitions) - PARTITIONS_MAX, 0),
         "locks": [_lock(services, key, lock, now) for lock, key in locks[:LOCKS_MAX]],
         "locks_left_out": max(len(locks) - LOCKS_MAX, 0),
+    } | _waiting(services, shares, now)
+
+
+def _waiting(services: ShareServices, shares: Sequence[tuple[ShareKey, Share]], now: float) -> View:
+    """Return the records that wait for their redelivery, those that are due first."""
+    waiting = sorted(
+        ((wait, key) for key, share in shares for wait in share.partition.waiting()), key=lambda pair: pair[0].due
+    )
+    return {
+        "delayed": [_delayed(services, key, wait, now) for wait, key in waiting[:LOCKS_MAX]],
+        "delayed_left_out": max(len(waiting) - LOCKS_MAX, 0),
+    }
+
+
+def _delayed(services: ShareServices, key: ShareKey, wait: Wait, now: float) -> View:
+    return {
+        "topic": _topic_name(services, key.topic_id),
+        "partition": key.partition,
+        "first": wait.first,
+        "last": wait.last,
+        "delivery_count": wait.delivery_count,
+        "due_in_s": round(max(wait.due - now, 0.0), 3),
     }
 
 
@@ -134,6 +158,18 @@ def _settings(services: ShareServices, group_id: str) -> View:
         "max_record_locks": settings.max_record_locks,
         "renew_enabled": settings.renew_enabled,
         "isolation_level": "read_committed" if settings.read_committed else "read_uncommitted",
+    } | _queue_settings(settings.queue)
+
+
+def _queue_settings(queue: QueueSettings | None) -> View:
+    """Return the settings that only queues have. Empty for other groups."""
+    if queue is None or queue.redelivery is None:
+        return {}
+    delay = queue.redelivery
+    return {
+        "redelivery_delay_s": delay.first_s,
+        "redelivery_delay_max_s": delay.max_s,
+        "redelivery_delay_multiplier": delay.multiplier,
     }
 
 
@@ -174,6 +210,7 @@ def _partition(services: ShareServices, key: ShareKey, share: Share, now: float)
         "available": statistics.available,
         "acquired": statistics.acquired,
         "being_acknowledged": statistics.pending,
+        "delayed": sum(wait.last - wait.first + 1 for wait in partition.waiting()),
         "settled_behind": statistics.delivery_complete,
     } | _oldest(partition, share, now)
 

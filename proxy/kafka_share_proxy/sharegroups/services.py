@@ -126,6 +126,8 @@ def build(
     writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake, state_owner, audit=share_audit, took=took)
 
     def due(now: float) -> float:
+        for key in coordinator.redeliver(now):
+            reads.wake(key)
         expired = coordinator.expire(now)
         writes.write(expired, final=True)
         for key, transition in expired:

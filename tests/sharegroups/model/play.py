@@ -77,7 +77,7 @@ class Play:
         """Let time pass and locks end."""
         self.now += seconds
         for runs in self.partition.index.expired(self.now).values():
-            transition = self.partition.expire(runs, self.settings)
+            transition = self.partition.expire(runs, self.settings, self.now)
             if transition is not None:
                 self.partition.apply(transition)
 

@@ -74,7 +74,7 @@ class TestLockTimeout:
         play = Play((0, 9))
         play.poll()
         expired = play.partition.index.expired(30.0)
-        transition = play.partition.expire(expired[play.partition], play.settings)
+        transition = play.partition.expire(expired[play.partition], play.settings, play.now)
         assert isinstance(transition, Transition)
         assert transition.changes == ((0, 9, AVAILABLE, 1),)
         assert play.partition.next_fetch_offset() == 0
@@ -92,7 +92,7 @@ class TestLockTimeout:
         assert play.state == [(0, 3, AVAILABLE), (4, 4, ACKNOWLEDGED), (5, 9, AVAILABLE)]
 
     def test_nothing_to_expire_gives_nothing(self) -> None:
-        assert Play((0, 9)).partition.expire([], Play().settings) is None
+        assert Play((0, 9)).partition.expire([], Play().settings, 0.0) is None
 
     def test_partitions_that_share_an_index_find_their_own_locks(self) -> None:
         index = LockIndex()

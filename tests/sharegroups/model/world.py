@@ -258,7 +258,7 @@ class World:
         assert not expected or self.index.next_deadline() <= self.now
         expired = self.index.expired(self.now)
         assert set(expired) <= {self.engine}
-        transition = self.engine.expire(expired.get(self.engine, []), self.settings)
+        transition = self.engine.expire(expired.get(self.engine, []), self.settings, self.now)
         assert (transition is not None) == self.model.expire(self.now, self.settings) == expected
         if transition is not None:
             self.engine.apply(transition)

@@ -84,9 +84,11 @@ def release(admin: Address, group: str, member: str) -> str:
 
 def all_groups(view: View) -> RenderableType:
     """Render one line per group."""
-    table = Table("GROUP", "STATE", "MEMBERS", "PARTITIONS", "ACQUIRED", "RENEWED", "BLOCKED", box=None, pad_edge=False)
+    table = Table(
+        "GROUP", "STATE", "MEMBERS", "PARTITIONS", "ACQUIRED", "RENEWED", "DELAYED", "BLOCKED", box=None, pad_edge=False
+    )
     for line in view["groups"]:
-        figures = (line["members"], line["partitions"], line["acquired"], line["renewed"])
+        figures = (line["members"], line["partitions"], line["acquired"], line["renewed"], line.get("delayed", 0))
         _add(table, line["group"], line["state"], *map(str, figures), _seconds(line["oldest_blocked_s"]))
     resting = view["resting_partitions"]
     notes = [f"{resting} idle partitions rest"] if resting else []
@@ -98,7 +100,10 @@ def all_groups(view: View) -> RenderableType:
 def one_group(view: View) -> RenderableType:
     """Render members, partitions and locks of a group."""
     title = Text(printable(f"{view['group']}  {view['state']}  epoch {view['epoch']}"))
-    return Group(title, "", _members(view), "", _partitions(view), "", _locks(view))
+    parts: list[RenderableType] = [title, "", _members(view), "", _partitions(view), "", _locks(view)]
+    if view.get("delayed"):  # a proxy of an earlier version does not have it
+        parts += ["", _delayed(view)]
+    return Group(*parts)
 
 
 def _members(view: View) -> RenderableType:
@@ -142,6 +147,20 @@ def _locks(view: View) -> RenderableType:
             str(lock["renewals"]),
         )
     return _more(table, len(view["locks"]) + view["locks_left_out"])
+
+
+def _delayed(view: View) -> RenderableType:
+    table = Table("PARTITION", "OFFSETS", "DELIVERY", "AVAILABLE IN", box=None)
+    for each in view["delayed"][:ROWS_MAX]:
+        offsets = f"{each['first']}-{each['last']}"
+        _add(
+            table,
+            f"{each['topic']}-{each['partition']}",
+            offsets,
+            str(each["delivery_count"]),
+            _seconds(each["due_in_s"]),
+        )
+    return _more(table, len(view["delayed"]) + view["delayed_left_out"])
 
 
 def _add(table: Table, *cells: str) -> None:

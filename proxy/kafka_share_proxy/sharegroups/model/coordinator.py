@@ -15,7 +15,9 @@ from kafka_share_proxy.sharegroups.model.deadlines import Deadlines
 from kafka_share_proxy.sharegroups.model.group import ShareGroup
 from kafka_share_proxy.sharegroups.model.locks import LockIndex
 from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
-from kafka_share_proxy.sharegroups.model.queue_partition import class_for, partition_of
+from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition, class_for, partition_of
+from kafka_share_proxy.sharegroups.model.queue_settings import NO_QUEUE
+from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
 from kafka_share_proxy.sharegroups.model.resting import RestingShares
 from kafka_share_proxy.sharegroups.model.sessions import Session, ShareSessions
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, GroupSettings, effective
@@ -90,8 +92,10 @@ Change = tuple[ShareKey, Transition]
 class ShareCoordinator:
     """The only owner of share state in this process. All times are `now`, monotonic seconds."""
 
-    def __init__(self, limits: BrokerShareLimits) -> None:
+    def __init__(self, limits: BrokerShareLimits, delayed: DelayedRuns | None = None) -> None:
+        """`delayed`: empty, with the clocks for stored due times."""
         self.limits = limits
+        self._delayed = DelayedRuns() if delayed is None else delayed
         self.sessions = ShareSessions(limits.group_share_max_share_sessions)
         self._groups: dict[str, ShareGroup] = {}
         self._stored: dict[str, dict[str, str]] = {}
@@ -161,7 +165,7 @@ class ShareCoordinator:
             self._settings.pop(group_id, None)
         queue = self.settings(group_id).queue
         for _, share in self.loaded_of(group_id):
-            share.partition = partition_of(share.partition, queue)
+            share.partition = partition_of(share.partition, queue, self._delayed)
 
     # Share partitions
 
@@ -222,6 +226,7 @@ class ShareCoordinator:
         self._ends_at = self._deadlines.not_later_than
         self.sessions = ShareSessions(self.limits.group_share_max_share_sessions)
         self._locks = LockIndex()
+        self._delayed = self._delayed.emptied()
 
     def _load(self, key: ShareKey) -> Share | None:
         value = self._resting.take(*key)
@@ -230,7 +235,16 @@ class ShareCoordinator:
         snapshot = ShareSnapshot.decode(value)
         made = class_for(self.settings(key.group_id).queue)
         partition = made.from_snapshot(snapshot, locks=self._locks, key=key)
-        return self.add_share(key, partition, UNKNOWN_NODE)
+        share = self.add_share(key, partition, UNKNOWN_NODE)
+        if snapshot.due_s:
+            self._queue(share).delay_again(snapshot.due_s)
+        return share
+
+    def _queue(self, share: Share) -> QueuePartition:
+        """Return a share partition as a queue. A member may name a delay in a group without queue settings."""
+        if not isinstance(share.partition, QueuePartition):
+            share.partition = QueuePartition.of(share.partition, NO_QUEUE, self._delayed)
+        return share.partition
 
     def rest_idle(self) -> None:
         """Put share partitions to rest that were not used since the last call, unless a member holds their records."""
@@ -279,7 +293,7 @@ class ShareCoordinator:
 
     def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
         self._resting.take(*key)
-        partition = partition_of(partition, self.settings(key.group_id).queue)
+        partition = partition_of(partition, self.settings(key.group_id).queue, self._delayed)
         partition.offsets_max = self._offsets_max(key)
         share = Share(partition, node_id)
         self._shares[key] = share
@@ -350,14 +364,27 @@ class ShareCoordinator:
             share = self._shares.get(key)
             if share is None or share.partition is not partition:
                 continue  # unloaded meanwhile, together with its locks
-            transition = partition.expire(expired, self.settings(key.group_id))
+            transition = partition.expire(expired, self.settings(key.group_id), now)
             if transition is not None:
                 changes.append((key, transition))
         return changes
 
+    def redeliver(self, now: float) -> list[ShareKey]:
+        """Make records available whose redelivery delay is over. Return their share partitions."""
+        keys: list[ShareKey] = []
+        for partition, runs in self._delayed.take(now).items():
+            key: ShareKey = partition.key
+            share = self._shares.get(key)
+            if share is not None and share.partition is partition and isinstance(partition, QueuePartition):
+                partition.redeliver(runs)
+                keys.append(key)
+        return keys
+
     def next_deadline(self) -> float:
-        """Return when `expire` is due next. It may be too early, never too late."""
-        return min(self._deadlines.next(), self._locks.next_deadline())
+        """Return when `expire` or `redeliver` is due next. It may be too early, never too late."""
+        return min(self._deadlines.next(), self.next_lock_deadline())
 
     def next_lock_deadline(self) -> float:
-        return self._locks.next_deadline()
+        """Return when the next lock or redelivery delay ends. It may be too early, never too late."""
+        deadline = self._locks.next_deadline()
+        return min(deadline, self._delayed.next()) if self._delayed else deadline

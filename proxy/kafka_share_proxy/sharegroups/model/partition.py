@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from kafka_share_proxy.sharegroups.model import acknowledging
 from kafka_share_proxy.sharegroups.model.acknowledging import AcknowledgementBatch, Refusal, check_shape
@@ -87,6 +87,16 @@ class Lock:
     deadline: float
     renewals: int
     acquired_at: float
+
+
+class Wait(NamedTuple):
+    """Records that wait until they are delivered again."""
+
+    first: int
+    last: int
+    delivery_count: int
+    due: float
+    """Monotonic seconds."""
 
 
 class SharePartition(Window):
@@ -196,7 +206,7 @@ class SharePartition(Window):
             run.target = self.freed_state(run.count, settings.delivery_count_limit, is_failed=False)
         return acknowledging.mark(runs) if runs else None
 
-    def expire(self, expired: Iterable[Lockable], settings: PartitionSettings) -> Transition | None:
+    def expire(self, expired: Iterable[Lockable], settings: PartitionSettings, now: float) -> Transition | None:  # noqa: ARG002 - a queue needs it
         """Free the locks that LockIndex.expired(now) returned for this partition. None if nothing changed.
 
         The transition only serves to store the change (sharegroups/README.md rule 35): call apply() whether or not that
@@ -331,6 +341,10 @@ class SharePartition(Window):
             for run in self.runs
             if run.state == ACQUIRED
         ]
+
+    def waiting(self) -> Sequence[Wait]:
+        """Return the records that wait for their due time, ascending."""
+        return ()
 
     def statistics(self) -> WindowStatistics:
         """Count the offsets in the window, in time linear in its runs."""

@@ -6,39 +6,52 @@ The class is chosen by the settings of the group (`class_for`), so that every ot
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
+from kafka_share_proxy.sharegroups.model.acquiring import PartitionSettings
+from kafka_share_proxy.sharegroups.model.locks import Lockable
 from kafka_share_proxy.sharegroups.model.offset_runs import (
+    ACQUIRED,
     ARCHIVED,
     AVAILABLE,
     BLOCKED,
     DELAYED,
     EXHAUSTED,
     REJECTED,
+    UNREAD,
+    OffsetRun,
     Transition,
 )
-from kafka_share_proxy.sharegroups.model.partition import SharePartition
+from kafka_share_proxy.sharegroups.model.partition import AcknowledgementBatch, Refusal, SharePartition, Wait
 from kafka_share_proxy.sharegroups.model.queue_settings import NO_QUEUE, QueueSettings
-from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, ShareSnapshot
+from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns, delay_s
+from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOT_DUE, ShareSnapshot
 
 _PLAIN_STATES = {BLOCKED: AVAILABLE, DELAYED: AVAILABLE, REJECTED: ARCHIVED, EXHAUSTED: ARCHIVED}
 """State that a plain share partition has instead."""
 _STORED_STATES = {BLOCKED: AVAILABLE, DELAYED: AVAILABLE, REJECTED: ARCHIVING, EXHAUSTED: ARCHIVING}
+
+NamedDelays = Mapping[int, float]
+"""Delays in seconds that a member named for its releases, by the first offset of the acknowledgement batch."""
 
 
 class QueuePartition(SharePartition):
     """All state of one (group, topic, partition) of a queue."""
 
     queue: QueueSettings = NO_QUEUE
+    delayed: DelayedRuns
+    """Runs that wait, of all share partitions of the coordinator."""
 
     @classmethod
-    def of(cls, plain: SharePartition, queue: QueueSettings) -> QueuePartition:
+    def of(cls, plain: SharePartition, queue: QueueSettings, delayed: DelayedRuns) -> QueuePartition:
         """Return a queue with the state of `plain`, which must not be used afterwards. A queue gets the settings."""
         if isinstance(plain, QueuePartition):
-            plain.queue = queue
+            plain.queue, plain.delayed = queue, delayed
             return plain
         partition = cls(plain.start_offset, plain.state_epoch, locks=plain.index, key=plain.key)
-        partition.queue = queue
+        partition.queue, partition.delayed = queue, delayed
         _take_over(partition, plain)
         return partition
 
@@ -50,23 +63,151 @@ class QueuePartition(SharePartition):
             if run.state in _PLAIN_STATES:
                 plain.free(run, _PLAIN_STATES[run.state])
             run.target = _PLAIN_STATES.get(run.target, run.target)
+            self.delayed.forget(run)
         plain.advance()
         return plain
 
+    # Redelivery delay
+
+    def freed_state(self, count: int, delivery_count_limit: int, *, is_failed: bool = True) -> int:
+        """See Window."""
+        state = super().freed_state(count, delivery_count_limit)
+        return DELAYED if state == AVAILABLE and is_failed and self.queue.redelivery is not None else state
+
+    def decide_acknowledge(
+        self,
+        member_id: str,
+        batches: Sequence[AcknowledgementBatch],
+        renew_allowed: bool,
+        settings: PartitionSettings,
+        now: float,
+        bound: RenewalBound | None = None,
+    ) -> Transition | Refusal:
+        """See SharePartition."""
+        decided = super().decide_acknowledge(member_id, batches, renew_allowed, settings, now, bound)
+        if isinstance(decided, Transition):
+            self._delay([run for run in decided.runs if run.target == DELAYED], now)
+        return decided
+
+    def expire(self, expired: Iterable[Lockable], settings: PartitionSettings, now: float) -> Transition | None:
+        """See SharePartition."""
+        transition = super().expire(expired, settings, now)
+        if transition is not None:
+            freed = (self.at(first) for first, _, state, _ in transition.changes if state == DELAYED)
+            self._delay([run for run in freed if run is not None], now)
+        return transition
+
+    def revert(self, transition: Transition, now: float, settings: PartitionSettings) -> None:
+        """See SharePartition."""
+        for run in transition.runs:
+            self.delayed.forget(run)
+        super().revert(transition, now, settings)
+        self._delay([run for run in transition.runs if run.state == DELAYED and run.partition is self], now)
+
+    def _delay(self, runs: Iterable[OffsetRun], now: float) -> None:
+        redelivery = self.queue.redelivery
+        if redelivery is not None:
+            for run in runs:
+                self.delayed.add(run, now + delay_s(redelivery, run.count, self.delayed.chance()))
+
+    def delay_again(self, due_s: Mapping[int, int]) -> None:
+        """Let the free runs wait that have a stored due time, by first offset, in the future."""
+        for first, stored_s in due_s.items():
+            run, due = self.at(first), self.delayed.loaded(stored_s)
+            if run is not None and run.state == AVAILABLE and due is not None:
+                self.free(run, DELAYED)
+                self.delayed.add(run, due)
+
+    def redeliver(self, runs: Iterable[OffsetRun]) -> None:
+        """Make runs available that are due."""
+        for run in runs:
+            if run.state == DELAYED and self.at(run.first) is run:
+                self.free(run, AVAILABLE)
+                self.join(run.first)
+
+    def waiting(self) -> list[Wait]:
+        """See SharePartition."""
+        return [
+            Wait(run.first, run.last, run.count, self.delayed.due(run)) for run in self.runs if run.state == DELAYED
+        ]
+
+    def delays_of(self, transition: Transition) -> list[Wait]:
+        """Return the records of a change that wait, whether or not it was applied."""
+        freed = (self.at(first) for first, _, state, _ in transition.changes if state == DELAYED)
+        return [Wait(run.first, run.last, run.count, self.delayed.due(run)) for run in freed if run is not None]
+
+    def free(self, run: OffsetRun, state: int) -> None:
+        """See Window."""
+        if state != DELAYED:
+            self.delayed.forget(run)
+        super().free(run, state)
+
+    def remove(self, index: int) -> None:
+        """See Window."""
+        self.delayed.forget(self.runs[index])
+        super().remove(index)
+
+    def is_held(self) -> bool:
+        """True if a member holds an offset, or one waits for its due time."""
+        return any(run.state in (ACQUIRED, DELAYED) for run in self.runs)
+
+    # State
+
     def loaded_state(self, snapshot: ShareSnapshot, first: int, state: int) -> int:
+        """See SharePartition."""
         if state != ARCHIVING:
             return state
         return REJECTED if first in snapshot.rejected else EXHAUSTED
 
     def snapshot(self, *transitions: Transition) -> ShareSnapshot:
+        """See SharePartition."""
         plain = super().snapshot(*transitions)
         batches: list[tuple[int, int, int, int]] = []
-        for first, last, state, count in plain.batches:
-            stored = _STORED_STATES.get(state, state)
-            if stored != AVAILABLE or count:
-                batches.append((first, last, stored, count))
-        rejected = frozenset(first for first, _, state, _ in plain.batches if state == REJECTED)
-        return replace(plain, batches=tuple(batches), rejected=rejected)
+        due_s: dict[int, int] = {}
+        rejected: set[int] = set()
+        for run in self.runs:
+            state, count = _confirmed(run, transitions)
+            if run.first < plain.start_offset or state == UNREAD or (state in (AVAILABLE, BLOCKED) and count == 0):
+                continue
+            if state == DELAYED and (due := self.delayed.due(run)) > -inf:
+                due_s[run.first] = self.delayed.stored_s(due)
+            if state == REJECTED:
+                rejected.add(run.first)
+            batch = (run.first, run.last, _STORED_STATES.get(state, state), count)
+            if batches and _continues(batches[-1], batch, due_s, rejected):
+                due_s.pop(run.first, None)
+                rejected.discard(run.first)
+                batch = (batches.pop()[0], *batch[1:])
+            batches.append(batch)
+        return ShareSnapshot(
+            plain.start_offset,
+            plain.state_epoch,
+            plain.delivery_complete_count,
+            tuple(batches),
+            due_s or None,
+            frozenset(rejected),
+        )
+
+
+def _confirmed(run: OffsetRun, transitions: Sequence[Transition]) -> tuple[int, int]:
+    """Return state and delivery count to store. A held record is stored as before its present delivery."""
+    if run.state != ACQUIRED:
+        return run.state, run.count
+    if run.pending is not None and run.pending in transitions:
+        return run.target, run.count
+    return AVAILABLE, run.count - 1
+
+
+def _continues(
+    last: tuple[int, int, int, int], batch: tuple[int, int, int, int], due_s: Mapping[int, int], rejected: set[int]
+) -> bool:
+    """Return True if a batch follows the last one and differs from it in its offsets only."""
+    return (
+        last[1] + 1 == batch[0]
+        and last[2:] == batch[2:]
+        and due_s.get(last[0], NOT_DUE) == due_s.get(batch[0], NOT_DUE)
+        and (last[0] in rejected) == (batch[0] in rejected)
+    )
 
 
 def class_for(queue: QueueSettings | None) -> type[SharePartition]:
@@ -74,9 +215,9 @@ def class_for(queue: QueueSettings | None) -> type[SharePartition]:
     return SharePartition if queue is None else QueuePartition
 
 
-def partition_of(partition: SharePartition, queue: QueueSettings | None) -> SharePartition:
+def partition_of(partition: SharePartition, queue: QueueSettings | None, delayed: DelayedRuns) -> SharePartition:
     """Return the share partition for these settings: `partition`, or another with its state that replaces it."""
-    return partition.plain() if queue is None else QueuePartition.of(partition, queue)
+    return partition.plain() if queue is None else QueuePartition.of(partition, queue, delayed)
 
 
 def _take_over(new: SharePartition, old: SharePartition) -> None:

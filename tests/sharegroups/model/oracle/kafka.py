@@ -111,7 +111,7 @@ class Engine:
     def do_advance(self, ms: str) -> str:
         self.now_ms += int(ms)
         for runs in self.partition.index.expired(self.now_ms / 1000).values():
-            transition = self.partition.expire(runs, self.settings)
+            transition = self.partition.expire(runs, self.settings, self.now_ms / 1000)
             if transition is not None:
                 self.partition.apply(transition)
         return "ok"

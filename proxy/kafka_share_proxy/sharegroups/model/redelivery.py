@@ -1,0 +1,101 @@
+"""Time until a record is delivered again (sharegroups/README.md rules 80-84).
+
+How it works: a released record of a group with a delay is DELAYED until its due time. The due times of all share
+partitions of a coordinator are in one heap. An entry is valid as long as its run is DELAYED with that due time;
+outdated entries are dropped when they reach the front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import ceil, inf
+from random import random
+from typing import Any
+
+from kafka_share_proxy.sharegroups.model.offset_runs import OffsetRun
+from kafka_share_proxy.sharegroups.model.queue_settings import LONGEST_DELAY_MS, RedeliveryDelay
+
+JITTER = 0.1
+"""Maximum deviation of a delay, as a fraction of it, so that records which failed together do not return together."""
+LONGEST_DELAY_S = LONGEST_DELAY_MS / 1000
+STORED_AGAIN_S = 0.05
+"""Seconds until a run is checked again whose release is not stored yet when it is due."""
+OUTDATED_MAX = 1000
+"""Maximum number of outdated entries in the heap, in addition to one for each valid entry."""
+
+
+def delay_s(redelivery: RedeliveryDelay, delivery_count: int, chance: float) -> float:
+    """Return the delay after this delivery, in seconds. `chance`: a random number from 0 to 1."""
+    grown: float = min(redelivery.max_s, redelivery.first_s * redelivery.multiplier ** (delivery_count - 1))
+    return min(grown * (1 + JITTER * (2 * chance - 1)), LONGEST_DELAY_S)
+
+
+class DelayedRuns:
+    """Runs that wait for their due time, of all share partitions of a coordinator. All times are monotonic seconds."""
+
+    def __init__(self, now: Callable[[], float] = lambda: 0.0, wall_s: Callable[[], float] = lambda: 0.0) -> None:
+        """`now` and `wall_s` convert between due times in memory and stored ones, in seconds since 1970."""
+        self.chance: Callable[[], float] = random
+        """Returns a random number from 0 to 1."""
+        self._now, self._wall_s = now, wall_s
+        self._heap: list[tuple[float, int, OffsetRun]] = []
+        self._due: dict[OffsetRun, float] = {}
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, run: OffsetRun, due: float) -> None:
+        """Set the due time of a run, which may still be held while its release is being stored."""
+        self._due[run] = due
+        heappush(self._heap, (due, next(self._numbers), run))
+        if len(self._heap) > 2 * len(self._due) + OUTDATED_MAX:
+            self._heap = [(until, next(self._numbers), each) for each, until in self._due.items()]
+            heapify(self._heap)
+
+    def forget(self, run: OffsetRun) -> None:
+        self._due.pop(run, None)
+
+    def emptied(self) -> DelayedRuns:
+        """Return another object without runs, with the same clocks."""
+        return DelayedRuns(self._now, self._wall_s)
+
+    def due(self, run: OffsetRun) -> float:
+        """Return the due time of a run. -inf if it does not wait."""
+        return self._due.get(run, -inf)
+
+    def next(self) -> float:
+        """Return the earliest due time, or inf."""
+        heap = self._heap
+        while heap and self._due.get(heap[0][2]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else inf
+
+    def take(self, now: float) -> dict[Any, list[OffsetRun]]:
+        """Remove the runs that are due, by share partition. Those whose release is not stored yet wait on."""
+        taken: dict[Any, list[OffsetRun]] = {}
+        early: list[OffsetRun] = []
+        while self.next() <= now:
+            run = heappop(self._heap)[2]
+            if run.pending is not None:
+                early.append(run)
+            else:
+                del self._due[run]
+                taken.setdefault(run.partition, []).append(run)
+        for run in early:
+            self.add(run, now + STORED_AGAIN_S)
+        return taken
+
+    def stored_s(self, due: float) -> int:
+        """Return a due time as it is stored: seconds since 1970, rounded up."""
+        return ceil(self._wall_s() + due - self._now())
+
+    def loaded(self, stored_s: int) -> float | None:
+        """Return a stored due time as monotonic seconds. None if it is over.
+
+        It is at most the longest delay from now, because the clock of another machine may have set it.
+        """
+        left_s = min(stored_s - self._wall_s(), LONGEST_DELAY_S)
+        return self._now() + left_s if left_s > 0 else None

@@ -83,5 +83,5 @@ def test_nothing_kept_leaves_requests_and_responses_as_they_are() -> None:
     assert not_before < 0
     assert edge.completed(call, bytearray(b"answer")) == b"answer"
     response = memoryview(b"of a broker")
-    assert edge.to_owner(1, 0, response) is response
+    assert edge.to_owner(1, 0, b"", response) is response
     edge.forget([1])

@@ -37,13 +37,13 @@ def fetched(size: int) -> memoryview:
 
 def test_records_stay_here_and_are_forgotten_by_name() -> None:
     edge = ShareEdge(World().services)
-    told = edge.to_owner(ApiKey.FETCH, 12, fetched(100_000))
+    told = edge.to_owner(ApiKey.FETCH, 12, b"", fetched(100_000))
     assert len(told) < 1_000
     assert edge.held.bytes > 100_000
     edge.forget([1])
     assert edge.held.bytes == 0
     other = memoryview(b"another answer")
-    assert edge.to_owner(3, 0, other) is other
+    assert edge.to_owner(3, 0, b"", other) is other
 
 
 @pytest.mark.parametrize(("room", "records_wanted", "waits_s"), [(64 << 20, 500, 0.0), (1, 0, 0.5)])

@@ -11,7 +11,7 @@ from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.feature import Platform
 from kafka_share_proxy.forwarding.served.services import Services
-from kafka_share_proxy.views.services import Inline
+from kafka_share_proxy.loop.workers import InlineWorkers
 
 NO_CLUSTER = SeenCluster(brokers={}, metadata=(), versions={}, silent={})
 
@@ -22,7 +22,7 @@ def platform(services: Services, **parts: Any) -> Platform:
         "services": services,
         "settings": ClusterClientSettings(),
         "client": SimpleNamespace,
-        "workers": Inline(),
+        "workers": InlineWorkers(),
         "cluster": NO_CLUSTER,
         "address": "p:1",
     }

@@ -153,10 +153,19 @@ class Log:
     ends: dict[int, int] = field(default_factory=dict)
     """End offsets of earlier leader epochs in this log: records that a client read beyond them were truncated."""
 
-    def append(self, count: int, *, value: bytes = b"v", timestamp: int = WALL_MS, **batch: Any) -> range:
-        """One record batch more; its offsets."""
+    def append(
+        self,
+        count: int,
+        *,
+        value: bytes = b"v",
+        timestamp: int = WALL_MS,
+        keys: Sequence[bytes | None] = (),
+        **batch: Any,
+    ) -> range:
+        """One record batch more; its offsets. `keys`: of its first records; the others have none."""
         first = self.end
-        made = [records.Record(value=value, timestamp=timestamp) for _ in range(count)]
+        padded = [*keys, *[None] * (count - len(keys))]
+        made = [records.Record(key, value, timestamp=timestamp) for key in padded]
         data = records.build_batch(first, made, leader_epoch=self.epoch, **batch)
         self.batches.append((first, first + count - 1, data))
         self.end += count

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from kafka_share_proxy.fleet.group_owners import Holdings
 from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
 from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.definitions.messages import Message
 
@@ -34,8 +35,10 @@ class EdgeOfLink(Protocol):
     def completed(self, call: Call[Message], frame: Buffer) -> bytes | None:
         """None if the parts kept here are no longer here."""
 
-    def to_owner(self, key: int, version: int, response: memoryview) -> bytes | memoryview:
-        """Raises ProxyError."""
+    def to_owner(
+        self, key: int, version: int, request: bytes, response: memoryview
+    ) -> bytes | memoryview | Promise[bytes]:
+        """Return the response for the owner of a group, or a promise of it. Raises ProxyError."""
 
     def forget(self, chunks: Iterable[int]) -> None: ...
 
@@ -80,7 +83,7 @@ class NothingKept:
     def completed(self, call: Call[Message], frame: Any) -> bytes:  # noqa: ARG002 - as edges are called
         return bytes(frame)
 
-    def to_owner(self, key: int, version: int, response: memoryview) -> memoryview:  # noqa: ARG002 - as edges are called
+    def to_owner(self, key: int, version: int, request: bytes, response: memoryview) -> memoryview:  # noqa: ARG002 - as edges are called
         return response
 
     def forget(self, chunks: Iterable[int]) -> None: ...

@@ -207,12 +207,19 @@ class PeerEdge:
         response = connection.send_request(message.api_key, message.api_version, bytes(message.body))
         response.on_settled(partial(self._send_query_response, message, response), self._link)
 
-    def _send_query_response(self, query: messages.PeerQuery, response: Promise[memoryview]) -> None:
+    def _send_query_response(
+        self, query: messages.PeerQuery, response: Promise[memoryview] | Promise[bytes], *, is_kept: bool = False
+    ) -> None:
+        """`is_kept`: the parts that features keep here are removed already."""
         if self._lost:
             return
         reply = messages.PeerQueryResponse(id=query.id, reason=None)
         try:
-            reply.body = self._kept(query.api_key, query.api_version, response.result())
+            kept = response.result() if is_kept else self._kept(query, response.result())
+            if isinstance(kept, Promise):
+                kept.on_settled(partial(self._send_query_response, query, kept, is_kept=True), self._link)
+                return
+            reply.body = kept
         except ProxyError as error:
             reply.reason = str(error) or type(error).__name__
         except Exception as error:
@@ -220,10 +227,13 @@ class PeerEdge:
             self._fail(query.connection_id, error)
         self._send(reply)
 
-    def _kept(self, key: int, version: int, response: bytes | memoryview) -> bytes | memoryview:
+    def _kept(self, query: messages.PeerQuery, response: Buffer) -> Buffer | Promise[bytes]:
         """Remove the parts that features keep here. Raises ProxyError."""
         for edge in self.edges.values():
-            response = edge.to_owner(key, version, memoryview(response))
+            kept = edge.to_owner(query.api_key, query.api_version, bytes(query.body), memoryview(response))
+            if isinstance(kept, Promise):
+                return kept
+            response = kept
         return response
 
     def _fail(self, connection_id: int, error: Exception) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import outcome
 
 from kafka_share_proxy.loop.interfaces import WorkersBusy
-from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.promise import Promise, settled
 from kafka_share_proxy.loop.reactor import Reactor
 
 T = TypeVar("T")
@@ -35,6 +35,13 @@ SWITCH_S = 0.0005
 """Seconds that a thread keeps the interpreter lock when the loop wants it (Python's own: 5 ms, at each of its
 calls).
 """
+
+
+class InlineWorkers:
+    """Implementation of interfaces.Workers without threads, for tests."""
+
+    def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:  # noqa: ARG002 - no waiting
+        return settled(work())
 
 
 class WorkerThreads:

@@ -35,6 +35,10 @@ class BatchSpan(Protocol):
     @property
     def size(self) -> int: ...
 
+    @property
+    def compression(self) -> int:
+        """0 if its records are not compressed."""
+
 
 class ReadKey(NamedTuple):
     """With read_committed, responses end at the last stable offset."""

@@ -7,7 +7,7 @@ their place: a slice of them is a reference, which the edge replaces by the byte
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import TypeAlias
 
@@ -15,7 +15,9 @@ from kafka_share_proxy.brokers.connection_slots import OptionalSlot
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.records import order_keys
 from kafka_share_proxy.wire.records.batches import BatchTable, split_complete
+from kafka_share_proxy.wire.records.order_keys import RecordKeys
 
 VERSION = 0
 
@@ -39,10 +41,11 @@ class FarSlice:
 class FarRecords:
     """Bytes of one chunk, held by another proxy."""
 
-    __slots__ = ("_chunk", "_forget", "_size")
+    __slots__ = ("_chunk", "_forget", "_size", "keys")
 
-    def __init__(self, chunk: int, size: int, forget: Callable[[int], None]) -> None:
-        self._chunk, self._size, self._forget = chunk, size, forget
+    def __init__(self, chunk: int, size: int, forget: Callable[[int], None], keys: RecordKeys | None = None) -> None:
+        """`keys`: of the records. None if they were not requested, or the other proxy is of an earlier version."""
+        self._chunk, self._size, self._forget, self.keys = chunk, size, forget, keys
 
     def __len__(self) -> int:
         return self._size
@@ -74,7 +77,10 @@ class Elsewhere:
         """Return the batches in the records field of a Fetch response. Raises RemoteProtocolError."""
         decoded = registry.codec_of(messages.PeerBatches, VERSION).decode(data)
         batches = BatchTable(bytes(decoded.rows)).widened(fetch_offset)
-        return batches, FarRecords(decoded.chunk, batches[-1].end if batches else 0, self._forget)
+        keys = None
+        if decoded.key_offsets is not None and decoded.key_hashes is not None:
+            keys = order_keys.from_little_endian(bytes(decoded.key_offsets), bytes(decoded.key_hashes))
+        return batches, FarRecords(decoded.chunk, batches[-1].end if batches else 0, self._forget, keys)
 
 
 ELSEWHERE = OptionalSlot[Elsewhere]()
@@ -90,6 +96,8 @@ def copied_if_small(data: memoryview, copied_below: int) -> memoryview:
     return memoryview(bytes(data)) if len(data) < copied_below else data
 
 
+Keys: TypeAlias = "Mapping[int, RecordKeys]"
+"""Keys of the records of a partition, by the id of its entry in the response."""
 Seen: TypeAlias = "Callable[[messages.FetchResponse.FetchableTopicResponse, int, BatchTable, memoryview], None]"
 
 
@@ -102,10 +110,17 @@ class HeldRecords:
         self._chunks: OrderedDict[int, memoryview] = OrderedDict()
         self._names = count(1)
 
-    def hold(self, response: messages.FetchResponse, copied_below: int, seen: Seen | None = None) -> None:
+    def hold(
+        self,
+        response: messages.FetchResponse,
+        copied_below: int,
+        seen: Seen | None = None,
+        keys: Keys | None = None,
+    ) -> None:
         """Keep the records of a decoded Fetch response, and replace them by references.
 
-        `copied_below` as in `copied_if_small`. `seen` is called with the bytes of each partition.
+        `copied_below` as in `copied_if_small`. `seen` is called with the bytes of each partition. `keys`: sent with the
+        references.
         """
         for topic in response.responses or ():
             for partition in topic.partitions or ():
@@ -114,9 +129,10 @@ class HeldRecords:
                     batches, size = split_complete(data)
                     if seen is not None and batches:
                         seen(topic, partition.partition_index, batches, data)
-                    partition.records = self._hold(batches, data[:size], copied_below)
+                    found = None if keys is None else keys.get(id(partition))
+                    partition.records = self._hold(batches, data[:size], copied_below, found)
 
-    def _hold(self, batches: BatchTable, data: memoryview, copied_below: int) -> bytes:
+    def _hold(self, batches: BatchTable, data: memoryview, copied_below: int, keys: RecordKeys | None) -> bytes:
         if not batches:
             return b""
         name = next(self._names)
@@ -125,6 +141,8 @@ class HeldRecords:
         while self.bytes > self._limit_bytes and len(self._chunks) > 1:
             self.bytes -= len(self._chunks.popitem(last=False)[1])
         message = messages.PeerBatches(chunk=name, rows=batches.rows)
+        if keys is not None:
+            message.key_offsets, message.key_hashes = order_keys.little_endian(keys)
         return registry.codec_of(messages.PeerBatches, VERSION).encode(message)
 
     def records_of(self, reference: Buffer) -> memoryview | None:

@@ -160,8 +160,9 @@ class UpstreamFetch(ABC):
         max_bytes: int,
         read_committed: bool,
         session_id: int = 0,
+        tags: tuple[tuple[int, bytes], ...] = (),
     ) -> None:
-        """Send the Fetch. `session_id`: session of the client to close with it."""
+        """Send the Fetch. `session_id`: session of the client to close with it. `tags`: fields for another proxy."""
         message = messages.FetchRequest
         topics: dict[bytes | str, list[messages.FetchRequest.FetchPartition]] = {}
         for topic, entry in requested:
@@ -174,6 +175,7 @@ class UpstreamFetch(ABC):
             session_id=session_id,
             session_epoch=-1,
             topics=[_topic_entry(topic, each) for topic, each in topics.items()],
+            unknown_tags=tags,
         )
         self._UNDER_WAY.put(self._connection, self)
         try:

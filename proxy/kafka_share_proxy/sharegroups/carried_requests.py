@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from kafka_share_proxy.audit.events import Place
@@ -17,17 +19,22 @@ from kafka_share_proxy.forwarding.apis import k32_broker_addresses
 from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
 from kafka_share_proxy.forwarding.rewriting.address_book import MakesEndpoint, node_endpoints
 from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.reading.far_records import HeldRecords
 from kafka_share_proxy.reading.upstream_fetch import SMALL_PART
 from kafka_share_proxy.sharegroups.apis.held_groups import held_anywhere
 from kafka_share_proxy.sharegroups.services import FEATURE, ShareServices
 from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.codec.compiler import Codec
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.message_classes import copied
 from kafka_share_proxy.wire.definitions.messages import Message
+from kafka_share_proxy.wire.errors import ProxyError
+from kafka_share_proxy.wire.records import order_keys
 from kafka_share_proxy.wire.records.batches import BatchTable
+from kafka_share_proxy.wire.records.order_keys import RecordKeys
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 _Completed: TypeAlias = (
@@ -35,6 +42,9 @@ _Completed: TypeAlias = (
 )
 _NamesNode: TypeAlias = "messages.ShareFetchResponse.NodeEndpoint | messages.ShareAcknowledgeResponse.NodeEndpoint"
 E = TypeVar("E")
+
+KEYS_AT_ONCE_BYTES = 1 << 20
+"""Bytes of a response above which its keys are read in the lane for large work."""
 
 
 class ShareEdge:
@@ -94,13 +104,38 @@ class ShareEdge:
                         return False
         return True
 
-    def to_owner(self, key: int, version: int, response: memoryview) -> bytes | memoryview:
-        """See carried.EdgeOfLink. Records stay here."""
+    def to_owner(
+        self, key: int, version: int, request: bytes, response: memoryview
+    ) -> bytes | memoryview | Promise[bytes]:
+        """See carried.EdgeOfLink. Records stay here. Their keys are sent if the owner requests them."""
         if key != ApiKey.FETCH:
             return response
         codec = registry.codec_of(messages.FetchResponse, version)
         decoded = codec.decode(response)
-        self.held.hold(decoded, len(response) // SMALL_PART, None if self._services.audit is None else self._seen)
+        if not order_keys.is_requested(request):
+            return self._held(codec, decoded, len(response))
+        parts = _records_in(decoded)
+        keys = self._services.workers.run(partial(_keys_of, parts), self, is_large=len(response) > KEYS_AT_ONCE_BYTES)
+        sent: Promise[bytes] = Promise()
+
+        def hold() -> None:
+            try:
+                sent.set(self._held(codec, decoded, len(response), keys.result()))
+            except ProxyError as error:
+                sent.fail(error)
+
+        keys.on_settled(hold)
+        return sent
+
+    def _held(
+        self,
+        codec: Codec[messages.FetchResponse],
+        decoded: messages.FetchResponse,
+        size: int,
+        keys: Mapping[int, RecordKeys] | None = None,
+    ) -> bytes:
+        seen = None if self._services.audit is None else self._seen
+        self.held.hold(decoded, size // SMALL_PART, seen, keys)
         return codec.encode(decoded)
 
     def _seen(
@@ -118,6 +153,25 @@ class ShareEdge:
 
     def forget(self, chunks: Iterable[int]) -> None:
         self.held.forget(chunks)
+
+
+def _records_in(response: messages.FetchResponse) -> dict[int, memoryview]:
+    """Return the records of each partition, by the id of its entry."""
+    return {
+        id(partition): memoryview(partition.records)
+        for topic in response.responses or ()
+        for partition in topic.partitions or ()
+        if partition.records is not None and len(partition.records)
+    }
+
+
+def _keys_of(parts: Mapping[int, memoryview]) -> dict[int, RecordKeys]:
+    """Return the keys of the records. A partition whose records cannot be read is left out."""
+    found: dict[int, RecordKeys] = {}
+    for number, records in parts.items():
+        with suppress(ProxyError):
+            found[number] = order_keys.keys_in(records, 0)
+    return found
 
 
 class CarriedShareRequests:

@@ -170,6 +170,7 @@ def new_services(settings: ShareGroups, platform: Platform, *, is_kept: bool) ->
         audit=platform.audit,
         fleet=platform.fleet,
         has_ranges=platform.rules.has_ranges,
+        workers=platform.workers,
     )
 
 

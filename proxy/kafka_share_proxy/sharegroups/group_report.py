@@ -15,7 +15,7 @@ from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
 from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, Change, Share, ShareKey
 from kafka_share_proxy.sharegroups.model.group import MemberDescription, ShareGroup
 from kafka_share_proxy.sharegroups.model.partition import Lock, SharePartition, Wait
-from kafka_share_proxy.sharegroups.model.queue_settings import QueueSettings
+from kafka_share_proxy.sharegroups.model.queue_settings import BY_KEY, QueueSettings
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.state_writes import Outcome
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -24,6 +24,9 @@ PARTITIONS_MAX = 1_000
 """Maximum number of partitions in the report of one group, those blocked longest first."""
 LOCKS_MAX = 1_000
 """Maximum number of locks in the report of one group, those held longest first."""
+
+BLOCKED_KEYS_MAX = 20
+"""Maximum number of blocked keys in the report of one group."""
 
 STEP = 500
 """Number of groups or share partitions per step."""
@@ -38,7 +41,7 @@ def groups(services: ShareServices) -> Generator[None, None, View]:
         if count % STEP == STEP - 1:
             yield
         lines[group_id] = {"group": group_id, "state": group.state, "members": len(group.members), "partitions": 0}
-        lines[group_id] |= {"acquired": 0, "renewed": 0, "delayed": 0, "oldest_blocked_s": None}
+        lines[group_id] |= {"acquired": 0, "renewed": 0, "delayed": 0, "blocked": 0, "oldest_blocked_s": None}
     for count, (key, share) in enumerate(list(services.coordinator.shares())):
         if count % STEP == STEP - 1:
             yield
@@ -53,6 +56,7 @@ def _add(line: View, share: Share, now: float) -> None:
         line["acquired"] += lock.last - lock.first + 1
         line["renewed"] += lock.last - lock.first + 1 if lock.renewals else 0
     line["delayed"] += sum(wait.last - wait.first + 1 for wait in share.partition.waiting())
+    line["blocked"] += share.partition.blocked_records()
     share.note_oldest(now)
     if share.oldest != NOTHING_READ:
         blocked = round(now - share.oldest_since, 3)
@@ -97,7 +101,27 @@ def _waiting(services: ShareServices, shares: Sequence[tuple[ShareKey, Share]], 
     return {
         "delayed": [_delayed(services, key, wait, now) for wait, key in waiting[:LOCKS_MAX]],
         "delayed_left_out": max(len(waiting) - LOCKS_MAX, 0),
+        "blocked_keys": _blocked_keys(services, shares, now),
     }
+
+
+def _blocked_keys(services: ShareServices, shares: Sequence[tuple[ShareKey, Share]], now: float) -> list[View]:
+    """Return the keys of an ordered group for which most records wait, by their hash."""
+    keys = sorted(
+        ((each, key, share) for key, share in shares for each in share.partition.blocked()),
+        key=lambda entry: -entry[0].waiting,
+    )
+    return [
+        {
+            "topic": _topic_name(services, key.topic_id),
+            "partition": key.partition,
+            "key_hash": f"{each.hash:016x}",
+            "behind_offset": each.behind,
+            "waiting": each.waiting,
+            "since_s": round(now - share.oldest_since, 3) if each.behind == share.oldest else None,
+        }
+        for each, key, share in keys[:BLOCKED_KEYS_MAX]
+    ]
 
 
 def _delayed(services: ShareServices, key: ShareKey, wait: Wait, now: float) -> View:
@@ -163,10 +187,13 @@ def _settings(services: ShareServices, group_id: str) -> View:
 
 def _queue_settings(queue: QueueSettings | None) -> View:
     """Return the settings that only queues have. Empty for other groups."""
-    if queue is None or queue.redelivery is None:
+    if queue is None:
         return {}
+    ordering = {"ordering": BY_KEY, "ordering_scan_records": queue.scan_records} if queue.is_ordered else {}
     delay = queue.redelivery
-    return {
+    if delay is None:
+        return ordering
+    return ordering | {
         "redelivery_delay_s": delay.first_s,
         "redelivery_delay_max_s": delay.max_s,
         "redelivery_delay_multiplier": delay.multiplier,
@@ -211,6 +238,7 @@ def _partition(services: ShareServices, key: ShareKey, share: Share, now: float)
         "acquired": statistics.acquired,
         "being_acknowledged": statistics.pending,
         "delayed": sum(wait.last - wait.first + 1 for wait in partition.waiting()),
+        "blocked": partition.blocked_records(),
         "settled_behind": statistics.delivery_complete,
     } | _oldest(partition, share, now)
 

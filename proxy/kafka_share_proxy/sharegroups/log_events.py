@@ -21,6 +21,7 @@ EVENTS: EventLevels = {
     "share-group-offsets-deleted": INFO,
     "share-group-settings-changed": INFO,
     "share-locks-released": INFO,
+    "share-order-keys-unreadable": WARNING,
     "share-renewal-refused": WARNING,
     "share-topics-deleted": INFO,
     "share-topics-not-checked": WARNING,

@@ -44,6 +44,7 @@ class _InFlight:
     messages: Counter[str] = field(default_factory=Counter)
     batches: Counter[str] = field(default_factory=Counter)
     delayed: Counter[str] = field(default_factory=Counter)
+    blocked: Counter[str] = field(default_factory=Counter)
 
 
 def add(metrics: Metrics, services: ShareServices) -> None:
@@ -83,6 +84,7 @@ def _of_groups(metrics: Metrics, services: ShareServices) -> None:
     metrics.add("share_in_flight_messages", "gauge", _WINDOW, lambda: in_flight.messages, "group")
     metrics.add("share_in_flight_batches", "gauge", _RUNS, lambda: in_flight.batches, "group")
     metrics.add("share_delayed_messages", "gauge", _DELAYED, lambda: in_flight.delayed, "group")
+    metrics.add("share_blocked_messages", "gauge", _BLOCKED, lambda: in_flight.blocked, "group")
     for name, (words, read) in HISTOGRAMS.items():
         metrics.add(name, "histogram", words, _by_group(figures, read), "group")
     _of_process(metrics, services)
@@ -90,6 +92,7 @@ def _of_groups(metrics: Metrics, services: ShareServices) -> None:
 
 _WINDOW = "Offsets from the start offset to the end of the window, including settled ones."
 _DELAYED = "Offsets that wait for their redelivery, because they were released or their lock ended."
+_BLOCKED = "Records that wait for an earlier one with the same key, in groups with key order."
 _RUNS = "Runs of offsets in one state in those windows: in-flight batches, and the parts of divided ones."
 
 
@@ -122,15 +125,18 @@ def _sum_windows(services: ShareServices, in_flight: _InFlight) -> Iterator[None
     """Forget deleted groups, and sum up the windows once for all metrics. Runs in steps, because there may be many."""
     coordinator, figures = services.coordinator, services.figures
     figures.forget(lambda group_id: coordinator.group(group_id) is None and not coordinator.keys_of(group_id))
-    messages, batches, delayed = Counter[str](), Counter[str](), Counter[str]()
+    messages, batches = Counter[str](), Counter[str]()
+    delayed, blocked = Counter[str](), Counter[str]()
     for number, (key, share) in enumerate(list(coordinator.shares())):
         label, window = figures.label(key.group_id), share.partition
         messages[label] += window.end_offset - window.start_offset + 1
         batches[label] += len(window.runs)
+        blocked[label] += window.blocked_records()
         delayed[label] += sum(wait.last - wait.first + 1 for wait in window.waiting())
         if number % SHARES_A_STEP == 0:
             yield
-    in_flight.messages, in_flight.batches, in_flight.delayed = messages, batches, delayed
+    in_flight.messages, in_flight.batches = messages, batches
+    in_flight.delayed, in_flight.blocked = delayed, blocked
 
 
 def _acknowledgements(figures: ShareFigures) -> dict[tuple[str, ...], float]:

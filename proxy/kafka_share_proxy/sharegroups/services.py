@@ -15,8 +15,9 @@ from kafka_share_proxy.fleet.group_owners import Fleet
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.deadline_timer import DeadlineTimer
-from kafka_share_proxy.loop.interfaces import Timers
+from kafka_share_proxy.loop.interfaces import Timers, Workers
 from kafka_share_proxy.loop.promise import PROCESS, CallbackOwner
+from kafka_share_proxy.loop.workers import InlineWorkers
 from kafka_share_proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
 from kafka_share_proxy.sharegroups.audit_events import ShareAudit
 from kafka_share_proxy.sharegroups.counters import ShareFigures
@@ -76,6 +77,7 @@ class ShareServices(Services):
     gate: StateGate = field(default_factory=share_gate)
     """Gate at which requests wait while share groups may not be served."""
     options: ShareOptions = field(default_factory=ShareOptions)
+    workers: Workers = field(default_factory=InlineWorkers)
     audit: ShareAudit | None = None
     """None if audit is off, which is the default."""
     fleet: Fleet | None = None
@@ -113,6 +115,7 @@ def build(
     audit: Audit | None = None,
     fleet: Fleet | None = None,
     has_ranges: Callable[[str, str | None], bool] = no_ranges,
+    workers: Workers | None = None,
 ) -> ShareServices:
     """Build the share group services from those of every feature. `state_owner`: see ShareWrites."""
     limits, timers, notes = base.limits, base.timers, base.notes
@@ -150,6 +153,7 @@ def build(
         audit=share_audit,
         fleet=fleet,
         has_ranges=has_ranges,
+        workers=workers or InlineWorkers(),
     )
 
 

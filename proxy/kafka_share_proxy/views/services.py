@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from dataclasses import InitVar, dataclass, field
-from typing import TypeVar
 
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.interfaces import Workers
-from kafka_share_proxy.loop.promise import Promise, settled
+from kafka_share_proxy.loop.workers import InlineWorkers
 from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.creation import ViewCreation
 from kafka_share_proxy.views.fetch.key_filter import Filters
@@ -17,15 +15,6 @@ from kafka_share_proxy.views.fetch.view_chunks import ViewCache
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.wire.records import compression
-
-T = TypeVar("T")
-
-
-class Inline:
-    """Implementation of interfaces.Workers without threads."""
-
-    def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:  # noqa: ARG002 - no waiting
-        return settled(work())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +25,7 @@ class ViewServices:
     catalog: ViewCatalog = field(default_factory=ViewCatalog)
     options: Views = field(default_factory=Views)
     keeper: ViewCreation
-    workers: Workers = field(default_factory=Inline)
+    workers: Workers = field(default_factory=InlineWorkers)
     filters: Filters = field(default_factory=Filters)
     """Cache of parsed KeyFilters."""
     audit: InitVar[ViewAudit | None] = None

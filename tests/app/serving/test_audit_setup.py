@@ -14,12 +14,12 @@ from kafka_share_proxy.app.settings.config_consistency import mistakes
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.feature.feature import Coverage
-from kafka_share_proxy.views.services import Inline
+from kafka_share_proxy.loop.workers import InlineWorkers
 
 from tests.support import audit_lines
 from tests.support.ports import World
 
-WORKERS = Inline()
+WORKERS = InlineWorkers()
 
 
 def set_up(world: World, **audit: object) -> audit_setup.AuditShipping | None:

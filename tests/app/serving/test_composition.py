@@ -23,9 +23,9 @@ from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.workers import InlineWorkers
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.views.model.catalog import Binding
-from kafka_share_proxy.views.services import Inline
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.values import Address
@@ -97,7 +97,7 @@ def parts(settings: Config, local: bool = True) -> ServingParts:
         services=services,
         settings=ClusterClientSettings(),
         client=OwnClientOfNobody,
-        workers=Inline(),
+        workers=InlineWorkers(),
         cluster=seen,
         is_displayed=True,
     )

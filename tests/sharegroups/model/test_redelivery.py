@@ -11,7 +11,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import AVAILABLE, DELAYED, 
 from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
 from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
 from kafka_share_proxy.sharegroups.model.queue_settings import RedeliveryDelay, effective
-from kafka_share_proxy.sharegroups.model.redelivery import OUTDATED_MAX, DelayedRuns, delay_s
+from kafka_share_proxy.sharegroups.model.redelivery import OUTDATED_MAX, DelayedRuns, chance_of, delay_s
 from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
 
 from tests.sharegroups.model.play import ACCEPT, REJECT, RELEASE, Play
@@ -32,9 +32,7 @@ class Clock:
         self.wall_s += seconds
 
     def runs(self) -> DelayedRuns:
-        made = DelayedRuns(lambda: self.now, lambda: self.wall_s)
-        made.chance = lambda: 0.5
-        return made
+        return DelayedRuns(lambda: self.now, lambda: self.wall_s, lambda _: 0.5)
 
 
 class Delayed(Play):
@@ -72,6 +70,14 @@ class TestLength:
 
     def test_no_delay_is_longer_than_15_minutes(self) -> None:
         assert delay_s(RedeliveryDelay(900, 900, 100), 25, 1.0) == 900
+
+    def test_records_deviate_differently(self) -> None:
+        chances = {
+            chance_of(OffsetRun(object(), offset, offset, DELAYED, count)) for offset in range(50) for count in (1, 2)
+        }
+        assert len(chances) == 100
+        assert 0 <= min(chances) < 0.1
+        assert 0.9 < max(chances) < 1
 
 
 class TestWhoWaits:

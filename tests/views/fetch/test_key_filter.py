@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.loop.workers import InlineWorkers
 from kafka_share_proxy.views.fetch import key_filter
 from kafka_share_proxy.views.fetch.key_filter import TAG, TAG_BYTES, BadFilter, Filters, applied, content_of
 from kafka_share_proxy.views.model.slots import murmur2
-from kafka_share_proxy.views.services import Inline
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -165,6 +165,6 @@ def test_filters_that_are_kept_are_bounded():
     """Their memory is counted; the oldest is evicted first."""
     filters = Filters(limit_bytes=20_000)
     for number in range(10):
-        Task(filters.read(field(keys=[b"%d" % number]), Inline(), None), lambda task: None).start()
+        Task(filters.read(field(keys=[b"%d" % number]), InlineWorkers(), None), lambda task: None).start()
     assert filters._bytes <= 20_000
     assert 0 < len(filters._parsed) < 10

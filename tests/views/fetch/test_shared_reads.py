@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.workers import InlineWorkers
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead
 from kafka_share_proxy.views.fetch import shared_reads
@@ -11,7 +12,6 @@ from kafka_share_proxy.views.fetch.shared_reads import ViewReads
 from kafka_share_proxy.views.fetch.view_chunks import ROW_BYTES, SLOT_BYTES, Division, ViewCache
 from kafka_share_proxy.views.model.scanning import Facts
 from kafka_share_proxy.views.model.slots import EvenCut
-from kafka_share_proxy.views.services import Inline
 
 from tests.support.ports import ManualTimers
 from tests.support.view_ports import HeldWorkers
@@ -58,7 +58,7 @@ def test_read_that_will_reach_an_offset_is_waited_for(reads):
 
 def test_quick_work_is_done_at_once(reads):
     chunk = chunk_of(made(0))
-    assert reads.parts(chunk, DIVISION, [0, 1], 0, Inline(), ManualTimers()) is None
+    assert reads.parts(chunk, DIVISION, [0, 1], 0, InlineWorkers(), ManualTimers()) is None
     assert chunk.tables["v"].has(0, [0, 1])
     assert not chunk.tables["v"].has(0, [2])
 
@@ -67,7 +67,7 @@ def test_slots_that_come_later_are_added(reads):
     """Parts of other slots stay."""
     chunk = chunk_of(made(0))
     for slots in ([0], [3]):
-        reads.parts(chunk, DIVISION, slots, 0, Inline(), ManualTimers())
+        reads.parts(chunk, DIVISION, slots, 0, InlineWorkers(), ManualTimers())
     assert chunk.tables["v"].has(0, [0, 3])
 
 
@@ -106,11 +106,11 @@ def test_work_that_fails_is_told_to_who_waits(reads, monkeypatch):
 def test_parts_are_counted_and_the_source_is_not_counted_twice(reads):
     """A batch that is kept whole is the source itself."""
     chunk = chunk_of(made(0, 40))
-    reads.parts(chunk, DIVISION, [0, 1, 2, 3], 0, Inline(), ManualTimers())
+    reads.parts(chunk, DIVISION, [0, 1, 2, 3], 0, InlineWorkers(), ManualTimers())
     beside = ROW_BYTES + 4 * SLOT_BYTES
     assert beside < chunk.tables["v"].bytes < 2 * len(chunk.records) + beside
     one = Division("one", EvenCut(1))
-    reads.parts(chunk, one, [0], 0, Inline(), ManualTimers())
+    reads.parts(chunk, one, [0], 0, InlineWorkers(), ManualTimers())
     assert chunk.tables["one"].bytes == ROW_BYTES + SLOT_BYTES
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.loop.workers import InlineWorkers
 from kafka_share_proxy.views.fetch.shared_reads import ViewReads
 from kafka_share_proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
 from kafka_share_proxy.views.fetch.view_chunks import Division, ViewCache
 from kafka_share_proxy.views.model.scanning import SlotScan
 from kafka_share_proxy.views.model.slots import EvenCut
-from kafka_share_proxy.views.services import Inline
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import compression
 
@@ -17,7 +17,7 @@ from tests.views.fetch.test_view_chunks import chunk_of, made
 
 
 def parts_of(chunk, *slots: SlotScan, divisions=()) -> PartsOfBatch | ErrorCode:
-    making = PartsMaking(ViewReads(ViewCache(1 << 20, 10.0)), Inline(), ManualTimers(), None)
+    making = PartsMaking(ViewReads(ViewCache(1 << 20, 10.0)), InlineWorkers(), ManualTimers(), None)
     by_slot = dict(zip(slots, divisions, strict=False)) or dict.fromkeys(slots, Division("v", EvenCut(4)))
     tasks = []
     Task(making.of(chunk, 0, slots, by_slot), tasks.append).start()

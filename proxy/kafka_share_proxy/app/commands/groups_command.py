@@ -101,6 +101,8 @@ def one_group(view: View) -> RenderableType:
     """Render members, partitions and locks of a group."""
     title = Text(printable(f"{view['group']}  {view['state']}  epoch {view['epoch']}"))
     parts: list[RenderableType] = [title, "", _members(view), "", _partitions(view), "", _locks(view)]
+    if view.get("blocked_keys"):
+        parts += ["", _blocked_keys(view)]
     if view.get("delayed"):  # a proxy of an earlier version does not have it
         parts += ["", _delayed(view)]
     return Group(*parts)
@@ -147,6 +149,19 @@ def _locks(view: View) -> RenderableType:
             str(lock["renewals"]),
         )
     return _more(table, len(view["locks"]) + view["locks_left_out"])
+
+
+def _blocked_keys(view: View) -> RenderableType:
+    table = Table("PARTITION", "KEY HASH", "BEHIND OFFSET", "RECORDS WAITING", box=None)
+    for each in view["blocked_keys"]:
+        _add(
+            table,
+            f"{each['topic']}-{each['partition']}",
+            each["key_hash"],
+            str(each["behind_offset"]),
+            str(each["waiting"]),
+        )
+    return table
 
 
 def _delayed(view: View) -> RenderableType:

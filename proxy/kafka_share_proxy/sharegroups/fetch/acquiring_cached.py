@@ -75,6 +75,8 @@ def _acquire(
     key = ShareKey(fetching.group_id, *item.partition)
     if services.coordinator.share(key) is not item.share or item.share.partition.next_fetch_offset() != item.offset:
         return None  # the state has changed since the survey
+    if item.share.partition.needs_keys and chunk.keys is None:
+        return None  # the group was switched to key order since the survey
     begin, end = _span(item, max_records, max_bytes)
     if begin == end and at_least_one:
         end = begin + 1  # even if it exceeds MaxBytes (Kafka's minOneMessage)
@@ -84,7 +86,7 @@ def _acquire(
     member_id = fetching.session.key.member_id
     got = item.share.partition.acquire(
         member_id,
-        ReadRecords(item.offset, chunk.batches[begin:end], chunk.aborted),
+        ReadRecords(item.offset, chunk.batches[begin:end], chunk.aborted, chunk.keys),
         max_records,
         request.batch_size,
         fetching.version >= 2 and request.share_acquire_mode == RECORD_LIMIT,
@@ -92,7 +94,7 @@ def _acquire(
         now,
     )
     item.share.note_oldest(now)
-    if (passed := item.share.partition.next_fetch_offset()) >= chunk.next_offset:
+    if (passed := item.share.partition.kept_from()) >= chunk.next_offset:
         passed = services.coordinator.passed_by_all(*item.partition, chunk.key.read_committed, passed)
         services.reads.cache.drop_below(chunk.key, passed)
     if not got.acquired:

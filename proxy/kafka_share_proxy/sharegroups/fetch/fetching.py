@@ -15,14 +15,19 @@ over:
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from kafka_share_proxy.brokers.topic_leaders import RIGHTS_GRACE_S
 from kafka_share_proxy.loop.waiting import first_until, settled_by
 from kafka_share_proxy.sharegroups.apis.share_requests import refresh
 from kafka_share_proxy.sharegroups.fetch.acknowledgements import Acknowledging
 from kafka_share_proxy.sharegroups.fetch.acquiring_cached import acquire
+from kafka_share_proxy.sharegroups.fetch.chunk_keys import survey_with_keys
 from kafka_share_proxy.sharegroups.fetch.head_fetch import HeadFetch, absorb, read_heads
 from kafka_share_proxy.sharegroups.fetch.session_survey import (
     ShareFetching,
+    Survey,
     is_late,
     survey_session,
 )
@@ -58,6 +63,11 @@ async def fetch(fetching: ShareFetching, acknowledging: Acknowledging | None) ->
         figures.acquire_s.observe(fetching.services.timers.now() - fetching.begun)
 
 
+def _survey(fetching: ShareFetching) -> Coroutine[Any, Any, Survey]:
+    """Survey the session's partitions, with the keys of ready records if the group has key order."""
+    return (survey_with_keys if fetching.is_ordered else survey_session)(fetching)
+
+
 async def _fetch(fetching: ShareFetching) -> None:
     """Acquire as much as the request's limits allow, waiting for it at most the request's wait.
 
@@ -69,7 +79,7 @@ async def _fetch(fetching: ShareFetching) -> None:
         if timers.now() - confirmed_at >= RIGHTS_GRACE_S / 2:
             await refresh(connection, services, fetching.order)
             confirmed_at = timers.now()
-        survey = await survey_session(fetching)
+        survey = await _survey(fetching)
         late = is_late(fetching)
         if survey.unstarted and await start(fetching, survey.unstarted):
             continue
@@ -119,7 +129,7 @@ async def _acquire_now(fetching: ShareFetching) -> bool:
     Return False if that does not satisfy the request.
     """
     services, timers = fetching.services, fetching.services.timers
-    survey = await survey_session(fetching)
+    survey = await _survey(fetching)
     min_bytes = fetching.request.min_bytes
     if HeadFetch.of(fetching.connection) is None:
         launched = read_heads(fetching, survey, late=True, enough=survey.has(min_bytes))
@@ -127,6 +137,6 @@ async def _acquire_now(fetching: ShareFetching) -> bool:
             await first_until(timers, timers.now() + services.options.reservation_grace_s, launched.done)
             if launched.done.done:
                 await absorb(fetching, launched)
-            survey = await survey_session(fetching)
+            survey = await _survey(fetching)
     lives = services.coordinator.sessions.lives(fetching.session)
     return lives and survey.has(min_bytes) and acquire(fetching, survey, may_read_ahead=False)

@@ -19,6 +19,7 @@ from kafka_share_proxy.sharegroups.fetch.start_offsets import confirm_range
 from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, READ_BYTES_MIN, ShareKey
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records.order_keys import REQUESTED
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 LOCK_WAIT_MIN_S = 0.02
@@ -99,6 +100,7 @@ class HeadFetch(UpstreamFetch):
             min_bytes=max(1, min(min_bytes, bytes_max)),
             max_bytes=bytes_max,
             read_committed=next(iter(heads)).key.read_committed,
+            tags=_tags(services, heads),
         )
 
     def covers(self, partition_key: TopicIdPartition) -> bool:
@@ -150,6 +152,14 @@ class HeadFetch(UpstreamFetch):
 
     def _ended(self) -> None:
         self._services.reads.wake_all(self._to_wake)
+
+
+def _tags(services: ShareServices, heads: Mapping[PartitionRead, Reservation]) -> tuple[tuple[int, bytes], ...]:
+    """Return the field that requests keys from the proxy that reads for a group with key order."""
+    if next(iter(heads)).key.holder == 0:
+        return ()
+    shares = (services.coordinator.share(reservation.key) for reservation in heads.values())
+    return (REQUESTED,) if any(share is not None and share.partition.needs_keys for share in shares) else ()
 
 
 def _partition(read: PartitionRead) -> TopicIdPartition:

@@ -21,6 +21,7 @@ from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.reading.chunk_cache import Chunk, ChunkCache
 from kafka_share_proxy.reading.far_records import FarRecords, FarSlice, Records
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.wire.records.order_keys import RecordKeys
 
 CHUNKS_PER_PARTITION = 16
 """Maximum number of chunks per partition and isolation level, and of groups that read one log at different offsets."""
@@ -35,6 +36,8 @@ class ShareChunk(Chunk):
     """Offsets (first, last) of records of aborted transactions, ascending. Empty unless read_committed."""
     end_offset: int = -1
     """High watermark or last stable offset at the time of the read."""
+    keys: RecordKeys | None = None
+    """Keys of the records. None until a group with key order needs them."""
 
     def slice(self, first: int, last: int) -> memoryview | FarSlice:
         return self.records[self.batches[first].position : self.batches[last].position + self.batches[last].size]

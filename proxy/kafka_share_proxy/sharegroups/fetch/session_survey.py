@@ -157,6 +157,11 @@ class ShareFetching:
     def group_id(self) -> str:
         return self.session.key.group_id
 
+    @property
+    def is_ordered(self) -> bool:
+        """True if the group has key order."""
+        return self.group_id in self.services.coordinator.ordered
+
     def keys(self) -> list[ShareKey]:
         return [ShareKey(self.group_id, *partition) for partition in self.order]
 

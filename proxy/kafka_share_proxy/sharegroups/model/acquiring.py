@@ -28,6 +28,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     Unit,
     Window,
 )
+from kafka_share_proxy.wire.records.order_keys import RecordKeys
 
 FEWEST_DELIVERIES_BEFORE_THROTTLING = 2
 """A delivery limit of 2 isolates no record (sharegroups/README.md rule 38)."""
@@ -84,6 +85,8 @@ class ReadRecords:
     """Whole log batches, ascending. The first may begin before fetch_offset. Empty: nothing new."""
     aborted: Sequence[tuple[int, int]] = ()
     """batches.BatchTable.aborted_ranges(...) under read_committed, else empty."""
+    keys: RecordKeys | None = None
+    """Keys of the records, for a group with key order."""
 
 
 class Acquisition(NamedTuple):

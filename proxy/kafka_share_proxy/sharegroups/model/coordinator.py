@@ -101,6 +101,8 @@ class ShareCoordinator:
         self._stored: dict[str, dict[str, str]] = {}
         self._settings: dict[str, GroupSettings] = {}
         self._default = effective({}, limits)
+        self.ordered: set[str] = set()
+        """Groups with key order."""
         self._locks = LockIndex()
         self._deadlines = Deadlines()
         """Earliest end of a member's session by group. Groups without members are left out."""
@@ -164,6 +166,10 @@ class ShareCoordinator:
             self._stored.pop(group_id, None)
             self._settings.pop(group_id, None)
         queue = self.settings(group_id).queue
+        if queue is not None and queue.is_ordered:
+            self.ordered.add(group_id)
+        else:
+            self.ordered.discard(group_id)
         for _, share in self.loaded_of(group_id):
             share.partition = partition_of(share.partition, queue, self._delayed)
 
@@ -218,7 +224,15 @@ class ShareCoordinator:
         """Remove everything: another proxy owns the state now, or it will be loaded again."""
         for group in self._groups.values():
             group.dead = True
-        for held in (self._groups, self._stored, self._settings, self._shares, self._loaded, self._groups_of):
+        for held in (
+            self._groups,
+            self._stored,
+            self._settings,
+            self._shares,
+            self._loaded,
+            self._groups_of,
+            self.ordered,
+        ):
             held.clear()
         self._resting.clear()
         self._to_rest.clear()
@@ -284,7 +298,7 @@ class ShareCoordinator:
         """Return the lowest next offset of the groups with this isolation level, at most `offset`."""
         for group_id, share in self.groups_of(topic_id, partition).items():
             if self.settings(group_id).read_committed == read_committed:
-                offset = min(offset, share.partition.next_fetch_offset())
+                offset = min(offset, share.partition.kept_from())
         return offset
 
     def new_partition(self, key: ShareKey, start_offset: int, state_epoch: int = 0) -> SharePartition:
@@ -386,5 +400,4 @@ class ShareCoordinator:
 
     def next_lock_deadline(self) -> float:
         """Return when the next lock or redelivery delay ends. It may be too early, never too late."""
-        deadline = self._locks.next_deadline()
-        return min(deadline, self._delayed.next()) if self._delayed else deadline
+        return min(self._locks.next_deadline(), self._delayed.next() if self._delayed else inf)

@@ -25,6 +25,7 @@ from kafka_share_proxy.sharegroups.model.acquiring import (
     PartitionSettings,
     ReadRecords,
 )
+from kafka_share_proxy.sharegroups.model.key_order import BlockedKey
 from kafka_share_proxy.sharegroups.model.locks import Lockable, LockIndex, deadline
 from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACKNOWLEDGED,
@@ -341,6 +342,21 @@ class SharePartition(Window):
             for run in self.runs
             if run.state == ACQUIRED
         ]
+
+    needs_keys = False
+    """True if an acquire needs the keys of the records, because the group has key order."""
+
+    def kept_from(self) -> int:
+        """Return the offset from which records may be acquired again soon, so that they stay in the cache."""
+        return self.next_fetch_offset()
+
+    def blocked(self) -> Sequence[BlockedKey]:
+        """Return the keys for which most records wait, most first."""
+        return ()
+
+    def blocked_records(self) -> int:
+        """Return the number of records that wait for an earlier one with the same key."""
+        return 0
 
     def waiting(self) -> Sequence[Wait]:
         """Return the records that wait for their due time, ascending."""

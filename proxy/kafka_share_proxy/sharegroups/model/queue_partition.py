@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
-from kafka_share_proxy.sharegroups.model.acquiring import PartitionSettings
+from kafka_share_proxy.sharegroups.model.acquiring import Acquisition, PartitionSettings, ReadRecords
+from kafka_share_proxy.sharegroups.model.key_order import BlockedKey, KeyOrder
 from kafka_share_proxy.sharegroups.model.locks import Lockable
 from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACQUIRED,
@@ -19,22 +20,22 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     DELAYED,
     EXHAUSTED,
     REJECTED,
+    SETTLED,
     UNREAD,
     OffsetRun,
     Transition,
 )
+from kafka_share_proxy.sharegroups.model.ordered_acquiring import OrderedAcquirer, block
 from kafka_share_proxy.sharegroups.model.partition import AcknowledgementBatch, Refusal, SharePartition, Wait
 from kafka_share_proxy.sharegroups.model.queue_settings import NO_QUEUE, QueueSettings
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns, delay_s
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOT_DUE, ShareSnapshot
+from kafka_share_proxy.wire.records.order_keys import NO_KEYS
 
 _PLAIN_STATES = {BLOCKED: AVAILABLE, DELAYED: AVAILABLE, REJECTED: ARCHIVED, EXHAUSTED: ARCHIVED}
 """State that a plain share partition has instead."""
 _STORED_STATES = {BLOCKED: AVAILABLE, DELAYED: AVAILABLE, REJECTED: ARCHIVING, EXHAUSTED: ARCHIVING}
-
-NamedDelays = Mapping[int, float]
-"""Delays in seconds that a member named for its releases, by the first offset of the acknowledgement batch."""
 
 
 class QueuePartition(SharePartition):
@@ -44,19 +45,28 @@ class QueuePartition(SharePartition):
     delayed: DelayedRuns
     """Runs that wait, of all share partitions of the coordinator."""
 
+    order: KeyOrder | None = None
+    """None without key order."""
+
     @classmethod
     def of(cls, plain: SharePartition, queue: QueueSettings, delayed: DelayedRuns) -> QueuePartition:
         """Return a queue with the state of `plain`, which must not be used afterwards. A queue gets the settings."""
         if isinstance(plain, QueuePartition):
-            plain.queue, plain.delayed = queue, delayed
-            return plain
-        partition = cls(plain.start_offset, plain.state_epoch, locks=plain.index, key=plain.key)
+            partition = plain
+        else:
+            partition = cls(plain.start_offset, plain.state_epoch, locks=plain.index, key=plain.key)
+            _take_over(partition, plain)
         partition.queue, partition.delayed = queue, delayed
-        _take_over(partition, plain)
+        if queue.is_ordered and partition.order is None:
+            partition._begin_order()
+        elif partition.order is not None and not queue.is_ordered:
+            partition._end_order()
         return partition
 
     def plain(self) -> SharePartition:
         """See SharePartition."""
+        if self.order is not None:
+            self._end_order()
         plain = SharePartition(self.start_offset, self.state_epoch, locks=self.index, key=self.key)
         _take_over(plain, self)
         for run in list(plain.runs):
@@ -66,6 +76,110 @@ class QueuePartition(SharePartition):
             self.delayed.forget(run)
         plain.advance()
         return plain
+
+    # Key order
+
+    def _begin_order(self) -> None:
+        """Know no key: those of all unsettled offsets are read before anything else is acquired."""
+        self.order = KeyOrder(self.start_offset)
+        self._count_locks(self.order)
+
+    def _end_order(self) -> None:
+        self.order = None
+        for run in [run for run in self.runs if run.state == BLOCKED]:
+            super().free(run, AVAILABLE)
+
+    def _count_locks(self, order: KeyOrder) -> None:
+        order.locked = sum(run.last - run.first + 1 for run in self.runs if run.state == ACQUIRED)
+
+    def next_free(self) -> int:
+        """See Window. With key order it is at most the first offset whose key is not known."""
+        free = super().next_free()
+        return free if self.order is None else min(free, max(self.order.known_to, self.start_offset))
+
+    def can_acquire(self, settings: PartitionSettings) -> bool:
+        """See SharePartition. With key order a blocked window grows up to `share.ordering.scan.records`."""
+        if self.order is None:
+            return super().can_acquire(settings)
+        return self.order.locked < settings.max_record_locks and (
+            self.next_free() < self.order.known_to or self.order.known_to <= self._scan_to()
+        )
+
+    def room(self, max_record_locks: int) -> int:
+        """See Window."""
+        return super().room(max_record_locks) if self.order is None else max_record_locks - self.order.locked
+
+    @property
+    def needs_keys(self) -> bool:  # type: ignore[override]
+        """See SharePartition."""
+        return self.order is not None
+
+    def kept_from(self) -> int:
+        """See SharePartition. Blocked records are read again when their key is free."""
+        return self.next_fetch_offset() if self.order is None else self.start_offset
+
+    def _scan_to(self) -> int:
+        return self.start_offset + min(self.queue.scan_records, self.offsets_max) - 1
+
+    def acquire(
+        self,
+        member_id: str,
+        read: ReadRecords,
+        max_records: int,
+        batch_size: int,
+        record_limit: bool,
+        settings: PartitionSettings,
+        now: float,
+    ) -> Acquisition:
+        """See SharePartition. With key order `read` must have the keys."""
+        if self.order is None:
+            return super().acquire(member_id, read, max_records, batch_size, record_limit, settings, now)
+        self.order.known_to = max(self.order.known_to, self.start_offset)
+        return OrderedAcquirer(
+            *(self, self.index, member_id, read, batch_size, record_limit, settings, now),
+            order=self.order,
+            keys=read.keys or NO_KEYS,
+            scan_to=self._scan_to(),
+        ).acquire(max_records)
+
+    def blocked(self) -> list[BlockedKey]:
+        """See SharePartition."""
+        return [] if self.order is None else self.order.hottest()
+
+    def blocked_records(self) -> int:
+        """See SharePartition."""
+        return 0 if self.order is None else self.order.blocked
+
+    def _order_freed(self, order: KeyOrder, run: OffsetRun, state: int) -> None:
+        """Block freed records that are not the first of their key, and free those after settled ones."""
+        offsets = range(run.first, run.last + 1)
+        if state & SETTLED:
+            self._unblock(order.settle(offsets))
+        elif state == AVAILABLE:
+            for offset in filter(order.is_blocked, offsets):
+                block(self, offset, offset)
+
+    def _unblock(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            run = next(self.between(offset, offset), None)
+            if run is not None and run.state == BLOCKED:
+                super().free(self.isolate(offset, offset), AVAILABLE)
+                self.join(offset)
+
+    def move_log_start(self, offset: int) -> None:
+        """See SharePartition."""
+        super().move_log_start(offset)
+        if self.order is not None:
+            self.order.known_to = max(self.order.known_to, self.start_offset)
+            self._unblock(self.order.settle(self.order.below(self.start_offset)))
+            self._count_locks(self.order)
+
+    def move_log_end(self, offset: int) -> None:
+        """See SharePartition."""
+        super().move_log_end(offset)
+        if self.order is not None:
+            self.order.drop_from(offset)
+            self._count_locks(self.order)
 
     # Redelivery delay
 
@@ -108,7 +222,7 @@ class QueuePartition(SharePartition):
         redelivery = self.queue.redelivery
         if redelivery is not None:
             for run in runs:
-                self.delayed.add(run, now + delay_s(redelivery, run.count, self.delayed.chance()))
+                self.delayed.add(run, now + delay_s(redelivery, run.count, self.delayed.chance(run)))
 
     def delay_again(self, due_s: Mapping[int, int]) -> None:
         """Let the free runs wait that have a stored due time, by first offset, in the future."""
@@ -138,9 +252,14 @@ class QueuePartition(SharePartition):
 
     def free(self, run: OffsetRun, state: int) -> None:
         """See Window."""
+        order = self.order
+        if order is not None and run.state == ACQUIRED:
+            order.locked -= run.last - run.first + 1
         if state != DELAYED:
             self.delayed.forget(run)
         super().free(run, state)
+        if order is not None:
+            self._order_freed(order, run, state)
 
     def remove(self, index: int) -> None:
         """See Window."""

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import ceil, inf
-from random import random
 from typing import Any
 
 from kafka_share_proxy.sharegroups.model.offset_runs import OffsetRun
 from kafka_share_proxy.sharegroups.model.queue_settings import LONGEST_DELAY_MS, RedeliveryDelay
+from kafka_share_proxy.wire.records.key_hash import SPACE, murmur2
 
 JITTER = 0.1
 """Maximum deviation of a delay, as a fraction of it, so that records which failed together do not return together."""
@@ -27,18 +27,30 @@ OUTDATED_MAX = 1000
 
 
 def delay_s(redelivery: RedeliveryDelay, delivery_count: int, chance: float) -> float:
-    """Return the delay after this delivery, in seconds. `chance`: a random number from 0 to 1."""
+    """Return the delay after this delivery, in seconds. `chance`: a number from 0 to 1."""
     grown: float = min(redelivery.max_s, redelivery.first_s * redelivery.multiplier ** (delivery_count - 1))
     return min(grown * (1 + JITTER * (2 * chance - 1)), LONGEST_DELAY_S)
+
+
+def chance_of(run: OffsetRun) -> float:
+    """Return a number from 0 to 1 that is as good as random, from the offset and the delivery count."""
+    return murmur2(b"%d %d" % (run.first, run.count)) / SPACE
 
 
 class DelayedRuns:
     """Runs that wait for their due time, of all share partitions of a coordinator. All times are monotonic seconds."""
 
-    def __init__(self, now: Callable[[], float] = lambda: 0.0, wall_s: Callable[[], float] = lambda: 0.0) -> None:
-        """`now` and `wall_s` convert between due times in memory and stored ones, in seconds since 1970."""
-        self.chance: Callable[[], float] = random
-        """Returns a random number from 0 to 1."""
+    def __init__(
+        self,
+        now: Callable[[], float] = lambda: 0.0,
+        wall_s: Callable[[], float] = lambda: 0.0,
+        chance: Callable[[OffsetRun], float] = chance_of,
+    ) -> None:
+        """`now` and `wall_s` convert between due times in memory and stored ones, in seconds since 1970.
+
+        `chance` returns a number from 0 to 1 for the delay of a run.
+        """
+        self.chance = chance
         self._now, self._wall_s = now, wall_s
         self._heap: list[tuple[float, int, OffsetRun]] = []
         self._due: dict[OffsetRun, float] = {}
@@ -60,7 +72,7 @@ class DelayedRuns:
 
     def emptied(self) -> DelayedRuns:
         """Return another object without runs, with the same clocks."""
-        return DelayedRuns(self._now, self._wall_s)
+        return DelayedRuns(self._now, self._wall_s, self.chance)
 
     def due(self, run: OffsetRun) -> float:
         """Return the due time of a run. -inf if it does not wait."""

@@ -184,7 +184,7 @@ QUEUE_CONFIGS: tuple[GroupConfigKey, ...] = tuple(
         (
             queue_settings.SCAN_RECORDS,
             ConfigType.INT,
-            "Maximum number of offsets that an ordered group looks at behind records whose keys are blocked.",
+            "Maximum number of offsets that an ordered group looks at after records whose keys are blocked.",
         ),
         (
             queue_settings.DELAY_MAX,

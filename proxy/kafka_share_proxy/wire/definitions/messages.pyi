@@ -2305,6 +2305,8 @@ class PeerResponse(Message):
 class PeerBatches(Message):
     chunk: int = 0
     rows: Buffer = ...
+    key_offsets: Buffer | None = None
+    key_hashes: Buffer | None = None
     unknown_tags: Tags = ()
 
 class PeerCancel(Message):

@@ -13,6 +13,7 @@
 
 #include "checksum.h"
 #include "murmur2.h"
+#include "murmur64.h"
 
 enum { RECORD_MIN = 7 }; /* bytes of the smallest record: seven varints and attributes of one byte each */
 
@@ -225,6 +226,21 @@ static int hash_keys(const uint8_t *bytes, int64_t size, const Columns *from, si
     return 1;
 }
 
+/* Offset and hash of 64 bits of each row with a key, in two arrays; the number of such rows, or -1 if a key is not within
+ * the bytes. */
+static int64_t hash_order_keys(const uint8_t *bytes, int64_t size, const Columns *from, size_t first, size_t last, uint8_t *offsets, uint8_t *hashes) {
+    int64_t rows = 0;
+    for (size_t row = first; row < last; row++) {
+        const int64_t start = (int32_t)native32(from->narrow[KEY_START] + 4 * row), key = (int32_t)native32(from->narrow[KEY_SIZE] + 4 * row);
+        if (key < 0) continue;
+        if (start < 0 || start > size || key > size - start) return -1;
+        const uint64_t hash = murmur64(bytes + start, (size_t)key);
+        memcpy(offsets + 8 * rows, from->wide[OFFSET] + 8 * row, 8);
+        memcpy(hashes + 8 * rows++, &hash, 8);
+    }
+    return rows;
+}
+
 /* Adds `weight` for each sample to the records of its bucket, and as many times its bytes; both wrap around. Returns how
  * many pairs of samples have the same bucket. `seen` has BUCKETS zeros, and has them again at the end. */
 static uint64_t tally_samples(const uint8_t *samples, size_t rows, uint32_t weight, uint8_t *records, uint8_t *bytes, uint32_t *seen) {
@@ -244,7 +260,7 @@ static uint64_t tally_samples(const uint8_t *samples, size_t rows, uint32_t weig
 /* ---- Python ---- */
 #ifndef RECORD_POSITIONS_CORE
 
-enum { VERSION = 5, RELEASE_FROM = 32 << 10 };
+enum { VERSION = 6, RELEASE_FROM = 32 << 10 };
 
 static PyObject *shortened(PyObject *whole, const Columns *columns, size_t rows) { /* steals whole */
     Columns fewer;
@@ -797,6 +813,34 @@ static PyObject *hashes(PyObject *module, PyObject *const *args, Py_ssize_t coun
     return outside();
 }
 
+PyDoc_STRVAR(order_keys_doc, "order_keys(area, columns, first, last) -> (int64 offsets, uint64 hashes) of the rows with a key; raises ValueError");
+
+static PyObject *order_keys(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer data;
+    char *memory;
+    Py_ssize_t size;
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "order_keys takes 4 arguments, not %zd", count);
+    const Py_ssize_t first = PyLong_AsSsize_t(args[2]), last = PyLong_AsSsize_t(args[3]);
+    if (PyErr_Occurred() || PyBytes_AsStringAndSize(args[1], &memory, &size) < 0) return NULL;
+    if (size % ROW || first < 0 || last < first || last > size / ROW) return PyErr_Format(PyExc_ValueError, "no such rows");
+    const size_t rows = (size_t)(last - first);
+    uint8_t *const room = PyMem_Malloc(rows ? 16 * rows : 1);
+    if (!room) return PyErr_NoMemory();
+    if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) {
+        PyMem_Free(room);
+        return NULL;
+    }
+    Columns columns;
+    lay_out(&columns, (uint8_t *)memory, (size_t)(size / ROW));
+    const int64_t keyed = hash_order_keys(data.buf, data.len, &columns, (size_t)first, (size_t)last, room, room + 8 * rows);
+    PyBuffer_Release(&data);
+    PyObject *const found = keyed < 0 ? outside()
+        : Py_BuildValue("(y#y#)", (const char *)room, (Py_ssize_t)(8 * keyed), (const char *)(room + 8 * rows), (Py_ssize_t)(8 * keyed));
+    PyMem_Free(room);
+    return found;
+}
+
 static PyObject *sampled_from(Area *area, Sampling *to) {
     if (!has_room(area)) return PyErr_Format(PyExc_ValueError, "%u records cannot be in %zu bytes", (unsigned)area->count, area->size);
     const size_t rows = samples_max(area, to);
@@ -903,6 +947,7 @@ static PyMethodDef functions[] = {
     {"open_batch", (PyCFunction)(void (*)(void))open_batch, METH_FASTCALL, open_batch_doc},
     {"room", room, METH_O, room_doc},
     {"hashes", (PyCFunction)(void (*)(void))hashes, METH_FASTCALL, hashes_doc},
+    {"order_keys", (PyCFunction)(void (*)(void))order_keys, METH_FASTCALL, order_keys_doc},
     {"sample", (PyCFunction)(void (*)(void))sample, METH_FASTCALL, sample_doc},
     {"tally", (PyCFunction)(void (*)(void))tally, METH_FASTCALL, tally_doc},
     {NULL, NULL, 0, NULL},

@@ -15,7 +15,11 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
 
+_M64 = 0xC6A4A7935BD1E995
+_MASK64 = (1 << 64) - 1
+
 _WORD = Struct("<I")
+_LONG = Struct("<Q")
 _OFFSET = Struct(">q")
 
 
@@ -33,6 +37,21 @@ def murmur2(data: bytes) -> int:
     value ^= value >> 13
     value = value * _M & _MASK
     return value ^ value >> 15
+
+
+def murmur64(data: bytes) -> int:
+    """Return MurmurHash64A with seed 0. `murmur64.h` computes the same."""
+    value = len(data) * _M64 & _MASK64
+    whole = len(data) & ~7
+    for (word,) in _LONG.iter_unpack(data[:whole]):
+        word = word * _M64 & _MASK64
+        word = (word ^ word >> 47) * _M64 & _MASK64
+        value = (value ^ word) * _M64 & _MASK64
+    rest = data[whole:]
+    if rest:
+        value = (value ^ int.from_bytes(rest, "little")) * _M64 & _MASK64
+    value = (value ^ value >> 47) * _M64 & _MASK64
+    return value ^ value >> 47
 
 
 def hash_of_record(key: bytes | None, offset: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.codec.varints import read_varlong
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.records.key_hash import hash_of_record
+from kafka_share_proxy.wire.records.key_hash import hash_of_record, murmur64
 from kafka_share_proxy.wire.records.record_headers import RecordHeaders, after_headers, sized
 
 try:
@@ -22,7 +22,7 @@ try:
 except ImportError:  # no compiler was available at installation
     _record_positions = None  # type: ignore[assignment]
 
-BUILT_VERSION = 5
+BUILT_VERSION = 6
 """`VERSION` of the extension that matches this file. An extension built from an older source is not used."""
 
 RECORD_MIN = 7
@@ -152,6 +152,13 @@ class RecordPositions:
         Raises ValueError if the records were found in other bytes.
         """
         return memoryview(_hashes(area, self._columns, self.first, self.last)).cast("I")
+
+    def order_keys(self, area: Buffer) -> tuple[bytes, bytes]:
+        """Return the offsets (native int64) and hashes (native uint64, `key_hash.murmur64`) of the records with a key.
+
+        Raises ValueError if the records were found in other bytes.
+        """
+        return _order_keys(area, self._columns, self.first, self.last)
 
 
 def find(
@@ -306,6 +313,18 @@ def _python_hashes(area: Buffer, columns: bytes, first: int, last: int) -> bytes
     return array("I", map(hash_of_record, keys, rows.offsets)).tobytes()
 
 
+def _python_order_keys(area: Buffer, columns: bytes, first: int, last: int) -> tuple[bytes, bytes]:
+    _check_rows(columns, first, last)
+    rows, data = RecordPositions(columns, first, last), bytes(area)
+    offsets, hashes = array("q"), array("Q")
+    for offset, start, size in zip(rows.offsets, rows.key_starts, rows.key_sizes, strict=True):
+        key = _content(data, start, size)
+        if key is not None:
+            offsets.append(offset)
+            hashes.append(murmur64(key))
+    return offsets.tobytes(), hashes.tobytes()
+
+
 def _check_rows(columns: bytes, first: int, last: int) -> None:
     if len(columns) % ROW_BYTES or not 0 <= first <= last <= len(columns) // ROW_BYTES:
         raise ValueError("no such rows")
@@ -344,3 +363,5 @@ _build = _python_build if EXTENSION is None else EXTENSION.build
 _records = _python_records if EXTENSION is None else EXTENSION.records
 _hashes: Callable[[Buffer, bytes, int, int], bytes]
 _hashes = _python_hashes if EXTENSION is None else EXTENSION.hashes
+_order_keys: Callable[[Buffer, bytes, int, int], tuple[bytes, bytes]]
+_order_keys = _python_order_keys if EXTENSION is None else EXTENSION.order_keys

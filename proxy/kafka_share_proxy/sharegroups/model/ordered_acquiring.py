@@ -1,0 +1,132 @@
+"""Acquiring in key order (sharegroups/README.md rules 74-79): the keys of what was read are learned first.
+
+How it works: all offsets that were read are tracked, also those beyond what may be acquired, as AVAILABLE or BLOCKED.
+Then the free ones are acquired by the rules of every other group, as if they were delivered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kafka_share_proxy.sharegroups.model import locks
+from kafka_share_proxy.sharegroups.model.acquiring import Acquirer, PartitionSettings, ReadRecords
+from kafka_share_proxy.sharegroups.model.key_order import KeyOrder
+from kafka_share_proxy.sharegroups.model.offset_runs import (
+    ARCHIVED,
+    AVAILABLE,
+    BLOCKED,
+    SETTLED,
+    UNREAD,
+    OffsetRun,
+    Window,
+)
+from kafka_share_proxy.wire.records.order_keys import RecordKeys
+
+
+class OrderedAcquirer(Acquirer):
+    """One acquire on the window of a group with key order."""
+
+    __slots__ = ("keys", "order", "scan_to")
+
+    def __init__(
+        self,
+        window: Window,
+        index: locks.LockIndex,
+        member_id: str,
+        read: ReadRecords,
+        batch_size: int,
+        record_limit: bool,
+        settings: PartitionSettings,
+        now: float,
+        order: KeyOrder,
+        keys: RecordKeys,
+        scan_to: int,
+    ) -> None:
+        """`keys`: those of `read`. `scan_to`: last offset that may be tracked."""
+        super().__init__(window, index, member_id, read, batch_size, record_limit, settings, now)
+        self.order = order
+        self.keys = keys
+        self.scan_to = scan_to
+
+    def _set_bounds(self, max_records: int) -> bool:
+        """Learn the keys, and set which offsets may be acquired and how many. False if none."""
+        window, batches = self.window, self.read.batches
+        self.data_first = max(batches[0].base_offset, window.start_offset)
+        self.budget = min(max_records, self.settings.max_record_locks - self.order.locked)
+        last = min(batches[-1].last_offset, self.scan_to)
+        first = max(self.order.known_to, self.data_first)
+        if self.read.fetch_offset <= self.order.known_to and first <= last:
+            self._learn(first, last, max_records)
+        self.data_last = min(last, self.order.known_to - 1)
+        return self.budget > 0 and self.data_first <= self.data_last
+
+    def _learn(self, first: int, last: int, max_records: int) -> None:
+        """Track first..last, and block the records whose keys have earlier unsettled ones."""
+        window, order = self.window, self.order
+        tracked_to = window.end_offset
+        for run in [run for run in window.between(first, last) if run.state == UNREAD]:
+            begin, end = max(run.first, first), min(run.last, last)
+            self._fill_unread(begin, end)
+            self._track_free(begin, end, max_records)
+        if last > tracked_to:
+            self._track_free(max(first, tracked_to + 1), last, max_records)
+            window.end_offset = last
+        blocked: list[int] = []
+        for offset, key_hash in _kept(self.keys.between(first, last), self.read.aborted):
+            if (offset > tracked_to or self._is_unsettled(offset)) and order.add(offset, key_hash):
+                blocked.append(offset)
+        order.known_to = last + 1
+        for begin, end in _spans(blocked):
+            block(window, begin, end)
+
+    def _track_free(self, first: int, last: int, max_records: int) -> None:
+        """Add new in-flight batches, which begin where log batches begin."""
+        batch_size, self.batch_size = self.batch_size, min(self.batch_size, max_records)
+        for begin, end in self._cuts(first, last):
+            self.window.insert(OffsetRun(self.window, begin, end, AVAILABLE, 0))
+        self.batch_size = batch_size
+        self.window.free_from = min(self.window.free_from, first)
+
+    def _is_unsettled(self, offset: int) -> bool:
+        run = next(self.window.between(offset, offset), None)
+        return run is not None and not run.state & SETTLED
+
+    def _acquire_fresh(self, first: int, last: int, *, unread: bool) -> None:
+        """Acquire nothing: every offset up to `known_to` is tracked, and others contain no records."""
+
+    def _lock(self, run: OffsetRun) -> None:
+        super()._lock(run)
+        self.order.locked += run.last - run.first + 1
+
+    def _forget_compacted(self, first: int, last: int) -> None:
+        """See Acquirer. Blocked offsets may have been compacted too."""
+        for run in [run for run in self.window.between(first, last) if run.state == BLOCKED]:
+            self.window.free(self.window.isolate(max(run.first, first), min(run.last, last)), ARCHIVED)
+        super()._forget_compacted(first, last)
+
+
+def block(window: Window, first: int, last: int) -> None:
+    """Mark the free offsets of first..last as blocked."""
+    for run in [run for run in window.between(first, last) if run.state == AVAILABLE]:
+        window.isolate(max(run.first, first), min(run.last, last)).state = BLOCKED
+
+
+def _kept(keys: Iterator[tuple[int, int]], aborted: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Leave out the records of aborted transactions, which are archived and block nothing."""
+    at = 0
+    for offset, key_hash in keys:
+        while at < len(aborted) and aborted[at][1] < offset:
+            at += 1
+        if at == len(aborted) or offset < aborted[at][0]:
+            yield offset, key_hash
+
+
+def _spans(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """Join adjacent offsets, which ascend, to (first, last)."""
+    spans: list[tuple[int, int]] = []
+    for offset in offsets:
+        if spans and spans[-1][1] + 1 == offset:
+            spans[-1] = (spans[-1][0], offset)
+        else:
+            spans.append((offset, offset))
+    return spans

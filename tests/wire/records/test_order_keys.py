@@ -28,7 +28,7 @@ def test_records_with_a_key_have_their_offset_and_hash(codec: int) -> None:
     data = batch(5, [b"a", None, b"", b"a" * 100], codec=codec) + batch(20, [b"b"])
     expected = [(5, murmur64(b"a")), (7, murmur64(b"")), (8, murmur64(b"a" * 100)), (20, murmur64(b"b"))]
     assert listed(keys_in(memoryview(data), 0)) == expected
-    assert list(keys_in(memoryview(data), 0).between(7, 19)) == expected[1:3]
+    assert listed(keys_in(memoryview(data), 0).between(7, 19)) == expected[1:3]
 
 
 def test_records_below_the_first_offset_are_left_out() -> None:
@@ -73,7 +73,7 @@ def test_hashes_are_those_of_murmurhash64a(key: bytes, expected: int) -> None:
 
 
 def test_keys_survive_the_way_between_two_proxies() -> None:
-    keys = RecordKeys([1, 2**62], [0, 2**64 - 1])
+    keys = RecordKeys(array("q", [1, 2**62]), array("Q", [0, 2**64 - 1]))
     offsets, hashes = order_keys.little_endian(keys)
     assert offsets == b"\1" + bytes(7) + (2**62).to_bytes(8, "little")
     assert listed(order_keys.from_little_endian(offsets, hashes)) == listed(keys)

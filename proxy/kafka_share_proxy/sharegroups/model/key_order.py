@@ -2,21 +2,31 @@
 
 Rules: sharegroups/README.md rules 74-79.
 
-How it works: every tracked, unsettled offset with a key is in the queue of its key's hash. Only the first of a queue
-may be acquired; the others are BLOCKED. `known_to` is the offset below which all keys of unsettled offsets are known. A
-fetch at `known_to` continues there, also over offsets that members hold, so that after a load or a live switch to key
-order nothing is acquired before the keys of everything in front of it are known.
+How it works: every tracked, unsettled offset with a key is either the first of its key or waits in the queue of that
+key. Only the first may be acquired; the others are BLOCKED. `known_to` is the offset below which all keys of unsettled
+offsets are known. A fetch at `known_to` continues there, also over offsets that members hold, so that after a load or a
+live switch to key order nothing is acquired before the keys of everything in front of it are known.
+
+Usually keys are different and no record waits. Then adding and settling are a few operations on whole ranges, which
+cost 0.1 us for a record each.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 from heapq import nlargest
 from typing import NamedTuple
 
+from kafka_share_proxy.wire.records.order_keys import RecordKeys
+
 HOTTEST_MAX = 5
 """Maximum number of blocked keys in a report."""
+TRIMMED_AT_ONCE = 1_000
+"""Number of settled offsets whose keys are forgotten together."""
+INT64_MAX = (1 << 63) - 1
 
 
 class BlockedKey(NamedTuple):
@@ -30,72 +40,98 @@ class BlockedKey(NamedTuple):
 
 
 class KeyOrder:
-    """Queues of unsettled offsets by key. At most two entries for each tracked offset."""
+    """Unsettled offsets by key, and the key of each tracked offset."""
 
     def __init__(self, known_to: int) -> None:
         self.known_to = known_to
         self.locked = 0
         """Number of offsets that members hold."""
-        self._hashes: dict[int, int] = {}
-        """Hash of the key of each unsettled offset below `known_to`."""
-        self._queues: dict[int, deque[int]] = {}
+        self._offsets, self._hashes = array("q"), array("Q")
+        """Offsets that were added, ascending, with the hashes of their keys. Settled ones remain until `trim`."""
+        self._first: dict[int, int] = {}
+        """First unsettled offset of each key, by hash."""
+        self._waiting: dict[int, deque[int]] = {}
+        """Other unsettled offsets, ascending, of keys that have some."""
+        self.blocked = 0
+        """Number of offsets that wait for an earlier one with the same key."""
 
-    def add(self, offset: int, key_hash: int) -> bool:
-        """Add an unsettled offset after all others. Return True if an earlier one has the same key."""
-        self._hashes[offset] = key_hash
-        queue = self._queues.get(key_hash)
-        if queue is None:
-            self._queues[key_hash] = deque((offset,))
-            return False
-        queue.append(offset)
-        return True
+    def add(self, keys: RecordKeys) -> list[int]:
+        """Add unsettled offsets after all others. Return those that are blocked by an earlier one of the same key."""
+        self._offsets.extend(keys.offsets)
+        self._hashes.extend(keys.hashes)
+        hashes, offsets = keys.hashes.tolist(), keys.offsets.tolist()
+        new = dict(zip(hashes, offsets, strict=True))
+        if len(new) == len(hashes) and self._first.keys().isdisjoint(new):
+            self._first.update(new)
+            return []
+        blocked: list[int] = []
+        for offset, key_hash in zip(offsets, hashes, strict=True):
+            if self._first.setdefault(key_hash, offset) != offset:
+                self._waiting.setdefault(key_hash, deque()).append(offset)
+                blocked.append(offset)
+        self.blocked += len(blocked)
+        return blocked
 
     def is_blocked(self, offset: int) -> bool:
         """Return True if an earlier unsettled offset has the same key. False for an offset without a key."""
-        key_hash = self._hashes.get(offset)
-        return key_hash is not None and self._queues[key_hash][0] != offset
+        index = bisect_left(self._offsets, offset)
+        if index == len(self._offsets) or self._offsets[index] != offset:
+            return False
+        return self._first.get(self._hashes[index], offset) != offset
 
-    def settle(self, offsets: Iterable[int]) -> list[int]:
-        """Remove settled offsets. Return those that are the first of their key now."""
-        freed: dict[int, None] = {}
-        hashes, queues = self._hashes, self._queues
-        for offset in offsets:
-            key_hash = hashes.pop(offset, None)
-            if key_hash is None:
-                continue
-            freed.pop(offset, None)
-            queue = queues[key_hash]
-            was_first = queue[0] == offset
-            if was_first:
-                queue.popleft()
-            elif queue[-1] == offset:
-                queue.pop()
-            else:
-                queue.remove(offset)  # only after a live switch, or if the log lost the record
-            if not queue:
-                del queues[key_hash]
-            elif was_first:
-                freed[queue[0]] = None
-        return list(freed)
+    def settle(self, first: int, last: int) -> list[int]:
+        """Remove offsets, which were unsettled until now. Return those that are the first of their key now."""
+        begin = bisect_left(self._offsets, first)
+        end = bisect_left(self._offsets, last + 1, lo=begin)
+        hashes = self._hashes[begin:end].tolist()
+        if not self._waiting or self._waiting.keys().isdisjoint(hashes):
+            deque(map(self._first.pop, hashes), maxlen=0)
+            return []
+        return self._settle_queued(dict.fromkeys(hashes), first, last)
 
-    def below(self, offset: int) -> list[int]:
-        """Return the offsets with a key below this one."""
-        return [each for each in self._hashes if each < offset]
+    def _settle_queued(self, hashes: Iterable[int], first: int, last: int) -> list[int]:
+        """Settle offsets of these keys, some of which have several unsettled offsets."""
+        freed: list[int] = []
+        for key_hash in hashes:
+            queue = self._waiting.pop(key_hash, deque())
+            left = deque(offset for offset in queue if not first <= offset <= last)
+            self.blocked -= len(queue) - len(left)
+            if first <= self._first[key_hash] <= last:
+                if not left:
+                    del self._first[key_hash]
+                    continue
+                self._first[key_hash] = left.popleft()
+                self.blocked -= 1
+                freed.append(self._first[key_hash])
+            if left:
+                self._waiting[key_hash] = left
+        return freed
+
+    def settle_below(self, offset: int) -> list[int]:
+        """Settle everything below an offset, which the log lost. Return the offsets that are first of their key."""
+        hashes = [key_hash for key_hash, first in self._first.items() if first < offset]
+        freed = self._settle_queued(hashes, -1, offset - 1)
+        self.trim(offset)
+        return freed
+
+    def trim(self, offset: int) -> None:
+        """Forget the keys below the start offset, if they are many: nothing there can change any more."""
+        settled = bisect_left(self._offsets, offset)
+        if settled >= TRIMMED_AT_ONCE or settled == len(self._offsets):
+            del self._offsets[:settled], self._hashes[:settled]
 
     def drop_from(self, offset: int) -> None:
         """Forget the keys from this offset on, which the log no longer has."""
-        self.settle(sorted((each for each in self._hashes if each >= offset), reverse=True))
+        begin = bisect_left(self._offsets, offset)
+        hashes = [key_hash for key_hash in dict.fromkeys(self._hashes[begin:]) if key_hash in self._first]
+        self._settle_queued(hashes, offset, INT64_MAX)
+        del self._offsets[begin:], self._hashes[begin:]
         self.known_to = min(self.known_to, offset)
-
-    @property
-    def blocked(self) -> int:
-        """Number of offsets that wait for an earlier one with the same key."""
-        return len(self._hashes) - len(self._queues)
 
     def hottest(self) -> list[BlockedKey]:
         """Return the keys for which most records wait, most first."""
-        longest = nlargest(HOTTEST_MAX, self._queues.items(), key=_length)
-        return [BlockedKey(key_hash, queue[0], len(queue) - 1) for key_hash, queue in longest if len(queue) > 1]
+        longest = nlargest(HOTTEST_MAX, self._waiting.items(), key=_length)
+        return [BlockedKey(key_hash, self._first[key_hash], len(queue)) for key_hash, queue in longest]
 
 
 def _length(item: tuple[int, deque[int]]) -> int:

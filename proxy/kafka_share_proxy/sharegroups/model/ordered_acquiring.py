@@ -6,6 +6,7 @@ Then the free ones are acquired by the rules of every other group, as if they we
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 from kafka_share_proxy.sharegroups.model import locks
@@ -71,12 +72,17 @@ class OrderedAcquirer(Acquirer):
         if last > tracked_to:
             self._track_free(max(first, tracked_to + 1), last, max_records)
             window.end_offset = last
-        blocked: list[int] = []
-        for offset, key_hash in _kept(self.keys.between(first, last), self.read.aborted):
-            if (offset > tracked_to or self._is_unsettled(offset)) and order.add(offset, key_hash):
-                blocked.append(offset)
+        keys = self.keys.between(first, last)
+        if self.read.aborted or first <= tracked_to:
+            kept = [
+                (offset, key_hash)
+                for offset, key_hash in _kept(zip(*keys, strict=True), self.read.aborted)
+                if offset > tracked_to or self._is_unsettled(offset)
+            ]
+            keys = RecordKeys(array("q", [offset for offset, _ in kept]), array("Q", [each for _, each in kept]))
+        order.trim(window.start_offset)
         order.known_to = last + 1
-        for begin, end in _spans(blocked):
+        for begin, end in _spans(order.add(keys)):
             block(window, begin, end)
 
     def _track_free(self, first: int, last: int, max_records: int) -> None:

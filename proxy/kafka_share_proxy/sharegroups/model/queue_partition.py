@@ -152,11 +152,10 @@ class QueuePartition(SharePartition):
 
     def _order_freed(self, order: KeyOrder, run: OffsetRun, state: int) -> None:
         """Block freed records that are not the first of their key, and free those after settled ones."""
-        offsets = range(run.first, run.last + 1)
         if state & SETTLED:
-            self._unblock(order.settle(offsets))
-        elif state == AVAILABLE:
-            for offset in filter(order.is_blocked, offsets):
+            self._unblock(order.settle(run.first, run.last))
+        elif state == AVAILABLE and order.blocked:
+            for offset in filter(order.is_blocked, range(run.first, run.last + 1)):
                 block(self, offset, offset)
 
     def _unblock(self, offsets: Iterable[int]) -> None:
@@ -171,7 +170,7 @@ class QueuePartition(SharePartition):
         super().move_log_start(offset)
         if self.order is not None:
             self.order.known_to = max(self.order.known_to, self.start_offset)
-            self._unblock(self.order.settle(self.order.below(self.start_offset)))
+            self._unblock(self.order.settle_below(self.start_offset))
             self._count_locks(self.order)
 
     def move_log_end(self, offset: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kafka_share_proxy.wire.codec.primitives import Buffer, uvarint
@@ -23,15 +22,15 @@ NUMBER_BYTES = 8
 class RecordKeys(NamedTuple):
     """Offsets and hashes of the records with a key in some batches, ascending. Other offsets have no key."""
 
-    offsets: Sequence[int]
-    hashes: Sequence[int]
+    offsets: array[int]
+    hashes: array[int]
     """Unsigned numbers of 64 bits (`key_hash.murmur64`). Equal keys have equal hashes."""
 
-    def between(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield (offset, hash) of the records from `first` to `last`."""
+    def between(self, first: int, last: int) -> RecordKeys:
+        """Return the keys of the records from `first` to `last`."""
         begin = bisect_left(self.offsets, first)
         end = bisect_left(self.offsets, last + 1, lo=begin)
-        return zip(self.offsets[begin:end], self.hashes[begin:end], strict=True)
+        return RecordKeys(self.offsets[begin:end], self.hashes[begin:end])
 
 
 NO_KEYS = RecordKeys(array("q"), array("Q"))
@@ -52,7 +51,7 @@ def keys_in(records: Buffer, first_offset: int) -> RecordKeys:
 
 def little_endian(keys: RecordKeys) -> tuple[bytes, bytes]:
     """Return offsets and hashes as two columns of 8 bytes."""
-    return _swapped(array("q", keys.offsets)).tobytes(), _swapped(array("Q", keys.hashes)).tobytes()
+    return _swapped(keys.offsets[:]).tobytes(), _swapped(keys.hashes[:]).tobytes()
 
 
 def from_little_endian(offsets: bytes, hashes: bytes) -> RecordKeys:

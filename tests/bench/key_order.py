@@ -1,0 +1,153 @@
+"""Measure the cost of key order: rate, and CPU of the proxy, of a share group with key order against one without.
+
+    python -m tests.bench.key_order [--rounds 5] [--records 100000] [--keys 10000]
+
+One broker of 3.9.1, one proxy. Rounds of groups with and without key order alternate, over the same topics: batches of
+500 records with uniform keys, plain and lz4. In the last case the first record of a hot key is never settled, with
+5,000 of its records in front of 4,500 others: the rate of the others is compared with a topic of the others alone. The
+results are ratios of medians within the run. The exit status is 1 if a bound is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records.records import Record
+
+from tests.bench.measuring import cpu_seconds
+from tests.support.brokers import OLD, Running
+from tests.support.raw import Raw, Topic
+from tests.support.worlds import ACCEPT, World
+
+BATCH = 500
+VALUE = b"v" * 100
+HOT, OTHERS = 5_000, 4_500
+HOT_TIMES = 5
+"""Groups of the last case in one round, because each takes milliseconds."""
+RATE_MUST, CPU_MUST, HOT_MUST = 0.9, 1.3, 0.8
+ORDERED = {"share.ordering": "key"}
+SIDES = {"none": {}, "key": ORDERED}
+FETCHES_MAX = 100_000
+
+
+@dataclass
+class Bench:
+    """A proxy, and the numbers of its groups."""
+
+    world: World
+    pid: int
+    numbers: count[int] = field(default_factory=count)
+
+    def read(self, topic: Topic, settings: dict[str, str], wanted: int, *, keeps: int = -1) -> float:
+        """Accept this many records with a new group, and return the seconds. The record `keeps` is not settled."""
+        group = self.world.group(f"g{next(self.numbers)}", **settings)
+        member = self.world.member(group, "A", [topic])
+        done, begun = 0, time.monotonic()
+        for _ in range(FETCHES_MAX):
+            for first, last, _ in member.fetch(topic, silent=True, records=BATCH, batch=BATCH).acquired(topic):
+                done += last - first + 1
+                for begin, end in _without(first, last, keeps):
+                    member.acknowledge((topic, 0, begin, end, ACCEPT), silent=True)
+            if done >= wanted:
+                break
+        took = time.monotonic() - begun
+        member.disconnect()
+        return took
+
+
+def _without(first: int, last: int, kept: int) -> list[tuple[int, int]]:
+    if not first <= kept <= last:
+        return [(first, last)]
+    return [(begin, end) for begin, end in ((first, kept - 1), (kept + 1, last)) if begin <= end]
+
+
+def filled(raw: Raw, name: str, keys: Sequence[bytes], codec: int) -> Topic:
+    topic = raw.create_topic(name)
+    for base in range(0, len(keys), BATCH):
+        made = [Record(key=key, value=VALUE, offset=at) for at, key in enumerate(keys[base : base + BATCH])]
+        raw.append(topic, records.build_batch(0, made, codec=codec))
+    return topic
+
+
+def compare(name: str, bench: Bench, rounds: int, play: Callable[[dict[str, str]], tuple[float, int]]) -> list[float]:
+    """Print the medians of a case. Return rate and CPU a record with order, as multiples of those without."""
+    rates: dict[str, list[float]] = {side: [] for side in SIDES}
+    cpu: dict[str, list[float]] = {side: [] for side in SIDES}
+    for number in range(rounds + 1):
+        for side in sorted(SIDES, reverse=bool(number % 2)):
+            began = cpu_seconds(bench.pid)
+            took, done = play(SIDES[side])
+            if number:  # the first round warms up
+                rates[side].append(done / took)
+                cpu[side].append((cpu_seconds(bench.pid) - began) / done * 1e6)
+    rate, spent = (statistics.median(figures["key"]) / statistics.median(figures["none"]) for figures in (rates, cpu))
+    for side in SIDES:
+        print(
+            f"{name:24} {side:5} {statistics.median(rates[side]):10,.0f} records/s "
+            f"({min(rates[side]):,.0f} to {max(rates[side]):,.0f}) {statistics.median(cpu[side]):7.3f} us of CPU each"
+        )
+    print(f"{name:24} rate x {rate:.2f}, CPU x {spent:.2f}", flush=True)
+    return [rate, spent]
+
+
+def beside_a_hot_key(bench: Bench, topics: dict[str, Topic], rounds: int) -> float:
+    """Print the rate of other keys with a hot key in front of them, as a multiple of that without. Return it."""
+    rates: dict[str, list[float]] = {name: [] for name in topics}
+    for number in range(HOT_TIMES * rounds + 1):
+        for name in sorted(topics, reverse=bool(number % 2)):
+            is_hot = name == "hot"
+            took = bench.read(topics[name], ORDERED, OTHERS + is_hot, keeps=0 if is_hot else -1)
+            if number:
+                rates[name].append(OTHERS / took)
+    ratio = statistics.median(rates["hot"]) / statistics.median(rates["cold"])
+    print(f"{OTHERS} records behind {HOT} of a hot key: their rate x {ratio:.2f}", flush=True)
+    return ratio
+
+
+def main() -> None:
+    """All cases on one broker."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--keys", type=int, default=10_000)
+    options = parser.parse_args()
+    is_kept = True
+    with tempfile.TemporaryDirectory() as folder:
+        running = Running(Path(folder))
+        try:
+            kafka = running.cluster(OLD)
+            front = running.front(kafka.bootstrap)
+            assert front.child is not None
+            bench = Bench(World("bench", front.bootstrap, "bench"), front.child.pid)
+            uniform = [b"key-%d" % (number * 7919 % options.keys) for number in range(options.records)]
+            with Raw(kafka.bootstrap) as raw:
+                topics = {name: filled(raw, name, uniform, code) for name, code in (("plain", 0), ("lz4", 3))}
+                behind = {
+                    "cold": filled(raw, "cold", uniform[:OTHERS], compression.NONE),
+                    "hot": filled(raw, "hot", [b"hot"] * HOT + uniform[:OTHERS], compression.NONE),
+                }
+            for name, topic in topics.items():
+                rate, cpu = compare(
+                    f"uniform keys, {name}",
+                    bench,
+                    options.rounds,
+                    lambda settings, topic=topic: (bench.read(topic, settings, options.records), options.records),
+                )
+                is_kept &= rate >= RATE_MUST and cpu <= CPU_MUST
+            is_kept &= beside_a_hot_key(bench, behind, options.rounds) >= HOT_MUST
+        finally:
+            running.close()
+    sys.exit(not is_kept)
+
+
+if __name__ == "__main__":
+    main()

@@ -32,4 +32,27 @@ worked on at a time; as many more wait for a worker, with their locks renewed as
             while True:
                 for record in await consumer.poll():
                     jobs.start_soon(job, consumer, record)
+
+A worker that delays the next attempt
+=====================================
+
+A record whose job fails is released, and is delivered again after a delay that grows with its deliveries, at most 15
+minutes. The proxy stores the delay. A broker ignores it, which is logged once. Every other client has a delay as well,
+without naming it: set it for the group, `kafka-configs --alter --entity-type groups --entity-name GROUP --add-config
+share.redelivery.delay.ms=1000,share.redelivery.delay.multiplier=2`. confluent-kafka (`AcknowledgeType.RELEASE`) and
+Java (`AcknowledgeType.RELEASE`) then release records as usual.
+
+    from kafka_share_proxy import open_share_consumer
+
+    async def patient_worker(bootstrap, work, first_s=1.0, **options):
+        options |= {"acknowledgement_mode": "explicit"}
+        async with open_share_consumer(bootstrap, **options) as consumer:
+            async for record in consumer:
+                try:
+                    await work(record)
+                    consumer.acknowledge(record)
+                except Exception as error:
+                    delay_s = min(first_s * 2 ** (record.delivery_count - 1), 900)
+                    print(f"{record.topic}-{record.partition} at {record.offset} waits {delay_s} s: {error!r}")
+                    consumer.release(record, delay_s=delay_s)
 """

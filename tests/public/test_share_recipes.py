@@ -73,3 +73,28 @@ async def test_a_share_worker_whose_job_outlasts_the_lock(
         assert (begun[20], done[20]) == (2, 1)
         nursery.cancel_scope.cancel()
     assert "a-0 at 5 is released: ZeroDivisionError()" in capsys.readouterr().out
+
+
+async def test_a_worker_that_delays_the_next_attempt(
+    autojump_clock: Clock, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two records fail at first: each is delivered again, and the brokers' lack of a delay is logged once."""
+    kafka = ShareKafka(a=1)
+    kafka.produce(A0, 10)
+    begun: Counter[int] = Counter()
+
+    async def work(record: Any) -> None:
+        begun[record.offset] += 1
+        if record.offset in (3, 7) and begun[record.offset] == 1:
+            raise ZeroDivisionError
+
+    async with share_cluster(kafka) as brokers, trio.open_nursery() as nursery:
+        options = {"group": "g", "topics": ["a"], "connect": brokers.brokers.net}
+        nursery.start_soon(lambda: recipe("patient_worker")("kafka:9091,kafka:9092", work, **options))
+        with trio.fail_after(300):
+            while len(kafka.share.share(A0).settled) < 10:  # noqa: ASYNC110 - of a program that notifies no caller
+                await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert begun == Counter([*range(10), 3, 7])
+    assert capsys.readouterr().out.count("waits 1.0 s") == 2
+    assert sum("has no effect" in each.message for each in caplog.records) == 1

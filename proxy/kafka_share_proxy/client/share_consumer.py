@@ -32,6 +32,7 @@ from kafka_share_proxy.consumer.share.share_core import ShareCore
 from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult, LockLostError, renewals_unsupported
 from kafka_share_proxy.consumer.share.share_membership import ShareMemberState
 from kafka_share_proxy.wire.errors import ProxyError
+from kafka_share_proxy.wire.redelivery_delay import DELAY_MS_MAX
 from kafka_share_proxy.wire.values import TopicPartition
 
 RESULTS_MAX = 10_000
@@ -189,6 +190,23 @@ class ShareConsumer(ClusterCalls):
             raise ValueError(f"{kind!r}: one of {', '.join(each.name for each in KINDS)}")
         again = record if kind is AcknowledgeType.RENEW else None
         return self._core.say(record.origin, record.offset, record.delivery, AcknowledgeType(kind), again=again)
+
+    def release(self, record: ShareRecord, delay_s: float | None = None) -> bool:
+        """Release a record: another delivery follows. Sent as in `acknowledge`.
+
+        Args:
+            record: as returned by poll.
+            delay_s: seconds until it is available again, 0 to 900, instead of the group's delay. Only the proxy
+                supports it: a broker ignores it, which is logged once. For longer waits produce the record to a topic
+                for retries, and accept it.
+
+        Returns, Raises: as in `acknowledge`. ValueError: the delay is out of range.
+        """
+        self._needs_explicit("release")
+        if delay_s is not None and not 0 <= delay_s <= DELAY_MS_MAX / 1000:
+            raise ValueError(f"delay_s {delay_s}: 0 to {DELAY_MS_MAX // 1000} seconds are possible")
+        delay_ms = None if delay_s is None else math.ceil(delay_s * 1000)
+        return self._core.say(record.origin, record.offset, record.delivery, AcknowledgeType.RELEASE, delay_ms=delay_ms)
 
     async def renew(self, *records: ShareRecord) -> None:
         """Renew the locks of these records now (KIP-1222). The next poll does not return them again.

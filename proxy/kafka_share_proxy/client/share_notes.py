@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 
@@ -18,9 +19,25 @@ RECORDS_RENEWED = "records renewed"
 record that is renewed forever holds up the start offset of its partition.
 """
 
+DELAY_IGNORED = "redelivery delay ignored"
+"""partition. Sent once: a broker released a record without the named delay (consumer/share_consumers.md rule 17)."""
+
+_log = logging.getLogger("kafka_share_proxy.requests")
+
 
 def note_results(observe: Observe) -> Callable[[AcknowledgementResult], None]:
+    is_delay_reported = False
+
     def note(result: AcknowledgementResult) -> None:
+        nonlocal is_delay_reported
+        if result.is_delay_ignored and not is_delay_reported:
+            is_delay_reported = True
+            observe(ConsumerNote(DELAY_IGNORED, {"partition": str(result.partition)}))
+            _log.warning(
+                "release(delay_s=...) has no effect on %s: its group is served by brokers, which have no delay. "
+                "Serve the group in the proxy (share_groups.serve: local), or leave the delay out",
+                result.partition,
+            )
         partition, error = str(result.partition), None if result.error is None else str(result.error)
         for kind, count in sorted(Counter(result.said.values()).items()):
             facts = {"partition": partition, "type": kind.name.lower(), "records": count, "error": error}

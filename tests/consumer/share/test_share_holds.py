@@ -219,3 +219,40 @@ def test_everything_that_was_delivered_is_accepted_but_what_is_settled() -> None
     play.sent()
     play.held.accept_all()
     assert play.sent() == dict.fromkeys(range(1, 10), ACCEPT)
+
+
+def test_a_named_delay_belongs_to_a_release_until_another_acknowledgement_replaces_it() -> None:
+    play = Play()
+    for offset in (1, 2, 3):
+        play.say(offset, RELEASE, delay_ms=5000)
+    play.say(2, ACCEPT)
+    play.say(3, RELEASE)
+    play.say(4, RELEASE, delay_ms=0)
+    assert play.held.delays_of({P0: play.sent()}) == {P0: {1: 5000, 4: 0}}
+
+
+def test_a_named_delay_is_sent_again_with_its_release() -> None:
+    play = Play()
+    play.say(1, RELEASE, delay_ms=5000)
+    play.sent()
+    play.respond(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert play.held.delays_of({P0: play.sent()}) == {P0: {1: 5000}}
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "code", "is_delayed", "ignored"),
+    [
+        (5000, ErrorCode.NONE, False, True),
+        (5000, ErrorCode.NONE, True, False),
+        (5000, LATE, False, False),
+        (None, ErrorCode.NONE, False, False),
+    ],
+)
+def test_a_delay_that_the_broker_does_not_confirm_is_reported(
+    delay_ms: int | None, code: ErrorCode, is_delayed: bool, ignored: bool
+) -> None:
+    play = Play()
+    play.say(1, RELEASE, delay_ms=delay_ms)
+    play.sent()
+    play.held.responded(play.session, P0, code, NOW, NOW, is_delayed=is_delayed)
+    assert [result.is_delay_ignored for result in play.results] == [ignored]

@@ -14,6 +14,7 @@ from kafka_share_proxy.consumer.share.share_messages import (
 )
 from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 from kafka_share_proxy.consumer.share.share_session import ShareSession
+from kafka_share_proxy.wire.redelivery_delay import delay_ms_in
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.consumer.messages import crossed
@@ -92,3 +93,20 @@ def test_renewals_are_marked_and_need_version_2() -> None:
     assert made.is_renew_ack is False
     request = messages().unsent(SENDER, "ShareAcknowledge", crossed(made, 1), session(), "context")
     assert (request.versions, request.node_id, request.context) == (VERSIONS, 1, "context")
+
+
+def test_records_with_different_named_delays_are_different_batches() -> None:
+    said = {P0: dict.fromkeys(range(6), AcknowledgeType.RELEASE) | {5: ACCEPT}}
+    delays = {P0: {1: 500, 2: 500, 4: 0}}
+    for made in (
+        crossed(messages().acknowledge(session(), said, 1, delays), 2),
+        crossed(messages().fetch(session(), {P0: P}, said, 0.5, delays), 2),
+    ):
+        batches = made.topics[0].partitions[0].acknowledgement_batches
+        assert [(b.first_offset, b.last_offset, delay_ms_in(b.unknown_tags)) for b in batches] == [
+            (0, 0, None),
+            (1, 2, 500),
+            (3, 3, None),
+            (4, 4, 0),
+            (5, 5, None),
+        ]

@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.sharegroups.model.broker_limits import BrokerShareLimits
-from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.offset_runs import AVAILABLE, DELAYED, OffsetRun
 from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
 from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
 from kafka_share_proxy.sharegroups.model.queue_settings import RedeliveryDelay, effective
-from kafka_share_proxy.sharegroups.model.redelivery import OUTDATED_MAX, DelayedRuns, chance_of, delay_s
-from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
+from kafka_share_proxy.sharegroups.model.redelivery import (
+    NAMED_MAX,
+    OUTDATED_MAX,
+    DelayedRuns,
+    NamedDelay,
+    chance_of,
+    delay_s,
+    named_delays_mistake,
+)
+from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, ShareSnapshot
 
 from tests.sharegroups.model.play import ACCEPT, REJECT, RELEASE, Play
 
@@ -186,6 +194,61 @@ class TestWhoWaits:
         assert not play.partition.is_held()
 
 
+class TestNamed:
+    """A member names the delay of a release (rule 83)."""
+
+    def released(self, play: Delayed, *delays: NamedDelay) -> Transition:
+        decided = play.decide((0, 4, RELEASE), (5, 7, [RELEASE, ACCEPT, REJECT]), (8, 9, RELEASE))
+        assert isinstance(decided, Transition)
+        play.partition.name_delays(decided, delays, play.now)
+        return decided
+
+    def test_the_named_delay_holds_instead_of_that_of_the_group(self) -> None:
+        play = Delayed((0, 9))
+        play.poll()
+        decided = self.released(play, NamedDelay(0, 4, 3.0), NamedDelay(5, 7, 500.0))
+        assert [change[2] for change in decided.changes] == [run.target for run in decided.runs]
+        snapshot = play.partition.snapshot(decided)
+        assert snapshot.due_s == {0: 1_800_000_004, 5: 1_800_000_501, 8: 1_800_000_011}
+        play.partition.apply(decided)
+        assert play.waits == [(0, 4, 1, 3.0), (5, 5, 1, 500.0), (8, 9, 1, 10.0)]
+
+    def test_a_named_delay_of_0_releases_the_record_immediately(self) -> None:
+        play = Delayed((0, 9))
+        play.poll()
+        play.partition.apply(self.released(play, NamedDelay(0, 4, 0.0)))
+        assert play.waits == [(5, 5, 1, 10.0), (8, 9, 1, 10.0)]
+        assert play.poll() == [(0, 4, 2)]
+
+    def test_a_named_delay_does_not_extend_the_deliveries(self) -> None:
+        play = Delayed((0, 9))
+        play.set(delivery_count_limit=2)
+        play.poll()
+        play.release("ann")
+        play.poll()
+        play.partition.apply(self.released(play, NamedDelay(0, 9, 3.0)))
+        assert (play.waits, play.partition.start_offset) == ([], 10)
+
+    def test_a_refused_write_forgets_the_named_delay(self) -> None:
+        play = Delayed((0, 9))
+        play.poll()
+        play.partition.revert(self.released(play, NamedDelay(0, 9, 3.0)), play.now, play.settings)
+        assert (play.waits, len(play.delayed)) == ([], 0)
+        assert play.ack((0, 9, ACCEPT)) is None
+
+    @pytest.mark.parametrize("seconds", [-0.001, 900.001])
+    def test_a_delay_out_of_range_is_refused(self, seconds: float) -> None:
+        assert named_delays_mistake([NamedDelay(0, 1, 900.0), NamedDelay(2, 3, 0.0)]) is None
+        mistake = named_delays_mistake([NamedDelay(0, 1, 1.0), NamedDelay(2, 3, seconds)])
+        assert mistake is not None
+        assert "batch 2-3" in mistake
+
+    def test_too_many_named_delays_are_refused(self) -> None:
+        named = [NamedDelay(offset, offset, 1.0) for offset in range(NAMED_MAX)]
+        assert named_delays_mistake(named) is None
+        assert named_delays_mistake([*named, NamedDelay(NAMED_MAX, NAMED_MAX, 1.0)]) is not None
+
+
 class TestStored:
     def test_due_times_are_stored_in_whole_seconds_rounded_up(self) -> None:
         play = Delayed((0, 9), (10, 19))
@@ -268,6 +331,48 @@ class TestCoordinator:
         assert type(share.partition) is SharePartition
         assert share.partition.next_fetch_offset() == 0
         assert made.redeliver(1000.0) == []
+
+    def named(self, clock: Clock) -> tuple[ShareCoordinator, Share]:
+        """A group without delay, and a record of it with a named delay of 20 s."""
+        made = ShareCoordinator(BrokerShareLimits(), clock.runs())
+        made.rest(KEY, ShareSnapshot(0, 0, 0, ((0, 4, 0, 2),)).encode())
+        share = made.share(KEY)
+        assert share is not None
+        assert type(share.partition) is SharePartition
+        made.queue_of(share).delay_again({0: 1_800_000_020})
+        return made, share
+
+    def test_a_named_delay_holds_in_a_group_without_delay_also_when_other_settings_change(self) -> None:
+        made, share = self.named(Clock())
+        made.store_settings("g", {"share.auto.offset.reset": "earliest"})
+        assert share.partition.next_fetch_offset() == 5
+        assert made.redeliver(19.5) == [KEY]
+        assert share.partition.next_fetch_offset() == 0
+
+    def test_a_named_delay_ends_with_the_state_and_the_group_is_plain_again(self) -> None:
+        clock = Clock()
+        made, share = self.named(clock)
+        value = share.partition.snapshot().encode()
+        clock.wait(20)
+        made.remove_share(KEY)
+        made.rest(KEY, value)
+        again = made.share(KEY)
+        assert again is not None
+        assert again.partition.next_fetch_offset() == 0
+
+    def test_the_state_of_a_full_window_of_waiting_records_fits_into_a_stored_value(self) -> None:
+        made, share = self.named(Clock())
+        window = share.partition.offsets_max
+        assert window < SharePartition(0).offsets_max
+        batches = tuple((offset, offset, 0, offset % 2 + 1) for offset in range(window))
+        due_s = {offset: 1_800_000_000 + offset for offset in range(window)}
+        rejected = frozenset(range(window))
+        stored = ShareSnapshot(0, 0, 0, batches, due_s, rejected).encode()
+        assert len(stored) <= SNAPSHOT_BYTES_MAX
+        made.store_settings("g", {"share.redelivery.delay.ms": "1"})
+        assert share.partition.offsets_max == window
+        made.store_settings("g", {})
+        assert share.partition.offsets_max > window
 
     def test_an_unloaded_share_partition_is_not_woken(self) -> None:
         clock = Clock()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from itertools import groupby
 from typing import NamedTuple
+
+from kafka_share_proxy.wire.values import TopicPartition
 
 
 class AcknowledgeType(IntEnum):
@@ -21,6 +24,9 @@ class AcknowledgeType(IntEnum):
 
 
 TypesByOffset = Mapping[int, AcknowledgeType]
+DelaysByOffset = Mapping[int, int]
+"""Milliseconds that were named for released records."""
+NamedDelays = Mapping[TopicPartition, DelaysByOffset]
 
 RUN_MIN = 10
 """Adjacent acknowledgements of one type from which on they are one batch (AcknowledgementBatches)."""
@@ -33,6 +39,15 @@ class AcknowledgementSpan(NamedTuple):
     last: int
     types: list[int]
     """One type for all offsets, or one for each offset."""
+
+
+def delayed_spans(
+    types_by_offset: TypesByOffset, delays: DelaysByOffset
+) -> Iterator[tuple[AcknowledgementSpan, int | None]]:
+    """Yield the batches, ascending, with the delay that all records of a batch have."""
+    for delay_ms, offsets in groupby(sorted(types_by_offset), key=delays.get):
+        for span in spans({offset: types_by_offset[offset] for offset in offsets}):
+            yield span, delay_ms
 
 
 def spans(types_by_offset: TypesByOffset) -> list[AcknowledgementSpan]:

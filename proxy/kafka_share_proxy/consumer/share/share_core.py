@@ -186,13 +186,21 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
     # Calls that do not wait
 
     def say(
-        self, partition: TopicPartition, offset: int, delivery: int, kind: AcknowledgeType, *, again: Any = None
+        self,
+        partition: TopicPartition,
+        offset: int,
+        delivery: int,
+        kind: AcknowledgeType,
+        *,
+        again: Any = None,
+        delay_ms: int | None = None,
     ) -> bool:
         """Return False if the lock is lost.
 
         Raises ValueError if the record was not delivered here, or is acknowledged already.
         """
-        return self.held.say(partition, offset, self.held.find(partition, offset, delivery), kind, again=again)
+        hold = self.held.find(partition, offset, delivery)
+        return self.held.say(partition, offset, hold, kind, again=again, delay_ms=delay_ms)
 
     def send_at_once(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
         """Send acknowledgements without waiting for the next fetch.

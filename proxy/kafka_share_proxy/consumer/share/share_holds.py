@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
-from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType, TypesByOffset
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType, NamedDelays, TypesByOffset
 from kafka_share_proxy.consumer.share.share_session import Acknowledgements, ShareSession
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
@@ -48,6 +48,8 @@ class AcknowledgementResult(NamedTuple):
     error: ConsumerError | None
     """None if the broker accepted."""
     renewals: int = 0
+    is_delay_ignored: bool = False
+    """True if a delay was named for a record, and the broker did not confirm it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +61,8 @@ class Hold:
     lock_until: float
     said: AcknowledgeType | None = None
     sent: AcknowledgeType | None = None
+    delay_ms: int | None = None
+    """Named delay of its release."""
     renewals: int = 0
     again: Any = None
     """Returned by the next poll after the renewal."""
@@ -145,11 +149,18 @@ class ShareHolds:
     # Acknowledgements
 
     def say(
-        self, partition: TopicPartition, offset: int, hold: Hold, kind: AcknowledgeType, *, again: Any = None
+        self,
+        partition: TopicPartition,
+        offset: int,
+        hold: Hold,
+        kind: AcknowledgeType,
+        *,
+        again: Any = None,
+        delay_ms: int | None = None,
     ) -> bool:
         """Replace an acknowledgement that was not sent yet. Return False if the lock is lost.
 
-        `again` is the object that the next poll returns after the record is renewed.
+        `again` is the object that the next poll returns after the record is renewed. `delay_ms`: named for a release.
         """
         if hold.lost is not None:
             held = self._of.get(partition, {})
@@ -161,7 +172,7 @@ class ShareHolds:
             self._responded(partition, {offset: kind}, renewals_unsupported(hold.session))
             return True
         self._again.pop((partition, offset), None)
-        hold.said, hold.again = kind, again
+        hold.said, hold.again, hold.delay_ms = kind, again, delay_ms
         hold.session.due.setdefault(partition, {})[offset] = kind
         return True
 
@@ -193,6 +204,21 @@ class ShareHolds:
                 hold.sent, hold.said = said[offset], None
         return sent
 
+    def delays_of(self, said: Acknowledgements) -> NamedDelays:
+        """Return the named delays of acknowledgements that were taken."""
+        held = self._of
+        named = {
+            partition: {
+                offset: hold.delay_ms
+                for offset, kind in kinds.items()
+                if kind is AcknowledgeType.RELEASE
+                and (hold := held.get(partition, {}).get(offset)) is not None
+                and hold.delay_ms is not None
+            }
+            for partition, kinds in said.items()
+        }
+        return {partition: delays for partition, delays in named.items() if delays}
+
     def not_sent(self, session: ShareSession) -> None:
         under_way, session.under_way = session.under_way, {}
         for partition, said in under_way.items():
@@ -214,10 +240,17 @@ class ShareHolds:
                 self._responded(partition, renewing, error)
 
     def responded(
-        self, session: ShareSession, partition: TopicPartition, code: ErrorCode, lock_from: float, now: float
+        self,
+        session: ShareSession,
+        partition: TopicPartition,
+        code: ErrorCode,
+        lock_from: float,
+        now: float,
+        *,
+        is_delayed: bool = False,
     ) -> None:
         """`code` is 0, or the reason why the broker did nothing, except perhaps renewals. `lock_from`: earliest start
-        of the renewed locks.
+        of the renewed locks. `is_delayed`: the named delays were confirmed.
         """
         said = session.under_way.pop(partition, {})
         holds = self._holds(session, partition, said)
@@ -225,6 +258,7 @@ class ShareHolds:
             self._due_again(session, partition, said)
             return
         error = BrokerRefused("ShareAcknowledge", code, str(partition)) if code else None
+        is_ignored = not (code or is_delayed) and bool(self.delays_of({partition: said}))
         renewals, renewed = 0, set()
         for offset, hold in holds:
             kind, hold.sent = said[offset], None
@@ -239,7 +273,7 @@ class ShareHolds:
         late = {each for each, kind in said.items() if kind is AcknowledgeType.RENEW and each not in renewed}
         if error is None and late:
             self._responded(partition, {each: said.pop(each) for each in late}, _too_late(partition))
-        self._responded(partition, said, error, renewals)
+        self._responded(partition, said, error, renewals, is_ignored)
 
     def lose(self, session: ShareSession, error: ConsumerError, partition: TopicPartition | None = None) -> None:
         """Lose locks. Acknowledgements that are due, or in flight without a result, get the error."""
@@ -320,11 +354,16 @@ class ShareHolds:
             self._drop(partition, offset, hold)
 
     def _responded(
-        self, partition: TopicPartition, said: TypesByOffset, error: ConsumerError | None, renewals: int = 0
+        self,
+        partition: TopicPartition,
+        said: TypesByOffset,
+        error: ConsumerError | None,
+        renewals: int = 0,
+        is_delay_ignored: bool = False,
     ) -> None:
         reported = {offset: kind for offset, kind in said.items() if kind is not AcknowledgeType.GAP}
         if reported:
-            self._on_result(AcknowledgementResult(partition, reported, error, renewals))
+            self._on_result(AcknowledgementResult(partition, reported, error, renewals, is_delay_ignored))
 
 
 def _too_late(partition: TopicPartition) -> LockLostError:

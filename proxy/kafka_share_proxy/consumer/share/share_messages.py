@@ -6,10 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_share_proxy.consumer.requests import RequestManager, UnsentRequest
-from kafka_share_proxy.consumer.share.share_acknowledgements import TypesByOffset, spans
+from kafka_share_proxy.consumer.share.share_acknowledgements import (
+    NamedDelays,
+    TypesByOffset,
+    delayed_spans,
+    spans,
+)
 from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 from kafka_share_proxy.consumer.share.share_session import Acknowledgements, ShareSession, has_renewals
 from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.redelivery_delay import tags_of
 from kafka_share_proxy.wire.values import TopicPartition
 
 VERSIONS = (1, 2)
@@ -32,6 +38,7 @@ class ShareMessages:
         readable: dict[TopicPartition, bytes],
         said: Acknowledgements,
         wait_s: float,
+        delays: NamedDelays | None = None,
     ) -> Any:
         """Without partitions to read it requests no records and does not wait."""
         message = messages.ShareFetchRequest
@@ -50,7 +57,7 @@ class ShareMessages:
                     partitions=[
                         message.FetchPartition(
                             partition_index=each.partition,
-                            acknowledgement_batches=_batches(message, said.get(each, {})),
+                            acknowledgement_batches=_batches(message, said.get(each, {}), delays, each),
                         )
                         for each in listed
                     ],
@@ -70,7 +77,9 @@ class ShareMessages:
             made.max_records = made.batch_size = options.max_poll_records
         return made
 
-    def acknowledge(self, session: ShareSession, said: Acknowledgements, epoch: int) -> Any:
+    def acknowledge(
+        self, session: ShareSession, said: Acknowledgements, epoch: int, delays: NamedDelays | None = None
+    ) -> Any:
         message = messages.ShareAcknowledgeRequest
         return message(
             group_id=self._options.group,
@@ -82,7 +91,8 @@ class ShareMessages:
                     topic_id=topic_id,
                     partitions=[
                         message.AcknowledgePartition(
-                            partition_index=each.partition, acknowledgement_batches=_batches(message, said[each])
+                            partition_index=each.partition,
+                            acknowledgement_batches=_batches(message, said[each], delays, each),
                         )
                         for each in listed
                     ],
@@ -110,10 +120,21 @@ class ShareMessages:
         )
 
 
-def _batches(message: Any, said: TypesByOffset) -> list[Any]:
+def _batches(message: Any, said: TypesByOffset, delays: NamedDelays | None, partition: TopicPartition) -> list[Any]:
+    named = delays.get(partition) if delays else None
+    if not named:
+        return [
+            message.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+            for first, last, types in spans(said)
+        ]
     return [
-        message.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
-        for first, last, types in spans(said)
+        message.AcknowledgementBatch(
+            first_offset=first,
+            last_offset=last,
+            acknowledge_types=types,
+            unknown_tags=() if delay_ms is None else tags_of(delay_ms),
+        )
+        for (first, last, types), delay_ms in delayed_spans(said, named)
     ]
 
 

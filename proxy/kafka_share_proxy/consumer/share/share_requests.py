@@ -29,6 +29,7 @@ from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 from kafka_share_proxy.consumer.share.share_renewals import ShareRenewals
 from kafka_share_proxy.consumer.share.share_session import FINAL_EPOCH, ShareSession, has_renewals
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.redelivery_delay import is_applied
 from kafka_share_proxy.wire.values import TopicPartition
 
 ACQUIRED_MAX = 1_000_000
@@ -237,12 +238,13 @@ class ShareRequests:
             self._last_fetched = session.node_id
         said = {} if is_opened else self._held.take_due(session, now)
         wait_s = self._renewals.fetch_wait_s(session, self._options.fetch_max_wait_s, now)
-        message = self._messages.fetch(session, readable, said, wait_s)
+        message = self._messages.fetch(session, readable, said, wait_s, self._held.delays_of(said))
         context = _RequestContext(session, now, bool(readable), dict(readable))
         return self._messages.unsent(self, "ShareFetch", message, session, context)
 
     def _acknowledge(self, session: ShareSession, now: float) -> UnsentRequest:
-        message = self._messages.acknowledge(session, self._held.take_due(session, now), session.epoch)
+        said = self._held.take_due(session, now)
+        message = self._messages.acknowledge(session, said, session.epoch, self._held.delays_of(said))
         return self._messages.unsent(
             self, "ShareAcknowledge", message, session, _RequestContext(session, now, False, None)
         )
@@ -254,7 +256,7 @@ class ShareRequests:
             return None
         said = self._held.take_due(session, now)
         epoch = session.epoch if session.due else FINAL_EPOCH
-        message = self._messages.acknowledge(session, said, epoch)
+        message = self._messages.acknowledge(session, said, epoch, self._held.delays_of(said))
         return self._messages.unsent(
             self, "ShareAcknowledge", message, session, _RequestContext(session, now, False, None)
         )
@@ -332,7 +334,8 @@ class ShareRequests:
         code = ErrorCode.of(data.error_code)
         said = ErrorCode.of(data.acknowledge_error_code) if is_fetch else code
         if partition in session.under_way:
-            self._held.responded(session, partition, said, request.context.at, now)
+            is_delayed = is_applied(data.unknown_tags)
+            self._held.responded(session, partition, said, request.context.at, now, is_delayed=is_delayed)
             if said in RETRIABLE:
                 self._backoff(session.node_id).failed(now)
         if code in LED_ELSEWHERE or said in LOCKS_LOST:

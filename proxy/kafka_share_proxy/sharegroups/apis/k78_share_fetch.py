@@ -18,6 +18,8 @@ from kafka_share_proxy.reading.far_records import on_the_wire
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.sharegroups.apis.share_requests import (
     NO_HINT,
+    AckBatches,
+    delay_tags,
     end_session,
     end_with_connection,
     hint_endpoints,
@@ -79,7 +81,7 @@ async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices
         return _refusal(call, ErrorCode.SHARE_SESSION_NOT_FOUND)
     if fetching is None:
         end_session(services, key)
-    return await _response(call, services, session, fetching, outcome)
+    return await _response(call, services, session, fetching, outcome, batches)
 
 
 def _renew_mistake(call: Call[messages.ShareFetchRequest]) -> str | None:
@@ -103,6 +105,7 @@ async def _response(
     session: Session,
     fetching: ShareFetching | None,
     outcome: Mapping[TopicIdPartition, ErrorCode],
+    batches: Mapping[TopicIdPartition, AckBatches],
 ) -> frames.ResponseFrame:
     """Build the response, with the partitions that sharegroups/README.md rule 16 requires."""
     message = messages.ShareFetchResponse
@@ -118,7 +121,10 @@ async def _response(
         code = outcome.get(partition, ErrorCode.NONE)
         hint = leader_hint(services, partition, result.error or code) if result.error or code else NO_HINT
         hints.append(hint)
-        topics.setdefault(partition.topic_id, []).append(_entry(partition.partition, result, code, hint))
+        entry = _entry(partition.partition, result, code, hint)
+        if partition in batches:
+            entry.unknown_tags = delay_tags(batches, partition, code)
+        topics.setdefault(partition.topic_id, []).append(entry)
         await call.work.step()
     response = message(
         throttle_time_ms=0 if fetching is None else fetching.throttle_time_ms,

@@ -14,6 +14,8 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import replied
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.sharegroups.apis.share_requests import (
+    AckBatches,
+    delay_tags,
     end_session,
     end_with_connection,
     hint_endpoints,
@@ -52,11 +54,11 @@ async def handle(call: Call[messages.ShareAcknowledgeRequest], services: ShareSe
     if isinstance(session, ErrorCode):
         return _refusal(call, session)
     end_with_connection(call.connection, services)
-    batches_by_partition = {partition: batches.get(partition, []) for partition in partitions}
+    batches_by_partition = {partition: batches.get(partition, AckBatches()) for partition in partitions}
     outcome = await decide(call, services, key, batches_by_partition, judged).outcome()
     if request.share_session_epoch == FINAL_EPOCH:
         end_session(services, key)
-    return await _response(call, services, request.group_id, outcome)
+    return await _response(call, services, batches_by_partition, outcome)
 
 
 def _refusal(call: Call[messages.ShareAcknowledgeRequest], code: ErrorCode, text: str | None = None) -> bytes:
@@ -67,12 +69,13 @@ def _refusal(call: Call[messages.ShareAcknowledgeRequest], code: ErrorCode, text
 async def _response(
     call: Call[messages.ShareAcknowledgeRequest],
     services: ShareServices,
-    group_id: str,
+    batches: Mapping[TopicIdPartition, AckBatches],
     outcome: Mapping[TopicIdPartition, ErrorCode],
 ) -> bytes:
     message = messages.ShareAcknowledgeResponse
     topics: dict[bytes, list[messages.ShareAcknowledgeResponse.PartitionData]] = {}
     hints = []
+    group_id = call.message.group_id or ""
     for partition, code in outcome.items():
         hint = leader_hint(services, partition, code)
         hints.append(hint)
@@ -81,6 +84,7 @@ async def _response(
                 partition_index=partition.partition,
                 error_code=code,
                 current_leader=message.LeaderIdAndEpoch(leader_id=hint[0], leader_epoch=hint[1]),
+                unknown_tags=delay_tags(batches, partition, code),
             )
         )
         await call.work.step()

@@ -6,7 +6,7 @@ The order of the checks is that of KafkaApis.handleShareFetchRequest and handleS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from kafka_share_proxy.brokers.connection_slots import OptionalSlot
@@ -23,18 +23,34 @@ from kafka_share_proxy.forwarding.rewriting.address_book import MakesEndpoint, n
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.sharegroups.model.redelivery import NamedDelay, NamedDelays
 from kafka_share_proxy.sharegroups.model.sessions import Session, SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire.codec.primitives import Tags
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.redelivery_delay import APPLIED, delay_ms_in
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
 _Topic: TypeAlias = "messages.ShareFetchRequest.FetchTopic | messages.ShareAcknowledgeRequest.AcknowledgeTopic"
+_Batch: TypeAlias = (
+    "messages.ShareFetchRequest.AcknowledgementBatch | messages.ShareAcknowledgeRequest.AcknowledgementBatch"
+)
 E = TypeVar("E")
 
-AckBatches = list[tuple[int, int, Sequence[int]]]
-"""(first offset, last offset, types) as in the request."""
+
+class AckBatches(list[tuple[int, int, Sequence[int]]]):
+    """(first offset, last offset, types) as in the request."""
+
+    delays: NamedDelays = ()
+
+    def add(self, batch: _Batch) -> None:
+        """Append a batch of a request."""
+        self.append((batch.first_offset, batch.last_offset, batch.acknowledge_types or ()))
+        if batch.unknown_tags and (delay_ms := delay_ms_in(batch.unknown_tags)) is not None:
+            self.delays = (*self.delays, NamedDelay(batch.first_offset, batch.last_offset, delay_ms / 1000))
+
 
 MEMBER_ID_LENGTH_MAX = 36
 """Maximum length of a member id in characters: a UUID with hyphens."""
@@ -57,12 +73,16 @@ async def partitions_in(
             partition = TopicIdPartition(topic.topic_id, entry.partition_index)
             partitions[partition] = None
             if entry.acknowledgement_batches:
-                batches.setdefault(partition, []).extend(
-                    (batch.first_offset, batch.last_offset, batch.acknowledge_types or ())
-                    for batch in entry.acknowledgement_batches
-                )
+                of_partition = batches.setdefault(partition, AckBatches())
+                for batch in entry.acknowledgement_batches:
+                    of_partition.add(batch)
             await work.step()
     return list(partitions), batches
+
+
+def delay_tags(batches: Mapping[TopicIdPartition, AckBatches], partition: TopicIdPartition, code: ErrorCode) -> Tags:
+    """Return the tagged fields of a partition in the response: they confirm named delays, where there are any."""
+    return APPLIED if code == ErrorCode.NONE and batches[partition].delays else ()
 
 
 def member_id_mistake(member_id: str | None) -> str | None:

@@ -15,6 +15,7 @@ from kafka_share_proxy.sharegroups.apis.share_requests import AckBatches, follow
 from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
 from kafka_share_proxy.sharegroups.model.coordinator import Change, ShareKey
 from kafka_share_proxy.sharegroups.model.partition import Refusal, check_shape
+from kafka_share_proxy.sharegroups.model.redelivery import named_delays_mistake
 from kafka_share_proxy.sharegroups.model.sessions import SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.state_writes import Outcome
@@ -136,8 +137,8 @@ def _decide(
     `refusal`: the error if this node does not lead the partition or the client may not read it.
     """
     mistake = check_shape(acks, renew_allowed)
-    if mistake is not None:
-        return mistake.error
+    if mistake is not None or named_delays_mistake(acks.delays) is not None:
+        return ErrorCode.INVALID_REQUEST
     key = ShareKey(session.group_id, partition.topic_id, partition.partition)
     share = services.coordinator.share(key)
     if share is not None and (refusal or share.node_id != session.node_id):
@@ -156,6 +157,8 @@ def _decide(
             _note_refused_renewal(services, session, partition, decided)
         return decided.error
     if decided.changes:
+        if acks.delays:
+            services.coordinator.queue_of(share).name_delays(decided, acks.delays, now)
         changes.append((key, decided))
     return ErrorCode.NONE
 

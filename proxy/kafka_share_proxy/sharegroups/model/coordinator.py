@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from kafka_share_proxy.sharegroups.model.deadlines import Deadlines
 from kafka_share_proxy.sharegroups.model.group import ShareGroup
 from kafka_share_proxy.sharegroups.model.locks import LockIndex
 from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
-from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition, class_for, partition_of
+from kafka_share_proxy.sharegroups.model.queue_partition import (
+    QueuePartition,
+    class_for,
+    is_for_named_delays,
+    partition_of,
+)
 from kafka_share_proxy.sharegroups.model.queue_settings import NO_QUEUE
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
 from kafka_share_proxy.sharegroups.model.resting import RestingShares
@@ -170,8 +175,9 @@ class ShareCoordinator:
             self.ordered.add(group_id)
         else:
             self.ordered.discard(group_id)
-        for _, share in self.loaded_of(group_id):
-            share.partition = partition_of(share.partition, queue, self._delayed)
+        for key, share in self.loaded_of(group_id):
+            if queue is not None or not is_for_named_delays(share.partition):
+                share.partition = self._bounded(key, partition_of(share.partition, queue, self._delayed))
 
     # Share partitions
 
@@ -251,13 +257,15 @@ class ShareCoordinator:
         partition = made.from_snapshot(snapshot, locks=self._locks, key=key)
         share = self.add_share(key, partition, UNKNOWN_NODE)
         if snapshot.due_s:
-            self._queue(share).delay_again(snapshot.due_s)
+            self.queue_of(share).delay_again(snapshot.due_s)
         return share
 
-    def _queue(self, share: Share) -> QueuePartition:
+    def queue_of(self, share: Share) -> QueuePartition:
         """Return a share partition as a queue. A member may name a delay in a group without queue settings."""
         if not isinstance(share.partition, QueuePartition):
-            share.partition = QueuePartition.of(share.partition, NO_QUEUE, self._delayed)
+            queue = QueuePartition.of(share.partition, NO_QUEUE, self._delayed)
+            share.partition = self._bounded(cast(ShareKey, queue.key), queue)
+            return queue
         return share.partition
 
     def rest_idle(self) -> None:
@@ -308,8 +316,7 @@ class ShareCoordinator:
     def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
         self._resting.take(*key)
         partition = partition_of(partition, self.settings(key.group_id).queue, self._delayed)
-        partition.offsets_max = self._offsets_max(key)
-        share = Share(partition, node_id)
+        share = Share(self._bounded(key, partition), node_id)
         self._shares[key] = share
         self._loaded.setdefault(key.group_id, set()).add(key)
         self._groups_of.setdefault(TopicIdPartition(key.topic_id, key.partition), {})[key.group_id] = share
@@ -319,10 +326,13 @@ class ShareCoordinator:
         """Limit the size of a record batch with one snapshot to `record_bytes`, and to SNAPSHOT_BYTES_MAX."""
         self._record_bytes = min(record_bytes, SNAPSHOT_BYTES_MAX)
         for key, share in self._shares.items():
-            share.partition.offsets_max = self._offsets_max(key)
+            self._bounded(key, share.partition)
 
-    def _offsets_max(self, key: ShareKey) -> int:
-        return offsets_in(self._record_bytes - RECORD_OVERHEAD - len(key.group_id.encode()))
+    def _bounded(self, key: ShareKey, partition: SharePartition) -> SharePartition:
+        """Set the maximum number of offsets in the window, and return the share partition."""
+        value_bytes = self._record_bytes - RECORD_OVERHEAD - len(key.group_id.encode())
+        partition.offsets_max = offsets_in(value_bytes, partition.batch_bytes)
+        return partition
 
     def remove_share(self, key: ShareKey) -> None:
         self._resting.take(*key)

@@ -24,6 +24,7 @@ from kafka_share_proxy.sharegroups.model.snapshot import (
     ACKNOWLEDGED,
     ARCHIVED,
     AVAILABLE,
+    BATCH_BYTES,
     SNAPSHOT_BYTES_MAX,
     offsets_in,
 )
@@ -141,6 +142,9 @@ class Transition:
 
 class Window:
     """Tracked offsets of one share partition, from the start offset to the end of the window."""
+
+    batch_bytes = BATCH_BYTES
+    """Maximum bytes of the state of one offset in a stored value."""
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
+from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
 from kafka_share_proxy.sharegroups.model.acquiring import Acquisition, PartitionSettings, ReadRecords
 from kafka_share_proxy.sharegroups.model.key_order import BlockedKey, KeyOrder
 from kafka_share_proxy.sharegroups.model.locks import Lockable
@@ -28,9 +29,9 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
 from kafka_share_proxy.sharegroups.model.ordered_acquiring import OrderedAcquirer, block
 from kafka_share_proxy.sharegroups.model.partition import AcknowledgementBatch, Refusal, SharePartition, Wait
 from kafka_share_proxy.sharegroups.model.queue_settings import NO_QUEUE, QueueSettings
-from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns, delay_s
+from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns, NamedDelays, delay_s, named_for
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
-from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOT_DUE, ShareSnapshot
+from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOT_DUE, TAGGED_BATCH_BYTES, ShareSnapshot
 from kafka_share_proxy.wire.records.order_keys import NO_KEYS
 
 _PLAIN_STATES = {BLOCKED: AVAILABLE, DELAYED: AVAILABLE, REJECTED: ARCHIVED, EXHAUSTED: ARCHIVED}
@@ -41,6 +42,7 @@ _STORED_STATES = {BLOCKED: AVAILABLE, DELAYED: AVAILABLE, REJECTED: ARCHIVING, E
 class QueuePartition(SharePartition):
     """All state of one (group, topic, partition) of a queue."""
 
+    batch_bytes = TAGGED_BATCH_BYTES
     queue: QueueSettings = NO_QUEUE
     delayed: DelayedRuns
     """Runs that wait, of all share partitions of the coordinator."""
@@ -202,6 +204,18 @@ class QueuePartition(SharePartition):
             self._delay([run for run in decided.runs if run.target == DELAYED], now)
         return decided
 
+    def name_delays(self, decided: Transition, delays: NamedDelays, now: float) -> None:
+        """Let the records that a decided change releases wait for the delays that the member names."""
+        for run, kind in zip(decided.runs, decided.kinds, strict=True):
+            delay = named_for(delays, run.first)
+            if kind != RELEASE or delay is None or run.target not in (AVAILABLE, DELAYED):
+                continue
+            self.delayed.forget(run)
+            run.target = DELAYED if delay else AVAILABLE
+            if delay:
+                self.delayed.add(run, now + delay)
+        decided.changes = tuple([(run.first, run.last, run.target, run.count) for run in decided.runs])
+
     def expire(self, expired: Iterable[Lockable], settings: PartitionSettings, now: float) -> Transition | None:
         """See SharePartition."""
         transition = super().expire(expired, settings, now)
@@ -336,6 +350,11 @@ def class_for(queue: QueueSettings | None) -> type[SharePartition]:
 def partition_of(partition: SharePartition, queue: QueueSettings | None, delayed: DelayedRuns) -> SharePartition:
     """Return the share partition for these settings: `partition`, or another with its state that replaces it."""
     return partition.plain() if queue is None else QueuePartition.of(partition, queue, delayed)
+
+
+def is_for_named_delays(partition: SharePartition) -> bool:
+    """Return True if this is a queue only because a member named a delay: its group has no queue settings."""
+    return isinstance(partition, QueuePartition) and partition.queue is NO_QUEUE
 
 
 def _take_over(new: SharePartition, old: SharePartition) -> None:

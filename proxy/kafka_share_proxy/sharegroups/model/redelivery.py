@@ -7,11 +7,12 @@ outdated entries are dropped when they reach the front.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import ceil, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_share_proxy.sharegroups.model.offset_runs import OffsetRun
 from kafka_share_proxy.sharegroups.model.queue_settings import LONGEST_DELAY_MS, RedeliveryDelay
@@ -22,8 +23,38 @@ JITTER = 0.1
 LONGEST_DELAY_S = LONGEST_DELAY_MS / 1000
 STORED_AGAIN_S = 0.05
 """Seconds until a run is checked again whose release is not stored yet when it is due."""
+NAMED_MAX = 1000
+"""Maximum number of batches with named delays in the acknowledgements of one partition in a request."""
 OUTDATED_MAX = 1000
 """Maximum number of outdated entries in the heap, in addition to one for each valid entry."""
+
+
+class NamedDelay(NamedTuple):
+    """A delay in seconds that a member names for the records that it releases in first..last. Negative: invalid."""
+
+    first: int
+    last: int
+    delay_s: float
+
+
+NamedDelays = Sequence[NamedDelay]
+"""Ascending, without overlap, as the batches of the acknowledgement."""
+
+
+def named_delays_mistake(delays: NamedDelays) -> str | None:
+    """Return the error text (INVALID_REQUEST) for invalid named delays. None if they are valid."""
+    if len(delays) > NAMED_MAX:
+        return f"{len(delays)} batches name a delay: at most {NAMED_MAX} may, so acknowledge in several requests"
+    for each in delays:
+        if not 0 <= each.delay_s <= LONGEST_DELAY_S:
+            return f"batch {each.first}-{each.last} names an invalid delay: it must be 0 to {LONGEST_DELAY_MS} ms"
+    return None
+
+
+def named_for(delays: NamedDelays, offset: int) -> float | None:
+    """Return the delay that is named for an offset, in seconds, or None. Two batches may meet in one offset."""
+    index = bisect_left(delays, offset, key=lambda each: each.last)
+    return delays[index].delay_s if index < len(delays) and delays[index].first <= offset else None
 
 
 def delay_s(redelivery: RedeliveryDelay, delivery_count: int, chance: float) -> float:

@@ -39,13 +39,16 @@ _HEAD = Struct(">hqii")
 """The version, then the fields up to the batches."""
 _BATCH = Struct(">qqbhx")
 """One batch without tagged fields."""
+BATCH_BYTES = _BATCH.size
+TAGGED_BATCH_BYTES = BATCH_BYTES + 13
+"""Maximum bytes of a batch with tagged fields: a due time (10 bytes) and a cause (3 bytes)."""
 _REST_BYTES = 6
 """Maximum bytes of the length of the batches array, and of the byte for no tagged fields."""
 
 
-def offsets_in(value_bytes: int) -> int:
+def offsets_in(value_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:
     """Return the number of offsets, at least 1, whose state fits into a stored value in any case."""
-    return max(1, (value_bytes - _HEAD.size - _REST_BYTES) // _BATCH.size)
+    return max(1, (value_bytes - _HEAD.size - _REST_BYTES) // batch_bytes)
 
 
 @dataclass(frozen=True, slots=True)

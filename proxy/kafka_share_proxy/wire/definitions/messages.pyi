@@ -2562,6 +2562,10 @@ class ReadShareGroupStateSummaryRequest(RequestMessage[ReadShareGroupStateSummar
         partitions: list[ReadShareGroupStateSummaryRequest.PartitionData] = ...
         unknown_tags: Tags = ()
 
+class RedeliveryDelay(Message):
+    delay_ms: int = 0
+    unknown_tags: Tags = ()
+
 class RemoveRaftVoterResponse(Message):
     throttle_time_ms: int = 0
     error_code: int = 0

@@ -72,6 +72,17 @@ static void drop(Columns *columns) {
     for (int i = 0; i < NARROW_COLUMNS; i++) free(columns->narrow[i]);
 }
 
+/* Offsets and hashes from one row on, into memory of exactly the size that the extension has for them. */
+static int64_t order_keys_of(const Area *of, const Columns *columns, size_t first, uint64_t turn) {
+    const size_t rows = of->found - first;
+    uint8_t *offsets = malloc(8 * rows + !rows), *hashes = malloc(8 * rows + !rows);
+    const int64_t keyed = hash_order_keys(of->bytes, (int64_t)of->size, columns, first, of->found, offsets, hashes);
+    if (keyed > (int64_t)rows) fail("more keys than rows", turn);
+    free(offsets);
+    free(hashes);
+    return keyed;
+}
+
 /* As the extension shortens what it found, and whether that lies where it says. */
 static void check_short(const Area *of, const Columns *columns, uint64_t turn) {
     Columns fewer;
@@ -80,8 +91,10 @@ static void check_short(const Area *of, const Columns *columns, uint64_t turn) {
     shorten(columns, &fewer, of->found);
     check(of, &fewer, turn);
     if (!hash_keys(of->bytes, (int64_t)of->size, &fewer, 0, of->found, hashes)) fail("a key lies outside", turn);
+    if (order_keys_of(of, &fewer, 0, turn) < 0) fail("a key to order by lies outside", turn);
     for (uint64_t left = dice(4); left && of->found; left--) memory[dice(of->found * ROW)] = (uint8_t)dice(256);
     hash_keys(of->bytes, (int64_t)of->size, &fewer, dice(of->found + 1), of->found, hashes); /* whatever the columns say */
+    order_keys_of(of, &fewer, dice(of->found + 1), turn);
     free(hashes);
     free(memory);
 }

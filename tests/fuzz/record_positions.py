@@ -34,6 +34,30 @@ def outcome(find: Any, build: Any, area: bytes, numbers: tuple[int, int, int, in
         return columns, made, str(error)
 
 
+def order_keys_of(order_keys: Any, area: bytes, columns: bytes, first: int, last: int) -> Any:
+    """Return offsets and hashes of the rows with a key, or why there are none."""
+    try:
+        return order_keys(area, columns, first, last)
+    except ValueError as error:
+        return str(error)
+
+
+def compare_order_keys(extension: Any, dice: random.Random, area: bytes, other: bytes, columns: bytes) -> None:
+    """Request the keys of the area, of other bytes and by damaged columns. Raises AssertionError if kernels differ."""
+    rows = len(columns) // ROW_BYTES
+    some = bytearray(columns)
+    for _ in range(dice.randrange(4) if some else 0):
+        some[dice.randrange(len(some))] = dice.randrange(256)
+    rows_of = (dice.randrange(-1, rows + 2), dice.randrange(-1, rows + 2))
+    for data, found, first, last in (
+        *((area, columns, 0, rows), (other, columns, 0, rows)),
+        *((area, bytes(some), 0, rows), (area, columns[: dice.randrange(len(columns) + 1)], *rows_of)),
+    ):
+        mine = order_keys_of(extension.order_keys, data, found, first, last)
+        its = order_keys_of(record_positions._python_order_keys, data, found, first, last)
+        assert mine == its, f"the keys of {data.hex()} by {found.hex()} {first}-{last} differ"
+
+
 def outcome_of_run(find_run: Any, data: bytes, start: int, is_checked: bool) -> Any:
     """Columns, how far it went, and whether something is wrong there."""
     columns, behind, wrong = find_run(data, start, len(data), is_checked)
@@ -76,6 +100,7 @@ def compare(extension: Any, seed: int, seconds: float) -> str:
         if not isinstance(mine, str):
             iterated = extension.records(area, mine[0], 0, len(mine[1]), Record, 0, RecordHeaders, (), None)
             assert list(iterated) == mine[1], f"seed {seed}, turn {turns}: other records are iterated of {area.hex()}"
+            compare_order_keys(extension, dice, area, other, mine[0])
         run, is_checked = damaged_run(dice), dice.random() < 0.5
         mine = outcome_of_run(extension.find_run, run, 0, is_checked)
         run_of_python = outcome_of_run(record_runs._python_find_run, run, 0, is_checked)

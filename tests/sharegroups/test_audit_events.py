@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.loop.promise import settled
-from kafka_share_proxy.sharegroups import group_report
+from kafka_share_proxy.sharegroups import audit_events, group_report
 from kafka_share_proxy.sharegroups.audit_events import MEMBERS_EVERY_S, ShareAudit
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.group import Member
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
-from kafka_share_proxy.wire.records.key_hash import murmur2
+from kafka_share_proxy.wire.records.key_hash import murmur2, murmur64
 
 from tests.support import audit_lines
 from tests.support.far import FarWorld
@@ -213,6 +213,38 @@ def test_load_by_partition(world, topic):
     assert (load["rows"], load["bytes"], load["hold_ms"]) == (10, size, 20000)
     world.audit.report_load()
     assert events(world, "load") == []
+
+
+def test_blocked_keys_are_reported_once_an_interval(world):
+    """The keys of an ordered group for which most records wait."""
+    world.configure("g", share_ordering="key")
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 7, keys=[b"a", b"b", b"a", b"b", b"b", b"c", None])
+    member = world.member()
+    assert acquired(member.fetch(topic)) == [(0, 1, 1), (5, 6, 1)]
+    world.timers.advance(2)
+    world.audit.report_load()
+    names = ("group", "topic", "partition", "key_hash", "behind", "waiting", "blocked_ms")
+    assert [tuple(event[name] for name in names) for event in events(world, "blocked")] == [
+        ("g", "topic 1", 0, f"{murmur64(b'b'):016x}", 1, 2, None),
+        ("g", "topic 1", 0, f"{murmur64(b'a'):016x}", 0, 1, 2000),
+    ]
+    member.acknowledge({(topic.topic_id, 0): [(0, 1, [ACCEPT])]})
+    assert acquired(member.fetch(topic)) == [(2, 3, 1)]
+    member.acknowledge({(topic.topic_id, 0): [(2, 3, [ACCEPT])]})
+    world.audit.report_load()
+    assert events(world, "blocked") == []
+
+
+def test_blocked_keys_of_the_most_blocked_partitions_are_reported(world, monkeypatch):
+    monkeypatch.setattr(audit_events, "BLOCKED_PARTITIONS_MAX", 1)
+    world.configure("g", share_ordering="key")
+    topic = world.cluster.create("t", [1, 1])
+    world.cluster.produce(topic, 2, 0, keys=[b"a"] * 2)
+    world.cluster.produce(topic, 3, 1, keys=[b"a"] * 3)
+    world.member().fetch((topic, 0), (topic, 1), max_records=10)
+    world.audit.report_load()
+    assert [(event["partition"], event["waiting"]) for event in events(world, "blocked")] == [(1, 2)]
 
 
 def test_load_by_key(world):

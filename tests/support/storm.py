@@ -188,7 +188,7 @@ class Storm:
         if share.node_id != partition.node:
             self._follow(partition)
         head = share.partition.next_fetch_offset()
-        read = ReadRecords(head, [batch for batch in partition.batches if batch.last_offset >= head])
+        read = self.read(partition, head)
         got = share.partition.acquire(member, read, count, batch_size, record_limit, settings, self.now)
         taken = [(offset, n) for first, last, n in got.ranges for offset in range(first, last + 1)]
         told = self.told[partition.key.group_id]
@@ -203,6 +203,10 @@ class Storm:
             partition.count[offset] = delivery
             partition.held[offset] = Held(member, self.now + told.lock_s, partition.node)
         return [offset for offset, _ in taken]
+
+    def read(self, partition: Partition, head: int) -> ReadRecords:
+        """Return the records of the log from `head` on."""
+        return ReadRecords(head, [batch for batch in partition.batches if batch.last_offset >= head])
 
     def acknowledge(self) -> None:
         """Some of what a member holds, with any types; sometimes of what it does not hold."""

@@ -106,7 +106,12 @@ class AdminStorm(Storm):
         after.pop(name, None)
         if value is not None:
             after[name] = value
-        self.story[-1] += f" {group_id} {after}"
+        self._store(group_id, after)
+
+    def _store(self, group_id: str, after: dict[str, str]) -> None:
+        """Store the settings of a group. They are reported when they are stored."""
+        if self.story:
+            self.story[-1] += f" {group_id} {after}"
         told, coordinator = self.told[group_id], self.coordinator
         told.asked = after
         stored = self.changes.store_settings(group_id, after, stored_value(after), lambda: None)

@@ -36,6 +36,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "plan_loaded": ("plan_id", "slots", "ranges"),
     "forced_release": ("records", "ranges"),
     "delayed": ("first", "last", "attempt", "due_ms"),
+    "blocked": ("key_hash", "behind", "waiting", "blocked_ms"),
     "offsets_altered": ("request", "start_offset", "previous"),
     "scope": ("subject", "sees", "reason"),
 }

@@ -6,6 +6,7 @@ Settled means durable: the event is written when the change is applied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from heapq import nlargest
 from typing import Literal, NamedTuple, TypeAlias
 
 from kafka_share_proxy.audit.events import NOWHERE, PROXY, Place
@@ -39,6 +40,9 @@ MEMBERS_EVERY_S = 3600.0
 SUMS_MAX = 10_000
 """Maximum number of share partitions that are summed up. Beyond it, the sums are added to the loads immediately."""
 
+BLOCKED_PARTITIONS_MAX = 10
+"""Maximum number of share partitions with blocked keys in an interval: those with the most blocked records."""
+
 
 class _ShareSums:
     """Totals of one share partition since it was last added to the loads."""
@@ -71,6 +75,7 @@ class ShareAudit:
         self._members_since = timers.now()
         audit.on_interval.append(self._report_members)
         audit.on_interval.append(self._report_renewed)
+        audit.on_interval.append(self._report_blocked)
         audit.on_sums.append(self._add_sums)
 
     def read(self, group_id: str, place: Place, batches: BatchTable, data: Records) -> None:
@@ -184,6 +189,17 @@ class ShareAudit:
             self._members_since = self._timers.now()
             self._members.clear()
 
+    def _report_blocked(self) -> None:
+        """Report the keys of ordered groups for which most records wait."""
+        shares = [entry for group_id in self._coordinator.ordered for entry in self._coordinator.loaded_of(group_id)]
+        now = self._timers.now()
+        for key, share in nlargest(BLOCKED_PARTITIONS_MAX, shares, key=_blocked_records):
+            share.note_oldest(now)
+            for each in share.partition.blocked():
+                blocked_ms = round((now - share.oldest_since) * 1000) if each.behind == share.oldest else None
+                values = (f"{each.hash:016x}", each.behind, each.waiting, blocked_ms)
+                self._audit.offer("blocked", _place(key), key.group_id, None, values)
+
     def _report_renewed(self) -> None:
         remaining = RENEW_EVENTS_MAX
         for key in list(self._renewed):
@@ -231,6 +247,10 @@ class Replacing(NamedTuple):
                     self.audit.offer("offsets_altered", _place(key), key.group_id, None, values)
 
         written.on_settled(report)
+
+
+def _blocked_records(entry: tuple[ShareKey, Share]) -> int:
+    return entry[1].partition.blocked_records()
 
 
 def _place(key: ShareKey) -> Place:

@@ -115,7 +115,7 @@ class KeyOrder:
         return freed
 
     def trim(self, offset: int) -> None:
-        """Forget the keys below the start offset, if they are many: nothing there can change any more."""
+        """Forget the keys below the start offset, if they are many: nothing there changes again."""
         settled = bisect_left(self._offsets, offset)
         if settled >= TRIMMED_AT_ONCE or settled == len(self._offsets):
             del self._offsets[:settled], self._hashes[:settled]

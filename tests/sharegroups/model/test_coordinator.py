@@ -17,6 +17,7 @@ from kafka_share_proxy.sharegroups.model.coordinator import (
 )
 from kafka_share_proxy.sharegroups.model.group import Heartbeat, TopicInfo
 from kafka_share_proxy.sharegroups.model.partition import ReadRecords, SharePartition
+from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
 from kafka_share_proxy.sharegroups.model.sessions import Session, SessionKey
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, effective
 from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
@@ -285,3 +286,16 @@ def test_windows_are_as_wide_as_the_state_topic_allows() -> None:
     assert 100 <= widths[1] <= widths[0] - 99
     coordinator.bound_records(1 << 30)
     assert max(share.partition.offsets_max for _, share in coordinator.shares()) * 20 < SNAPSHOT_BYTES_MAX
+
+
+def test_a_changed_isolation_level_makes_an_ordered_group_learn_its_keys_again() -> None:
+    made = ShareCoordinator(BrokerShareLimits())
+    made.store_settings("g", {"share.ordering": "key"})
+    key = ShareKey("g", b"t" * 16, 0)
+    share = made.add_share(key, made.new_partition(key, 0), 1)
+    assert isinstance(share.partition, QueuePartition)
+    before = share.partition.order
+    made.store_settings("g", {"share.ordering": "key", "share.delivery.count.limit": "4"})
+    assert share.partition.order is before
+    made.store_settings("g", {"share.ordering": "key", "share.isolation.level": "read_committed"})
+    assert share.partition.order is not before

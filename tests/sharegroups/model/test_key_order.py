@@ -217,6 +217,13 @@ class TestKnowledge:
         play.ack(0, 0)
         assert play.poll() == [1]
 
+    def test_after_a_changed_isolation_level_keys_are_learned_again(self) -> None:
+        play = Ordered("aab", batch=1)
+        assert play.poll(1, aborted=[(0, 0)]) == [1]
+        play.partition.forget_keys()
+        assert play.partition.next_fetch_offset() == play.partition.start_offset
+        assert play.poll() == [2]
+
     def test_a_switch_back_frees_blocked_records(self) -> None:
         play = Ordered("aab")
         play.poll()

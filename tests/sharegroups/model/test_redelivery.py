@@ -195,7 +195,7 @@ class TestWhoWaits:
 
 
 class TestNamed:
-    """A member names the delay of a release (rule 83)."""
+    """A member names the delay of a release."""
 
     def released(self, play: Delayed, *delays: NamedDelay) -> Transition:
         decided = play.decide((0, 4, RELEASE), (5, 7, [RELEASE, ACCEPT, REJECT]), (8, 9, RELEASE))

@@ -164,6 +164,7 @@ class ShareCoordinator:
 
     def store_settings(self, group_id: str, values: Mapping[str, str]) -> None:
         """Replace the settings of a group immediately. The caller has checked them (`settings.check_stored`)."""
+        was_committed = self.settings(group_id).read_committed
         if values:
             self._stored[group_id] = dict(values)
             self._settings[group_id] = effective(values, self.limits)
@@ -178,6 +179,8 @@ class ShareCoordinator:
         for key, share in self.loaded_of(group_id):
             if queue is not None or not is_for_named_delays(share.partition):
                 share.partition = self._bounded(key, partition_of(share.partition, queue, self._delayed))
+            if was_committed != self.settings(group_id).read_committed:
+                share.partition.forget_keys()
 
     # Share partitions
 

@@ -346,6 +346,9 @@ class SharePartition(Window):
     needs_keys = False
     """True if an acquire needs the keys of the records, because the group has key order."""
 
+    def forget_keys(self) -> None:
+        """Learn the keys of unsettled records again, because the isolation level has changed."""
+
     def kept_from(self) -> int:
         """Return the offset from which records may be acquired again soon, so that they stay in the cache."""
         return self.next_fetch_offset()

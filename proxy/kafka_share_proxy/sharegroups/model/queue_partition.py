@@ -91,6 +91,12 @@ class QueuePartition(SharePartition):
         for run in [run for run in self.runs if run.state == BLOCKED]:
             super().free(run, AVAILABLE)
 
+    def forget_keys(self) -> None:
+        """See SharePartition."""
+        if self.order is not None:
+            self._end_order()
+            self._begin_order()
+
     def _count_locks(self, order: KeyOrder) -> None:
         order.locked = sum(run.last - run.first + 1 for run in self.runs if run.state == ACQUIRED)
 

@@ -52,7 +52,8 @@ def letter_of(
     if not copies_headers:
         return Record(record.key, record.value, headers, now_ms)
     kept = tuple((name, value) for name, value in record.headers if not name.startswith(HEADER_PREFIX))
-    return Record(record.key, record.value, headers + kept, record.timestamp)
+    timestamp = record.timestamp if 0 <= record.timestamp < now_ms else now_ms  # brokers refuse times in the future
+    return Record(record.key, record.value, headers + kept, timestamp)
 
 
 def size_of(record: Record) -> int:

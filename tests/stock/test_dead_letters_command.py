@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.app import cli
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.sharegroups.dead_letters.letter_records import Source, letter_of
+from kafka_share_proxy.sharegroups.dead_letters.letter_records import LetterSource, letter_of
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetter
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.fetched_records import fetched_records
@@ -51,7 +51,7 @@ def letters(group: str, topic: Topic, offsets: Sequence[int], *, copies: bool = 
     for offset in offsets:
         record = Record(b"key %d" % offset, b"value %d" % offset) if copies else None
         letter = DeadLetter(offset, 2, is_rejected=rejected)
-        source = Source(group, topic.name, 0)
+        source = LetterSource(group, topic.name, 0)
         made.append(letter_of(source, letter, record, now_ms=WRITTEN_MS, copies_headers=False))
     return records.build_batch(0, made)
 

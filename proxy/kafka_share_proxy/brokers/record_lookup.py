@@ -36,7 +36,7 @@ class RecordLookup:
         Raises UpstreamLost if the leader does not respond or refuses.
         """
         found: dict[int, Record] = {}
-        wanted = set(offsets)
+        to_find = set(offsets)
         offset, last = offsets[0], offsets[-1]
         for _ in range(READS_MAX):
             entry = await self._fetch(topic_id, partition, offset)
@@ -50,7 +50,7 @@ class RecordLookup:
             if entry.error_code != ErrorCode.NONE:
                 self._topology.set_stale(await self.name_of(topic_id))
                 raise UpstreamLost(f"records cannot be read: {error_name(entry.error_code)}")
-            end = _collect(entry, offset, wanted, found)
+            end = _collect(entry, offset, to_find, found)
             if end <= offset or end > last:
                 break
             offset = next(each for each in offsets if each >= end)
@@ -69,7 +69,7 @@ class RecordLookup:
     async def _fetch(self, topic_id: bytes, partition: int, offset: int) -> _Entry:
         name, leader = await self._leader(topic_id, partition)
         message = messages.FetchRequest
-        wanted = message.FetchPartition(
+        to_find = message.FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=READ_BYTES, current_leader_epoch=leader.epoch
         )
         request = message(
@@ -80,7 +80,7 @@ class RecordLookup:
             isolation_level=0,
             session_id=0,
             session_epoch=-1,
-            topics=[message.FetchTopic(topic=name, topic_id=topic_id, partitions=[wanted])],
+            topics=[message.FetchTopic(topic=name, topic_id=topic_id, partitions=[to_find])],
             forgotten_topics_data=[],
             rack_id="",
         )
@@ -94,8 +94,8 @@ class RecordLookup:
         """Return the first offset of the log. Raises UpstreamLost."""
         name, leader = await self._leader(topic_id, partition)
         message = messages.ListOffsetsRequest
-        wanted = message.ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
-        request = message(replica_id=CONSUMER, topics=[message.ListOffsetsTopic(name=name, partitions=[wanted])])
+        to_find = message.ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
+        request = message(replica_id=CONSUMER, topics=[message.ListOffsetsTopic(name=name, partitions=[to_find])])
         response = await self._own.send_request(leader.node_id, ApiKey.LIST_OFFSETS, request)
         (entry,) = response.topics[0].partitions
         if entry.error_code != ErrorCode.NONE:
@@ -125,10 +125,10 @@ class RecordLookup:
         raise failure
 
 
-def _collect(entry: _Entry, offset: int, wanted: set[int], found: dict[int, Record]) -> int:
-    """Add the wanted records of a response. Return the offset after it, or `offset` if it is empty."""
+def _collect(entry: _Entry, offset: int, to_find: set[int], found: dict[int, Record]) -> int:
+    """Add the requested records of a response. Return the offset after it, or `offset` if it is empty."""
     following = offset
     for batch in fetched_records(entry.records or b"", offset):
         following = batch.next_offset
-        found.update((record.offset, record) for record in batch.records if record.offset in wanted)
+        found.update((record.offset, record) for record in batch.records if record.offset in to_find)
     return following

@@ -181,7 +181,8 @@ def _letter_writer(
     topics = TargetTopics(base.own, base.topology, base.timers, settings)
     lookup = RecordLookup(base.own, base.topology, base.timers.now)
     writer = DeadLetterWriter(
-        coordinator, writes, topics, lookup, base.timers, base.notes, figures, copies_headers=settings.copy_headers
+        *(coordinator, writes, topics, lookup, base.timers, base.notes, figures),
+        copies_headers=settings.copy_headers,
     )
     coordinator.on_dead_letters = writer.due
     return writer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.sharegroups.dead_letters.letter_records import (
-    Source,
+    LetterSource,
     batch_size,
     by_partition,
     letter_of,
@@ -13,7 +13,7 @@ from kafka_share_proxy.sharegroups.dead_letters.letter_records import (
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetter
 from kafka_share_proxy.wire.records.records import Record, build_batch
 
-SOURCE = Source("grüppe", "orders", 7)
+SOURCE = LetterSource("grüppe", "orders", 7)
 RECORD = Record(b"k", b"v", (("trace", b"1"), ("__dlq.errors.offset", b"3")), 5)
 
 

@@ -14,6 +14,7 @@ from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, ShareSnapshot
 
 from tests.sharegroups.model.play import ACCEPT, GAP, REJECT, RELEASE, Play
+from tests.sharegroups.model.test_key_order import Ordered
 
 LETTERS = {"errors.deadletterqueue.topic.name": "dlq.orders"}
 QUEUE, ORDER_ONLY = effective(LETTERS), effective({"share.ordering": "key"})
@@ -171,6 +172,45 @@ def test_a_group_without_the_setting_archives_rejected_records() -> None:
     play.ack((0, 0, REJECT))
     assert type(play.partition) is SharePartition
     assert play.partition.start_offset == 1
+
+
+# With key order
+
+
+def test_a_record_that_waits_for_its_dead_letter_keeps_its_key_blocked() -> None:
+    play = Ordered("aab", stored=LETTERS | {"share.ordering": "key"})
+    assert play.poll() == [0, 2]
+    assert play.ack(0, 0, REJECT)
+    assert play.poll() == []
+    assert isinstance(play.partition, QueuePartition)
+    write = play.partition.decide_dead_letters(10)
+    assert write is not None
+    assert play.partition.snapshot(write).start_offset == 1
+    assert play.poll() == []
+    play.partition.apply(write)
+    assert play.poll() == [1]
+
+
+def test_after_a_takeover_the_key_is_still_blocked_by_the_dead_letter() -> None:
+    play = Ordered("aab", stored=LETTERS | {"share.ordering": "key"})
+    play.poll()
+    play.ack(0, 0, REJECT)
+    play.reload()
+    assert play.poll() == [2]
+    assert isinstance(play.partition, QueuePartition)
+    write = play.partition.decide_dead_letters(10)
+    assert write is not None
+    play.partition.apply(write)
+    assert play.poll() == [1]
+
+
+def test_removing_the_setting_frees_the_key_of_a_waiting_record() -> None:
+    play = Ordered("aab", stored=LETTERS | {"share.ordering": "key"})
+    play.poll()
+    play.ack(0, 0, REJECT)
+    play.stored = {"share.ordering": "key"}
+    play.partition = play.converted(play.partition)
+    assert play.poll() == [1]
 
 
 # The coordinator

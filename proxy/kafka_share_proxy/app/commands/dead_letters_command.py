@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -61,7 +62,9 @@ def show(
 
     async def read(nodes: OpenNodes, name: str) -> int:
         shown = 0
-        async with aclosing(Redrive(nodes, group, name, conditions=conditions, is_dry=True).pending()) as letters:
+        async with aclosing(
+            Redrive(nodes, group, name, conditions=conditions, is_dry=True, wall_ms=_wall_ms).pending()
+        ) as letters:
             async for letter in letters:
                 if shown == rows_max:
                     return -1
@@ -93,7 +96,7 @@ def redrive(
         done = Redriven()
         for number in range(TRIES):
             rest = None if limit is None else limit - done.total
-            one = Redrive(nodes, group, name, to=to, limit=rest, conditions=conditions, is_dry=is_dry)
+            one = Redrive(nodes, group, name, to=to, limit=rest, conditions=conditions, is_dry=is_dry, wall_ms=_wall_ms)
             try:
                 return _sum(done, await one.run())
             except TransactionFailed:
@@ -140,6 +143,10 @@ def as_row(letter: StoredLetter) -> tuple[str, ...]:
     record = f"{letter.topic}-{letter.partition}:{letter.offset}"
     key = "-" if letter.record.key is None else key_text(letter.record.key)
     return at, record, str(letter.deliveries), letter.error, key
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _sum(left: Redriven, right: Redriven) -> Redriven:

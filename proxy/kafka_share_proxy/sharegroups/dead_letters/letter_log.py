@@ -57,10 +57,10 @@ class Condition(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Condition:
         """Raises BadCondition."""
-        name, separator, wanted = text.partition("=")
+        name, separator, target = text.partition("=")
         if not separator or name not in FIELDS:
             raise BadCondition(f"{text}: write {'|'.join(FIELDS)}=TEXT, for example error=rejected")
-        return cls(name, MESSAGES.get(wanted, wanted) if name == "error" else wanted)
+        return cls(name, MESSAGES.get(target, target) if name == "error" else target)
 
     def holds(self, letter: StoredLetter) -> bool:
         return str(getattr(letter, self.name)) == self.text
@@ -96,11 +96,11 @@ async def log_bounds(nodes: OpenNodes, place: TopicPartition) -> tuple[int, int]
     bounds: list[int] = []
     for timestamp in (EARLIEST, LATEST):
         message = messages.ListOffsetsRequest
-        wanted = message.ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp)
+        target = message.ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp)
         request = message(
             replica_id=CONSUMER,
             isolation_level=READ_COMMITTED,
-            topics=[message.ListOffsetsTopic(name=place.topic, partitions=[wanted])],
+            topics=[message.ListOffsetsTopic(name=place.topic, partitions=[target])],
         )
         response = await nodes.to_leader(place, ApiKey.LIST_OFFSETS, request, LIST_OFFSETS_VERSION)
         (entry,) = response.topics[0].partitions
@@ -137,8 +137,8 @@ async def records_at(nodes: OpenNodes, place: TopicPartition, offsets: Sequence[
     found: dict[int, Record] = {}
     while remaining:
         records, following = await _fetch(nodes, place, remaining[0])
-        wanted = set(remaining)
-        found.update((record.offset, record) for record in records if record.offset in wanted)
+        target = set(remaining)
+        found.update((record.offset, record) for record in records if record.offset in target)
         if following <= remaining[0]:
             break
         remaining = [offset for offset in remaining if offset >= following]
@@ -148,7 +148,7 @@ async def records_at(nodes: OpenNodes, place: TopicPartition, offsets: Sequence[
 async def _fetch(nodes: OpenNodes, place: TopicPartition, offset: int) -> tuple[list[Record], int]:
     """Return committed records from `offset` on, and the offset after them. Raises ProxyError."""
     message = messages.FetchRequest
-    wanted = message.FetchPartition(partition=place.partition, fetch_offset=offset, partition_max_bytes=READ_BYTES)
+    target = message.FetchPartition(partition=place.partition, fetch_offset=offset, partition_max_bytes=READ_BYTES)
     request = message(
         replica_id=CONSUMER,
         max_wait_ms=READ_WAIT_MS,
@@ -157,7 +157,7 @@ async def _fetch(nodes: OpenNodes, place: TopicPartition, offset: int) -> tuple[
         isolation_level=READ_COMMITTED,
         session_id=0,
         session_epoch=-1,
-        topics=[message.FetchTopic(topic=place.topic, partitions=[wanted])],
+        topics=[message.FetchTopic(topic=place.topic, partitions=[target])],
         forgotten_topics_data=[],
         rack_id="",
     )

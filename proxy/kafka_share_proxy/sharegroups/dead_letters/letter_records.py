@@ -24,7 +24,7 @@ HEADER_BYTES = 10
 """Maximum bytes of the lengths of one header."""
 
 
-class Source(NamedTuple):
+class LetterSource(NamedTuple):
     """The record that failed, and the share group."""
 
     group_id: str
@@ -33,7 +33,7 @@ class Source(NamedTuple):
 
 
 def letter_of(
-    source: Source, letter: DeadLetter, record: Record | None, *, now_ms: int, copies_headers: bool
+    source: LetterSource, letter: DeadLetter, record: Record | None, *, now_ms: int, copies_headers: bool
 ) -> Record:
     """Return a dead letter. `record`: the failed record to copy. None: key and value are null.
 

@@ -7,8 +7,7 @@ redrive that is killed leaves an open transaction, which the next one aborts bef
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -45,7 +44,7 @@ class RedriveFailed(ProxyError):
 
 
 @dataclass(slots=True)
-class Progress:
+class RedriveProgress:
     """Finished offsets of one partition of the topic for dead letters."""
 
     committed: int
@@ -101,9 +100,10 @@ class Redrive:
         limit: int | None = None,
         conditions: Sequence[Condition] = (),
         is_dry: bool = False,
+        wall_ms: Callable[[], int],
     ) -> None:
         """`topic`: topic of the dead letters. `to`: target, instead of the topic of each record."""
-        self._nodes, self._group, self._topic = nodes, group, topic
+        self._nodes, self._group, self._topic, self._wall_ms = nodes, group, topic, wall_ms
         self._to, self._limit, self._conditions, self._is_dry = to, limit, conditions, is_dry
         self._consumer_group = GROUP_PREFIX + group
         self._producer = CommittingProducer(nodes, TRANSACTIONAL_PREFIX + group, self._consumer_group)
@@ -130,7 +130,7 @@ class Redrive:
                         if self._is_chosen(letter):
                             yield letter
 
-    async def _partitions(self) -> list[tuple[TopicPartition, Progress, int, int]]:
+    async def _partitions(self) -> list[tuple[TopicPartition, RedriveProgress, int, int]]:
         """Return each partition with its progress, and the offsets to read."""
         count = await self._nodes.partitions_of(self._topic)
         if not count:
@@ -140,7 +140,7 @@ class Redrive:
         partitions = []
         for place in places:
             first, end = await log_bounds(self._nodes, place)
-            progress = committed.get(place) or Progress(first, OffsetRanges())
+            progress = committed.get(place) or RedriveProgress(first, OffsetRanges())
             partitions.append((place, progress, max(first, progress.committed), end))
         return partitions
 
@@ -150,7 +150,7 @@ class Redrive:
     def _remaining(self) -> int | None:
         return None if self._limit is None else max(0, self._limit - self.totals.total)
 
-    async def _redrive(self, place: TopicPartition, progress: Progress, start: int, batch: LetterBatch) -> int:
+    async def _redrive(self, place: TopicPartition, progress: RedriveProgress, start: int, batch: LetterBatch) -> int:
         """Redrive the letters of one Fetch. Return the offset after it."""
         chosen = [letter for letter in batch.letters if self._is_chosen(letter)]
         remaining, end = self._remaining(), batch.next_offset
@@ -161,7 +161,7 @@ class Redrive:
         originals = await self._originals(chosen)
         records: dict[TopicPartition, list[Record]] = {}
         sent: set[int] = set()
-        now_ms = int(time.time() * 1000)
+        now_ms = self._wall_ms()
         for letter in chosen:
             original = (
                 letter.record if letter.is_copied else originals.get((letter.topic, letter.partition, letter.offset))
@@ -185,12 +185,12 @@ class Redrive:
 
     async def _originals(self, chosen: Iterable[StoredLetter]) -> Mapping[tuple[str, int, int], Record]:
         """Return the failed records, by topic, partition and offset, of letters without copies, if they exist."""
-        wanted: dict[TopicPartition, set[int]] = {}
+        to_read: dict[TopicPartition, set[int]] = {}
         for letter in chosen:
             if not letter.is_copied:
-                wanted.setdefault(TopicPartition(letter.topic, letter.partition), set()).add(letter.offset)
+                to_read.setdefault(TopicPartition(letter.topic, letter.partition), set()).add(letter.offset)
         found: dict[tuple[str, int, int], Record] = {}
-        for place, offsets in wanted.items():
+        for place, offsets in to_read.items():
             records = await records_at(self._nodes, place, sorted(offsets))
             found.update(((place.topic, place.partition, offset), record) for offset, record in records.items())
         return found
@@ -202,7 +202,7 @@ class Redrive:
             raise RedriveFailed(f"topic {topic} does not exist: name another with --to")
         return TopicPartition(topic, letter.partition % count)
 
-    async def _committed(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Progress]:
+    async def _committed(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, RedriveProgress]:
         """Return the progress committed so far. Waits for the end of an open transaction."""
         message = messages.OffsetFetchRequest
         topics = [message.OffsetFetchRequestTopics(name=self._topic, partition_indexes=[p.partition for p in places])]
@@ -213,7 +213,7 @@ class Redrive:
         coordinator = await self._nodes.coordinator(CoordinatorOf.GROUP, self._consumer_group)
         response = await self._nodes.send_request(coordinator, ApiKey.OFFSET_FETCH, request, OFFSET_FETCH_VERSION)
         (group,) = response.groups
-        found: dict[TopicPartition, Progress] = {}
+        found: dict[TopicPartition, RedriveProgress] = {}
         codes = [group.error_code, *(entry.error_code for topic in group.topics for entry in topic.partitions)]
         for code in codes:
             if code != ErrorCode.NONE:
@@ -221,7 +221,7 @@ class Redrive:
         for topic in group.topics:
             for entry in topic.partitions:
                 if entry.committed_offset >= 0:
-                    progress = Progress(entry.committed_offset, _ranges_of(entry.metadata))
+                    progress = RedriveProgress(entry.committed_offset, _ranges_of(entry.metadata))
                     found[TopicPartition(topic.name, entry.partition_index)] = progress
         return found
 

@@ -21,8 +21,8 @@ from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.promise import on_its_own
 from kafka_share_proxy.sharegroups.counters import ShareFigures
-from kafka_share_proxy.sharegroups.dead_letters.letter_records import Source, batch_size, by_partition, letter_of
-from kafka_share_proxy.sharegroups.dead_letters.pace import GATHER_S, Pace
+from kafka_share_proxy.sharegroups.dead_letters.letter_records import LetterSource, batch_size, by_partition, letter_of
+from kafka_share_proxy.sharegroups.dead_letters.pace import GATHER_S, LetterPace
 from kafka_share_proxy.sharegroups.dead_letters.target_topics import NotWritable, TargetTopic, TargetTopics
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetterWrite, undo
@@ -44,8 +44,8 @@ _NOT_SERVED = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_C
 class _Queue:
     """Due share partitions of one state partition whose groups have the same topic."""
 
+    pace: LetterPace
     due: dict[ShareKey, None] = field(default_factory=dict)
-    pace: Pace = field(default_factory=Pace)
     without_copies: bool = False
     """True if the next transaction has headers only, because one record is too large with key and value."""
 
@@ -104,7 +104,9 @@ class DeadLetterWriter:
             return
         number = state_partition(key.group_id)
         lane = self._lanes[number]
-        lane.queues.setdefault(target.topic, _Queue()).due[key] = None
+        if target.topic not in lane.queues:
+            lane.queues[target.topic] = _Queue(LetterPace(f"{target.topic} {number}"))
+        lane.queues[target.topic].due[key] = None
         self._schedule(number, lane)
 
     def settings_changed(self, group_id: str) -> None:
@@ -215,9 +217,9 @@ class DeadLetterWriter:
         letters: list[tuple[int, Record]] = []
         now_ms = self._timers.wall_ms()
         has_copies = False
-        for key, wanted, write in chosen:
-            source = Source(key.group_id, await self._lookup.name_of(key.topic_id), key.partition)
-            copies = await self._copies(queue, key, wanted, write)
+        for key, setting, write in chosen:
+            source = LetterSource(key.group_id, await self._lookup.name_of(key.topic_id), key.partition)
+            copies = await self._copies(queue, key, setting, write)
             has_copies = has_copies or bool(copies)
             letters += [
                 (
@@ -240,9 +242,9 @@ class DeadLetterWriter:
         return outside
 
     async def _copies(
-        self, queue: _Queue, key: ShareKey, wanted: DeadLetterTarget, write: DeadLetterWrite
+        self, queue: _Queue, key: ShareKey, setting: DeadLetterTarget, write: DeadLetterWrite
     ) -> Mapping[int, Record]:
-        if not wanted.copies_records or queue.without_copies:
+        if not setting.copies_records or queue.without_copies:
             return {}
         offsets = [letter.offset for letter in write.letters()]
         return await self._lookup.read(key.topic_id, key.partition, offsets)
@@ -256,7 +258,7 @@ class DeadLetterWriter:
                 undo(write, share.partition)
 
     def _smaller(self, topic: str, queue: _Queue) -> None:
-        """Write fewer records at once, or a single one without key and value."""
+        """Write fewer records in one transaction, or a single one without key and value."""
         if queue.pace.shrink():
             return
         if queue.without_copies:

@@ -19,7 +19,6 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
 WAIVED: dict[str, str] = {
     "BrokerShareLimits": "read by the names of the broker's settings",
-    "DeadLetterTarget.copies_records": "dead letters come next",
     "ClusterCalls": "methods of the public consumers",
     "CommittedEntry.after_metadata": "the C extension fills it by position",
     "FULL_SPEED": "Java options of the benches",

@@ -38,6 +38,7 @@ from kafka_share_proxy.sharegroups.apis import k92_delete_share_group_offsets as
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices, build
+from kafka_share_proxy.sharegroups.settings import DeadLetters
 from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.codec.frames import ResponseFrame
 from kafka_share_proxy.wire.definitions import registry
@@ -651,6 +652,7 @@ class World:
         options: ShareOptions | None = None,
         limits: Limits | None = None,
         fetch_version: int = 17,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         self.timers = ManualTimers()
         self.cluster = Cluster(self.timers, nodes)
@@ -673,6 +675,7 @@ class World:
             coordinator=ShareCoordinator(share_limits or BrokerShareLimits()),
             options=options or ShareOptions(),
             journal=self.journal,
+            dead_letters=dead_letters,
         )
         self.is_restless = False
         """Requests let others run at every step."""

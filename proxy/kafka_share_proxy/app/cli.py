@@ -75,6 +75,9 @@ Set = Annotated[
 ]
 
 
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
 @app.command()
 @dials_brokers
 def serve(
@@ -204,6 +207,49 @@ def commits(
         _fail(str(error), FAILED)
 
 
+@app.command("dead-letters")
+@dials_brokers
+def dead_letters(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A share group.")],
+    action: Annotated[str, typer.Argument(metavar="list|redrive", help="Show them, or produce the records again.")],
+    to: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Redrive to this topic, not to that of each record.")
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(metavar="TOPIC", help="Topic of the dead letters; unset: that of the group's settings."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N dead letters.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=TEXT", help="error=rejected|exhausted, topic=, partition=, offset=, deliveries=."),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: Annotated[bool, typer.Option("--json", help="List as JSON, a line for each.")] = False,
+    config: ConfigFile = None,
+    settings: Set = None,
+    *,
+    brokers: Flags,
+) -> None:
+    """List the dead letters of a share group, or redrive them: each record once; no proxy need run."""
+    from kafka_share_proxy.app.commands import dead_letters_command as letters
+    from kafka_share_proxy.sharegroups.dead_letters.letter_log import BadCondition
+
+    if action not in ("list", "redrive"):
+        _fail(f"dead-letters {group} {action}: write list or redrive", MISUSED)
+    loaded = _load(config, settings, brokers, listens=False)
+    try:
+        conditions = letters.conditions_of(where or ())
+        if action == "list":
+            letters.show(loaded, group, topic, limit=limit, conditions=conditions, as_json=as_json)
+        else:
+            _print(letters.redrive(loaded, group, topic, to=to, limit=limit, conditions=conditions, is_dry=dry_run))
+    except (ConfigError, BadCondition) as error:
+        _fail(str(error), MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
 views_app = typer.Typer(
     help="Views: slices of a topic's partitions, as topics that any consumer reads.",
     add_completion=False,
@@ -212,7 +258,6 @@ views_app = typer.Typer(
 )
 
 ViewTopics = Annotated[list[str], typer.Argument(metavar="VIEW...", help="Names as __view.r8.orders.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
 
 @views_app.command("create")

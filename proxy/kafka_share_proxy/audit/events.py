@@ -35,6 +35,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "commit": ("offset", "previous", "ranges", "ranges_total", "stored_ranges"),
     "plan_loaded": ("plan_id", "slots", "ranges"),
     "forced_release": ("records", "ranges"),
+    "dead_letter": ("first", "last", "attempt", "outcome", "dead_letter_topic"),
     "delayed": ("first", "last", "attempt", "due_ms"),
     "blocked": ("key_hash", "behind", "waiting", "blocked_ms"),
     "offsets_altered": ("request", "start_offset", "previous"),

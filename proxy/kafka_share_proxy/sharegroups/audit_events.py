@@ -17,8 +17,9 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.reading.far_records import Records
 from kafka_share_proxy.sharegroups.model.acknowledging import ACCEPT, GAP, REJECT, RELEASE
 from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetterWrite
 from kafka_share_proxy.sharegroups.model.group import Member
-from kafka_share_proxy.sharegroups.model.offset_runs import GivenBack, OffsetRun
+from kafka_share_proxy.sharegroups.model.offset_runs import REJECTED, GivenBack, OffsetRun
 from kafka_share_proxy.sharegroups.model.partition import Lock, SharePartition, Transition
 from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -28,6 +29,8 @@ Request = Literal["AlterShareGroupOffsets", "DeleteShareGroupOffsets"]
 
 OUTCOMES = {GAP: "gap", ACCEPT: "accept", RELEASE: "release", REJECT: "reject"}
 LOCK_TIMEOUT, SESSION_CLOSE, FORCED_RELEASE = "lock_timeout", "session_close", "forced_release"
+REJECTED_CAUSE, EXHAUSTED_CAUSE = "reject", "delivery_limit"
+"""Outcomes of dead letters."""
 
 RENEWED_MAX = 100_000
 """Maximum number of share partitions with renewed locks to track. Beyond it, only settles report renewals."""
@@ -106,6 +109,9 @@ class ShareAudit:
     def settling(self, key: ShareKey, partition: SharePartition, transition: Transition, lock_s: float) -> None:
         """Record a change that is about to be applied. Call it before `SharePartition.apply` clears the lock owners."""
         ending = self._ending(key, partition, lock_s)
+        if isinstance(transition, DeadLetterWrite):
+            self._dead_letters(key, transition, ending)
+            return
         for given in transition.given_back:
             self._settled(key, given, LOCK_TIMEOUT, ending)
         kinds = transition.kinds
@@ -144,6 +150,16 @@ class ShareAudit:
         values = (*held, outcome, ended.renewals, renew_ms, start_offset, PROXY)
         self._audit.offer("settle", sums.place, key.group_id, ended.owner, values)
         sums.hold_ms += held_s * 1000 * (ended.last - ended.first + 1)
+
+    def _dead_letters(self, key: ShareKey, write: DeadLetterWrite, ending: _Ending) -> None:
+        """Record that dead letters were written."""
+        queue = self._coordinator.settings(key.group_id).queue
+        topic = None if queue is None or queue.dead_letters is None else queue.dead_letters.topic
+        for run in write.runs:
+            cause = REJECTED_CAUSE if run.state == REJECTED else EXHAUSTED_CAUSE
+            self._audit.offer(
+                "dead_letter", ending[0].place, key.group_id, None, (run.first, run.last, run.count, cause, topic)
+            )
 
     def _delayed(self, key: ShareKey, partition: QueuePartition, transition: Transition, ending: _Ending) -> None:
         """Record the records of a change that wait for their redelivery."""

@@ -32,6 +32,12 @@ class GroupFigures:
     acknowledged: list[int] = field(default_factory=lambda: [0] * (RENEW + 1))
     lock_timeouts: int = 0
     """Number of records whose acquisition lock expired before they were acknowledged."""
+    dead_letters: int = 0
+    """Number of dead letters written (DeadLetterQueueRecordCount)."""
+    dead_letter_requests: int = 0
+    """Number of transactions with dead letters (DeadLetterQueueTotalProduceRequestsPerSec)."""
+    dead_letter_failures: int = 0
+    """Number of failed ones (DeadLetterQueueFailedProduceRequestsPerSec)."""
     acquire_s: Histogram = field(default_factory=seconds)
     """Seconds from the arrival of a ShareFetch until it acquired records."""
     fetch_ratio: Histogram = field(default_factory=lambda: Histogram(RATIOS))

@@ -171,6 +171,7 @@ def new_services(settings: ShareGroups, platform: Platform, *, is_kept: bool) ->
         fleet=platform.fleet,
         has_ranges=platform.rules.has_ranges,
         workers=platform.workers,
+        dead_letters=settings.dead_letters,
     )
 
 

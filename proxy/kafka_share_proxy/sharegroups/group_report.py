@@ -41,7 +41,8 @@ def groups(services: ShareServices) -> Generator[None, None, View]:
         if count % STEP == STEP - 1:
             yield
         lines[group_id] = {"group": group_id, "state": group.state, "members": len(group.members), "partitions": 0}
-        lines[group_id] |= {"acquired": 0, "renewed": 0, "delayed": 0, "blocked": 0, "oldest_blocked_s": None}
+        lines[group_id] |= {"acquired": 0, "renewed": 0, "delayed": 0, "blocked": 0, "dead_letters_waiting": 0}
+        lines[group_id] |= {"oldest_blocked_s": None}
     for count, (key, share) in enumerate(list(services.coordinator.shares())):
         if count % STEP == STEP - 1:
             yield
@@ -55,6 +56,7 @@ def _add(line: View, share: Share, now: float) -> None:
     for lock in share.partition.locks():
         line["acquired"] += lock.last - lock.first + 1
         line["renewed"] += lock.last - lock.first + 1 if lock.renewals else 0
+    line["dead_letters_waiting"] += share.partition.dead_letters_waiting()
     line["delayed"] += sum(wait.last - wait.first + 1 for wait in share.partition.waiting())
     line["blocked"] += share.partition.blocked_records()
     share.note_oldest(now)
@@ -90,6 +92,7 @@ def group(services: ShareServices, group_id: str) -> View | None:
         "partitions_left_out": max(len(partitions) - PARTITIONS_MAX, 0),
         "locks": [_lock(services, key, lock, now) for lock, key in locks[:LOCKS_MAX]],
         "locks_left_out": max(len(locks) - LOCKS_MAX, 0),
+        "dead_letters": _dead_letters(services, group_id),
     } | _waiting(services, shares, now)
 
 
@@ -122,6 +125,21 @@ def _blocked_keys(services: ShareServices, shares: Sequence[tuple[ShareKey, Shar
         }
         for each, key, share in keys[:BLOCKED_KEYS_MAX]
     ]
+
+
+def _dead_letters(services: ShareServices, group_id: str) -> View | None:
+    """Return the group's topic for dead letters, and why it cannot be written. None without a topic."""
+    queue, writer = services.coordinator.settings(group_id).queue, services.dead_letters
+    if queue is None or queue.dead_letters is None or writer is None:
+        return None
+    figures = services.figures.of(group_id)
+    topic = queue.dead_letters.topic
+    return {
+        "topic": topic,
+        "copies_records": queue.dead_letters.copies_records,
+        "written": figures.dead_letters,
+        "not_written_because": writer.unwritable.get(topic),
+    }
 
 
 def _delayed(services: ShareServices, key: ShareKey, wait: Wait, now: float) -> View:
@@ -237,6 +255,7 @@ def _partition(services: ShareServices, key: ShareKey, share: Share, now: float)
         "available": statistics.available,
         "acquired": statistics.acquired,
         "being_acknowledged": statistics.pending,
+        "dead_letters_waiting": partition.dead_letters_waiting(),
         "delayed": sum(wait.last - wait.first + 1 for wait in partition.waiting()),
         "blocked": partition.blocked_records(),
         "settled_behind": statistics.delivery_complete,

@@ -25,6 +25,9 @@ EVENTS: EventLevels = {
     "share-renewal-refused": WARNING,
     "share-topics-deleted": INFO,
     "share-topics-not-checked": WARNING,
+    "dead-letters-not-written": WARNING,
+    "dead-letters-written-again": INFO,
+    "dead-letter-not-copied": WARNING,
     "log-end-not-known": WARNING,
     "share-state-refused": WARNING,
 }

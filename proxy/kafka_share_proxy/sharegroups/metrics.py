@@ -45,6 +45,7 @@ class _InFlight:
     batches: Counter[str] = field(default_factory=Counter)
     delayed: Counter[str] = field(default_factory=Counter)
     blocked: Counter[str] = field(default_factory=Counter)
+    dead_letters: Counter[str] = field(default_factory=Counter)
 
 
 def add(metrics: Metrics, services: ShareServices) -> None:
@@ -81,6 +82,7 @@ def _of_groups(metrics: Metrics, services: ShareServices) -> None:
         _by_group(figures, lambda group: group.lock_timeouts),
         "group",
     )
+    _of_dead_letters(metrics, services, in_flight)
     metrics.add("share_in_flight_messages", "gauge", _WINDOW, lambda: in_flight.messages, "group")
     metrics.add("share_in_flight_batches", "gauge", _RUNS, lambda: in_flight.batches, "group")
     metrics.add("share_delayed_messages", "gauge", _DELAYED, lambda: in_flight.delayed, "group")
@@ -88,6 +90,25 @@ def _of_groups(metrics: Metrics, services: ShareServices) -> None:
     for name, (words, read) in HISTOGRAMS.items():
         metrics.add(name, "histogram", words, _by_group(figures, read), "group")
     _of_process(metrics, services)
+
+
+def _of_dead_letters(metrics: Metrics, services: ShareServices, in_flight: _InFlight) -> None:
+    """Add the meters of KIP-1191, and what only exists because no dead letter is lost."""
+    counters: tuple[tuple[str, str, Callable[[GroupFigures], float]], ...] = (
+        ("records", "Dead letters written.", lambda group: group.dead_letters),
+        ("produce_requests", "Transactions with dead letters.", lambda group: group.dead_letter_requests),
+        ("failed_produce_requests", "Failed ones, which are retried.", lambda group: group.dead_letter_failures),
+    )
+    for name, words, read in counters:
+        metrics.add(f"share_dead_letter_{name}", "counter", words, _by_group(services.figures, read), "group")
+    words = "Records that wait until their dead letters are written."
+    metrics.add("share_dead_letters_waiting", "gauge", words, lambda: in_flight.dead_letters, "group")
+    words = "Topics for dead letters that cannot be written at present."
+    metrics.add("share_dead_letter_topics_unwritable", "gauge", words, lambda: len(_unwritable(services)))
+
+
+def _unwritable(services: ShareServices) -> Mapping[str, str]:
+    return {} if services.dead_letters is None else services.dead_letters.unwritable
 
 
 _WINDOW = "Offsets from the start offset to the end of the window, including settled ones."
@@ -125,18 +146,18 @@ def _sum_windows(services: ShareServices, in_flight: _InFlight) -> Iterator[None
     """Forget deleted groups, and sum up the windows once for all metrics. Runs in steps, because there may be many."""
     coordinator, figures = services.coordinator, services.figures
     figures.forget(lambda group_id: coordinator.group(group_id) is None and not coordinator.keys_of(group_id))
-    messages, batches = Counter[str](), Counter[str]()
-    delayed, blocked = Counter[str](), Counter[str]()
+    messages, batches, delayed, blocked, letters = (Counter[str]() for _ in range(5))
     for number, (key, share) in enumerate(list(coordinator.shares())):
         label, window = figures.label(key.group_id), share.partition
         messages[label] += window.end_offset - window.start_offset + 1
         batches[label] += len(window.runs)
         blocked[label] += window.blocked_records()
         delayed[label] += sum(wait.last - wait.first + 1 for wait in window.waiting())
+        letters[label] += window.dead_letters_waiting()
         if number % SHARES_A_STEP == 0:
             yield
     in_flight.messages, in_flight.batches = messages, batches
-    in_flight.delayed, in_flight.blocked = delayed, blocked
+    in_flight.delayed, in_flight.blocked, in_flight.dead_letters = delayed, blocked, letters
 
 
 def _acknowledgements(figures: ShareFigures) -> dict[tuple[str, ...], float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
+from kafka_share_proxy.brokers.record_lookup import RecordLookup
 from kafka_share_proxy.brokers.topic_leaders import TopicQueryOptions
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.interfaces import Journal
@@ -21,9 +22,12 @@ from kafka_share_proxy.loop.workers import InlineWorkers
 from kafka_share_proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
 from kafka_share_proxy.sharegroups.audit_events import ShareAudit
 from kafka_share_proxy.sharegroups.counters import ShareFigures
+from kafka_share_proxy.sharegroups.dead_letters.target_topics import TargetTopics
+from kafka_share_proxy.sharegroups.dead_letters.writer import DeadLetterWriter
 from kafka_share_proxy.sharegroups.fetch.head_reads import CHUNKS_PER_PARTITION, ShareChunk, ShareHead, ShareReads
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.settings import DeadLetters
 from kafka_share_proxy.sharegroups.state.group_changes import ShareChanges
 from kafka_share_proxy.sharegroups.state.state_records import StateKey, share_gate
 from kafka_share_proxy.sharegroups.state.state_writes import ShareWrites
@@ -80,6 +84,8 @@ class ShareServices(Services):
     workers: Workers = field(default_factory=InlineWorkers)
     audit: ShareAudit | None = None
     """None if audit is off, which is the default."""
+    dead_letters: DeadLetterWriter | None = None
+    """None if state is not in a topic: then there are no dead letters (sharegroups/README.md rule 94)."""
     fleet: Fleet | None = None
     """Other proxies that own groups; None if this one owns all or none."""
     has_ranges: Callable[[str, str | None], bool] = no_ranges
@@ -116,8 +122,12 @@ def build(
     fleet: Fleet | None = None,
     has_ranges: Callable[[str, str | None], bool] = no_ranges,
     workers: Workers | None = None,
+    dead_letters: DeadLetters | None = None,
 ) -> ShareServices:
-    """Build the share group services from those of every feature. `state_owner`: see ShareWrites."""
+    """Build the share group services from those of every feature.
+
+    `state_owner`: see ShareWrites. `dead_letters`: settings. None: none are written.
+    """
     limits, timers, notes = base.limits, base.timers, base.notes
     cache_limits = CacheLimits(limits.share_cache_bytes, options.cache_age_s, CHUNKS_PER_PARTITION)
     cache = ChunkCache[ShareChunk](cache_limits)
@@ -151,10 +161,31 @@ def build(
         gate=gate or share_gate(),
         options=options,
         audit=share_audit,
+        dead_letters=_letter_writer(base, coordinator, writes, figures, dead_letters),
         fleet=fleet,
         has_ranges=has_ranges,
         workers=workers or InlineWorkers(),
     )
+
+
+def _letter_writer(
+    base: Services,
+    coordinator: ShareCoordinator,
+    writes: ShareWrites,
+    figures: ShareFigures,
+    settings: DeadLetters | None,
+) -> DeadLetterWriter | None:
+    """Return the writer of dead letters, notified by the coordinator. None if they cannot be written with the state."""
+    if settings is None or base.own is None or writes.transactions is None:
+        return None
+    topics = TargetTopics(base.own, base.topology, base.timers, settings)
+    lookup = RecordLookup(base.own, base.topology, base.timers.now)
+    writer = DeadLetterWriter(
+        *(coordinator, writes, topics, lookup, base.timers, base.notes, figures),
+        copies_headers=settings.copy_headers,
+    )
+    coordinator.on_dead_letters = writer.due
+    return writer
 
 
 def _heads(

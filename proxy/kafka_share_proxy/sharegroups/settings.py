@@ -32,6 +32,25 @@ class ServeGroups(Section):
     """The value of share_groups.serve for these groups."""
 
 
+class DeadLetters(Section):
+    """Topics for dead letters of share groups that are served here (errors.deadletterqueue.topic.name of the group)."""
+
+    topics: tuple[str, ...] = ("dlq.*",)
+    """Topics that may get dead letters where the brokers do not have the topic setting
+    errors.deadletterqueue.group.enable (before 4.4): names, or patterns with * and ?."""
+    auto_create_topics: bool = False
+    """Create missing topics whose names begin with `topic_name_prefix`, as Kafka 4.4 does with
+    errors.deadletterqueue.auto.create.topics.enable."""
+    topic_name_prefix: str = "dlq."
+    """Prefix of the topics that are created."""
+    copy_headers: bool = False
+    """Copy headers and timestamp of the record too, if the group copies records. Kafka never does."""
+
+    def mistakes(self, *, is_fleet: bool) -> Iterator[tuple[Path, str]]:  # noqa: ARG002 - for every section
+        if self.auto_create_topics and (not self.topic_name_prefix or self.topic_name_prefix.startswith("__")):
+            yield ("topic_name_prefix",), "must not be empty or begin with __: names of internal topics do"
+
+
 class ShareGroups(Section):
     """Placement of share groups, and the bounds of those served here."""
 
@@ -49,12 +68,15 @@ class ShareGroups(Section):
     renewal_limits: tuple[RenewalLimit, ...] = ()
     """List of {groups: PATTERN, renewals: N, held_s: S}. The first that matches a group bounds its renewals, which are
     refused with 121 then. Without one they are unbounded, as in Kafka."""
+    dead_letters: DeadLetters = DeadLetters()
+    """Topics for dead letters."""
 
     dotted_names: ClassVar[Mapping[str, Collection[str]]] = {"broker": broker_names()}
 
     def mistakes(self, *, is_fleet: bool) -> Iterator[tuple[Path, str]]:
         if is_fleet:
             yield from kept_in_fleet(self.state)
+        yield from ((("dead_letters", *path), text) for path, text in self.dead_letters.mistakes(is_fleet=is_fleet))
         try:
             _ = self.limits
         except InvalidShareLimits as error:

@@ -44,7 +44,7 @@ def printed(renderable) -> str:
 
 def test_all_groups_on_a_screen(world):
     text = printed(groups_command.all_groups(all_groups(world)))
-    assert text.splitlines()[1].split() == ["g", "Stable", "1", "3", "10", "0", "0", "0.0", "s"]
+    assert text.splitlines()[1].split() == ["g", "Stable", "1", "3", "10", "0", "0", "0", "0.0", "s"]
 
 
 def test_one_group_on_a_screen(world, monkeypatch):

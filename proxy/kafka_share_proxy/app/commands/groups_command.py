@@ -84,12 +84,12 @@ def release(admin: Address, group: str, member: str) -> str:
 
 def all_groups(view: View) -> RenderableType:
     """Render one line per group."""
-    table = Table(
-        "GROUP", "STATE", "MEMBERS", "PARTITIONS", "ACQUIRED", "RENEWED", "DELAYED", "BLOCKED", box=None, pad_edge=False
-    )
+    columns = ("GROUP", "STATE", "MEMBERS", "PARTITIONS", "ACQUIRED", "RENEWED", "DELAYED", "DEAD WAITING", "BLOCKED")
+    table = Table(*columns, box=None, pad_edge=False)
     for line in view["groups"]:
-        figures = (line["members"], line["partitions"], line["acquired"], line["renewed"], line.get("delayed", 0))
-        _add(table, line["group"], line["state"], *map(str, figures), _seconds(line["oldest_blocked_s"]))
+        figures = (line["members"], line["partitions"], line["acquired"], line["renewed"])
+        waiting = (line.get("delayed", 0), line.get("dead_letters_waiting", 0))
+        _add(table, line["group"], line["state"], *map(str, figures + waiting), _seconds(line["oldest_blocked_s"]))
     resting = view["resting_partitions"]
     notes = [f"{resting} idle partitions rest"] if resting else []
     if not view.get("complete", True):
@@ -103,6 +103,10 @@ def one_group(view: View) -> RenderableType:
     parts: list[RenderableType] = [title, "", _members(view), "", _partitions(view), "", _locks(view)]
     if view.get("blocked_keys"):
         parts += ["", _blocked_keys(view)]
+    if letters := view.get("dead_letters"):
+        reason = letters["not_written_because"]
+        trouble = f"; not written at present: {reason}" if reason else ""
+        parts += ["", Text(printable(f"{letters['written']} dead letters in {letters['topic']}{trouble}"))]
     if view.get("delayed"):  # a proxy of an earlier version does not have it
         parts += ["", _delayed(view)]
     return Group(*parts)

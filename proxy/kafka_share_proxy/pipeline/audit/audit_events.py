@@ -32,7 +32,8 @@ FIELDS = (
     "keys array<array<bigint>>, looks bigint, sample_size bigint, effective_size bigint, "
     "key_texts map<string, string>, host string, offset bigint, previous bigint, plan_id string, "
     "group_protocol string, assignor string, offered array<string>, members bigint, due_ms bigint, "
-    "key_hash string, behind bigint, waiting bigint, blocked_ms bigint"
+    "key_hash string, behind bigint, waiting bigint, blocked_ms bigint, "
+    "dead_letter_topic string"
 )
 """Fields of the events of all kinds. `ranges` is a number in `fetch` and a list in `commit`, and is kept as text."""
 KEY = ("proxy_id", "seq")

@@ -38,6 +38,7 @@ from kafka_share_proxy.sharegroups.apis.group_configs import (
     stored_value,
 )
 from kafka_share_proxy.sharegroups.apis.group_resources import GROUPS_MAX, by_group_resource, names_group_resource
+from kafka_share_proxy.sharegroups.model.queue_settings import DEAD_LETTER_TOPIC
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, check_stored
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.state_writes import client_code
@@ -131,8 +132,8 @@ async def _alter_group(
     coordinator, group_id = services.coordinator, resource.resource_name
     if not group_id:
         return ErrorCode.INVALID_REQUEST, "Default group resources are not allowed."
-    failure = judge(resource, coordinator.stored_settings(group_id), coordinator.limits)[1]
-    failure = failure or await _request_broker(call, resource)
+    after, failure = judge(resource, coordinator.stored_settings(group_id), coordinator.limits)
+    failure = failure or _without_letters(services, after) or await _request_broker(call, resource)
     if failure is not None:
         return failure
     deadline = services.timers.now() + RESPONSE_MAX_S
@@ -154,11 +155,24 @@ async def _alter_group(
     return None
 
 
+def _without_letters(services: ShareServices, after: Mapping[str, str]) -> Failure | None:
+    """Return the error if dead letters cannot be written here."""
+    if services.dead_letters is not None or not after.get(DEAD_LETTER_TOPIC, "").strip():
+        return None
+    return (
+        ErrorCode.INVALID_CONFIG,
+        f"{DEAD_LETTER_TOPIC}: dead letters are written together with share state, which must be in a topic of the "
+        "cluster. Set share_groups.state=topic.",
+    )
+
+
 def _in_force(services: ShareServices, group_id: str, after: dict[str, str]) -> None:
     """Wake the requests that wait for records, since more or fewer may be available."""
     services.notes("share-group-settings-changed", group=group_id, settings=sorted(after))
     for key, _ in services.coordinator.loaded_of(group_id):
         services.reads.wake(key)
+    if services.dead_letters is not None:
+        services.dead_letters.settings_changed(group_id)
 
 
 async def _request_broker(call: Call[_Request], resource: _Changed | _Replaced) -> Failure | None:

@@ -6,11 +6,13 @@ belong to sessions at the leader (sharegroups/README.md rule 23). An idle share 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import NamedTuple, cast
 
+from kafka_share_proxy.sharegroups.model.dead_letters import WAITING_MIN
 from kafka_share_proxy.sharegroups.model.deadlines import Deadlines
 from kafka_share_proxy.sharegroups.model.group import ShareGroup
 from kafka_share_proxy.sharegroups.model.locks import LockIndex
@@ -26,7 +28,7 @@ from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
 from kafka_share_proxy.sharegroups.model.resting import RestingShares
 from kafka_share_proxy.sharegroups.model.sessions import Session, ShareSessions
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, GroupSettings, effective
-from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, ShareSnapshot, offsets_in
+from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, SNAPSHOT_BYTES_MAX, ShareSnapshot, offsets_in
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
 NOTHING_READ = -1
@@ -101,6 +103,8 @@ class ShareCoordinator:
         """`delayed`: empty, with the clocks for stored due times."""
         self.limits = limits
         self._delayed = DelayedRuns() if delayed is None else delayed
+        self.on_dead_letters: Callable[[ShareKey], None] = lambda _key: None
+        """Called with a share partition whose records begin to wait for their dead letters."""
         self.sessions = ShareSessions(limits.group_share_max_share_sessions)
         self._groups: dict[str, ShareGroup] = {}
         self._stored: dict[str, dict[str, str]] = {}
@@ -178,7 +182,7 @@ class ShareCoordinator:
             self.ordered.discard(group_id)
         for key, share in self.loaded_of(group_id):
             if queue is not None or not is_for_named_delays(share.partition):
-                share.partition = self._bounded(key, partition_of(share.partition, queue, self._delayed))
+                share.partition = self._bounded(key, self._as_set(key, share.partition))
             if was_committed != self.settings(group_id).read_committed:
                 share.partition.forget_keys()
 
@@ -261,7 +265,19 @@ class ShareCoordinator:
         share = self.add_share(key, partition, UNKNOWN_NODE)
         if snapshot.due_s:
             self.queue_of(share).delay_again(snapshot.due_s)
+        if any(run.state >= WAITING_MIN for run in share.partition.runs):
+            self.on_dead_letters(key)
         return share
+
+    def load_dead_letters(self, group_id: str) -> None:
+        """Load the share partitions of a group whose records wait for their dead letters since before a takeover."""
+        queue = self.settings(group_id).queue
+        if queue is None or queue.dead_letters is None:
+            return
+        for key in self.keys_of(group_id):
+            value = self.stored_share(key)
+            if value is not None and any(batch[2] == ARCHIVING for batch in ShareSnapshot.decode(value).batches):
+                self.share(key)
 
     def queue_of(self, share: Share) -> QueuePartition:
         """Return a share partition as a queue. A member may name a delay in a group without queue settings."""
@@ -318,12 +334,19 @@ class ShareCoordinator:
 
     def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
         self._resting.take(*key)
-        partition = partition_of(partition, self.settings(key.group_id).queue, self._delayed)
+        partition = self._as_set(key, partition)
         share = Share(self._bounded(key, partition), node_id)
         self._shares[key] = share
         self._loaded.setdefault(key.group_id, set()).add(key)
         self._groups_of.setdefault(TopicIdPartition(key.topic_id, key.partition), {})[key.group_id] = share
         return share
+
+    def _as_set(self, key: ShareKey, partition: SharePartition) -> SharePartition:
+        """Return a share partition of the class that its group's settings need."""
+        partition = partition_of(partition, self.settings(key.group_id).queue, self._delayed)
+        if isinstance(partition, QueuePartition):
+            partition.on_dead_letters = partial(self.on_dead_letters, key)
+        return partition
 
     def bound_records(self, record_bytes: int) -> None:
         """Limit the size of a record batch with one snapshot to `record_bytes`, and to SNAPSHOT_BYTES_MAX."""

@@ -365,6 +365,10 @@ class SharePartition(Window):
         """Return the records that wait for their due time, ascending."""
         return ()
 
+    def dead_letters_waiting(self) -> int:
+        """Return the number of records whose dead letters are not written yet."""
+        return 0
+
     def statistics(self) -> WindowStatistics:
         """Count the offsets in the window, in time linear in its runs."""
         available = acquired = pending = complete = 0

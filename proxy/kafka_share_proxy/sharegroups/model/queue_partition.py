@@ -6,9 +6,10 @@ The class is chosen by the settings of the group (`class_for`), so that every ot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
+from kafka_share_proxy.sharegroups.model import dead_letters
 from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
 from kafka_share_proxy.sharegroups.model.acquiring import Acquisition, PartitionSettings, ReadRecords
 from kafka_share_proxy.sharegroups.model.key_order import BlockedKey, KeyOrder
@@ -46,6 +47,8 @@ class QueuePartition(SharePartition):
     queue: QueueSettings = NO_QUEUE
     delayed: DelayedRuns
     """Runs that wait, of all share partitions of the coordinator."""
+    on_dead_letters: Callable[[], None] = staticmethod(lambda: None)
+    """Called when records begin to wait for their dead letters."""
 
     order: KeyOrder | None = None
     """None without key order."""
@@ -63,6 +66,9 @@ class QueuePartition(SharePartition):
             partition._begin_order()
         elif partition.order is not None and not queue.is_ordered:
             partition._end_order()
+        if queue.dead_letters is None:
+            dead_letters.give_up(partition)
+            partition.advance()
         return partition
 
     def plain(self) -> SharePartition:
@@ -188,11 +194,33 @@ class QueuePartition(SharePartition):
             self.order.drop_from(offset)
             self._count_locks(self.order)
 
+    # Dead letters
+
+    def rejected_state(self) -> int:
+        """See Window."""
+        return ARCHIVED if self.queue.dead_letters is None else REJECTED
+
+    def decide_dead_letters(self, records_max: int) -> dead_letters.DeadLetterWrite | None:
+        """Choose records whose dead letters are to be written. None if none waits."""
+        return dead_letters.choose(self, records_max)
+
+    def dead_letters_waiting(self) -> int:
+        """See SharePartition."""
+        return dead_letters.count_waiting(self)
+
+    def apply(self, transition: Transition) -> None:
+        """See SharePartition."""
+        super().apply(transition)
+        if any(state >= dead_letters.WAITING_MIN for _, _, state, _ in transition.changes):
+            self.on_dead_letters()
+
     # Redelivery delay
 
     def freed_state(self, count: int, delivery_count_limit: int, *, is_failed: bool = True) -> int:
         """See Window."""
         state = super().freed_state(count, delivery_count_limit)
+        if state == ARCHIVED and self.queue.dead_letters is not None:
+            return EXHAUSTED
         return DELAYED if state == AVAILABLE and is_failed and self.queue.redelivery is not None else state
 
     def decide_acknowledge(
@@ -232,9 +260,15 @@ class QueuePartition(SharePartition):
 
     def revert(self, transition: Transition, now: float, settings: PartitionSettings) -> None:
         """See SharePartition."""
+        if isinstance(transition, dead_letters.DeadLetterWrite):
+            self._settle(transition)
+            dead_letters.undo(transition, self)
+            return
         for run in transition.runs:
             self.delayed.forget(run)
         super().revert(transition, now, settings)
+        if any(run.state >= dead_letters.WAITING_MIN for run in transition.runs):
+            self.on_dead_letters()
         self._delay([run for run in transition.runs if run.state == DELAYED and run.partition is self], now)
 
     def _delay(self, runs: Iterable[OffsetRun], now: float) -> None:
@@ -286,8 +320,8 @@ class QueuePartition(SharePartition):
         super().remove(index)
 
     def is_held(self) -> bool:
-        """True if a member holds an offset, or one waits for its due time."""
-        return any(run.state in (ACQUIRED, DELAYED) for run in self.runs)
+        """True if a member holds an offset, or one waits for its due time or its dead letter."""
+        return any(run.state in (ACQUIRED, DELAYED, REJECTED, EXHAUSTED) for run in self.runs)
 
     # State
 
@@ -299,6 +333,10 @@ class QueuePartition(SharePartition):
 
     def snapshot(self, *transitions: Transition) -> ShareSnapshot:
         """See SharePartition."""
+        with dead_letters.archived(transitions):
+            return self._snapshot(transitions)
+
+    def _snapshot(self, transitions: Sequence[Transition]) -> ShareSnapshot:
         plain = super().snapshot(*transitions)
         batches: list[tuple[int, int, int, int]] = []
         due_s: dict[int, int] = {}

@@ -12,7 +12,7 @@ from kafka_share_proxy.sharegroups.state import state_records
 from kafka_share_proxy.sharegroups.state.state_records import StateKey
 
 FORGOTTEN_AT_ONCE = 100
-"""Number of groups removed in one step before other tasks run."""
+"""Number of groups removed, or searched for dead letters to write, in one step before other tasks run."""
 
 
 class HeldShareState:
@@ -23,7 +23,10 @@ class HeldShareState:
 
     async def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
         """See described_state.HeldState. Share partitions are not decoded (`state_records.load`)."""
-        state_records.load(self._coordinator, records)
+        for count, group_id in enumerate(state_records.load(self._coordinator, records)):
+            self._coordinator.load_dead_letters(group_id)
+            if count % FORGOTTEN_AT_ONCE == FORGOTTEN_AT_ONCE - 1:
+                await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
 
     async def forget(self, partitions: Collection[int]) -> None:

@@ -111,13 +111,15 @@ def group_epoch(value: bytes) -> int:
     return registry.codec_of(messages.ShareGroupValue, version).decode(value, _INT16).epoch
 
 
-def load(coordinator: ShareCoordinator, values: Iterable[tuple[bytes, bytes]]) -> None:
-    """Load replayed records. Raises RemoteProtocolError for a key, group or setting that cannot be decoded.
+def load(coordinator: ShareCoordinator, values: Iterable[tuple[bytes, bytes]]) -> list[str]:
+    """Load replayed records. Return the ids of the groups with settings.
 
-    Share partitions stay encoded until they are used. Only their version is checked here.
+    Raises RemoteProtocolError for a key, group or setting that cannot be decoded. Share partitions stay encoded until
+    they are used. Only their version is checked here.
     """
     ids: dict[bytes, bytes] = {}
     names: dict[str, str] = {}
+    with_settings: list[str] = []
     for raw, value in values:
         if SHARE_STATE.is_keep_alive(raw):
             continue
@@ -128,10 +130,12 @@ def load(coordinator: ShareCoordinator, values: Iterable[tuple[bytes, bytes]]) -
             group.epoch = group.stored_epoch = group_epoch(value)
         elif key.kind == "settings":
             coordinator.store_settings(group_id, settings_of(value))
+            with_settings.append(group_id)
         else:
             ShareSnapshot.check_version(value)
             topic_id = ids.setdefault(key.topic_id, key.topic_id)
             coordinator.rest(ShareKey(group_id, topic_id, key.partition), value)
+    return with_settings
 
 
 def groups_in(coordinator: ShareCoordinator, partitions: Container[int]) -> list[str]:

@@ -13,16 +13,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, Journal, JournalRefused
+from kafka_share_proxy.durable.interfaces import (
+    RESPONSE_MAX_S,
+    Journal,
+    JournalRefused,
+    OutsideRecords,
+    TransactionalJournal,
+)
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.loop.interfaces import Notes, Timers
 from kafka_share_proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, settled
 from kafka_share_proxy.loop.waiting import settled_within
 from kafka_share_proxy.sharegroups.audit_events import ShareAudit
 from kafka_share_proxy.sharegroups.model.coordinator import Change, Share, ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetterWrite
 from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
 from kafka_share_proxy.sharegroups.state.state_records import StateKey
-from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
 
 Entry = tuple[StateKey, bytes | None]
 """Key and value of a record of share state. None deletes it."""
@@ -81,6 +88,19 @@ class _Order:
     """Set if the share partition that decided the change was replaced or deleted meanwhile: the change is dropped."""
 
 
+Letters = Sequence[tuple[ShareKey, DeadLetterWrite]]
+"""Records to be archived, at most one write of each share partition."""
+
+
+@dataclass(slots=True, eq=False)
+class _LetterOrder:
+    """Dead letters of one state partition, with the changes that archive their records."""
+
+    changes: Letters
+    outside: Sequence[OutsideRecords]
+    done: Promise[None] = field(default_factory=Promise)
+
+
 @dataclass(slots=True)
 class _Lane:
     """Writes to one partition of the state topic."""
@@ -88,6 +108,10 @@ class _Lane:
     waiting: list[_Order] = field(default_factory=list)
     under_way: int = 0
     """Number of appends of the present round that are not settled."""
+    letters: _LetterOrder | None = None
+    """Dead letters that wait for the end of the present round."""
+    in_letters: frozenset[ShareKey] = frozenset()
+    """Share partitions in the transaction in flight. Their other changes wait for its end."""
 
 
 class ShareWrites:
@@ -111,6 +135,8 @@ class ShareWrites:
         change's append, in seconds.
         """
         self._journal = journal
+        self.transactions = journal if isinstance(journal, TransactionalJournal) else None
+        """The journal, if it can store dead letters together with the state."""
         self._owner = owner
         self._coordinator = coordinator
         self._notes = notes
@@ -151,6 +177,20 @@ class ShareWrites:
         self._write([_Order(request, key) for key in keys])
         return request.done
 
+    def write_letters(self, changes: Letters, outside: Sequence[OutsideRecords]) -> Promise[None]:
+        """Write dead letters and archive their records, all or none. Fails with JournalRefused.
+
+        All of one state partition, which has no other such write in progress. Raises LocalProtocolError without
+        `transactions`.
+        """
+        if self.transactions is None:
+            raise LocalProtocolError("dead letters without transactions")
+        order = _LetterOrder(changes, outside)
+        lane = self._lanes.setdefault(state_partition(changes[0][0].group_id), _Lane())
+        lane.letters = order
+        self._start(lane)
+        return order.done
+
     def put(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
         """Write a record that is not of a share partition: a group, settings, deletions. Fails with JournalRefused."""
         return self._journal.append(records)
@@ -176,8 +216,12 @@ class ShareWrites:
             self._start(lane)
 
     def _start(self, lane: _Lane) -> None:
+        if lane.letters is not None and self.transactions is not None and not lane.under_way:
+            self._start_letters(lane, lane.letters, self.transactions)
         while lane.waiting and not lane.under_way:
             taken = self._take(lane)
+            if not taken:
+                return  # all of them wait for the transaction in flight
             lane.under_way = len(taken)
             begun = self._now()
             for order, records in taken:
@@ -193,7 +237,7 @@ class ShareWrites:
             if size >= ROUND_BYTES_MAX:
                 kept += lane.waiting[index:]
                 break
-            if order.key in keys:
+            if order.key in keys or order.key in lane.in_letters:
                 kept.append(order)
                 continue
             keys.add(order.key)
@@ -203,6 +247,40 @@ class ShareWrites:
             self._changes_waiting -= order.change is not None
         lane.waiting = kept
         return taken
+
+    def _start_letters(self, lane: _Lane, order: _LetterOrder, journal: TransactionalJournal[StateKey]) -> None:
+        lane.letters = None
+        records: list[Entry] = []
+        for key, write in order.changes:
+            share = self._coordinator.share(key)
+            if share is None or not write.is_of(share.partition):
+                self._end_letters(order, JournalRefused(ErrorCode.FENCED_STATE_EPOCH, "the share partition changed"))
+                return
+            records.append((_state_key(key), share.partition.snapshot(write).encode()))
+        lane.in_letters = frozenset(key for key, _ in order.changes)
+        append = journal.append_with(records, order.outside)
+        self.after(append, partial(self._finish_letters, lane, order, append))
+
+    def _finish_letters(self, lane: _Lane, order: _LetterOrder, append: Promise[None]) -> None:
+        lane.in_letters = frozenset()
+        try:
+            append.result()
+        except JournalRefused as refusal:
+            self._end_letters(order, refusal)
+        else:
+            self._end_letters(order, None)
+        self._start(lane)
+
+    def _end_letters(self, order: _LetterOrder, refusal: JournalRefused | None) -> None:
+        for key, write in order.changes:
+            share = self._coordinator.share(key)
+            if share is not None:
+                self._end(key, share, write, keep=refusal is None)
+                self._settled_at(key)
+        if refusal is None:
+            order.done.set(None)
+        else:
+            order.done.fail(refusal)
 
     def _records(self, order: _Order) -> list[Entry]:
         """Return the records of an order: one, or none if the share partition no longer exists."""

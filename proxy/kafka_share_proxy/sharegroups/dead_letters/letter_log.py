@@ -1,0 +1,177 @@
+"""Dead letters of one group, read from their topic in bounded batches, for commands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka_share_proxy.brokers.open_nodes import OpenNodes
+from kafka_share_proxy.brokers.topic_log import CONSUMER, EARLIEST, FETCH_VERSION, LATEST, LIST_OFFSETS_VERSION
+from kafka_share_proxy.offsets.ranges import OffsetRanges
+from kafka_share_proxy.sharegroups.dead_letters import letter_records
+from kafka_share_proxy.sharegroups.dead_letters.letter_records import MESSAGES, letter_text
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost, error_name
+from kafka_share_proxy.wire.records.fetched_records import fetched_records
+from kafka_share_proxy.wire.records.records import Record
+from kafka_share_proxy.wire.values import TopicPartition
+
+READ_BYTES = 1 << 20
+"""Bytes requested by one Fetch: the memory that a command needs."""
+READ_WAIT_MS = 500
+READ_COMMITTED = 1
+FIELDS = ("error", "topic", "partition", "offset", "deliveries")
+"""Names of conditions."""
+
+
+class BadCondition(ValueError):
+    """A condition cannot be parsed. The text says how to write it."""
+
+
+class StoredLetter(NamedTuple):
+    """A dead letter, and where it is stored."""
+
+    place: TopicPartition
+    record: Record
+    topic: str
+    """Topic of the failed record; so are the following fields."""
+    partition: int
+    offset: int
+    deliveries: int
+    error: str
+
+    @property
+    def is_copied(self) -> bool:
+        """True if the letter has key or value of the failed record."""
+        return self.record.key is not None or self.record.value is not None
+
+
+class Condition(NamedTuple):
+    """`error=rejected`, `topic=orders`: a field of dead letters and its text."""
+
+    name: str
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Raises BadCondition."""
+        name, separator, target = text.partition("=")
+        if not separator or name not in FIELDS:
+            raise BadCondition(f"{text}: write {'|'.join(FIELDS)}=TEXT, for example error=rejected")
+        return cls(name, MESSAGES.get(target, target) if name == "error" else target)
+
+    def holds(self, letter: StoredLetter) -> bool:
+        return str(getattr(letter, self.name)) == self.text
+
+
+@dataclass(slots=True)
+class LetterBatch:
+    """Records of one Fetch."""
+
+    letters: list[StoredLetter]
+    """Dead letters of the group."""
+    next_offset: int
+
+
+def letter_in(place: TopicPartition, record: Record, group: str) -> StoredLetter | None:
+    """Return a record as a dead letter of the group. None if it is none."""
+    headers = dict(record.headers)
+    partition, offset, count = (
+        letter_text(headers, name)
+        for name in (letter_records.PARTITION, letter_records.OFFSET, letter_records.DELIVERY_COUNT)
+    )
+    topic = letter_text(headers, letter_records.TOPIC)
+    is_letter = topic and partition.isdecimal() and offset.isdecimal()
+    if letter_text(headers, letter_records.GROUP) != group or not is_letter:
+        return None
+    deliveries = int(count) if count.isdecimal() else 0
+    error = letter_text(headers, letter_records.MESSAGE)
+    return StoredLetter(place, record, topic, int(partition), int(offset), deliveries, error)
+
+
+async def log_bounds(nodes: OpenNodes, place: TopicPartition) -> tuple[int, int]:
+    """Return the first offset, and the last stable one. Raises ProxyError."""
+    bounds: list[int] = []
+    for timestamp in (EARLIEST, LATEST):
+        message = messages.ListOffsetsRequest
+        target = message.ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp)
+        request = message(
+            replica_id=CONSUMER,
+            isolation_level=READ_COMMITTED,
+            topics=[message.ListOffsetsTopic(name=place.topic, partitions=[target])],
+        )
+        response = await nodes.to_leader(place, ApiKey.LIST_OFFSETS, request, LIST_OFFSETS_VERSION)
+        (entry,) = response.topics[0].partitions
+        _check(entry.error_code, place)
+        bounds.append(int(entry.offset))
+    return bounds[0], bounds[1]
+
+
+async def letters_of(
+    nodes: OpenNodes, place: TopicPartition, group: str, start: int, end: int, done: OffsetRanges
+) -> AsyncGenerator[LetterBatch, None]:
+    """Yield the dead letters of a group in `[start, end)` that are not done, by Fetch. Raises ProxyError."""
+    position = start
+    while position < end:
+        found, following = await _fetch(nodes, place, position)
+        if following <= position:
+            raise UpstreamLost(f"partition {place.topic}-{place.partition} returns nothing from offset {position} on")
+        letters = [
+            letter
+            for record in found
+            if record.offset < end and record.offset not in done
+            if (letter := letter_in(place, record, group)) is not None
+        ]
+        position = min(following, end)
+        yield LetterBatch(letters, position)
+
+
+async def records_at(nodes: OpenNodes, place: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
+    """Return the records at ascending offsets that still exist. Raises ProxyError."""
+    if place.partition >= await nodes.partitions_of(place.topic):
+        return {}
+    log_start, log_end = await log_bounds(nodes, place)
+    remaining = [offset for offset in offsets if log_start <= offset < log_end]
+    found: dict[int, Record] = {}
+    while remaining:
+        records, following = await _fetch(nodes, place, remaining[0])
+        target = set(remaining)
+        found.update((record.offset, record) for record in records if record.offset in target)
+        if following <= remaining[0]:
+            break
+        remaining = [offset for offset in remaining if offset >= following]
+    return found
+
+
+async def _fetch(nodes: OpenNodes, place: TopicPartition, offset: int) -> tuple[list[Record], int]:
+    """Return committed records from `offset` on, and the offset after them. Raises ProxyError."""
+    message = messages.FetchRequest
+    target = message.FetchPartition(partition=place.partition, fetch_offset=offset, partition_max_bytes=READ_BYTES)
+    request = message(
+        replica_id=CONSUMER,
+        max_wait_ms=READ_WAIT_MS,
+        min_bytes=1,
+        max_bytes=READ_BYTES,
+        isolation_level=READ_COMMITTED,
+        session_id=0,
+        session_epoch=-1,
+        topics=[message.FetchTopic(topic=place.topic, partitions=[target])],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+    response = await nodes.to_leader(place, ApiKey.FETCH, request, FETCH_VERSION)
+    (entry,) = response.responses[0].partitions
+    _check(entry.error_code, place)
+    records: list[Record] = []
+    following = offset
+    for batch in fetched_records(entry.records or b"", offset, entry.aborted_transactions or ()):
+        records += batch.records
+        following = batch.next_offset
+    return records, following
+
+
+def _check(code: int, place: TopicPartition) -> None:
+    if code != ErrorCode.NONE:
+        raise UpstreamLost(f"partition {place.topic}-{place.partition}: {error_name(code)}")

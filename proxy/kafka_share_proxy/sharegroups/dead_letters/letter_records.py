@@ -1,0 +1,85 @@
+"""Dead letters as records (KIP-1191, as Kafka 4.4.0 writes them; sharegroups/README.md rules 87 and 88)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from kafka_share_proxy.durable.interfaces import OutsideRecords
+from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetter
+from kafka_share_proxy.wire.records.records import HEADER, Record
+
+TOPIC, PARTITION, OFFSET = "__dlq.errors.topic", "__dlq.errors.partition", "__dlq.errors.offset"
+GROUP, DELIVERY_COUNT, MESSAGE = "__dlq.errors.group", "__dlq.errors.delivery.count", "__dlq.errors.message"
+"""Names of the headers. Values are UTF-8 text, numbers in decimal."""
+HEADER_PREFIX = "__dlq.errors."
+REJECTED_MESSAGE = "Offset rejected by client."
+EXHAUSTED_MESSAGE = "Offset delivery count exceeded the threshold."
+MESSAGES = {"rejected": REJECTED_MESSAGE, "exhausted": EXHAUSTED_MESSAGE}
+"""Messages by the short names that commands accept."""
+
+RECORD_BYTES = 32
+"""Maximum bytes of a record in a batch in addition to its key, value and headers."""
+HEADER_BYTES = 10
+"""Maximum bytes of the lengths of one header."""
+
+
+class LetterSource(NamedTuple):
+    """The record that failed, and the share group."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+def letter_of(
+    source: LetterSource, letter: DeadLetter, record: Record | None, *, now_ms: int, copies_headers: bool
+) -> Record:
+    """Return a dead letter. `record`: the failed record to copy. None: key and value are null.
+
+    `copies_headers`: copy its headers and timestamp too, which Kafka never does.
+    """
+    headers: tuple[tuple[str, bytes | None], ...] = (
+        (TOPIC, source.topic.encode()),
+        (PARTITION, b"%d" % source.partition),
+        (OFFSET, b"%d" % letter.offset),
+        (GROUP, source.group_id.encode()),
+        (DELIVERY_COUNT, b"%d" % letter.delivery_count),
+        (MESSAGE, (REJECTED_MESSAGE if letter.is_rejected else EXHAUSTED_MESSAGE).encode()),
+    )
+    if record is None:
+        return Record(headers=headers, timestamp=now_ms)
+    if not copies_headers:
+        return Record(record.key, record.value, headers, now_ms)
+    kept = tuple((name, value) for name, value in record.headers if not name.startswith(HEADER_PREFIX))
+    timestamp = record.timestamp if 0 <= record.timestamp < now_ms else now_ms  # brokers refuse times in the future
+    return Record(record.key, record.value, headers + kept, timestamp)
+
+
+def size_of(record: Record) -> int:
+    """Return the maximum bytes of a record in a batch."""
+    headers = sum(len(name.encode()) + len(value or b"") + HEADER_BYTES for name, value in record.headers)
+    return RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
+
+
+def batch_size(records: Iterable[Record]) -> int:
+    """Return the maximum bytes of a batch of these records."""
+    return HEADER.size + sum(map(size_of, records))
+
+
+def by_partition(topic: str, partitions: int, letters: Sequence[tuple[int, Record]]) -> list[OutsideRecords]:
+    """Return the records by partition of their topic: source partition mod partitions."""
+    placed: dict[int, list[Record]] = {}
+    for source_partition, record in letters:
+        placed.setdefault(source_partition % partitions, []).append(record)
+    return [OutsideRecords(topic, partition, records) for partition, records in sorted(placed.items())]
+
+
+def letter_text(headers: Mapping[str, bytes | None], name: str) -> str:
+    """Return the text of a header of a dead letter. Empty if it is missing."""
+    return (headers.get(name) or b"").decode(errors="replace")
+
+
+def source_headers(record: Record) -> Iterator[tuple[str, bytes | None]]:
+    """Yield the headers of a dead letter that come from its source."""
+    return ((name, value) for name, value in record.headers if not name.startswith(HEADER_PREFIX))

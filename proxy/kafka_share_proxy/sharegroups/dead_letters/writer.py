@@ -1,0 +1,314 @@
+"""Writer of dead letters in the background (sharegroups/README.md rules 89-92).
+
+How it works: a share partition reports that records wait (`due`). All due share partitions of one state partition whose
+groups have the same topic are a `_Queue`. One queue of a state partition is written at a time, at most one transaction
+each GATHER_S: the records are chosen, copied if the group wants it, and written together with the snapshots that
+archive them. A refusal lets them wait again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from kafka_share_proxy.brokers.record_lookup import RecordLookup
+from kafka_share_proxy.durable.interfaces import JournalRefused, OutsideRecords
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers
+from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+from kafka_share_proxy.loop.promise import on_its_own
+from kafka_share_proxy.sharegroups.counters import ShareFigures
+from kafka_share_proxy.sharegroups.dead_letters.letter_records import LetterSource, batch_size, by_partition, letter_of
+from kafka_share_proxy.sharegroups.dead_letters.pace import GATHER_S, LetterPace
+from kafka_share_proxy.sharegroups.dead_letters.target_topics import NotWritable, TargetTopic, TargetTopics
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetterWrite, undo
+from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
+from kafka_share_proxy.sharegroups.model.queue_settings import DeadLetterTarget
+from kafka_share_proxy.sharegroups.state.state_writes import ShareWrites
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.records.records import Record
+
+TRANSACTION_BYTES_MAX = 1 << 20
+"""Maximum bytes of the dead letters of one transaction. A single one may be larger."""
+
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_NOT_SERVED = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR})
+"""The state partition is being loaded, or is no longer owned. The topic for dead letters has no part in it."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Due share partitions of one state partition whose groups have the same topic."""
+
+    pace: LetterPace
+    due: dict[ShareKey, None] = field(default_factory=dict)
+    without_copies: bool = False
+    """True if the next transaction has headers only, because one record is too large with key and value."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Queues of one state partition, by topic. The one written last is the last."""
+
+    queues: dict[str, _Queue] = field(default_factory=dict)
+    is_busy: bool = False
+    free_at: float = 0.0
+    timer: Timer | None = None
+    rings_at: float = inf
+
+
+class _Chosen(NamedTuple):
+    """Records of one share partition that are to be written."""
+
+    key: ShareKey
+    target: DeadLetterTarget
+    write: DeadLetterWrite
+
+
+class _TooLarge(Exception):
+    """The transaction is too large."""
+
+
+class DeadLetterWriter:
+    """Writes the dead letters of all share groups that are served here."""
+
+    def __init__(
+        self,
+        coordinator: ShareCoordinator,
+        writes: ShareWrites,
+        topics: TargetTopics,
+        lookup: RecordLookup,
+        timers: Timers,
+        notes: Notes,
+        figures: ShareFigures,
+        *,
+        copies_headers: bool = False,
+    ) -> None:
+        """`copies_headers`: copy headers and timestamp with key and value."""
+        self._coordinator, self._writes, self._topics, self._lookup = coordinator, writes, topics, lookup
+        self._timers, self._notes, self._figures = timers, notes, figures
+        self._copies_headers = copies_headers
+        self._lanes: defaultdict[int, _Lane] = defaultdict(_Lane)
+        self._troubles: dict[str, LastingTrouble] = {}
+        self.unwritable: dict[str, str] = {}
+        """Reason why a topic cannot be written, by topic."""
+
+    def due(self, key: ShareKey) -> None:
+        """Write the dead letters of a share partition soon."""
+        target = self._target(key)
+        if target is None:
+            return
+        number = state_partition(key.group_id)
+        lane = self._lanes[number]
+        if target.topic not in lane.queues:
+            lane.queues[target.topic] = _Queue(LetterPace(f"{target.topic} {number}"))
+        lane.queues[target.topic].due[key] = None
+        self._schedule(number, lane)
+
+    def settings_changed(self, group_id: str) -> None:
+        """Write waiting dead letters of a group to its present topic, without waiting for the next retry."""
+        for key, share in self._coordinator.loaded_of(group_id):
+            if isinstance(share.partition, QueuePartition) and share.partition.dead_letters_waiting():
+                target = self._target(key)
+                lane = self._lanes[state_partition(group_id)]
+                if target is not None and target.topic in lane.queues:
+                    lane.queues[target.topic].pace.retry_at = 0.0
+                self.due(key)
+
+    def _target(self, key: ShareKey) -> DeadLetterTarget | None:
+        queue = self._coordinator.settings(key.group_id).queue
+        return None if queue is None else queue.dead_letters
+
+    # Timing
+
+    def _schedule(self, number: int, lane: _Lane) -> None:
+        if lane.is_busy or not lane.queues:
+            return
+        at = max(lane.free_at, min(queue.pace.retry_at for queue in lane.queues.values()))
+        if lane.timer is not None:
+            if lane.rings_at <= at:
+                return
+            lane.timer.cancel()
+        lane.rings_at = at
+        lane.timer = self._timers.call_at(at, lambda: self._ring(number, lane))
+
+    def _ring(self, number: int, lane: _Lane) -> None:
+        lane.timer, lane.rings_at = None, inf
+        now = self._timers.now()
+        topic = next((name for name, queue in lane.queues.items() if queue.pace.retry_at <= now), None)
+        if topic is None:
+            self._schedule(number, lane)
+            return
+        queue = lane.queues[topic] = lane.queues.pop(topic)
+        lane.is_busy, lane.free_at = True, now + GATHER_S
+        written = on_its_own(self._write(topic, queue))
+
+        def ended() -> None:
+            lane.is_busy = False
+            if not queue.due:
+                del lane.queues[topic]
+                self._recovered(topic)
+            self._schedule(number, lane)
+            written.result()
+
+        written.on_settled(ended)
+
+    # Writing
+
+    async def _write(self, topic: str, queue: _Queue) -> None:
+        """Write one transaction."""
+        chosen: list[_Chosen] = []
+        self._prune(topic, queue)
+        if not queue.due:
+            return
+        try:
+            target = await self._topics.of(topic)
+            chosen = self._choose(topic, queue)
+            if not chosen:
+                return
+            outside = await self._records(target, queue, chosen)
+            self._count_requests(chosen)
+            await self._writes.write_letters([(each.key, each.write) for each in chosen], outside)
+        except _TooLarge:
+            self._undo(chosen)
+            self._smaller(topic, queue)
+        except JournalRefused as refusal:
+            self._undo(chosen)
+            self._refused(topic, queue, refusal, chosen)
+        except ProxyError as error:
+            self._undo(chosen)
+            self._cannot(topic, queue, str(error), chosen)
+        else:
+            self._succeeded(topic, queue, chosen)
+
+    def _prune(self, topic: str, queue: _Queue) -> None:
+        """Remove share partitions whose groups have another topic now, or none, or are no longer served here."""
+        for key in list(queue.due):
+            target = self._target(key)
+            if target is None or target.topic != topic:
+                del queue.due[key]
+                self.due(key)
+
+    def _choose(self, topic: str, queue: _Queue) -> list[_Chosen]:
+        """Mark the next waiting records. Share partitions without any are removed from the queue."""
+        self._prune(topic, queue)
+        chosen: list[_Chosen] = []
+        remaining = queue.pace.records_max
+        for key in list(queue.due):
+            if remaining <= 0:
+                break
+            target, share = self._target(key), self._coordinator.share(key)
+            del queue.due[key]
+            if target is None or share is None or not isinstance(share.partition, QueuePartition):
+                continue
+            write = share.partition.decide_dead_letters(remaining)
+            if write is not None:
+                queue.due[key] = None  # after the others: it may have more
+                chosen.append(_Chosen(key, target, write))
+                remaining -= len(write.letters())
+        return chosen
+
+    async def _records(self, target: TargetTopic, queue: _Queue, chosen: list[_Chosen]) -> list[OutsideRecords]:
+        """Return the dead letters. Raises _TooLarge, NotWritable, or UpstreamLost if sources cannot be read."""
+        letters: list[tuple[int, Record]] = []
+        now_ms = self._timers.wall_ms()
+        has_copies = False
+        for key, setting, write in chosen:
+            source = LetterSource(key.group_id, await self._lookup.name_of(key.topic_id), key.partition)
+            copies = await self._copies(queue, key, setting, write)
+            has_copies = has_copies or bool(copies)
+            letters += [
+                (
+                    key.partition,
+                    letter_of(
+                        source, each, copies.get(each.offset), now_ms=now_ms, copies_headers=self._copies_headers
+                    ),
+                )
+                for each in write.letters()
+            ]
+        outside = by_partition(target.name, target.partitions, letters)
+        sizes = [batch_size(each.records) for each in outside]
+        if max(sizes) > target.batch_bytes or (sum(sizes) > TRANSACTION_BYTES_MAX and len(letters) > 1):
+            if len(letters) == 1 and not has_copies:
+                raise NotWritable(
+                    f"a dead letter of {sizes[0]} bytes is larger than max.message.bytes of topic {target.name} "
+                    f"({target.batch_bytes})"
+                )
+            raise _TooLarge
+        return outside
+
+    async def _copies(
+        self, queue: _Queue, key: ShareKey, setting: DeadLetterTarget, write: DeadLetterWrite
+    ) -> Mapping[int, Record]:
+        if not setting.copies_records or queue.without_copies:
+            return {}
+        offsets = [letter.offset for letter in write.letters()]
+        return await self._lookup.read(key.topic_id, key.partition, offsets)
+
+    # Outcomes
+
+    def _undo(self, chosen: Iterable[_Chosen]) -> None:
+        for key, _, write in chosen:
+            share = self._coordinator.share(key)
+            if share is not None:
+                undo(write, share.partition)
+
+    def _smaller(self, topic: str, queue: _Queue) -> None:
+        """Write fewer records in one transaction, or a single one without key and value."""
+        if queue.pace.shrink():
+            return
+        if queue.without_copies:
+            self._cannot(topic, queue, "a dead letter is too large for the topic, even without key and value", ())
+            return
+        queue.without_copies = True
+        self._notes("dead-letter-not-copied", topic=topic, reason="the record is too large for the topic")
+
+    def _refused(self, topic: str, queue: _Queue, refusal: JournalRefused, chosen: list[_Chosen]) -> None:
+        if refusal.code == ErrorCode.FENCED_STATE_EPOCH:
+            return  # the share partition changed meanwhile
+        if refusal.code in _NOT_SERVED:
+            queue.pace.failed(self._timers.now())
+            return
+        self._count_failures(chosen)
+        if refusal.code in _TOO_LARGE:
+            self._smaller(topic, queue)
+            return
+        self._cannot(topic, queue, f"{refusal.code.name}: {refusal}", ())
+
+    def _cannot(self, topic: str, queue: _Queue, reason: str, chosen: Iterable[_Chosen]) -> None:
+        """Report why a topic cannot be written, and retry later."""
+        self._count_failures(chosen)
+        self._topics.forget(topic)
+        queue.pace.failed(self._timers.now())
+        self.unwritable[topic] = reason
+        trouble = self._troubles.get(topic)
+        if trouble is None:
+            events = ("dead-letters-not-written", "dead-letters-written-again")
+            trouble = LastingTrouble(self._notes, *events, clock=self._timers.now, topic=topic)
+            self._troubles[topic] = trouble
+        trouble.happened(reason)
+
+    def _succeeded(self, topic: str, queue: _Queue, chosen: list[_Chosen]) -> None:
+        queue.pace.succeeded()
+        queue.without_copies = False
+        self._recovered(topic)
+        for key, _, write in chosen:
+            self._figures.of(key.group_id).dead_letters += sum(last - first + 1 for first, last, _, _ in write.changes)
+
+    def _recovered(self, topic: str) -> None:
+        self.unwritable.pop(topic, None)
+        trouble = self._troubles.pop(topic, None)
+        if trouble is not None:
+            trouble.ended()
+
+    def _count_requests(self, chosen: Iterable[_Chosen]) -> None:
+        for group_id in {each.key.group_id for each in chosen}:
+            self._figures.of(group_id).dead_letter_requests += 1
+
+    def _count_failures(self, chosen: Iterable[_Chosen]) -> None:
+        for group_id in {each.key.group_id for each in chosen}:
+            self._figures.of(group_id).dead_letter_failures += 1

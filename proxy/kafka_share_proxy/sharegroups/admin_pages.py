@@ -85,7 +85,7 @@ async def _release(services: ShareServices, group_id: str, member_id: str) -> Pa
 def _hand_over(
     services: ShareServices, hand_overs: HandOvers, request: AdminRequest, group_id: str, rest: Sequence[str]
 ) -> Page | None:
-    """Begin a hand-over, or tell how far it is."""
+    """Begin a hand-over, or return its phase."""
     latest = hand_overs.latest(group_id)
     if not rest:
         return _no_group(services, group_id) if latest is None else _read(request, latest.view())

@@ -33,9 +33,9 @@ HANDED_OVER, REFUSED = "handed over", "refused"
 WAIT_S_MAX = 900.0
 """Maximum seconds that a hand-over waits for unsettled records."""
 CHECK_EVERY_S = 0.05
-"""Seconds between two looks at the windows."""
+"""Seconds between two checks of the windows."""
 BROKERS_WAIT_S = 30.0
-"""Seconds for which a coordinator that is not ready is asked again."""
+"""Maximum seconds of retries while the coordinator is not ready."""
 AGAIN_AFTER_S = 0.5
 NAMED_MAX = 20
 """Maximum number of partitions in the text of a refusal."""
@@ -229,8 +229,8 @@ class HandOver:
         services, group_id = self._services, self._group_id
         coordinator = services.coordinator
         keys = [StateKey("partition", *key) for key in coordinator.keys_of(group_id)]
-        gone = [StateKey("group", group_id), StateKey("settings", group_id), *keys]
-        stored = services.writes.put([(key, None) for key in gone])
+        deleted = [StateKey("group", group_id), StateKey("settings", group_id), *keys]
+        stored = services.writes.put([(key, None) for key in deleted])
 
         def forget() -> None:
             if succeeded(stored):

@@ -21,8 +21,8 @@ from kafka_share_proxy.wire.values import Address
 
 TIMEOUT_S = 10.0
 WATCH_EVERY_S = 1.0
-LOOK_EVERY_S = 0.2
-"""Seconds between two looks at a hand-over."""
+POLL_EVERY_S = 0.2
+"""Seconds between two requests for the phase of a hand-over."""
 ROWS_MAX = 50
 """Maximum number of rows of one table on a screen."""
 
@@ -89,7 +89,7 @@ def hand_over(admin: Address, group: str, wait_s: int, *, force: bool) -> str:
     path = f"/groups/{quote(group, safe='')}/hand-over"
     result = fetch(admin, f"{path}/{wait_s}" + ("/force" if force else ""), "POST")
     while result["phase"] not in ("handed over", "refused"):
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_EVERY_S)
         result = fetch(admin, path)
     if result["phase"] == "refused":
         raise NoResponse(printable(f"{group} stays at the proxy: {result['reason']}"))

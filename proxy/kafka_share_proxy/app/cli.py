@@ -155,6 +155,9 @@ def decode(
 @app.command()
 def groups(
     group: Annotated[str | None, typer.Argument(metavar="GROUP", help="One group, with its members and locks.")] = None,
+    action: Annotated[
+        str | None, typer.Argument(metavar="[hand-over]", help="Move GROUP to the share groups of the brokers.")
+    ] = None,
     admin: Annotated[
         str, typer.Option(metavar="HOST:PORT", envvar="KSP_ADMIN", help="The admin listener of the running proxy.")
     ] = "",
@@ -163,8 +166,12 @@ def groups(
     release: Annotated[
         str | None, typer.Option(metavar="MEMBER", help="Take everything back that this member of GROUP holds.")
     ] = None,
+    wait: Annotated[
+        int, typer.Option(min=0, max=900, metavar="SECONDS", help="hand-over: wait for unsettled records.")
+    ] = 60,
+    force: Annotated[bool, typer.Option("--force", help="hand-over: unsettled records are delivered again.")] = False,
 ) -> None:
-    """Show who holds which records of the share groups of a running proxy."""
+    """Show who holds which records of the share groups of a running proxy, or hand a group over to the brokers."""
     from kafka_share_proxy.app.commands import groups_command as showing
     from kafka_share_proxy.app.settings.hostports import parse_address
 
@@ -172,8 +179,13 @@ def groups(
         _fail("--admin HOST:PORT is missing: the admin listener of the running proxy (or KSP_ADMIN)", MISUSED)
     if release is not None and group is None:
         _fail("--release needs the GROUP as well", MISUSED)
+    if action not in (None, "hand-over"):
+        _fail(f"{action} is no action on a group: there is hand-over", MISUSED)
     try:
         address = parse_address(admin)
+        if action is not None and group is not None:
+            print(showing.hand_over(address, group, wait, force=force))
+            return
         if release is not None and group is not None:
             print(showing.release(address, group, release))
         else:

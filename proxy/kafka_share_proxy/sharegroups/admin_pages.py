@@ -1,9 +1,13 @@
-"""Share groups on the admin listener: GET /groups, GET /groups/ID, POST /groups/ID/members/MEMBER/release."""
+"""Share groups on the admin listener.
+
+GET /groups, GET /groups/ID, POST /groups/ID/members/MEMBER/release, POST /groups/ID/hand-over/SECONDS[/force],
+GET /groups/ID/hand-over.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -12,6 +16,7 @@ import trio
 from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.sharegroups import group_report
+from kafka_share_proxy.sharegroups.hand_over import HandOverRefused, HandOvers
 from kafka_share_proxy.sharegroups.services import ShareServices
 
 PATH = "groups"
@@ -24,7 +29,9 @@ async def of_brokers(_: AdminRequest) -> Page:
     return refused(HTTPStatus.NOT_FOUND, "share groups are served by the brokers, not here")
 
 
-async def response(services: ShareServices, request: AdminRequest) -> Page | None:
+async def response(
+    services: ShareServices, request: AdminRequest, *, hand_overs: HandOvers | None = None
+) -> Page | None:
     match request.parts:
         case [] | [""]:
             listed = await _in_steps(group_report.groups(services))
@@ -38,6 +45,8 @@ async def response(services: ShareServices, request: AdminRequest) -> Page | Non
             if request.forbidden:
                 return refused(HTTPStatus.FORBIDDEN, request.forbidden)
             return await _release(services, group_id, member_id)
+        case [group_id, "hand-over", *rest] if hand_overs is not None:
+            return _hand_over(services, hand_overs, request, group_id, rest)
     return None
 
 
@@ -71,6 +80,28 @@ async def _release(services: ShareServices, group_id: str, member_id: str) -> Pa
     if reasons:
         return HTTPStatus.BAD_GATEWAY, body | {"released_records": 0, "durable": False, "reasons": reasons}
     return HTTPStatus.OK, body | {"durable": True}
+
+
+def _hand_over(
+    services: ShareServices, hand_overs: HandOvers, request: AdminRequest, group_id: str, rest: Sequence[str]
+) -> Page | None:
+    """Begin a hand-over, or return its phase."""
+    latest = hand_overs.latest(group_id)
+    if not rest:
+        return _no_group(services, group_id) if latest is None else _read(request, latest.view())
+    if len(rest) > len(("seconds", "force")) or not rest[0].isdecimal() or rest[1:] not in ([], ["force"]):
+        return None
+    if request.method != "POST":
+        return refused(HTTPStatus.METHOD_NOT_ALLOWED, "only POST hands over")
+    if request.forbidden:
+        return refused(HTTPStatus.FORBIDDEN, request.forbidden)
+    if services.coordinator.group(group_id) is None:
+        return _no_group(services, group_id)
+    try:
+        begun = hand_overs.start(group_id, wait_s=float(rest[0]), force=len(rest) > 1)
+    except HandOverRefused as refusal:
+        return refused(HTTPStatus.CONFLICT, str(refusal))
+    return HTTPStatus.ACCEPTED, begun.view()
 
 
 async def _settled(promise: Promise[Any]) -> None:

@@ -31,6 +31,7 @@ from kafka_share_proxy.sharegroups import admin_pages, log_events, metrics, serv
 from kafka_share_proxy.sharegroups import services as share_services
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
+from kafka_share_proxy.sharegroups.hand_over import HandOvers
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
@@ -99,7 +100,7 @@ class ShareGroupFeature(FeatureKind):
             on_open=side.open,
             on_cluster=side.seen,
             observed=observed,
-            pages={admin_pages.PATH: partial(admin_pages.response, services)},
+            pages={admin_pages.PATH: partial(admin_pages.response, services, hand_overs=HandOvers(services, rules))},
             services=services,
         )
 

@@ -21,6 +21,8 @@ from kafka_share_proxy.wire.values import Address
 
 TIMEOUT_S = 10.0
 WATCH_EVERY_S = 1.0
+POLL_EVERY_S = 0.2
+"""Seconds between two requests for the phase of a hand-over."""
 ROWS_MAX = 50
 """Maximum number of rows of one table on a screen."""
 
@@ -80,6 +82,24 @@ def release(admin: Address, group: str, member: str) -> str:
     result = fetch(admin, path, "POST")
     durable = "" if result["durable"] else "; not durable yet"
     return printable(f"{result['released_records']} records of {member} in {group} are free again{durable}")
+
+
+def hand_over(admin: Address, group: str, wait_s: int, *, force: bool) -> str:
+    """Hand a group over to the brokers, and return a text about the result. Raises NoResponse."""
+    path = f"/groups/{quote(group, safe='')}/hand-over"
+    result = fetch(admin, f"{path}/{wait_s}" + ("/force" if force else ""), "POST")
+    while result["phase"] not in ("handed over", "refused"):
+        time.sleep(POLL_EVERY_S)
+        result = fetch(admin, path)
+    if result["phase"] == "refused":
+        raise NoResponse(printable(f"{group} stays at the proxy: {result['reason']}"))
+    lines = [f"{group} is served by the brokers; new records were held back for {result['held_back_s']:.1f} s"]
+    lines += [
+        f"delivered again: {each['topic']}-{each['partition']} offsets {each['start_offset']}-{each['end_offset']}"
+        for each in result["delivered_again"]
+    ]
+    lines += [f"no longer in force: {name}" for name in result["settings_left_out"]]
+    return "\n".join(map(printable, lines))
 
 
 def all_groups(view: View) -> RenderableType:

@@ -18,7 +18,7 @@ from kafka_share_proxy.reading.upstream_fetch import METADATA_IS_STALE
 from kafka_share_proxy.sharegroups.fetch.session_survey import ShareFetching, refuse
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.sessions import Session
-from kafka_share_proxy.sharegroups.model.settings import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafka_share_proxy.sharegroups.model.settings import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NOTHING_ACQUIRED
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.state_writes import Outcome
 from kafka_share_proxy.wire.definitions import messages, registry
@@ -106,7 +106,8 @@ async def start(fetching: ShareFetching, partitions: Sequence[TopicIdPartition])
     if not keys:
         return False
     group = services.coordinator.group(group_id)
-    if group is not None and group.deleting:
+    is_held_back = services.coordinator.settings(group_id).max_record_locks == NOTHING_ACQUIRED
+    if is_held_back or (group is not None and group.deleting):
         await refuse(fetching, {TopicIdPartition(*key[1:]): ErrorCode.COORDINATOR_NOT_AVAILABLE for key in keys})
         return True
     looked_up = set(keys)

@@ -7,7 +7,7 @@ belong to sessions at the leader (sharegroups/README.md rule 23). An idle share 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import NamedTuple, cast
@@ -110,6 +110,8 @@ class ShareCoordinator:
         self._stored: dict[str, dict[str, str]] = {}
         self._settings: dict[str, GroupSettings] = {}
         self._default = effective({}, limits)
+        self._held_back: dict[str, int] = {}
+        """`max_record_locks` of groups that are handed over."""
         self.ordered: set[str] = set()
         """Groups with key order."""
         self._locks = LockIndex()
@@ -171,10 +173,9 @@ class ShareCoordinator:
         was_committed = self.settings(group_id).read_committed
         if values:
             self._stored[group_id] = dict(values)
-            self._settings[group_id] = effective(values, self.limits)
         else:
             self._stored.pop(group_id, None)
-            self._settings.pop(group_id, None)
+        self._settle_settings(group_id)
         queue = self.settings(group_id).queue
         if queue is not None and queue.is_ordered:
             self.ordered.add(group_id)
@@ -185,6 +186,22 @@ class ShareCoordinator:
                 share.partition = self._bounded(key, self._as_set(key, share.partition))
             if was_committed != self.settings(group_id).read_committed:
                 share.partition.forget_keys()
+
+    def hold_back(self, group_id: str, max_record_locks: int | None) -> None:
+        """Let a group acquire less (`settings.WINDOW_CLOSED`, `settings.NOTHING_ACQUIRED`). None: as set."""
+        if max_record_locks is None:
+            self._held_back.pop(group_id, None)
+        else:
+            self._held_back[group_id] = max_record_locks
+        self._settle_settings(group_id)
+
+    def _settle_settings(self, group_id: str) -> None:
+        stored, held_back = self._stored.get(group_id), self._held_back.get(group_id)
+        if stored is None and held_back is None:
+            self._settings.pop(group_id, None)
+            return
+        settings = self._default if stored is None else effective(stored, self.limits)
+        self._settings[group_id] = settings if held_back is None else replace(settings, max_record_locks=held_back)
 
     # Share partitions
 
@@ -241,6 +258,7 @@ class ShareCoordinator:
             self._groups,
             self._stored,
             self._settings,
+            self._held_back,
             self._shares,
             self._loaded,
             self._groups_of,

@@ -40,6 +40,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     Window,
 )
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.model.settings import NOTHING_ACQUIRED
 from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOTHING_COUNTED, ShareSnapshot
 from kafka_share_proxy.wire.errors import LocalProtocolError
 
@@ -152,7 +153,8 @@ class SharePartition(Window):
 
     def can_acquire(self, settings: PartitionSettings) -> bool:
         """Return True if an offset is free, or if the window may grow (sharegroups/README.md rule 28)."""
-        return self.next_free() <= self.end_offset or self.room(settings.max_record_locks) > 0
+        locks = settings.max_record_locks
+        return locks != NOTHING_ACQUIRED and (self.next_free() <= self.end_offset or self.room(locks) > 0)
 
     def acquire(
         self,
@@ -168,6 +170,8 @@ class SharePartition(Window):
 
         `record_limit`: ShareAcquireMode 1, else batch_optimized.
         """
+        if settings.max_record_locks == NOTHING_ACQUIRED:
+            return NOTHING
         return Acquirer(self, self.index, member_id, read, batch_size, record_limit, settings, now).acquire(max_records)
 
     # Acknowledging and releasing.

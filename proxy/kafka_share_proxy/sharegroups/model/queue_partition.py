@@ -11,7 +11,7 @@ from math import inf
 
 from kafka_share_proxy.sharegroups.model import dead_letters
 from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
-from kafka_share_proxy.sharegroups.model.acquiring import Acquisition, PartitionSettings, ReadRecords
+from kafka_share_proxy.sharegroups.model.acquiring import NOTHING, Acquisition, PartitionSettings, ReadRecords
 from kafka_share_proxy.sharegroups.model.key_order import BlockedKey, KeyOrder
 from kafka_share_proxy.sharegroups.model.locks import Lockable
 from kafka_share_proxy.sharegroups.model.offset_runs import (
@@ -32,6 +32,7 @@ from kafka_share_proxy.sharegroups.model.partition import AcknowledgementBatch, 
 from kafka_share_proxy.sharegroups.model.queue_settings import NO_QUEUE, QueueSettings
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns, NamedDelays, delay_s, named_for
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.model.settings import NOTHING_ACQUIRED
 from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOT_DUE, TAGGED_BATCH_BYTES, ShareSnapshot
 from kafka_share_proxy.wire.records.order_keys import NO_KEYS
 
@@ -148,6 +149,8 @@ class QueuePartition(SharePartition):
         """See SharePartition. With key order `read` must have the keys."""
         if self.order is None:
             return super().acquire(member_id, read, max_records, batch_size, record_limit, settings, now)
+        if settings.max_record_locks == NOTHING_ACQUIRED:
+            return NOTHING
         self.order.known_to = max(self.order.known_to, self.start_offset)
         return OrderedAcquirer(
             *(self, self.index, member_id, read, batch_size, record_limit, settings, now),

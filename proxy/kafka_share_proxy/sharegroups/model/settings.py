@@ -39,6 +39,10 @@ class GroupSettings:
     """Settings that Kafka 4.3 does not have. None if none of them has an effect."""
 
 
+WINDOW_CLOSED, NOTHING_ACQUIRED = 0, -1
+"""`max_record_locks` of a group that is handed over: first no window grows, then nothing at all is acquired."""
+
+
 class ConfigType(enum.IntEnum):
     """Type codes of DescribeConfigs responses (DescribeConfigsResponse.ConfigType)."""
 
@@ -236,6 +240,16 @@ def effective(stored: Mapping[str, str], limits: BrokerShareLimits) -> GroupSett
         assignment_interval_s=number(ASSIGNMENT_INTERVAL) / 1000,
         queue=queue_settings.effective(stored),
     )
+
+
+def without_counterpart(stored: Mapping[str, str], *, all_: bool = False) -> list[str]:
+    """Return the stored settings that no release of Kafka has and that have an effect. `all_`: or have none."""
+    only_here = (key.name for key in QUEUE_CONFIGS if key.name.startswith("share."))
+    return [
+        name
+        for name in only_here
+        if name in stored and (all_ or stored[name].strip() != GROUP_CONFIGS_BY_NAME[name].default)
+    ]
 
 
 def check_stored(stored: Mapping[str, str], limits: BrokerShareLimits) -> str | None:

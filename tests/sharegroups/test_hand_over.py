@@ -1,0 +1,192 @@
+"""Hand-over of share groups from the proxy to Kafka 4.3.0, seen by members that stay."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka_share_proxy.app.commands import groups_command
+from kafka_share_proxy.app.commands.groups_command import NoResponse
+from kafka_share_proxy.localkafka.addresses import HOST
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire.values import Address
+
+from tests.support.brokers import QUICK, Running
+from tests.support.raw import Topic, until
+from tests.support.worlds import ACCEPT, Member, World
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
+
+LOCAL = {"share_groups": {"serve": "local", "broker": QUICK}}
+AUTO = {"share_groups": {"serve": "auto", "broker": QUICK}}
+LOCK_MS = "30000"
+
+
+class Case:
+    """A group that began at a proxy with `serve: local`, now at one with `auto`, whose member holds offsets 0-9."""
+
+    def __init__(self, running: Running, kafka: Cluster, name: str, **settings: str) -> None:
+        self.kafka = kafka
+        before = running.front(kafka.bootstrap, LOCAL)
+        world = World("before", before.bootstrap, name)
+        self.topic = world.topic()
+        self.group = world.group(lock_ms=LOCK_MS, **settings)
+        world.raw.produce(self.topic, 10)
+        world.member(self.group, topics=[self.topic]).heartbeat(epoch=-1)
+        world.close()
+        assert before.stop() == 0
+        self.front: Front = running.front(kafka.bootstrap, AUTO)
+        self.world = World("proxy", self.front.bootstrap, name)
+        self.member: Member = self.world.member(self.group, "B", topics=[self.topic])
+        assert self.member.take(self.topic).acquired(self.topic) == [(0, 9, 1)]
+        self.outcome: Any = None
+
+    @property
+    def admin(self) -> Address:
+        return Address(HOST, self.front.admin_port)
+
+    def accept(self, first: int, last: int) -> None:
+        assert self.member.acknowledge((self.topic, 0, first, last, ACCEPT)).error == 0
+
+    def hand_over(self, wait_s: int, *, force: bool = False) -> str:
+        return groups_command.hand_over(self.admin, self.group, wait_s, force=force)
+
+    def begin(self) -> threading.Thread:
+        def run() -> None:
+            try:
+                self.outcome = self.hand_over(60)
+            except NoResponse as reason:
+                self.outcome = reason
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        until(lambda: self.phase() == "closing", "the hand-over to hold new records back")
+        return thread
+
+    def phase(self) -> str:
+        try:
+            return str(groups_command.fetch(self.admin, f"/groups/{self.group}/hand-over")["phase"])
+        except NoResponse:
+            return ""
+
+    def state_at_brokers(self) -> int:
+        native = World("native", self.kafka.bootstrap, "native")
+        try:
+            on = native.raw.on_coordinator(self.group)
+            response = native.raw.send_request("ShareGroupDescribe", 1, on=on, group_ids=[self.group])
+            return int(response.groups[0].error_code)
+        finally:
+            native.close()
+
+    def rejoined(self) -> list[tuple[int, int, int]]:
+        """Rejoin as a client does after UNKNOWN_MEMBER_ID and 122, and return what is acquired next."""
+        assert self.member.heartbeat(silent=True, follow=False).error_code == UNKNOWN_MEMBER_ID
+        assert self.member.fetch(self.topic, silent=True).error == SHARE_SESSION_NOT_FOUND
+        self.member.epoch, self.member.assigned = 0, set()
+        self.member.join([self.topic])
+        return self.member.take(self.topic).acquired(self.topic)
+
+
+UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, SHARE_SESSION_NOT_FOUND = 25, 69, 122
+
+
+@pytest.fixture
+def cases(running: Running, kafka_43_quick: Cluster, request: pytest.FixtureRequest) -> Iterator[Any]:
+    made: list[Case] = []
+
+    def make(**settings: str) -> Case:
+        made.append(Case(running, kafka_43_quick, f"moves-{request.node.name[5:20]}", **settings))
+        return made[-1]
+
+    yield make
+    for case in made:
+        case.world.close()
+        case.front.stop()  # the next case's proxy must own the share state
+
+
+def take_nothing(member: Member, topic: Topic) -> None:
+    assert member.fetch(topic, silent=True).acquired(topic) == []
+
+
+def test_members_stay_and_no_record_is_lost_or_delivered_again(cases: Any) -> None:
+    """New records wait until those in flight are settled. Settings move as well."""
+    case = cases(deliveries="7")
+    thread = case.begin()
+    case.world.raw.produce(case.topic, 5)
+    take_nothing(case.member, case.topic)
+    assert case.member.heartbeat(silent=True).error_code == 0
+    case.accept(0, 9)
+    thread.join(60)
+    assert "is served by the brokers" in str(case.outcome)
+    assert case.rejoined() == [(10, 14, 1)]
+    assert case.state_at_brokers() == 0
+    native = World("native", case.kafka.bootstrap, "native")
+    try:
+        assert native.raw.describe(32, case.group)["share.delivery.count.limit"] == "7"
+    finally:
+        native.close()
+
+
+def test_records_that_are_not_settled_in_time_keep_the_group_here(cases: Any) -> None:
+    """The refusal names their offsets, and new records are delivered here again. With --force they are repeated."""
+    case = cases()
+    case.accept(0, 3)
+    with pytest.raises(NoResponse, match=r"not settled within 0 s: .*-0 offsets 4-9"):
+        case.hand_over(0)
+    assert case.state_at_brokers() == GROUP_ID_NOT_FOUND
+    case.world.raw.produce(case.topic, 5)
+    assert case.member.take(case.topic).acquired(case.topic) == [(10, 14, 1)]
+    assert "offsets 4-14" in case.hand_over(0, force=True)
+    acquired = case.rejoined()
+    assert (acquired[0][0], acquired[-1][1]) == (4, 14)
+
+
+def test_setting_that_brokers_do_not_have_is_refused(cases: Any) -> None:
+    case = cases(**{"share.redelivery.delay.ms": "1000"})
+    with pytest.raises(NoResponse, match=r"the brokers do not have share\.redelivery\.delay\.ms"):
+        case.hand_over(0)
+    case.accept(0, 9)
+    assert "no longer in force: share.redelivery.delay.ms" in case.hand_over(10, force=True)
+
+
+def test_proxy_killed_while_records_are_held_back_still_serves_the_group(cases: Any) -> None:
+    """A hand-over that is begun again completes."""
+    case = cases()
+    thread = case.begin()
+    case.front.kill()
+    thread.join(60)
+    assert isinstance(case.outcome, NoResponse)
+    case.front.start()
+    case.member.disconnect()
+    case.world.close()
+    case.world = World("again", case.front.bootstrap, "again")
+    case.member = case.world.member(case.group, "C", topics=[case.topic])
+    acquired = case.member.take(case.topic).acquired(case.topic)
+    assert (acquired[0][0], acquired[-1][1]) == (0, 9)
+    assert case.state_at_brokers() == GROUP_ID_NOT_FOUND
+    case.accept(0, 9)
+    assert "is served by the brokers" in case.hand_over(10)
+    case.world.raw.produce(case.topic, 1)
+    assert case.rejoined() == [(10, 10, 1)]
+
+
+def test_group_that_would_be_created_here_again_is_refused(running: Running, kafka_43_quick: Cluster) -> None:
+    """With share_groups.serve: local; so is a group that does not exist."""
+    front = running.front(kafka_43_quick.bootstrap, LOCAL)
+    world = World("local", front.bootstrap, "stays")
+    try:
+        topic, group = world.topic(), world.group()
+        world.raw.produce(topic, 1)
+        member = world.member(group, topics=[topic])
+        member.take(topic)
+        admin = Address(HOST, front.admin_port)
+        with pytest.raises(NoResponse, match=f"share_groups.serve is local for {group}"):
+            groups_command.hand_over(admin, group, 0, force=False)
+        with pytest.raises(NoResponse, match='share group "absent" is not held here'):
+            groups_command.hand_over(admin, "absent", 0, force=False)
+    finally:
+        world.close()
+        front.stop()

@@ -153,8 +153,9 @@ class SharePartition(Window):
 
     def can_acquire(self, settings: PartitionSettings) -> bool:
         """Return True if an offset is free, or if the window may grow (sharegroups/README.md rule 28)."""
-        locks = settings.max_record_locks
-        return locks != NOTHING_ACQUIRED and (self.next_free() <= self.end_offset or self.room(locks) > 0)
+        return settings.max_record_locks != NOTHING_ACQUIRED and (
+            self.next_free() <= self.end_offset or self.room(settings.max_record_locks) > 0
+        )
 
     def acquire(
         self,
@@ -170,9 +171,13 @@ class SharePartition(Window):
 
         `record_limit`: ShareAcquireMode 1, else batch_optimized.
         """
-        if settings.max_record_locks == NOTHING_ACQUIRED:
-            return NOTHING
-        return Acquirer(self, self.index, member_id, read, batch_size, record_limit, settings, now).acquire(max_records)
+        return (
+            NOTHING
+            if settings.max_record_locks == NOTHING_ACQUIRED
+            else Acquirer(self, self.index, member_id, read, batch_size, record_limit, settings, now).acquire(
+                max_records
+            )
+        )
 
     # Acknowledging and releasing.
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
 
 from kafka_share_proxy.durable.coming_appends import ComingAppends
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.records.records import Record
 
 K_contra = TypeVar("K_contra", contravariant=True)
 
@@ -30,6 +32,15 @@ class JournalRefused(ProxyError):
         self.code = code
 
 
+@dataclass(frozen=True, slots=True)
+class OutsideRecords:
+    """Records for a partition of another topic, visible together with an append or not at all."""
+
+    topic: str
+    partition: int
+    records: Sequence[Record]
+
+
 class Journal(Protocol[K_contra]):
     """Store in which state becomes durable before a client gets a response."""
 
@@ -40,3 +51,13 @@ class Journal(Protocol[K_contra]):
         """Store the values (None deletes the key), all or none. Settled once they are durable. Fails with
         JournalRefused.
         """
+
+
+@runtime_checkable
+class TransactionalJournal(Journal[K_contra], Protocol[K_contra]):
+    """Journal that can store values together with records of other topics."""
+
+    def append_with(
+        self, records: Sequence[tuple[K_contra, bytes | None]], outside: Sequence[OutsideRecords]
+    ) -> Promise[None]:
+        """Store the values and the records of other topics in one transaction. Otherwise as `append`."""

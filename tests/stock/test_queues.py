@@ -48,8 +48,8 @@ class Queue:
         assert producer.flush(30) == 0
 
     @contextmanager
-    def members(self, count: int) -> Iterator[list[ShareConsumer]]:
-        options = {
+    def members(self, count: int, **more: Any) -> Iterator[list[ShareConsumer]]:
+        options = more | {
             "bootstrap.servers": self.bootstrap,
             "group.id": self.group,
             "share.acknowledgement.mode": "explicit",

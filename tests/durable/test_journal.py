@@ -12,7 +12,7 @@ from kafka_share_proxy.durable.coming_appends import LATE_S, SHARE_MAX_S
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.journal import CHECK_MAX_S, TopicJournal
 from kafka_share_proxy.durable.journal_events import JournalEvents
-from kafka_share_proxy.durable.state_producer import TakenOver
+from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from kafka_share_proxy.sharegroups.state import state_records
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, StateKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka_share_proxy.durable.ownership import Takeover
 from kafka_share_proxy.durable.partition_log import Replay
-from kafka_share_proxy.durable.state_producer import TakenOver
+from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 

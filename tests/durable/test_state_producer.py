@@ -8,17 +8,8 @@ import random
 import pytest
 from kafka_share_proxy.durable import state_producer
 from kafka_share_proxy.durable.produce_errors import PRODUCE_ERRORS, Follows
-from kafka_share_proxy.durable.state_producer import (
-    Append,
-    Identify,
-    Lost,
-    Refused,
-    StateProducer,
-    Stored,
-    TakenOver,
-    WentBack,
-    WriterStage,
-)
+from kafka_share_proxy.durable.producer_requests import Append, Identify, Lost, Refused, Stored, TakenOver, WentBack
+from kafka_share_proxy.durable.state_producer import StateProducer, WriterStage
 from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
 from kafka_share_proxy.wire.records.records import Record, decode_records, iter_batches
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share_proxy.durable.state_producer import Append, Identify
+from kafka_share_proxy.durable.producer_requests import Append, Identify, RequestType
 from kafka_share_proxy.durable.under_way import UnderWay, forget
 
-PURPOSES: dict[type[Identify | Append], str] = {Append: "appends", Identify: "identifies"}
+PURPOSES: dict[RequestType, str] = {Append: "appends", Identify: "identifies"}
 
 
 class Links:

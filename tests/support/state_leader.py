@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from kafka_share_proxy.durable.state_producer import Append, Identify, Outcome, StateProducer
+from kafka_share_proxy.durable.producer_requests import Append, Identify, Outcome
+from kafka_share_proxy.durable.state_producer import StateProducer
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records.records import iter_batches
 

@@ -4,13 +4,14 @@
     python tests/support/state_proxy.py PORT follow BOOTSTRAP
 
 It is controlled by lines of JSON on 127.0.0.1:PORT. The response to {"put": [key, text]} is the outcome, and to {} the
-held texts.
+held texts. {"put": ..., "with": [[topic, partition, [value, ...]], ...]} puts it together with records of other topics.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,11 @@ from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState
-from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.durable.interfaces import JournalRefused, OutsideRecords
 from kafka_share_proxy.durable.tail import Tail
 from kafka_share_proxy.feature.feature import Feature, FeatureKind, Platform, Probe
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.small_state import WIDE_STATE, HeldTexts, Texts, wide_partition_of
@@ -74,7 +77,8 @@ class ToldState:
         key, text = asked["put"]
         if not gate.lets_in([wide_partition_of(key)]):
             return {"refused": gate.why_not([wide_partition_of(key)])[0].name}
-        promise, came = self._hosted.journal.append([(key, text.encode())]), trio.Event()
+        began, came = time.perf_counter(), trio.Event()
+        promise = self._append([(key, text.encode())], asked.get("with"))
         promise.on_settled(came.set)
         await came.wait()
         try:
@@ -82,7 +86,17 @@ class ToldState:
         except JournalRefused as refusal:
             return {"refused": refusal.code.name}
         self.texts.values[key] = text
-        return {"stored": key}
+        return {"stored": key, "ms": (time.perf_counter() - began) * 1000} if "with" in asked else {"stored": key}
+
+    def _append(self, records: list[tuple[str, bytes | None]], outside: Any) -> Promise[None]:
+        journal = self._hosted.journal
+        if outside is None:
+            return journal.append(records)
+        together = [
+            OutsideRecords(topic, partition, [Record(None, value.encode()) for value in values])
+            for topic, partition, values in outside
+        ]
+        return journal.append_with(records, together)
 
 
 class ToldFeature(FeatureKind):

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.partition_log import Replay
+from kafka_share_proxy.durable.producer_requests import Append as Produce
+from kafka_share_proxy.durable.producer_requests import Outcome, Refused, Stored
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.durable.state_producer import Append as Produce
-from kafka_share_proxy.durable.state_producer import Outcome, Refused, StateProducer, Stored, WriterStage
+from kafka_share_proxy.durable.state_producer import StateProducer, WriterStage
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
 from kafka_share_proxy.sharegroups.state import state_records

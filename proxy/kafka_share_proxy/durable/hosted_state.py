@@ -25,8 +25,8 @@ from kafka_share_proxy.durable.journal_events import JournalEvents
 from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from kafka_share_proxy.durable.ownership import Takeover, refusal_of
 from kafka_share_proxy.durable.partition_log import Replay
+from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.durable.state_host import StateHost
-from kafka_share_proxy.durable.state_producer import TakenOver
 from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.durable.topic_guard import TopicGuard
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble

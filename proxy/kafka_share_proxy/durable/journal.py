@@ -15,44 +15,41 @@ from typing import Generic, TypeVar
 from kafka_share_proxy.brokers.channel import Channel
 from kafka_share_proxy.brokers.channels import BrokerChannels
 from kafka_share_proxy.brokers.replaced import SILENT_S
+from kafka_share_proxy.durable import producer_messages
 from kafka_share_proxy.durable.coming_appends import SHARE_MAX_S, ComingAppends
 from kafka_share_proxy.durable.described_state import DescribedState
-from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.durable.interfaces import JournalRefused, OutsideRecords
 from kafka_share_proxy.durable.journal_events import NO_EVENTS, JournalEvents
+from kafka_share_proxy.durable.journal_transactions import JournalTransactions
+from kafka_share_proxy.durable.producer_requests import (
+    Append,
+    AppendInTransaction,
+    Identify,
+    Lost,
+    Outcome,
+    Refused,
+    RequestType,
+    Stored,
+    TakenOver,
+    WentBack,
+)
 from kafka_share_proxy.durable.state_producer import (
     BATCH_BYTES_MAX,
     DENIED,
     IDENTITY_S,
     KEEP_ALIVE_S,
-    Append,
-    Identify,
-    Lost,
-    Outcome,
-    Refused,
     StateProducer,
-    Stored,
-    TakenOver,
-    WentBack,
     WriterStage,
 )
 from kafka_share_proxy.durable.under_way import MOVED, UnderWay, forget
 from kafka_share_proxy.loop.interfaces import Notes, Timer
-from kafka_share_proxy.loop.promise import Callback, Promise, on_behalf_of
+from kafka_share_proxy.loop.promise import Callback, Promise, on_behalf_of, settled
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode, LocalProtocolError
 from kafka_share_proxy.wire.records.records import Record
-
-PRODUCE_VERSION_MAX = 11
-"""Highest version used: 12 may begin a transaction, and 13 names topics by id."""
-INIT_PRODUCER_ID_VERSION_MAX = 4
-REPLICAS_MS = 5_000
-"""Milliseconds that a leader waits for its replicas."""
-TRANSACTION_MS = 60_000
-"""Transaction timeout, which InitProducerId requires although there are no transactions."""
-ALL_REPLICAS = -1
 
 K = TypeVar("K")
 R = TypeVar("R", bound=Message)
@@ -83,7 +80,8 @@ class TopicJournal(Generic[K]):
         self._serving: set[int] = set()
         # Each state has its own connections: a broker handles the requests of one connection in order, and states must
         # not wait for each other's appends.
-        self._purposes = {request_type: f"{request_type.__name__} {state.topic}" for request_type in (Identify, Append)}
+        types: tuple[RequestType, ...] = (Identify, Append)
+        self._purposes = {request_type: f"{request_type.__name__} {state.topic}" for request_type in types}
         self._reactor = reactor
         self._notes = notes
         self._owner = owner
@@ -100,6 +98,7 @@ class TopicJournal(Generic[K]):
         self._busy: dict[int, set[int]] = {}
         """Leaders with a Produce in flight -> partitions that wait for its response."""
         self._under_way = UnderWay(self._purposes)
+        self._transactions = JournalTransactions(self, channels, notes)
         self._may_be_late = False
         self._requested_at: float | None = None
         """Time of the first append that waits for coming appends."""
@@ -110,11 +109,14 @@ class TopicJournal(Generic[K]):
 
     def append(self, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:
         """All records belong to one partition."""
-        promise: Promise[None] = Promise()
-        state = self.state
         if not records:
-            promise.set(None)
-            return promise
+            return settled(None)
+        producer, partition, promise = self._served(records)
+        return promise if producer is None else self._add(producer, partition, records, promise)
+
+    def _served(self, records: Sequence[tuple[K, bytes | None]]) -> tuple[StateProducer | None, int, Promise[None]]:
+        """Return the producer of the records, their partition, and a promise, which has failed if there is none."""
+        state, promise = self.state, Promise[None]()
         partition = state.partition_of(records[0][0])
         for key, _ in records[1:]:
             if state.partition_of(key) != partition:
@@ -122,18 +124,40 @@ class TopicJournal(Generic[K]):
         producer = self._producers.get(partition)
         if partition not in self._serving or producer is None:
             promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{state.name} is not loaded"))
+            return None, partition, promise
+        return producer, partition, promise
+
+    def append_with(
+        self, records: Sequence[tuple[K, bytes | None]], outside: Sequence[OutsideRecords]
+    ) -> Promise[None]:
+        """See interfaces.TransactionalJournal. All records belong to one partition of the state."""
+        producer, partition, promise = self._served(records)
+        if producer is None:
             return promise
-        return self._add(producer, partition, records)
+        code = producer.add_transaction(self._encoded(records), outside, promise, self._reactor.now())
+        if code == NO_ERROR:
+            self._to_check.add(partition)
+            self._schedule_check()
+        else:
+            promise.fail(JournalRefused(code, f"too much for one transaction of topic {self.state.topic}, or too many"))
+        return promise
 
     def restore(self, partition: int, records: Sequence[tuple[K, bytes]]) -> Promise[None]:
         """Append to a partition that is not served yet."""
-        return self._add(self._producers[partition], partition, records)
+        return self._add(self._producers[partition], partition, records, Promise())
 
-    def _add(self, producer: StateProducer, partition: int, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:
-        promise: Promise[None] = Promise()
+    def _encoded(self, records: Sequence[tuple[K, bytes | None]]) -> list[Record]:
         time_ms, encode_key = self._reactor.wall_ms(), self.state.encode_key
-        encoded = [Record(encode_key(key), value, (), time_ms) for key, value in records]
-        if producer.add(encoded, promise, self._reactor.now()):
+        return [Record(encode_key(key), value, (), time_ms) for key, value in records]
+
+    def _add(
+        self,
+        producer: StateProducer,
+        partition: int,
+        records: Sequence[tuple[K, bytes | None]],
+        promise: Promise[None],
+    ) -> Promise[None]:
+        if producer.add(self._encoded(records), promise, self._reactor.now()):
             self._to_check.add(partition)
             self._schedule_check()
         else:
@@ -194,6 +218,7 @@ class TopicJournal(Generic[K]):
         for behind in self._busy.values():
             behind -= stopped
         self._under_way.stopped(stopped)
+        self._transactions.stopped(stopped)
         producers = [self._producers.pop(partition) for partition in sorted(stopped & self._producers.keys())]
         tokens = [token for producer in producers for token in producer.tokens()]
         for token in tokens:
@@ -233,7 +258,8 @@ class TopicJournal(Generic[K]):
     def _check(self) -> None:
         self._is_planned = False
         if self._may_be_late:
-            self._may_be_late = self._under_way.check(self._channels, self.leaders, self.coordinators)
+            is_late = self._under_way.check(self._channels, self.leaders, self.coordinators)
+            self._may_be_late = self._transactions.check() or is_late
             if self._may_be_late:
                 self._events.need_view()
         now = self._reactor.now()
@@ -248,7 +274,8 @@ class TopicJournal(Generic[K]):
             refused = producer.overdue(now)
             if refused:
                 self._report(partition, refused)
-            if not self._request_for(partition, producer, appends, now):
+            is_missing = producer.transactions.is_active and self._transactions.send(partition, producer)
+            if not self._request_for(partition, producer, appends, now) and not is_missing:
                 self._to_check.discard(partition)
         if appends:
             self._requested_at = None
@@ -280,6 +307,8 @@ class TopicJournal(Generic[K]):
         request_type = producer.wants(now)
         if request_type is None:
             return False
+        if request_type is AppendInTransaction:
+            return not self._transactions.append(partition, producer)
         where = self.coordinators if request_type is Identify else self.leaders
         node_id = where.get(partition, -1)
         if node_id < 0:
@@ -317,7 +346,7 @@ class TopicJournal(Generic[K]):
         deadline = max(deadline, now + CHECK_MIN_S)
         if waiting:  # channels, leaders and responses notify the journal; this check is a safeguard
             deadline = min(deadline, now + CHECK_MAX_S)
-        if self._busy or self._under_way.identifies:
+        if self._busy or self._under_way.identifies or self._transactions.is_busy:
             deadline = min(deadline, now + (CHECK_MAX_S if self._may_be_late else SILENT_S))
         if deadline >= self._alarm_at:
             return
@@ -334,25 +363,20 @@ class TopicJournal(Generic[K]):
 
     # Requests
 
-    def _on_behalf_of_journal(self, responded: Callable[[R | None], None]) -> Callable[[R | None], None]:
+    def guarded(self, responded: Callable[[R | None], None]) -> Callable[[R | None], None]:
         """Run it on behalf of the journal, so that an internal error does not end the channel."""
         return lambda response: on_behalf_of(self, partial(responded, response))
 
     def _identify(
         self, channel: Channel, node_id: int, partition: int, producer: StateProducer, identify: Identify
     ) -> None:
-        request = messages.InitProducerIdRequest(
-            transactional_id=self.state.transactional_id(partition),
-            transaction_timeout_ms=TRANSACTION_MS,
-            producer_id=identify.producer_id,
-            producer_epoch=identify.producer_epoch,
-        )
-        version = channel.highest(ApiKey.INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION_MAX)
+        request = producer_messages.init_producer_id(self.state.transactional_id(partition), *identify)
+        version = channel.highest(ApiKey.INIT_PRODUCER_ID, producer_messages.INIT_PRODUCER_ID_VERSION_MAX)
         channel.send_request(
             ApiKey.INIT_PRODUCER_ID,
             version,
             request,
-            self._on_behalf_of_journal(partial(self._identified, node_id, partition, producer)),
+            self.guarded(partial(self._identified, node_id, partition, producer)),
         )
 
     def _identified(
@@ -371,7 +395,7 @@ class TopicJournal(Generic[K]):
                 forget(self.coordinators, partition, node_id)
             elif code in DENIED:
                 self._events.denied(partition, code)
-            elif code != ErrorCode.NONE:
+            elif code not in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS):
                 self._notes("state-identity-refused", topic=self.state.topic, partition=partition, reason=code.name)
             self._report(partition, producer.identified(code, response.producer_id, response.producer_epoch, now))
             if producer.stage is WriterStage.CHECKING:
@@ -385,20 +409,12 @@ class TopicJournal(Generic[K]):
         if channel is None:
             self._produced(node_id, sent, None, was_sent=False)
             return
-        request = messages.ProduceRequest
-        data = [request.PartitionProduceData(index=p, records=append.batch) for p, append in appends.items()]
-        message = request(
-            acks=ALL_REPLICAS,
-            timeout_ms=REPLICAS_MS,
-            topic_data=[request.TopicProduceData(name=self.state.topic, partition_data=data)],
-        )
+        message = producer_messages.produce(self.state.topic, {p: append.batch for p, append in appends.items()})
         self._busy[node_id] = set()
         self._under_way.appends[node_id] = sent
         self.appends += 1
-        version = channel.highest(ApiKey.PRODUCE, PRODUCE_VERSION_MAX)
-        channel.send_request(
-            ApiKey.PRODUCE, version, message, self._on_behalf_of_journal(partial(self._produced, node_id, sent))
-        )
+        version = channel.highest(ApiKey.PRODUCE, producer_messages.PRODUCE_VERSION_MAX)
+        channel.send_request(ApiKey.PRODUCE, version, message, self.guarded(partial(self._produced, node_id, sent)))
 
     def _produced(
         self,
@@ -411,7 +427,7 @@ class TopicJournal(Generic[K]):
         self._to_check |= self._busy.pop(node_id, set())
         self._under_way.appends.pop(node_id, None)
         now = self._reactor.now()
-        entries = _by_partition(response)
+        entries = producer_messages.by_partition(response)
         for partition, producer in sent.items():
             if self._producers.get(partition) is not producer:
                 continue
@@ -444,6 +460,22 @@ class TopicJournal(Generic[K]):
             self._schedule_check()
         self._set_alarm(responded, now)
 
+    # What transactions need (journal_transactions.TransactionHost)
+
+    def now(self) -> float:
+        return self._reactor.now()
+
+    def need_view(self) -> None:
+        self._events.need_view()
+
+    def is_current(self, partition: int, producer: StateProducer) -> bool:
+        return self._producers.get(partition) is producer
+
+    def settle(self, partition: int, outcomes: Iterable[Outcome]) -> None:
+        self._report(partition, outcomes)
+        self._to_check.add(partition)
+        self._schedule_check()
+
     def _report(self, partition: int, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
             if isinstance(outcome, Stored):
@@ -466,10 +498,3 @@ CHECK_MIN_S, CHECK_MAX_S = 0.01, 0.25
 def _refuse(token: object, code: ErrorCode, reason: str) -> None:
     if isinstance(token, Promise):
         token.fail(JournalRefused(code, reason))
-
-
-def _by_partition(
-    response: messages.ProduceResponse | None,
-) -> dict[int, messages.ProduceResponse.PartitionProduceResponse]:
-    topics = [] if response is None else response.responses
-    return {entry.index: entry for topic in topics for entry in topic.partition_responses}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kafka_share_proxy.durable.state_producer import TakenOver
+from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.wire.errors import ErrorCode
 
 

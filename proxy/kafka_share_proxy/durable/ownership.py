@@ -13,7 +13,7 @@ from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
 from kafka_share_proxy.brokers.internal_topics import TopicRefused
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.partition_log import Replay
-from kafka_share_proxy.durable.state_producer import TakenOver
+from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 

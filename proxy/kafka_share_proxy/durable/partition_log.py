@@ -1,12 +1,13 @@
 """Contents of a state partition: its log, read from the start to the offset of this proxy's takeover record.
 
-The log is a sequence of reigns, each begun by a takeover record (durable/README.md rules 13 to 15).
+The log is a sequence of reigns, each begun by a takeover record (durable/README.md rules 13 to 15). Batches of a
+transaction count from its commit marker on (rule 45).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,7 +21,17 @@ class Reign(NamedTuple):
     producer_epoch: int
 
 
+class _OpenBatch(NamedTuple):
+    """Batch of a transaction without a marker so far."""
+
+    writer: Reign
+    records: Sequence[Record]
+    max_timestamp: int
+
+
 ENDLESS = (1 << 63) - 1
+COMMIT = (1).to_bytes(2, "big")
+"""Type in the key of a commit marker, after its version (int16)."""
 TAKEOVERS_KEPT = 64
 """Maximum number of takeover records kept."""
 
@@ -45,6 +56,8 @@ class Replay:
     newest_ms: int = -1
     """Milliseconds since 1970 of the last batch that counted."""
     reign: Reign | None = None
+    _open: dict[int, list[_OpenBatch]] = field(default_factory=dict)
+    """Batches of open transactions, by producer id."""
     _last_value: bytes = b""
     """Equal consecutive values share one object."""
     _takeovers: dict[Reign, bytes] = field(default_factory=dict)
@@ -66,18 +79,35 @@ class Replay:
         self.next_offset = max(self.next_offset, batch.last_offset + 1)
 
     def _take_in(self, batch: BatchHeader, records: Callable[[], Iterable[Record]]) -> None:
-        if batch.is_control or batch.base_offset > self.until:
+        if batch.base_offset > self.until:
+            return
+        if batch.is_control:
+            self._end_transaction(batch.producer_id, records)
             return
         writer = Reign(batch.producer_id, batch.producer_epoch)
         if writer != self.reign and not self._may_begin(writer):
             self.ignored += 1
             return
-        for record in records():
+        if batch.is_transactional:
+            opened = _OpenBatch(writer, list(records()), batch.max_timestamp)
+            self._open.setdefault(batch.producer_id, []).append(opened)
+            return
+        self._count(writer, records(), batch.max_timestamp)
+
+    def _end_transaction(self, producer_id: int, records: Callable[[], Iterable[Record]]) -> None:
+        """Process a marker: commit or abort the open batches of its producer."""
+        batches = self._open.pop(producer_id, ())
+        if batches and any((record.key or b"")[2:4] == COMMIT for record in records()):
+            for batch in batches:
+                self._count(*batch)
+
+    def _count(self, writer: Reign, records: Iterable[Record], max_timestamp: int) -> None:
+        for record in records:
             self._apply(writer, record)
         if writer != self.reign:
             self.ignored += 1
-        elif batch.max_timestamp >= 0:
-            self.newest_ms = batch.max_timestamp
+        elif max_timestamp >= 0:
+            self.newest_ms = max_timestamp
 
     def superfluous(self) -> list[bytes]:
         """Return the keys of takeover records on which nothing depends, if there are many."""

@@ -114,7 +114,8 @@ async def take(replay: Replay, data: Buffer | None, pace: Pace) -> None:
     data = data or b""
     for batch in records.iter_batches(data):
         if batch.last_offset >= replay.next_offset:
-            replay.read(batch, partial(_records_unless_unwanted, replay.unwanted, data[batch.position : batch.end]))
+            unwanted = b"" if batch.is_control else replay.unwanted
+            replay.read(batch, partial(_records_unless_unwanted, unwanted, data[batch.position : batch.end]))
             await pace.step()
 
 

@@ -13,16 +13,37 @@ Rules: durable/README.md 6 to 13, 16 and 19.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import inf
-from typing import NamedTuple
 
+from kafka_share_proxy.durable.interfaces import OutsideRecords
 from kafka_share_proxy.durable.produce_errors import Follows, what_follows
+from kafka_share_proxy.durable.producer_batches import Batch, Entry
+from kafka_share_proxy.durable.producer_requests import (
+    Append,
+    AppendInTransaction,
+    Identify,
+    Lost,
+    Outcome,
+    Refused,
+    RequestType,
+    Stored,
+    TakenOver,
+    WentBack,
+)
+from kafka_share_proxy.durable.state_transactions import (
+    Fenced,
+    StateTransactions,
+    TransactionOutcome,
+    TransactionRequest,
+    size_of,
+)
 from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
 from kafka_share_proxy.wire.records import compression
 from kafka_share_proxy.wire.records.records import HEADER, Record, build_batch
+from kafka_share_proxy.wire.values import TopicPartition
 
 BATCH_BYTES_MAX = 128 << 10
 """Maximum bytes of the records in one append, below the limit of brokers (message.max.bytes, 1 MiB)."""
@@ -40,6 +61,8 @@ WAIT_MAX_S = 10.0
 """Seconds after which an entry is refused that waits for an append with an unknown outcome."""
 RETRY_MIN_S, RETRY_MAX_S = 0.02, 0.25
 """Shortest and longest delay in seconds between two attempts. No append is confirmed meanwhile."""
+MARKER_PAUSE_S = 0.002
+"""Delay in seconds before an append is repeated that arrived before the marker of a transaction. Doubles each time."""
 DENIED_S = 5.0
 """Seconds between two attempts while the identity lacks a right."""
 KEEP_ALIVE_S = 6 * 3600.0
@@ -74,93 +97,11 @@ _READY, _LOST = WriterStage.READY, WriterStage.LOST
 """Attribute access on an enum is slow in CPython 3.11."""
 
 
-class Identify(NamedTuple):
-    """(-1, -1) claims the id, other values renew it."""
-
-    producer_id: int
-    producer_epoch: int
-
-
-class Append(NamedTuple):
-    """Produce request with acks=all."""
-
-    batch: bytes
-
-
-class Stored(NamedTuple):
-    """Outcome: all in-sync replicas have the append."""
-
-    token: object
-
-
-class Refused(NamedTuple):
-    """The append is not stored and never will be."""
-
-    token: object
-    code: ErrorCode
-
-
-class TakenOver(NamedTuple):
-    """The takeover record is at this offset."""
-
-    offset: int
-    producer_id: int
-    producer_epoch: int
-
-
-class Lost(NamedTuple):
-    """Another proxy is the owner. No waiting append was or will be confirmed."""
-
-    code: ErrorCode
-
-
-class WentBack(NamedTuple):
-    """The append got an offset that was already used: the log was replaced, or has lost its end."""
-
-    offset: int
-
-
-Outcome = Stored | Refused | TakenOver | Lost | WentBack
-
-
 _REQUEST_BEFORE_READY: Mapping[WriterStage, type[Identify] | type[Append]] = {
     WriterStage.IDENTIFYING: Identify,
     WriterStage.TAKING_OVER: Append,
 }
 """Other stages send nothing."""
-
-
-@dataclass(slots=True)
-class _Entry:
-    """Records of one caller, stored all or none."""
-
-    records: Sequence[Record]
-    token: object
-    size: int
-    since: float
-    unknown: bool = False
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Append in flight."""
-
-    data: bytes
-    count: int
-    since: float
-    entries: Sequence[_Entry] = ()
-    is_takeover: bool = False
-    unknown: bool = False
-    """True if the log may hold this batch under its sequence numbers."""
-
-    @property
-    def size(self) -> int:
-        return sum(entry.size for entry in self.entries)
-
-    @property
-    def may_be_stored(self) -> bool:
-        """True if an entry may be in the log, under these or earlier sequence numbers."""
-        return self.unknown or any(entry.unknown for entry in self.entries)
 
 
 @dataclass(slots=True)
@@ -181,14 +122,18 @@ class StateProducer:
     _smaller_until: float = -inf
     _sequence: int = 0
     _log_end: int = 0
-    _waiting: deque[_Entry] = field(default_factory=deque)
-    _batch: _Batch | None = None
+    _waiting: deque[Entry] = field(default_factory=deque)
+    _batch: Batch | None = None
     _is_in_flight: bool = False
     """True while a request is in flight."""
     _retry_at: float = -inf
     _retry_s: float = RETRY_MIN_S
     _append_by: float = inf
     _identify_by: float = inf
+    transactions: StateTransactions = field(default_factory=StateTransactions)
+    _awaits_marker: bool = False
+    """True if the marker of the last transaction may not be in the partition yet."""
+    _marker_pause_s: float = MARKER_PAUSE_S
 
     def renew_every(self, keep_alive_s: float, identity_s: float, now: float) -> None:
         self.keep_alive_s, self.identity_s = keep_alive_s, identity_s
@@ -206,24 +151,30 @@ class StateProducer:
             size += len(key or b"") + len(value or b"")
         if self.stage is _LOST or self.waiting_bytes + size > WAITING_BYTES_MAX:
             return False
-        self._waiting.append(_Entry(records, token, size, now))
+        self._waiting.append(Entry(records, token, size, now))
         self.waiting_bytes += size
         return True
 
-    def wants(self, now: float) -> type[Identify] | type[Append] | None:
+    def wants(self, now: float) -> RequestType | None:
         """Return the type of the next request, whose destination may have to be looked up."""
         if self._is_in_flight or now < self._retry_at:
             return None
+        transactions, batch = self.transactions, self._batch
         if self.stage is not _READY:
-            return _REQUEST_BEFORE_READY.get(self.stage)
-        if self._batch is None:
-            if now >= self._identify_by:
+            is_open = transactions.current is not None and self.stage is WriterStage.IDENTIFYING
+            return None if is_open else _REQUEST_BEFORE_READY.get(self.stage)
+        if batch is not None:
+            return AppendInTransaction if batch.is_transactional else Append
+        if transactions.current is None:
+            if now >= self._identify_by or transactions.needs_new_epoch:
                 return Identify
-            if not self._waiting and now < self._append_by:
-                return None
-        return Append
+        elif transactions.to_store:
+            return AppendInTransaction
+        elif transactions.holds_appends:
+            return None
+        return Append if self._waiting or now >= self._append_by else None
 
-    def next_request(self, now: float) -> Identify | Append | None:
+    def next_request(self, now: float) -> Identify | Append | AppendInTransaction | None:
         """Return a request, whose result the caller reports (`identified`, `appended`, `in_flight` or `unsent`)."""
         request_type = self.wants(now)
         if request_type is None:
@@ -234,7 +185,17 @@ class StateProducer:
             return Identify(self.producer_id, self.producer_epoch)
         if self._batch is None:
             self._batch = self._next_batch(now)
+        if self._batch.is_transactional:
+            self.transactions.state_sent()
+            self._awaits_marker, self._marker_pause_s = True, MARKER_PAUSE_S
+            return AppendInTransaction(self._batch.data)
         return Append(self._batch.data)
+
+    def transaction_requests(self, now: float, located: Container[TopicPartition]) -> list[TransactionRequest]:
+        """Return requests of a transaction, except the append of its state. See StateTransactions.requests."""
+        if self.stage is _READY and now < self._identify_by:
+            self.transactions.start(self.producer_id, self.producer_epoch, now)
+        return self.transactions.requests(now, located)
 
     def proceed(self) -> None:
         """Take over: no owner with another producer id is left."""
@@ -243,12 +204,17 @@ class StateProducer:
         self.stage = WriterStage.TAKING_OVER
 
     def next_deadline(self) -> float:
-        """Time at which `next_request` or `overdue` may have a result without another event."""
+        """Time at which a request or `overdue` may have a result without another event."""
         if self.stage is _LOST:
             return inf
+        return min(self._next_deadline(), self.transactions.next_deadline())
+
+    def _next_deadline(self) -> float:
         oldest = self._oldest_unsent() + WAIT_MAX_S
         if self._is_in_flight or (self.stage is not _READY and self.stage is WriterStage.CHECKING):
             return oldest
+        if self._batch is None and self.transactions.holds_appends:
+            return max(self._retry_at, 0.0) if self.transactions.to_store else oldest
         if self.stage is not _READY or self._batch is not None or self._waiting:
             return min(max(self._retry_at, 0.0), oldest)
         return max(self._retry_at, min(self._append_by, self._identify_by))
@@ -263,6 +229,8 @@ class StateProducer:
         self._retry_s = RETRY_MIN_S
         is_new = self.producer_id < 0 and producer_epoch == 0
         self.producer_id, self.producer_epoch, self._sequence = producer_id, producer_epoch, 0
+        self.transactions.new_epoch()
+        self._awaits_marker = False
         self.stage = WriterStage.CHECKING if is_new else WriterStage.TAKING_OVER
         self._identify_by = now + self.identity_s
         return []
@@ -273,6 +241,10 @@ class StateProducer:
         batch = self._batch
         if batch is None:
             raise LocalProtocolError("a Produce response without a Produce in flight")
+        if batch.is_transactional:
+            return self._appended_in_transaction(batch, code, offset, now)
+        if code == ErrorCode.INVALID_TXN_STATE and self._awaits_marker:
+            return self._before_marker(batch, now)
         match what_follows(code):
             case Follows.STORED:
                 return self._accepted(batch, offset, now)
@@ -280,7 +252,7 @@ class StateProducer:
                 return self._lose(code)
             case Follows.START_AGAIN:
                 self._start_again(batch)
-                return []
+                return self.settle(self.transactions.give_up())
             case Follows.NOT_NOW:
                 return self._refused(batch, code, now, final=now - batch.since >= REFUSE_AFTER_S)
             case Follows.NEVER:
@@ -303,14 +275,17 @@ class StateProducer:
         if self.stage is WriterStage.IDENTIFYING or self._batch is None:
             self._retry_later(now)
             return []
+        if self._batch.is_transactional:
+            return self._appended_in_transaction(self._batch, ErrorCode.NOT_ENOUGH_REPLICAS, -1, now)
         final = now - self._batch.since >= REFUSE_AFTER_S
         return self._refused(self._batch, ErrorCode.COORDINATOR_NOT_AVAILABLE, now, final=final)
 
     def overdue(self, now: float) -> list[Outcome]:
-        """Refuse entries that waited too long for an append that cannot be settled."""
+        """Refuse entries that waited too long for an append that cannot be settled, and abort a late transaction."""
+        late = self._late_transactions(now)
         if not self._waiting or self._oldest_unsent() + WAIT_MAX_S > now:
-            return []
-        kept, outcomes = deque[_Entry](), list[Outcome]()
+            return late
+        kept, outcomes = deque[Entry](), late
         for entry in self._waiting:
             if entry.unknown or entry.since + WAIT_MAX_S > now:
                 kept.append(entry)
@@ -328,14 +303,80 @@ class StateProducer:
 
     def tokens(self) -> list[object]:
         entries = [*(self._batch.entries if self._batch is not None else ()), *self._waiting]
-        return [entry.token for entry in entries]
+        return [*(entry.token for entry in entries), *self.transactions.tokens()]
+
+    # Transactions
+
+    def add_transaction(
+        self, records: Sequence[Record], outside: Sequence[OutsideRecords], token: object, now: float
+    ) -> ErrorCode:
+        """Queue a transaction. Return the code with which it is refused, or NONE."""
+        if self.stage is _LOST:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if len(records) > 1 and HEADER.size + size_of(records) > self.batch_bytes_max:
+            return ErrorCode.MESSAGE_TOO_LARGE
+        return self.transactions.add(records, outside, token, now)
+
+    def settle(self, results: Iterable[TransactionOutcome]) -> list[Outcome]:
+        """Return the outcomes of results of `transactions`."""
+        outcomes: list[Outcome] = []
+        for result in results:
+            if isinstance(result, Fenced):
+                outcomes += self._lose(result.code)
+            elif result.code == ErrorCode.NONE:
+                outcomes.append(Stored(result.token))
+            else:
+                outcomes.append(Refused(result.token, result.code))
+        return outcomes
+
+    def _late_transactions(self, now: float) -> list[Outcome]:
+        transactions, batch = self.transactions, self._batch
+        results = transactions.expired(now)
+        if self.stage is _READY and not transactions.is_late(now):
+            return self.settle(results)
+        if batch is None or not batch.is_transactional:
+            results += transactions.give_up()
+        elif not self._is_in_flight:
+            results += self._abort(batch, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return self.settle(results)
+
+    def _appended_in_transaction(self, batch: Batch, code: ErrorCode, offset: int, now: float) -> list[Outcome]:
+        follows = what_follows(code)
+        if follows is Follows.STORED:
+            outcomes = self._accepted(batch, offset, now)
+            if self.stage is _READY:
+                self.transactions.state_stored()
+            return outcomes
+        if follows is Follows.FENCED:
+            return self._lose(code)
+        if follows is Follows.UNKNOWN:
+            return self._unknown(batch, now)
+        if follows is Follows.NOT_NOW and now - batch.since < REFUSE_AFTER_S:
+            self._retry_later(now)
+            return []
+        return self.settle(self._abort(batch, code, forgotten=follows is Follows.START_AGAIN))
+
+    def _abort(self, batch: Batch, code: ErrorCode, *, forgotten: bool = False) -> list[TransactionOutcome]:
+        """Abort a transaction whose state is not stored, or may be. `forgotten`: the broker forgot the producer."""
+        self._batch = None
+        return self.transactions.state_refused(code, in_doubt=batch.unknown or forgotten)
+
+    def _before_marker(self, batch: Batch, now: float) -> list[Outcome]:
+        """Process the refusal of a plain append that arrived before the marker of the last transaction."""
+        if now - batch.since >= REFUSE_AFTER_S and not batch.may_be_stored:
+            return self._refused(batch, ErrorCode.COORDINATOR_NOT_AVAILABLE, now, final=True)
+        self._retry_at = now + self._marker_pause_s
+        self._marker_pause_s = min(2 * self._marker_pause_s, RETRY_MAX_S)
+        return []
 
     # What to append
 
-    def _next_batch(self, now: float) -> _Batch:
+    def _next_batch(self, now: float) -> Batch:
         if self.stage is not _READY:
             return self._build([self.takeover(self.producer_id, self.producer_epoch)], (), now, is_takeover=True)
-        entries: list[_Entry] = []
+        if to_store := self.transactions.to_store:
+            return self._build(to_store, (), now, size=size_of(to_store), is_transactional=True)
+        entries: list[Entry] = []
         limit = self.batch_bytes_max if now >= self._smaller_until else self._smaller_bytes
         size = HEADER.size
         while self._waiting and (not entries or size + self._waiting[0].size <= limit):
@@ -352,12 +393,13 @@ class StateProducer:
     def _build(
         self,
         records: Sequence[Record],
-        entries: Sequence[_Entry],
+        entries: Sequence[Entry],
         now: float,
         *,
         size: int = 0,
         is_takeover: bool = False,
-    ) -> _Batch:
+        is_transactional: bool = False,
+    ) -> Batch:
         data = build_batch(
             0,
             records,
@@ -365,12 +407,13 @@ class StateProducer:
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=self._sequence,
+            is_transactional=is_transactional,
         )
-        return _Batch(data, len(records), now, entries, is_takeover)
+        return Batch(data, len(records), now, entries, is_takeover, is_transactional)
 
     # Outcomes of appends
 
-    def _accepted(self, batch: _Batch, offset: int, now: float) -> list[Outcome]:
+    def _accepted(self, batch: Batch, offset: int, now: float) -> list[Outcome]:
         if 0 <= offset < self._log_end:
             self.stage = WriterStage.LOST
             return [WentBack(offset)]
@@ -379,12 +422,13 @@ class StateProducer:
         self._retry_s = RETRY_MIN_S
         self._sequence = (self._sequence + batch.count) % SEQUENCES
         self._append_by = now + self.keep_alive_s
+        self._awaits_marker = self._awaits_marker and batch.is_transactional
         if batch.is_takeover:
             self.stage = WriterStage.READY
             return [TakenOver(offset, self.producer_id, self.producer_epoch)]
         return [Stored(entry.token) for entry in batch.entries]
 
-    def _refused(self, batch: _Batch, code: ErrorCode, now: float, *, final: bool) -> list[Outcome]:
+    def _refused(self, batch: Batch, code: ErrorCode, now: float, *, final: bool) -> list[Outcome]:
         """Process a refusal. `final`: give up instead of retrying."""
         if not final or batch.is_takeover or batch.may_be_stored:
             self._retry_later(now, code)
@@ -394,7 +438,7 @@ class StateProducer:
             self._retry_later(now)
         return [Refused(entry.token, code) for entry in batch.entries]
 
-    def _too_large(self, batch: _Batch, code: ErrorCode, now: float) -> list[Outcome]:
+    def _too_large(self, batch: Batch, code: ErrorCode, now: float) -> list[Outcome]:
         """Halve the batch. A single entry that is too large is refused."""
         if len(batch.entries) < 2:
             return self._refused(batch, code, now, final=True)
@@ -405,19 +449,19 @@ class StateProducer:
             self._put_back(batch)
         return []
 
-    def _unknown(self, batch: _Batch, now: float) -> list[Outcome]:
+    def _unknown(self, batch: Batch, now: float) -> list[Outcome]:
         batch.unknown = True
         for entry in batch.entries:
             entry.unknown = True
         self._retry_later(now)
         return []
 
-    def _start_again(self, batch: _Batch) -> None:
+    def _start_again(self, batch: Batch) -> None:
         """Abandon sequence numbers. The same content will follow a new takeover record."""
         self._put_back(batch)
         self.stage = WriterStage.IDENTIFYING
 
-    def _put_back(self, batch: _Batch) -> None:
+    def _put_back(self, batch: Batch) -> None:
         self._batch = None
         self._waiting.extendleft(reversed(batch.entries))
         self.waiting_bytes += sum(entry.size for entry in batch.entries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from kafka_share_proxy.brokers.channels import BrokerChannels
-from kafka_share_proxy.durable.state_producer import Append, Identify
+from kafka_share_proxy.durable.producer_requests import Append, Identify, RequestType
 from kafka_share_proxy.wire.errors import ErrorCode
 
 MOVED = frozenset(
@@ -27,7 +27,7 @@ REPLACED = "it does not respond, and another broker has replaced it"
 class UnderWay:
     """`purposes`: of the channel, by type of request."""
 
-    def __init__(self, purposes: Mapping[type[Identify | Append], str]) -> None:
+    def __init__(self, purposes: Mapping[RequestType, str]) -> None:
         self.appends: dict[int, Collection[int]] = {}
         self.identifies: dict[int, int] = {}
         """Node id of the coordinator, by partition with an InitProducerId in flight."""
@@ -56,7 +56,7 @@ class UnderWay:
         links: BrokerChannels,
         node_id: int,
         partitions: Collection[int],
-        request_type: type[Identify | Append],
+        request_type: RequestType,
         where: Mapping[int, int],
     ) -> bool:
         purpose = self._purposes[request_type]

@@ -243,7 +243,7 @@ class StateProducer:
             raise LocalProtocolError("a Produce response without a Produce in flight")
         if batch.is_transactional:
             return self._appended_in_transaction(batch, code, offset, now)
-        if code == ErrorCode.INVALID_TXN_STATE and self._awaits_marker:
+        if self.is_before_marker(code):
             return self._before_marker(batch, now)
         match what_follows(code):
             case Follows.STORED:
@@ -331,6 +331,8 @@ class StateProducer:
 
     def _late_transactions(self, now: float) -> list[Outcome]:
         transactions, batch = self.transactions, self._batch
+        if self.stage is _LOST:
+            return []
         results = transactions.expired(now)
         if self.stage is _READY and not transactions.is_late(now):
             return self.settle(results)
@@ -360,6 +362,10 @@ class StateProducer:
         """Abort a transaction whose state is not stored, or may be. `forgotten`: the broker forgot the producer."""
         self._batch = None
         return self.transactions.state_refused(code, in_doubt=batch.unknown or forgotten)
+
+    def is_before_marker(self, code: ErrorCode) -> bool:
+        """Return True if a plain append got this code because the marker of the last transaction follows it."""
+        return code == ErrorCode.INVALID_TXN_STATE and self._awaits_marker
 
     def _before_marker(self, batch: Batch, now: float) -> list[Outcome]:
         """Process the refusal of a plain append that arrived before the marker of the last transaction."""

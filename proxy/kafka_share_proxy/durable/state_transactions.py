@@ -446,6 +446,8 @@ class StateTransactions:
         current = self._present()
         current.end.take_back()
         is_commit = current.step is Step.COMMITTING
+        if code is None:  # if it arrives late, it would end the next transaction of this epoch
+            current.is_in_doubt = True
         if code == NO_ERROR or (code == ErrorCode.INVALID_TXN_STATE and not is_commit):
             return self._finish(current)
         if code in _LOST and code is not None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,8 +36,8 @@ EITHER = {f"EndTxn {moment}" for moment in ("sent", "processed")}
 class Owner:
     """The process that owns the state, and a reader of outside topics."""
 
-    def __init__(self, running: Running, release: str) -> None:
-        self.kafka = running.cluster(release)
+    def __init__(self, running: Running, release: str, nodes: int = 1) -> None:
+        self.kafka = running.cluster(release, nodes=nodes)
         (self.port,) = free_ports(1)
         self.front: Front = running.front(self.kafka.bootstrap, MEMORY, command=self.command("none"))
         self.raw = Raw(self.kafka.bootstrap)
@@ -155,3 +158,65 @@ def test_unknown_topic_or_partition_is_refused(owner: Owner, topic: str) -> None
     for outside in ((f"{topic}-missing", 0, ["letter"]), (topic, 9, ["letter"])):
         assert owner.put(topic, "refused", outside) == {"refused": "UNKNOWN_TOPIC_OR_PARTITION"}
     assert owner.put(topic, "after") == {"stored": topic}
+
+
+class Putter:
+    """Puts numbered keys with a letter each, one after the other, until it is stopped."""
+
+    def __init__(self, owner: Owner, topic: str, name: str) -> None:
+        self.outcomes: dict[str, str] = {}
+        """"stored", the code of the refusal, or empty if there was no response."""
+        self._owner, self._topic, self._name = owner, topic, name
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopped.is_set():
+            number += 1
+            key = f"{self._name}-{number}"
+            response = self._owner.put(key, key, (self._topic, number % 2, [key]))
+            self.outcomes[key] = "stored" if "stored" in response else response.get("refused", "")
+
+    @property
+    def stored(self) -> int:
+        return list(self.outcomes.values()).count("stored")
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+
+
+@pytest.mark.parametrize("release", [OLD, NEW])
+def test_state_and_outside_records_agree_while_brokers_are_lost(
+    running: Running, fresh: Callable[[str], str], release: str
+) -> None:
+    """Each of three nodes is killed or suspended in turn: it is a leader of all topics and a coordinator."""
+    owner, topic = Owner(running, release, nodes=3), fresh("dlq")
+    owner.raw.create_topic(topic, partitions=2)
+    putters = [Putter(owner, topic, f"{topic}-{number}") for number in range(3)]
+    try:
+        for node in owner.kafka.nodes:
+            before = [putter.stored for putter in putters]
+            until(lambda before=before: all(p.stored > b for p, b in zip(putters, before, strict=True)), "progress")
+            node.suspend() if node is owner.kafka.nodes[1] else node.kill()
+            before = [putter.stored for putter in putters]
+            until(lambda before=before: all(p.stored > b for p, b in zip(putters, before, strict=True)), "failover", 60)
+            node.resume() if node is owner.kafka.nodes[1] else node.start()
+            owner.kafka.wait_ready()
+            time.sleep(3)  # the node becomes an in-sync replica again: min.insync.replicas is 2
+    finally:
+        for putter in putters:
+            putter.stop()
+    owner.restart()
+    letters = Counter([*owner.letters(topic), *owner.letters(topic, 1)])
+    outcomes = {key: outcome for putter in putters for key, outcome in putter.outcomes.items()}
+    print(Counter(outcomes.values()))
+    held = tell(owner.port)["held"]
+    for key, outcome in outcomes.items():
+        assert letters[key] == (1 if key in held else 0), (key, outcome)
+        assert key in held or outcome != "stored", key
+        assert key not in held or outcome in ("stored", "", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"), outcome
+    owner.raw.close()

@@ -7,7 +7,7 @@ Pure. The caller sends what `next_request` returns and reports the result.
       └─────── 45 (the broker forgot this producer), or the identity must be renewed ────────────────┘
     any ─ 47 or 90: another proxy took over ─▶ LOST, for good
 
-Rules: durable/README.md 6 to 13, 16 and 19.
+Rules: durable/README.md 6 to 13, 16, 19 and 39 to 46.
 """
 
 from __future__ import annotations
@@ -275,8 +275,6 @@ class StateProducer:
         if self.stage is WriterStage.IDENTIFYING or self._batch is None:
             self._retry_later(now)
             return []
-        if self._batch.is_transactional:
-            return self._appended_in_transaction(self._batch, ErrorCode.NOT_ENOUGH_REPLICAS, -1, now)
         final = now - self._batch.since >= REFUSE_AFTER_S
         return self._refused(self._batch, ErrorCode.COORDINATOR_NOT_AVAILABLE, now, final=final)
 

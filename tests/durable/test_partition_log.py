@@ -156,3 +156,73 @@ def test_follower_is_given_what_counts_in_place_of_values():
         made.read(next(iter_batches(data)), lambda records=records: records)
     assert [(record.key, record.value) for record in given] == [(b"a", b"1"), (b"b", b"1"), (b"a", None)]
     assert (made.values, made.ignored, made.next_offset, made.done) == ({}, 1, 6, False)
+
+
+def transactional(pid, epoch, **values):
+    return (*put(pid, epoch, **values), True)
+
+
+def marker(pid, epoch, *, committed):
+    return (pid, epoch, [Record(b"\0\0" + int(committed).to_bytes(2, "big"), bytes(6))], True, True)
+
+
+def replay_with_markers(*batches) -> Replay:
+    """As `replay`, of batches that may be transactional or markers."""
+    offset, data = 0, b""
+    for pid, epoch, records, *attributes in batches:
+        is_transactional, is_control = (*attributes, False, False)[:2]
+        data += build_batch(
+            offset,
+            records,
+            producer_id=pid,
+            producer_epoch=epoch,
+            base_sequence=0,
+            is_transactional=is_transactional,
+            is_control=is_control,
+        )
+        offset += len(records)
+    made = Replay(reign_of, offset - 1)
+    for batch in iter_batches(data):
+        made.read(batch, lambda batch=batch: decode_records(data[batch.position : batch.end]))
+    return made
+
+
+def test_transaction_counts_from_its_commit_marker_on():
+    """durable/README.md rule 45."""
+    begun = (takeover(7, 0), put(7, 0, a="1"), transactional(7, 0, a="2"))
+    assert state(replay_with_markers(*begun)) == {"a": "1"}
+    assert state(replay_with_markers(*begun, marker(7, 0, committed=True))) == {"a": "2"}
+    after = replay_with_markers(*begun, marker(7, 0, committed=True), put(7, 0, a="3"))
+    assert state(after) == {"a": "3"}
+    assert after.ignored == 0
+
+
+def test_aborted_transaction_does_not_count():
+    """Its coordinator raised the epoch of the marker if it fenced the producer."""
+    begun = (takeover(7, 0), put(7, 0, a="1"), transactional(7, 0, a="2", b="2"))
+    for epoch in (0, 1):
+        made = replay_with_markers(*begun, marker(7, epoch, committed=False), takeover(7, 2), put(7, 2, c="3"))
+        assert state(made) == {"a": "1", "c": "3"}
+        assert made.ignored == 0
+
+
+def test_marker_ends_only_the_transaction_of_its_producer():
+    made = replay_with_markers(
+        takeover(7, 0), transactional(7, 0, a="1"), marker(8, 0, committed=True), marker(7, 0, committed=False)
+    )
+    assert state(made) == {}
+
+
+def test_transaction_of_an_earlier_owner_is_ignored_when_it_is_committed_late():
+    made = replay_with_markers(
+        takeover(7, 0), transactional(7, 0, a="1"), takeover(8, 0), marker(7, 0, committed=True), put(8, 0, b="2")
+    )
+    assert state(made) == {"b": "2"}
+    assert made.ignored == 1
+
+
+def test_deletion_in_a_transaction_deletes():
+    made = replay_with_markers(
+        takeover(7, 0), put(7, 0, a="1"), transactional(7, 0, a=None), marker(7, 0, committed=True)
+    )
+    assert state(made) == {}

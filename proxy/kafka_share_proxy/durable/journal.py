@@ -448,7 +448,7 @@ class TopicJournal(Generic[K]):
             forget(self.leaders, partition, node_id)
         if code in DENIED and producer.stage is WriterStage.TAKING_OVER:
             self._events.denied(partition, code)
-        else:
+        elif not producer.is_before_marker(code):
             self._notes("state-append-failed", topic=self.state.topic, partition=partition, reason=code.name)
 
     def _continue_with(self, responded: Iterable[int], now: float) -> None:

@@ -61,10 +61,8 @@ class JournalTransactions:
 
     def __init__(self, host: TransactionHost, channels: BrokerChannels, notes: Notes) -> None:
         topic = host.state.topic
-        self._purposes: dict[RequestType, str] = {
-            Identify: f"Transaction {topic}",
-            Append: f"TransactionalAppend {topic}",
-        }
+        coordinator, leader = f"Transaction {topic}", f"TransactionalAppend {topic}"
+        self._purposes: dict[RequestType, str] = {Identify: coordinator, Append: leader}
         self._host, self._channels, self._notes = host, channels, notes
         self._outside: dict[TopicPartition, int] = {}
         """Node id of the leader, by outside partition."""

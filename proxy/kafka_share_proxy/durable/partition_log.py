@@ -1,7 +1,7 @@
 """Contents of a state partition: its log, read from the start to the offset of this proxy's takeover record.
 
 The log is a sequence of reigns, each begun by a takeover record (durable/README.md rules 13 to 15). Batches of a
-transaction count from its commit marker on (rule 45).
+transaction count from its commit marker on (durable/README.md rule 45).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Batch:
+class ProducerBatch:
     """Append in flight."""
 
     data: bytes

@@ -7,7 +7,7 @@ Pure. The caller sends what `next_request` returns and reports the result.
       └─────── 45 (the broker forgot this producer), or the identity must be renewed ────────────────┘
     any ─ 47 or 90: another proxy took over ─▶ LOST, for good
 
-Rules: durable/README.md 6 to 13, 16 and 19.
+Rules: durable/README.md 6 to 13, 16, 19 and 39 to 46.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from math import inf
 
 from kafka_share_proxy.durable.interfaces import OutsideRecords
 from kafka_share_proxy.durable.produce_errors import Follows, what_follows
-from kafka_share_proxy.durable.producer_batches import Batch, Entry
+from kafka_share_proxy.durable.producer_batches import Entry, ProducerBatch
 from kafka_share_proxy.durable.producer_requests import (
     Append,
     AppendInTransaction,
@@ -123,7 +123,7 @@ class StateProducer:
     _sequence: int = 0
     _log_end: int = 0
     _waiting: deque[Entry] = field(default_factory=deque)
-    _batch: Batch | None = None
+    _batch: ProducerBatch | None = None
     _is_in_flight: bool = False
     """True while a request is in flight."""
     _retry_at: float = -inf
@@ -243,7 +243,7 @@ class StateProducer:
             raise LocalProtocolError("a Produce response without a Produce in flight")
         if batch.is_transactional:
             return self._appended_in_transaction(batch, code, offset, now)
-        if code == ErrorCode.INVALID_TXN_STATE and self._awaits_marker:
+        if self.is_before_marker(code):
             return self._before_marker(batch, now)
         match what_follows(code):
             case Follows.STORED:
@@ -275,8 +275,6 @@ class StateProducer:
         if self.stage is WriterStage.IDENTIFYING or self._batch is None:
             self._retry_later(now)
             return []
-        if self._batch.is_transactional:
-            return self._appended_in_transaction(self._batch, ErrorCode.NOT_ENOUGH_REPLICAS, -1, now)
         final = now - self._batch.since >= REFUSE_AFTER_S
         return self._refused(self._batch, ErrorCode.COORDINATOR_NOT_AVAILABLE, now, final=final)
 
@@ -331,6 +329,8 @@ class StateProducer:
 
     def _late_transactions(self, now: float) -> list[Outcome]:
         transactions, batch = self.transactions, self._batch
+        if self.stage is _LOST:
+            return []
         results = transactions.expired(now)
         if self.stage is _READY and not transactions.is_late(now):
             return self.settle(results)
@@ -340,7 +340,7 @@ class StateProducer:
             results += self._abort(batch, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self.settle(results)
 
-    def _appended_in_transaction(self, batch: Batch, code: ErrorCode, offset: int, now: float) -> list[Outcome]:
+    def _appended_in_transaction(self, batch: ProducerBatch, code: ErrorCode, offset: int, now: float) -> list[Outcome]:
         follows = what_follows(code)
         if follows is Follows.STORED:
             outcomes = self._accepted(batch, offset, now)
@@ -356,12 +356,16 @@ class StateProducer:
             return []
         return self.settle(self._abort(batch, code, forgotten=follows is Follows.START_AGAIN))
 
-    def _abort(self, batch: Batch, code: ErrorCode, *, forgotten: bool = False) -> list[TransactionOutcome]:
+    def _abort(self, batch: ProducerBatch, code: ErrorCode, *, forgotten: bool = False) -> list[TransactionOutcome]:
         """Abort a transaction whose state is not stored, or may be. `forgotten`: the broker forgot the producer."""
         self._batch = None
         return self.transactions.state_refused(code, in_doubt=batch.unknown or forgotten)
 
-    def _before_marker(self, batch: Batch, now: float) -> list[Outcome]:
+    def is_before_marker(self, code: ErrorCode) -> bool:
+        """Return True if a plain append got this code because the marker of the last transaction follows it."""
+        return code == ErrorCode.INVALID_TXN_STATE and self._awaits_marker
+
+    def _before_marker(self, batch: ProducerBatch, now: float) -> list[Outcome]:
         """Process the refusal of a plain append that arrived before the marker of the last transaction."""
         if now - batch.since >= REFUSE_AFTER_S and not batch.may_be_stored:
             return self._refused(batch, ErrorCode.COORDINATOR_NOT_AVAILABLE, now, final=True)
@@ -371,7 +375,7 @@ class StateProducer:
 
     # What to append
 
-    def _next_batch(self, now: float) -> Batch:
+    def _next_batch(self, now: float) -> ProducerBatch:
         if self.stage is not _READY:
             return self._build([self.takeover(self.producer_id, self.producer_epoch)], (), now, is_takeover=True)
         if to_store := self.transactions.to_store:
@@ -399,7 +403,7 @@ class StateProducer:
         size: int = 0,
         is_takeover: bool = False,
         is_transactional: bool = False,
-    ) -> Batch:
+    ) -> ProducerBatch:
         data = build_batch(
             0,
             records,
@@ -409,11 +413,11 @@ class StateProducer:
             base_sequence=self._sequence,
             is_transactional=is_transactional,
         )
-        return Batch(data, len(records), now, entries, is_takeover, is_transactional)
+        return ProducerBatch(data, len(records), now, entries, is_takeover, is_transactional)
 
     # Outcomes of appends
 
-    def _accepted(self, batch: Batch, offset: int, now: float) -> list[Outcome]:
+    def _accepted(self, batch: ProducerBatch, offset: int, now: float) -> list[Outcome]:
         if 0 <= offset < self._log_end:
             self.stage = WriterStage.LOST
             return [WentBack(offset)]
@@ -428,7 +432,7 @@ class StateProducer:
             return [TakenOver(offset, self.producer_id, self.producer_epoch)]
         return [Stored(entry.token) for entry in batch.entries]
 
-    def _refused(self, batch: Batch, code: ErrorCode, now: float, *, final: bool) -> list[Outcome]:
+    def _refused(self, batch: ProducerBatch, code: ErrorCode, now: float, *, final: bool) -> list[Outcome]:
         """Process a refusal. `final`: give up instead of retrying."""
         if not final or batch.is_takeover or batch.may_be_stored:
             self._retry_later(now, code)
@@ -438,7 +442,7 @@ class StateProducer:
             self._retry_later(now)
         return [Refused(entry.token, code) for entry in batch.entries]
 
-    def _too_large(self, batch: Batch, code: ErrorCode, now: float) -> list[Outcome]:
+    def _too_large(self, batch: ProducerBatch, code: ErrorCode, now: float) -> list[Outcome]:
         """Halve the batch. A single entry that is too large is refused."""
         if len(batch.entries) < 2:
             return self._refused(batch, code, now, final=True)
@@ -449,19 +453,19 @@ class StateProducer:
             self._put_back(batch)
         return []
 
-    def _unknown(self, batch: Batch, now: float) -> list[Outcome]:
+    def _unknown(self, batch: ProducerBatch, now: float) -> list[Outcome]:
         batch.unknown = True
         for entry in batch.entries:
             entry.unknown = True
         self._retry_later(now)
         return []
 
-    def _start_again(self, batch: Batch) -> None:
+    def _start_again(self, batch: ProducerBatch) -> None:
         """Abandon sequence numbers. The same content will follow a new takeover record."""
         self._put_back(batch)
         self.stage = WriterStage.IDENTIFYING
 
-    def _put_back(self, batch: Batch) -> None:
+    def _put_back(self, batch: ProducerBatch) -> None:
         self._batch = None
         self._waiting.extendleft(reversed(batch.entries))
         self.waiting_bytes += sum(entry.size for entry in batch.entries)

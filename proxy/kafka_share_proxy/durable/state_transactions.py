@@ -108,7 +108,7 @@ class Write(NamedTuple):
 
 
 class End(NamedTuple):
-    """EndTxn."""
+    """EndTxn, which commits or aborts."""
 
     committed: bool
 
@@ -116,8 +116,8 @@ class End(NamedTuple):
 TransactionRequest = Locate | AddPartitions | Write | End
 
 
-class Step(Enum):
-    """Step of a transaction."""
+class TransactionStep(Enum):
+    """Steps of a transaction."""
 
     ADDING = auto()
     WRITING = auto()
@@ -193,7 +193,7 @@ class _Transaction:
     parts: dict[TopicPartition, _Part]
     token: object
     since: float
-    step: Step = Step.ADDING
+    step: TransactionStep = TransactionStep.ADDING
     refusal: ErrorCode = NO_ERROR
     is_state_sent: bool = False
     is_in_doubt: bool = False
@@ -204,7 +204,7 @@ class _Transaction:
 
     @property
     def is_ending(self) -> bool:
-        return self.step in (Step.COMMITTING, Step.ABORTING)
+        return self.step in (TransactionStep.COMMITTING, TransactionStep.ABORTING)
 
     @property
     def is_quiet(self) -> bool:
@@ -270,14 +270,15 @@ class StateTransactions:
         """True if a plain append to the state partition would get INVALID_TXN_STATE."""
         current = self.current
         return current is not None and (
-            current.step in (Step.STORING, Step.COMMITTING) or (current.step is Step.ABORTING and current.is_state_sent)
+            current.step in (TransactionStep.STORING, TransactionStep.COMMITTING)
+            or (current.step is TransactionStep.ABORTING and current.is_state_sent)
         )
 
     @property
     def to_store(self) -> Sequence[Record]:
         """Records that are due for the state partition, in the transaction."""
         current = self.current
-        return current.records if current is not None and current.step is Step.STORING else ()
+        return current.records if current is not None and current.step is TransactionStep.STORING else ()
 
     def new_epoch(self) -> None:
         self._sequences.clear()
@@ -305,17 +306,17 @@ class StateTransactions:
     def requests(self, now: float, located: Container[TopicPartition]) -> list[TransactionRequest]:
         """Return requests of the present transaction. `located`: outside partitions whose leader is known."""
         current = self.current
-        if current is None or current.step is Step.STORING:
+        if current is None or current.step is TransactionStep.STORING:
             return []
         if current.is_ending:
             is_due = current.is_quiet and current.end.may_begin(now)
-            return [End(current.step is Step.COMMITTING)] if is_due else []
+            return [End(current.step is TransactionStep.COMMITTING)] if is_due else []
         remaining = {place: part for place, part in current.parts.items() if not part.is_stored}
         found: list[TransactionRequest] = []
         missing = sorted({place.topic for place in remaining if place not in located})
         if missing and current.locate.may_begin(now):
             found.append(Locate(tuple(missing)))
-        if current.step is Step.WRITING:
+        if current.step is TransactionStep.WRITING:
             found += [
                 Write(place, part.batch)
                 for place, part in remaining.items()
@@ -356,7 +357,7 @@ class StateTransactions:
         """Process a lookup. `codes`: of the topics and partitions without a leader."""
         current = self._present()
         current.locate.take_back()
-        if not codes or current.step not in (Step.ADDING, Step.WRITING):
+        if not codes or current.step not in (TransactionStep.ADDING, TransactionStep.WRITING):
             current.locate = _Attempts()
             return []
         for code in codes:
@@ -369,11 +370,11 @@ class StateTransactions:
         current = self._present()
         current.add.take_back()
         if code == NO_ERROR:
-            if current.step is Step.ADDING:
-                current.step = Step.WRITING
+            if current.step is TransactionStep.ADDING:
+                current.step = TransactionStep.WRITING
             return []
         if code in _FENCED:
-            return [Fenced(ErrorCode(code))]
+            return [Fenced(ErrorCode.of(code))]
         if code in _MAY_BE_ADDED:
             current.add.is_unknown = current.is_in_doubt = True
         if code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:  # the coordinator forgot the producer
@@ -392,14 +393,14 @@ class StateTransactions:
         if follows is Follows.STORED:
             part.is_stored = True
             self._sequences[place] = (self._sequences.get(place, 0) + len(part.records)) % SEQUENCES
-            if current.step is Step.WRITING and all(each.is_stored for each in current.parts.values()):
-                current.step = Step.STORING
+            if current.step is TransactionStep.WRITING and all(each.is_stored for each in current.parts.values()):
+                current.step = TransactionStep.STORING
             return []
         if follows is Follows.FENCED and code is not None:
             return [Fenced(code)]
         part.attempts.is_unknown = part.attempts.is_unknown or follows is Follows.UNKNOWN
         current.is_in_doubt = current.is_in_doubt or follows is Follows.START_AGAIN
-        if current.step is Step.WRITING and code is not None:
+        if current.step is TransactionStep.WRITING and code is not None:
             waited = now - part.attempts.since
             if follows in (Follows.NEVER, Follows.TOO_LARGE, Follows.START_AGAIN):
                 return self._give_up(current, code)
@@ -414,7 +415,7 @@ class StateTransactions:
         self._present().is_state_sent = True
 
     def state_stored(self) -> None:
-        self._present().step = Step.COMMITTING
+        self._present().step = TransactionStep.COMMITTING
 
     def state_refused(self, code: ErrorCode, *, in_doubt: bool) -> list[TransactionOutcome]:
         """Abort, because the state records are not stored, or it is not known."""
@@ -445,7 +446,9 @@ class StateTransactions:
         """Process the result of EndTxn. INVALID_TXN_STATE for an abort: there is no open transaction."""
         current = self._present()
         current.end.take_back()
-        is_commit = current.step is Step.COMMITTING
+        is_commit = current.step is TransactionStep.COMMITTING
+        if code is None:  # if it arrives late, it would end the next transaction of this epoch
+            current.is_in_doubt = True
         if code == NO_ERROR or (code == ErrorCode.INVALID_TXN_STATE and not is_commit):
             return self._finish(current)
         if code in _LOST and code is not None:
@@ -455,9 +458,9 @@ class StateTransactions:
 
     def _give_up(self, current: _Transaction, code: ErrorCode) -> list[TransactionOutcome]:
         current.refusal = code
-        if current.step is Step.ADDING and not current.add.is_unknown:
+        if current.step is TransactionStep.ADDING and not current.add.is_unknown:
             return self._finish(current)
-        current.step = Step.ABORTING
+        current.step = TransactionStep.ABORTING
         return []
 
     def _finish(self, current: _Transaction) -> list[TransactionOutcome]:

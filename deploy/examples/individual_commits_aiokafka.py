@@ -107,7 +107,7 @@ class Worked(ConsumerRebalanceListener):
             await self._commit()
 
     async def _commit(self) -> None:
-        states = {place: (ledger.mark, ledger.text(TEXT_MAX)) for place, ledger in self._ledgers.items()}
+        states = {place: (ledger.offset, ledger.text(TEXT_MAX)) for place, ledger in self._ledgers.items()}
         new = {place: state for place, state in states.items() if state != self._committed.get(place)}
         offsets = {place: state for place, state in new.items() if state[0] is not None}
         if not offsets:

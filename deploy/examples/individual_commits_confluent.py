@@ -129,7 +129,7 @@ class Worked:
             owned, offset = self._finished.get()  # it may have been revoked meanwhile
             owned.ledger.done(offset)
         ledgers = {place: owned.ledger for place, owned in self._owned.items()}
-        states = {place: (ledger.mark, ledger.text(TEXT_MAX)) for place, ledger in ledgers.items()}
+        states = {place: (ledger.offset, ledger.text(TEXT_MAX)) for place, ledger in ledgers.items()}
         new = {place: state for place, state in states.items() if state != self._committed.get(place)}
         offsets = [TopicPartition(*place, mark, text) for place, (mark, text) in new.items() if mark is not None]
         if not offsets:

@@ -107,7 +107,8 @@ class Worked(ConsumerRebalanceListener):
             ledger, offset = self._finished.get()  # the ledger may be one of a partition that was revoked
             ledger.done(offset)
         states = {
-            place: OffsetAndMetadata(ledger.offset, ledger.text(TEXT_MAX), -1) for place, ledger in self._ledgers.items()
+            place: OffsetAndMetadata(ledger.offset, ledger.text(TEXT_MAX), -1)
+            for place, ledger in self._ledgers.items()
         }
         return {place: state for place, state in states.items() if state != self._committed.get(place)}
 

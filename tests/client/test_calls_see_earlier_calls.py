@@ -368,6 +368,14 @@ async def s_work_acknowledge(s: ShareConsumer, _: ShareKafka) -> None:
         s.acknowledge(record)
 
 
+async def s_release_acknowledge(s: ShareConsumer, _: ShareKafka) -> None:
+    (record, *_rest) = await s.poll()
+    assert s.release(record)
+    await s.commit()
+    with pytest.raises(ValueError, match="is not held"):
+        s.acknowledge(record)
+
+
 async def s_renew_work(s: ShareConsumer, kafka: ShareKafka) -> None:
     (record, *_rest) = await s.poll()
     await s.renew(record)
@@ -404,6 +412,7 @@ SHARE_ROWS: list[ShareRow] = [
     s_unsubscribe_subscription,
     s_unsubscribe_assignment, s_unsubscribe_poll, s_unsubscribe_subscribe_poll, s_unsubscribe_acknowledge,
     s_subscribe_poll, s_acknowledge_commit, s_commit_nowait_commit, s_work_commit, s_work_acknowledge, s_renew_work,
+    s_release_acknowledge,
     s_poll_lock_timeout, s_wakeup_poll, s_close_poll,
 ]  # fmt: skip
 

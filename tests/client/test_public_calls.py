@@ -115,6 +115,10 @@ SHARE_MISUSE: Mapping[str, list[Misuse]] = {
         (lambda consumer: consumer.acknowledge(STRANGER), ValueError, "is not held"),
         (lambda consumer: consumer.acknowledge(STRANGER, AcknowledgeType.GAP), ValueError, "one of ACCEPT"),
     ],
+    "release": [
+        (lambda consumer: consumer.release(STRANGER), ValueError, "is not held"),
+        (lambda consumer: consumer.release(STRANGER, 901), ValueError, "0 to 900 seconds"),
+    ],
     "partitions_for": [(lambda consumer: consumer.partitions_for(""), ValueError, "a topic has a name")],
     "renew": [(lambda consumer: consumer.renew(STRANGER), ValueError, "is not held")],
     "work": [(lambda consumer: consumer.work(STRANGER), ValueError, "is not held")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import TopicPartition
@@ -20,7 +21,7 @@ TRANSACTION_MS = 60_000
 """Milliseconds after which a coordinator aborts a transaction and fences its producer."""
 ALL_REPLICAS = -1
 
-PartitionProduced = messages.ProduceResponse.PartitionProduceResponse
+PartitionProduced: TypeAlias = "messages.ProduceResponse.PartitionProduceResponse"
 
 
 def init_producer_id(transactional_id: str, producer_id: int, producer_epoch: int) -> messages.InitProducerIdRequest:

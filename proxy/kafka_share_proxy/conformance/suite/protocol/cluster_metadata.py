@@ -280,9 +280,12 @@ async def recreated(run: CaseRun) -> None:
     async def created() -> bool:
         return bool((await create(run, name=topic.name)).error_code == 0)
 
+    async def replaced() -> bool:
+        again = await run.cluster.await_topic(await run.kept(), topic.name, 1)
+        return bool(again.topic_id != topic.topic_id)
+
     await run.until(created, "a second creation")
-    again = await run.cluster.await_topic(await run.kept(), topic.name, 1)
-    true("TopicId", again.topic_id != topic.topic_id, "another one")
+    await run.until(replaced, "another topic id")
 
 
 @case_for_each(

@@ -202,12 +202,15 @@ def connected(made: World) -> tuple[Peer, Peer]:
 
 
 def scripted_clock() -> Callable[[], float]:
-    """Return a clock on which `BUDGET` readings take as long as a connection may process bytes."""
+    """Return a clock on which `BUDGET` readings take a little longer than a connection may process bytes.
+
+    A sum of exactly `SHARE_S` would be rounded below or above it, depending on the uptime of the machine.
+    """
     now = time.monotonic()
 
     def read() -> float:
         nonlocal now
-        now += SHARE_S / BUDGET
+        now += 1.01 * SHARE_S / BUDGET
         return now
 
     return read

@@ -179,6 +179,27 @@ class TestScan:
         play.ack(0, 0)
         assert play.poll() == [1, 151]
 
+    def test_settled_records_do_not_count_towards_what_a_snapshot_can_store(self) -> None:
+        play = Ordered("a" * 30 + "".join(map(chr, range(1_000, 1_080))), batch=10)
+        play.partition.offsets_max = 60
+        acquired, at_most = [0], 60
+        assert play.poll(1) == [0]
+        while offsets := play.poll(10):
+            acquired += offsets
+            play.ack(offsets[0], offsets[-1])
+            unsettled = play.partition.end_offset + 1 - (len(acquired) - 1)
+            assert unsettled + len(play.partition.runs) <= at_most + len(offsets)
+        assert acquired == [0, *range(30, 110)]
+
+    def test_records_settled_one_by_one_are_bounded_by_what_a_snapshot_can_store(self) -> None:
+        play = Ordered("".join("a" + chr(1_000 + each) for each in range(100)), batch=10)
+        play.partition.offsets_max = 60
+        assert play.poll(1, exact=True) == [0]
+        while offsets := play.poll(1, exact=True):
+            play.ack(offsets[0], offsets[-1])
+            assert len(play.partition.snapshot().batches) <= 60
+        assert play.partition.end_offset + 1 < len(play.log)
+
     def test_no_more_records_are_locked_than_the_group_allows(self) -> None:
         play = Ordered("abcdefghij" * 30, locks=100, batch=10)
         play.stored |= {"share.ordering": "key"}

@@ -107,6 +107,11 @@ class KeyOrder:
                 self._waiting[key_hash] = left
         return freed
 
+    def settled_from(self, start_offset: int) -> int:
+        """Return how many settled offsets are tracked from the start offset on."""
+        tracked = len(self._offsets) - bisect_left(self._offsets, start_offset)
+        return tracked - len(self._first) - self.blocked
+
     def settle_below(self, offset: int) -> list[int]:
         """Settle everything below an offset, which the log lost. Return the offsets that are first of their key."""
         hashes = [key_hash for key_hash, first in self._first.items() if first < offset]

@@ -117,7 +117,7 @@ class QueuePartition(SharePartition):
         if self.order is None:
             return super().can_acquire(settings)
         return self.order.locked < settings.max_record_locks and (
-            self.next_free() < self.order.known_to or self.order.known_to <= self._scan_to()
+            self.next_free() < self.order.known_to or self.order.known_to <= self._scan_to(self.order)
         )
 
     def room(self, max_record_locks: int) -> int:
@@ -133,8 +133,13 @@ class QueuePartition(SharePartition):
         """See SharePartition. Blocked records are read again when their key is free."""
         return self.next_fetch_offset() if self.order is None else self.start_offset
 
-    def _scan_to(self) -> int:
-        return self.start_offset + min(self.queue.scan_records, self.offsets_max) - 1
+    def _scan_to(self, order: KeyOrder) -> int:
+        """Return the last offset that may be tracked, so that any resulting state can be stored.
+
+        Each unsettled offset may become a stored batch of its own. Settled ones never need more than they have.
+        """
+        saved = max(0, order.settled_from(self.start_offset) - len(self.runs))
+        return self.start_offset + min(self.queue.scan_records, self.offsets_max + saved) - 1
 
     def acquire(
         self,
@@ -156,7 +161,7 @@ class QueuePartition(SharePartition):
             *(self, self.index, member_id, read, batch_size, record_limit, settings, now),
             order=self.order,
             keys=read.keys or NO_KEYS,
-            scan_to=self._scan_to(),
+            scan_to=self._scan_to(self.order),
         ).acquire(max_records)
 
     def blocked(self) -> list[BlockedKey]:

@@ -270,11 +270,11 @@ class TestKnowledge:
 def test_settled_offsets_leave_nothing_behind() -> None:
     order = KeyOrder(0)
     assert order.add(RecordKeys(array("q", range(6)), array("Q", [0, 1, 2, 0, 1, 2]))) == [3, 4, 5]
-    assert order.settle(4, 4) == []
+    assert order.settle([(4, 4)]) == []
     assert order.blocked == 2
-    assert order.settle(0, 2) == [3, 5]
-    assert order.settle(3, 3) == []
-    assert order.settle(5, 99) == []
+    assert order.settle([(0, 2)]) == [3, 5]
+    assert order.settle([(3, 3)]) == []
+    assert order.settle([(5, 99)]) == []
     order.trim(6)
     assert (list(order._offsets), order._first, order._waiting, order.blocked) == ([], {}, {}, 0)
 
@@ -282,7 +282,7 @@ def test_settled_offsets_leave_nothing_behind() -> None:
 def test_keys_of_many_settled_offsets_are_forgotten_together() -> None:
     order = KeyOrder(0)
     order.add(RecordKeys(array("q", range(3 * TRIMMED_AT_ONCE)), array("Q", range(3 * TRIMMED_AT_ONCE))))
-    order.settle(0, 2 * TRIMMED_AT_ONCE - 1)
+    order.settle([(0, 2 * TRIMMED_AT_ONCE - 1)])
     order.trim(TRIMMED_AT_ONCE - 1)
     assert len(order._offsets) == 3 * TRIMMED_AT_ONCE
     order.trim(2 * TRIMMED_AT_ONCE)

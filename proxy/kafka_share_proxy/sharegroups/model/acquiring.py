@@ -274,7 +274,8 @@ class Acquirer:
                 take = min(take, cap - acquired)
             # The cap ends the loop only if it is met exactly, as in Kafka: offsets delivered less often, acquired
             # before the first throttled one, may already exceed it.
-            run = self.window.isolate(first, first + take - 1)
+            whole = first == part.first and take == part.last - first + 1
+            run = part if whole else self.window.isolate(first, first + take - 1)
             self._lock(run)
             _extend(ranges, run)
             acquired += take

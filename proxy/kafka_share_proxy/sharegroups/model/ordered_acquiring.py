@@ -1,13 +1,15 @@
 """Acquiring in key order (sharegroups/README.md rules 74-79): the keys of what was read are learned first.
 
-How it works: all offsets that were read are tracked, also those beyond what may be acquired, as AVAILABLE or BLOCKED.
-Then the free ones are acquired by the rules of every other group, as if they were delivered again.
+How it works: offsets are tracked, as AVAILABLE or BLOCKED, until as many are free as may be acquired. Then these are
+acquired by the rules of every other group, as if they were delivered again.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from kafka_share_proxy.sharegroups.model import locks
 from kafka_share_proxy.sharegroups.model.acquiring import Acquirer, PartitionSettings, ReadRecords
@@ -57,9 +59,26 @@ class OrderedAcquirer(Acquirer):
         last = min(batches[-1].last_offset, self.scan_to)
         first = max(self.order.known_to, self.data_first)
         if self.read.fetch_offset <= self.order.known_to and first <= last:
-            self._learn(first, last, max_records)
+            self._learn_enough(first, last, max_records)
         self.data_last = min(last, self.order.known_to - 1)
         return self.budget > 0 and self.data_first <= self.data_last
+
+    def _learn_enough(self, first: int, last: int, max_records: int) -> None:
+        """Track first..last until enough offsets are free. More would only split the window into more runs."""
+        while first <= last and (missing := self.budget - self._count_free(first - 1)) > 0:
+            end = min(last, self._log_batch_end(first + missing - 1))
+            self._learn(first, end, max_records)
+            first = end + 1
+
+    def _count_free(self, last: int) -> int:
+        """Return how many offsets of the data up to `last` may be acquired. May be too low if they are enough."""
+        count = 0
+        for run in self.window.between(max(self.data_first, self.window.next_free()), last):
+            if run.state == AVAILABLE:
+                count += run.last - run.first + 1
+                if count >= self.budget:
+                    break
+        return count
 
     def _learn(self, first: int, last: int, max_records: int) -> None:
         """Track first..last, and block the records whose keys have earlier unsettled ones."""
@@ -82,8 +101,7 @@ class OrderedAcquirer(Acquirer):
             keys = RecordKeys(array("q", [offset for offset, _ in kept]), array("Q", [each for _, each in kept]))
         order.trim(window.start_offset)
         order.known_to = last + 1
-        for begin, end in _spans(order.add(keys)):
-            block(window, begin, end)
+        block(window, spans(order.add(keys)))
 
     def _track_free(self, first: int, last: int, max_records: int) -> None:
         """Add new in-flight batches, which begin where log batches begin."""
@@ -111,10 +129,23 @@ class OrderedAcquirer(Acquirer):
         super()._forget_compacted(first, last)
 
 
-def block(window: Window, first: int, last: int) -> None:
-    """Mark the free offsets of first..last as blocked."""
-    for run in [run for run in window.between(first, last) if run.state == AVAILABLE]:
-        window.isolate(max(run.first, first), min(run.last, last)).state = BLOCKED
+def block(window: Window, spans: Sequence[tuple[int, int]]) -> None:
+    """Mark the free offsets of these ranges, which ascend and are not adjacent, as blocked."""
+    if not spans:
+        return
+    at = 0
+    for run in [run for run in window.between(spans[0][0], spans[-1][1]) if run.state == AVAILABLE]:
+        at = bisect_left(spans, run.first, lo=at, key=itemgetter(1))
+        offsets, blocked = [], set()
+        for first, last in spans[at : bisect_right(spans, run.last, lo=at, key=itemgetter(0))]:
+            blocked.add(max(first, run.first))
+            offsets += [bound for bound in (first, last + 1) if run.first < bound <= run.last]
+        index = window.index_from(run.first)
+        if offsets:
+            window.cut(index, offsets)
+        for part in window.runs[index : index + len(offsets) + 1]:
+            if part.first in blocked:
+                part.state = BLOCKED
 
 
 def _kept(keys: Iterator[tuple[int, int]], aborted: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -127,12 +158,12 @@ def _kept(keys: Iterator[tuple[int, int]], aborted: Sequence[tuple[int, int]]) -
             yield offset, key_hash
 
 
-def _spans(offsets: Iterable[int]) -> list[tuple[int, int]]:
+def spans(offsets: Iterable[int]) -> list[tuple[int, int]]:
     """Join adjacent offsets, which ascend, to (first, last)."""
-    spans: list[tuple[int, int]] = []
+    found: list[tuple[int, int]] = []
     for offset in offsets:
-        if spans and spans[-1][1] + 1 == offset:
-            spans[-1] = (spans[-1][0], offset)
+        if found and found[-1][1] + 1 == offset:
+            found[-1] = (found[-1][0], offset)
         else:
-            spans.append((offset, offset))
-    return spans
+            found.append((offset, offset))
+    return found

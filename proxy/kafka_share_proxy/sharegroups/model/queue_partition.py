@@ -27,7 +27,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     OffsetRun,
     Transition,
 )
-from kafka_share_proxy.sharegroups.model.ordered_acquiring import OrderedAcquirer, block
+from kafka_share_proxy.sharegroups.model.ordered_acquiring import OrderedAcquirer, block, spans
 from kafka_share_proxy.sharegroups.model.partition import AcknowledgementBatch, Refusal, SharePartition, Wait
 from kafka_share_proxy.sharegroups.model.queue_settings import NO_QUEUE, QueueSettings
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns, NamedDelays, delay_s, named_for
@@ -53,6 +53,8 @@ class QueuePartition(SharePartition):
 
     order: KeyOrder | None = None
     """None without key order."""
+    _settled: list[tuple[int, int]] | None = None
+    """Ranges that the change in progress settles, whose keys are freed together."""
 
     @classmethod
     def of(cls, plain: SharePartition, queue: QueueSettings, delayed: DelayedRuns) -> QueuePartition:
@@ -174,11 +176,12 @@ class QueuePartition(SharePartition):
 
     def _order_freed(self, order: KeyOrder, run: OffsetRun, state: int) -> None:
         """Block freed records that are not the first of their key, and free those after settled ones."""
-        if state & SETTLED:
-            self._unblock(order.settle(run.first, run.last))
+        if state & SETTLED and self._settled is not None:
+            self._settled.append((run.first, run.last))
+        elif state & SETTLED:
+            self._unblock(order.settle([(run.first, run.last)]))
         elif state == AVAILABLE and order.blocked:
-            for offset in filter(order.is_blocked, range(run.first, run.last + 1)):
-                block(self, offset, offset)
+            block(self, spans(filter(order.is_blocked, range(run.first, run.last + 1))))
 
     def _unblock(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
@@ -218,7 +221,12 @@ class QueuePartition(SharePartition):
 
     def apply(self, transition: Transition) -> None:
         """See SharePartition."""
+        settled: list[tuple[int, int]] = []
+        self._settled = settled
         super().apply(transition)
+        self._settled = None
+        if self.order is not None and settled:
+            self._unblock(self.order.settle(settled))
         if any(state >= dead_letters.WAITING_MIN for _, _, state, _ in transition.changes):
             self.on_dead_letters()
 
@@ -350,6 +358,8 @@ class QueuePartition(SharePartition):
         due_s: dict[int, int] = {}
         rejected: set[int] = set()
         for run in self.runs:
+            if run.state == ACQUIRED and run.count == 1 and run.pending is None:
+                continue
             state, count = _confirmed(run, transitions)
             if run.first < plain.start_offset or state == UNREAD or (state in (AVAILABLE, BLOCKED) and count == 0):
                 continue

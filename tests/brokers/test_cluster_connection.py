@@ -8,6 +8,7 @@ import trio
 import trustme
 from kafka_share_proxy.brokers import cluster_connection
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -60,7 +61,7 @@ async def test_tls_is_verified_by_the_name_that_is_dialled(autojump_clock: trio.
             await trio.aclose_forcefully(stream)
 
     async with trio.open_nursery() as nursery:
-        settings = ClusterClientSettings(connect=partial(dial, nursery), tls=client_side)
+        settings = ClusterClientSettings(connect=partial(dial, nursery), tls=TlsContext(client_side))
         async with cluster_connection.connection(B, settings) as opened:
             assert opened.versions.ranges == RANGES
         with pytest.raises(UpstreamLost, match="certificate is not accepted"):
@@ -82,7 +83,8 @@ async def no_tls_stream(data: bytes) -> trio.abc.Stream:
 )
 async def test_a_listener_without_tls_is_named_as_such(reply: bytes, autojump_clock: trio.testing.MockClock) -> None:
     """The error names the setting to check instead of OpenSSL's reason."""
-    settings = ClusterClientSettings(connect=lambda host, port: no_tls_stream(reply), tls=ssl.create_default_context())
+    tls = TlsContext(ssl.create_default_context())
+    settings = ClusterClientSettings(connect=lambda host, port: no_tls_stream(reply), tls=tls)
     with pytest.raises(UpstreamLost, match=r"^a:1: the TLS handshake failed.* without TLS \(see upstream.tls\)$"):
         await cluster_connection.open_connection(A, settings)
 

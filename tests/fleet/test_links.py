@@ -17,6 +17,7 @@ from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.services import FEATURE, ShareServices
 from kafka_share_proxy.wire.definitions import registry
@@ -255,7 +256,7 @@ def link_tls(ca: trustme.CA = FLEET_CA, name: str = "127.0.0.1", server_name: st
         context.verify_mode = ssl.CERT_REQUIRED
         ca.issue_cert(name).configure_cert(context)
         FLEET_CA.configure_trust(context)
-        sides.append(context)
+        sides.append(TlsContext(context))
     return LinkTls(*sides, server_name)
 
 

@@ -17,6 +17,7 @@ from kafka_share_proxy.loop import handshakes
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.polling import READ
 from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.tls_memory import ESTABLISHED_BYTES, HANDSHAKE_BYTES, SHORT_CHUNK_BYTES
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
 
@@ -34,7 +35,7 @@ class Room:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         CA.issue_cert("proxy.test").configure_cert(context)
         self.notes: list[tuple[str, dict[str, Any]]] = []
-        self.handshakes = Handshakes(self.reactor, context, limits, self._note)
+        self.handshakes = Handshakes(self.reactor, TlsContext(context), limits, self._note)
         self.done: list[str] = []
         self.failed: list[tuple[str, str]] = []
         self.transports: list[TlsTransport] = []

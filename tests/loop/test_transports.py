@@ -16,6 +16,7 @@ import trustme
 from kafka_share_proxy.brokers.dialling import Dialled
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.loop import reactor
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.transports import RECORDS_PER_READ
 from kafka_share_proxy.wire.values import Address
 
@@ -103,8 +104,9 @@ class TlsWorld(World):
     ) -> None:
         self.broker_context = brokers
         self.target = Address(target, 9093)
-        upstream_tls = upstream or (client_context() if brokers is not None else None)
-        super().__init__(client_tls=clients, upstream_tls=upstream_tls, **options)
+        dials = upstream or (client_context() if brokers is not None else None)
+        client_tls, upstream_tls = (None if each is None else TlsContext(each) for each in (clients, dials))
+        super().__init__(client_tls=client_tls, upstream_tls=upstream_tls, **options)
 
     def dial(self, targets: Any, done: Callable[[Dialled | OSError], None]) -> Callable[[], None]:
         if self.broker_context is None:

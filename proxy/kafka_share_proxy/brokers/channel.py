@@ -7,7 +7,6 @@ scheduler (see `reactor`). A channel that fails in any way is closed, and all pe
 
 from __future__ import annotations
 
-import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -257,13 +256,12 @@ async def open_channel(
 def _transport(
     reactor: Reactor, sock: Any, settings: ClusterClientSettings, host: str
 ) -> PlainTransport | TlsTransport:
-    context: ssl.SSLContext | None = settings.tls
-    if context is None:
+    if settings.tls is None:
         return PlainTransport(reactor, sock)
     return TlsTransport(
         reactor,
         sock,
-        context,
+        settings.tls.current,
         server_side=False,
         server_hostname=settings.server_name or host,
         handshake_timeout_s=settings.dial_timeout_s,

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import trio
 
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.wire import broker_versions, sasl
 from kafka_share_proxy.wire.codec import frame_sizes, frames
 from kafka_share_proxy.wire.definitions import messages, registry
@@ -73,7 +74,7 @@ class ClusterClientSettings:
     """Seconds for one attempt to connect to one address, TLS included."""
     response_bytes: int = 64 * MIB
     """Largest response, in bytes, that is accepted."""
-    tls: ssl.SSLContext | None = None
+    tls: TlsContext | None = None
     server_name: str | None = None
     """None: the host that is dialled."""
     identity: Identity | None = None
@@ -213,9 +214,8 @@ async def _dial(address: Address, settings: ClusterClientSettings) -> trio.abc.S
             stream = await settings.connect(address.host, address.port)
             if settings.tls is None:
                 return stream
-            secured = trio.SSLStream(
-                stream, settings.tls, server_hostname=settings.server_name or address.host, https_compatible=True
-            )
+            name = settings.server_name or address.host
+            secured = trio.SSLStream(stream, settings.tls.current, server_hostname=name, https_compatible=True)
             try:
                 await secured.do_handshake()
             except STREAM_ENDED as error:

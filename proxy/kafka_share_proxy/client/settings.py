@@ -13,6 +13,7 @@ from kafka_share_proxy.client.option_advice import option_advice
 from kafka_share_proxy.consumer.option_checks import check_types, names
 from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
 from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.wire.bootstrap import BadServer
 from kafka_share_proxy.wire.bootstrap import servers as bootstrap_servers
 from kafka_share_proxy.wire.values import Address
@@ -58,7 +59,7 @@ def connection_settings(
         raise ConfigurationError("client_id is empty: leave it out for the default")
     context = ssl.create_default_context() if tls is True else tls or None
     connections = ClusterClientSettings(
-        tls=context,
+        tls=None if context is None else TlsContext(context),
         identity=_identity(sasl),
         requires_sasl=True,
         connect=connect,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
@@ -29,6 +28,7 @@ from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.listeners import Listener, bind
 from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import Address
@@ -57,8 +57,8 @@ class LinkTable(Protocol):
 class LinkTls(NamedTuple):
     """TLS contexts of links. Both sides verify each other."""
 
-    dials: ssl.SSLContext
-    dialled: ssl.SSLContext
+    dials: TlsContext
+    dialled: TlsContext
     server_name: str | None = None
     """None: the host that is dialled."""
 
@@ -297,7 +297,7 @@ class FleetLinks:
         return TlsTransport(
             self._reactor,
             sock,
-            self._tls.dials,
+            self._tls.dials.current,
             server_side=False,
             server_hostname=self._tls.server_name or host,
             handshake_timeout_s=HANDSHAKE_S,

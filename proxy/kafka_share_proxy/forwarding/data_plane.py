@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import socket
-import ssl
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.listeners import Listener, bind
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.slices import Slices
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
 from kafka_share_proxy.loop.turns import Turns
@@ -110,8 +110,8 @@ class Plane:
         limits: Limits,
         notes: Notes,
         dial: Dial,
-        client_tls: ssl.SSLContext | None = None,
-        upstream_tls: ssl.SSLContext | None = None,
+        client_tls: TlsContext | None = None,
+        upstream_tls: TlsContext | None = None,
         *,
         upstream_server_name: str | None = None,
         keep_alive: Callable[[Connection], Query | None] = lambda _connection: None,
@@ -258,7 +258,7 @@ class Plane:
         return TlsTransport(
             self.reactor,
             dialled.sock,
-            self.upstream_tls,
+            self.upstream_tls.current,
             server_side=False,
             server_hostname=self._upstream_server_name or dialled.address.host,
             handshake_timeout_s=self.limits.dial_timeout_s,

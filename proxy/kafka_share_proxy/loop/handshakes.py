@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import LEFT_IN_HANDSHAKE, TOO_SLOW, PlainTransport, TlsTransport
 
@@ -43,7 +43,7 @@ class Handshakes:
     def __init__(
         self,
         reactor: Reactor,
-        context: ssl.SSLContext,
+        context: TlsContext,
         limits: HandshakeLimits,
         notes: Notes,
         memory: TlsMemory | None = None,
@@ -252,7 +252,7 @@ class _Handshake:
         self._transport = transport = TlsTransport(
             room.reactor,
             self._plain,
-            room.context,
+            room.context.current,
             server_side=True,
             server_hostname=None,
             handshake_timeout_s=None,

@@ -36,18 +36,18 @@ def test_clients_are_asked_for_a_certificate_only_if_an_authority_is_named(files
     strict = tls_contexts.towards_clients(
         ClientTls(cert_file=files["cert"], key_file=files["key"], client_ca_file=files["ca"])
     )
-    assert (plain.verify_mode, strict.verify_mode) == (ssl.CERT_NONE, ssl.CERT_REQUIRED)
+    assert (plain.current.verify_mode, strict.current.verify_mode) == (ssl.CERT_NONE, ssl.CERT_REQUIRED)
 
 
 def test_brokers_are_verified_unless_told_otherwise(files: dict[str, str]) -> None:
     """With a named authority only that one counts; verify: false is possible, and explicit."""
     named = tls_contexts.towards_brokers(UpstreamTls(ca_file=files["ca"]))
-    assert (named.verify_mode, named.check_hostname) == (ssl.CERT_REQUIRED, True)
-    assert len(named.get_ca_certs()) == 1
+    assert (named.current.verify_mode, named.current.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert len(named.current.get_ca_certs()) == 1
     system = tls_contexts.towards_brokers(UpstreamTls(enabled=True))
-    assert system.verify_mode == ssl.CERT_REQUIRED
+    assert system.current.verify_mode == ssl.CERT_REQUIRED
     loose = tls_contexts.towards_brokers(UpstreamTls(verify=False, cert_file=files["cert"], key_file=files["key"]))
-    assert (loose.verify_mode, loose.check_hostname) == (ssl.CERT_NONE, False)
+    assert (loose.current.verify_mode, loose.current.check_hostname) == (ssl.CERT_NONE, False)
 
 
 def test_files_that_hold_something_else_are_named(files: dict[str, str]) -> None:
@@ -82,8 +82,12 @@ def test_proxies_of_a_fleet_verify_each_other_by_the_named_authority_alone(files
     assert tls_contexts.between_proxies(PeerTls()) is None
     pair = {"cert_file": files["cert"], "key_file": files["key"]}
     tls = tls_contexts.between_proxies(PeerTls(**pair, ca_file=files["ca"], server_name="proxy.example"))
-    assert (tls.dials.check_hostname, tls.dialled.check_hostname, tls.server_name) == (True, False, "proxy.example")
-    for side in (tls.dials, tls.dialled):
+    assert (tls.dials.current.check_hostname, tls.dialled.current.check_hostname, tls.server_name) == (
+        True,
+        False,
+        "proxy.example",
+    )
+    for side in (tls.dials.current, tls.dialled.current):
         assert side.verify_mode == ssl.CERT_REQUIRED
         assert len(side.get_ca_certs()) == 1
     with pytest.raises(ConfigError, match=r"cluster\.peer\.tls\.ca_file: .*text\.pem holds no certificates"):

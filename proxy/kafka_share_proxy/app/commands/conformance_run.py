@@ -92,7 +92,7 @@ def _dialling(config: Config) -> Dialling:
         tls = tls_contexts.towards_brokers(upstream.tls)
     except ConfigError as error:
         _fail(str(error), MISUSED)
-    return Dialling(upstream.bootstrap, tls, upstream.tls.server_name, login)
+    return Dialling(upstream.bootstrap, None if tls is None else tls.current, upstream.tls.server_name, login)
 
 
 def _run(dialling: Dialling, cases: list[Case], concurrent: int, console: Console) -> RunReport:

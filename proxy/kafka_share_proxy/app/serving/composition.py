@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,6 +38,7 @@ from kafka_share_proxy.forwarding.served_times import ServedTimes
 from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers, Workers
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.workers import WorkerThreads
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -48,7 +48,7 @@ from kafka_share_proxy.wire.values import Address
 T = TypeVar("T")
 
 
-def cluster_client_settings(config: Config, upstream_tls: ssl.SSLContext | None) -> ClusterClientSettings:
+def cluster_client_settings(config: Config, upstream_tls: TlsContext | None) -> ClusterClientSettings:
     """Return the settings of the proxy's own connections."""
     sasl = config.upstream.sasl
     identity = None
@@ -181,8 +181,8 @@ def compose(
     nursery: trio.Nursery,
     cluster: SeenCluster,
     *,
-    client_tls: ssl.SSLContext | None,
-    upstream_tls: ssl.SSLContext | None,
+    client_tls: TlsContext | None,
+    upstream_tls: TlsContext | None,
     kinds: features.Kinds = features.FEATURES,
 ) -> ServingParts:
     """Open no listeners."""
@@ -276,8 +276,8 @@ def _plane(
     routes: Callable[[], Routes],
     times: ServedTimes,
     nursery: trio.Nursery,
-    client_tls: ssl.SSLContext | None,
-    upstream_tls: ssl.SSLContext | None,
+    client_tls: TlsContext | None,
+    upstream_tls: TlsContext | None,
 ) -> Plane:
     return Plane(
         reactor,

@@ -7,9 +7,10 @@ import ssl
 from kafka_share_proxy.app.settings.config import ClientTls, PeerTls, UpstreamTls
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.fleet.links import LinkTls
+from kafka_share_proxy.loop.tls_context import TlsContext
 
 
-def towards_clients(tls: ClientTls) -> ssl.SSLContext | None:
+def towards_clients(tls: ClientTls) -> TlsContext | None:
     """Return the server side for clients; None for plain text."""
     if tls.cert_file is None:
         return None
@@ -18,10 +19,10 @@ def towards_clients(tls: ClientTls) -> ssl.SSLContext | None:
     if tls.client_ca_file is not None:
         _load_authorities(context, "client_tls.client_ca_file", tls.client_ca_file)
         context.verify_mode = ssl.CERT_REQUIRED
-    return context
+    return TlsContext(context)
 
 
-def towards_brokers(tls: UpstreamTls) -> ssl.SSLContext | None:
+def towards_brokers(tls: UpstreamTls) -> TlsContext | None:
     """Return the client side for brokers; None for plain text."""
     if not tls.on:
         return None
@@ -35,7 +36,7 @@ def towards_brokers(tls: UpstreamTls) -> ssl.SSLContext | None:
         context.verify_mode = ssl.CERT_NONE
     if tls.cert_file is not None:
         _load_pair(context, "upstream.tls", tls.cert_file, tls.key_file)
-    return context
+    return TlsContext(context)
 
 
 def between_proxies(tls: PeerTls) -> LinkTls | None:
@@ -48,7 +49,7 @@ def between_proxies(tls: PeerTls) -> LinkTls | None:
         context.verify_mode = ssl.CERT_REQUIRED
         _load_pair(context, "cluster.peer.tls", tls.cert_file, tls.key_file)
         _load_authorities(context, "cluster.peer.tls.ca_file", tls.ca_file)
-    return LinkTls(dials, dialled, tls.server_name)
+    return LinkTls(TlsContext(dials), TlsContext(dialled), tls.server_name)
 
 
 def _load_pair(context: ssl.SSLContext, section: str, cert_file: str, key_file: str | None) -> None:

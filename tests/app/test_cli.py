@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,8 +90,9 @@ def test_every_flag_reaches_its_setting(monkeypatch: pytest.MonkeyPatch, tmp_pat
     file.write_text("log_level: error\ndrain_s: 3\n")
     loaded: list[config.Config] = []
 
-    def run(settings: config.Config) -> int:
+    def run(settings: config.Config, *, read: Callable[[], config.Config]) -> int:
         loaded.append(settings)
+        assert read() == settings, "a reload reads the same sources"
         return 0
 
     monkeypatch.setattr("kafka_share_proxy.app.serving.server.run", run)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, TypeVar
 
@@ -91,11 +92,12 @@ def serve(
     settings: Set = None,
 ) -> None:
     """Run the proxy until SIGTERM or SIGINT."""
-    loaded = _load_flags(config, settings, brokers, listen, advertise, admin, log_format)
+    read = _reader(config, settings, _flags(brokers, listen, advertise, admin, log_format))
+    loaded = _read(read)
     from kafka_share_proxy.app.serving import server
 
     try:
-        status = server.run(loaded)
+        status = server.run(loaded, read=read)
     except ConfigError as error:
         _fail(str(error), MISUSED)
     except ProxyError as error:
@@ -119,7 +121,7 @@ def check(
     apis: Annotated[bool, typer.Option("--apis", help="Show the versions of every API as well.")] = False,
 ) -> None:
     """Dial the cluster, try every port, and show what clients will see; status 1 if it would not work."""
-    loaded = _load_flags(config, settings, brokers, listen, advertise, admin, log_format)
+    loaded = _read(_reader(config, settings, _flags(brokers, listen, advertise, admin, log_format)))
     from kafka_share_proxy.app.commands import check as checking
 
     try:
@@ -190,6 +192,26 @@ def groups(
             print(showing.release(address, group, release))
         else:
             showing.show(address, group, as_json=as_json, watch=watch)
+    except ValueError as error:
+        _fail(f"--admin {admin}: {error}", MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
+@app.command()
+def reload(
+    admin: Annotated[
+        str, typer.Option(metavar="HOST:PORT", envvar="KSP_ADMIN", help="The admin listener of the running proxy.")
+    ] = "",
+) -> None:
+    """Let a running proxy read its settings, certificates and authorities again; connections stay."""
+    from kafka_share_proxy.app.commands import reload_command
+    from kafka_share_proxy.app.settings.hostports import parse_address
+
+    if not admin:
+        _fail("--admin HOST:PORT is missing: the admin listener of the running proxy (or KSP_ADMIN)", MISUSED)
+    try:
+        print(reload_command.reload(parse_address(admin)))
     except ValueError as error:
         _fail(f"--admin {admin}: {error}", MISUSED)
     except ProxyError as error:
@@ -403,26 +425,28 @@ def main() -> None:
     app()
 
 
-def _load_flags(
-    file: str | None,
-    assignments: list[str] | None,
-    brokers: Flags,
-    listen: str | None,
-    advertise: str | None,
-    admin: str | None,
-    log_format: str | None,
-) -> Config:
-    """What `serve` and `check` go by: the same flags, so that what was checked is what is served."""
-    flags = brokers | {
-        "listen": listen,
-        "advertise": advertise,
-        "admin": admin,
-        "log_format": log_format,
-    }
-    return _load(file, assignments, flags)
+def _flags(
+    brokers: Flags, listen: str | None, advertise: str | None, admin: str | None, log_format: str | None
+) -> Flags:
+    """Return the flags of `serve` and `check`, which are the same, so that what was checked is what is served."""
+    return brokers | {"listen": listen, "advertise": advertise, "admin": admin, "log_format": log_format}
 
 
 def _load(file: str | None, assignments: list[str] | None, flags: Flags, *, listens: bool = True) -> Config:
+    return _read(_reader(file, assignments, flags, listens=listens))
+
+
+def _read(read: Callable[[], Config]) -> Config:
+    try:
+        return read()
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+
+
+def _reader(
+    file: str | None, assignments: list[str] | None, flags: Flags, *, listens: bool = True
+) -> Callable[[], Config]:
+    """Return the function that reads all sources of settings, now or again. It raises ConfigError."""
     from kafka_share_proxy.app.settings import config_loading
 
     named: dict[str, object] = dict(flags)
@@ -431,10 +455,7 @@ def _load(file: str | None, assignments: list[str] | None, flags: Flags, *, list
         if not equals or not key.strip():
             _fail(f"--set {assignment}: write KEY=VALUE, for example --set log_level=debug", MISUSED)
         named[key.strip()] = value
-    try:
-        return config_loading.load(named, path=file, listens=listens)
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
+    return partial(config_loading.load, named, path=file, listens=listens)
 
 
 def _captured(file: str) -> bytes:

@@ -47,10 +47,10 @@ class ClusterClient:
     def __init__(
         self, bootstrap: Sequence[Address], settings: ClusterClientSettings, nodes: Mapping[int, Address] | None = None
     ) -> None:
-        """`nodes`: addresses of brokers that override the advertised ones."""
+        """`bootstrap` is read whenever servers are dialled. `nodes`: addresses that override the advertised ones."""
         self.settings = settings
         self._nodes = nodes or {}
-        self._bootstrap = tuple(bootstrap)
+        self._bootstrap = bootstrap
         self._brokers: tuple[Address, ...] = ()
         self._open: ClusterConnection | None = None
 

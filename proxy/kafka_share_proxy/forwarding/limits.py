@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafka_share_proxy.wire.values import MIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Limits:
-    """The proxy's own limits. All are settings (`limits.*`)."""
+    """The proxy's own limits. All are settings (`limits.*`). One instance per process, which a reload changes."""
 
     frame_bytes: int = 100 * MIB
     """Largest frame, in bytes, accepted from either side (Kafka: socket.request.max.bytes)."""
@@ -62,3 +63,8 @@ class Limits:
     """Bytes of recently read record batches cached for other members of share groups."""
     metrics_groups: int = 20
     """Number of share groups that /metrics shows by name. All others are added up as one."""
+
+    def take(self, other: Limits, names: Iterable[str]) -> None:
+        """Set the limits of these names to those of `other`."""
+        for name in names:
+            setattr(self, name, getattr(other, name))

@@ -11,6 +11,7 @@ from kafka_share_proxy.app.serving import composition, features
 from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners
 from kafka_share_proxy.app.serving.composition import ServingParts, cluster_client_settings, keep_alive_query
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
 from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, ClusterClientSettings
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
@@ -169,7 +170,7 @@ def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             made = composition.compose(
-                settings, reactor, Said(), nursery, sight({0: A}), client_tls=None, upstream_tls=None
+                settings, reactor, Said(), nursery, sight({0: A}), tls=TlsContexts(None, None, None)
             )
             looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
             made.features[2].services.catalog.bind("__view.r2.t", Binding(b"v" * 16, b"b" * 16))

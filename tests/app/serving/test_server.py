@@ -90,12 +90,17 @@ class Running:
 
 @asynccontextmanager
 async def proxy(
-    folder: Path, upstream: Address, settings: Mapping[str, object] | None = None, port: int | None = None
+    folder: Path,
+    upstream: Address,
+    settings: Mapping[str, object] | None = None,
+    port: int | None = None,
+    config: Path | None = None,
 ) -> AsyncIterator[Running]:
     """A proxy in front of `upstream`, killed at the end if it still runs."""
     first = free_ports(8)[0] if port is None else port
     arguments = ["--upstream", str(upstream), "--listen", f"{HOST}:{first}", "--admin", f"{HOST}:{first + 7}"]
     arguments += ["--set", "share_groups.state=memory"]  # the brokers here are too small to keep it
+    arguments += [] if config is None else ["--config", str(config)]
     for key, value in (settings or {}).items():
         arguments += ["--set", f"{key}={value}"]
     with (folder / "log").open("wb") as log:

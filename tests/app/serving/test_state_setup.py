@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.app.serving import features, state_setup
 from kafka_share_proxy.app.serving.composition import compose
+from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature, FeatureKind, Platform, Probe
 from kafka_share_proxy.fleet.carried import CarriedFeatures
@@ -49,7 +50,7 @@ def composed(kinds: features.Kinds = features.FEATURES, **settings: Any) -> Any:
             seen = sight({0: A})
             made.append(
                 compose(
-                    config(**settings), reactor, Said(), nursery, seen, client_tls=None, upstream_tls=None, kinds=kinds
+                    config(**settings), reactor, Said(), nursery, seen, tls=TlsContexts(None, None, None), kinds=kinds
                 )
             )
             made[0].plane.close()

@@ -7,12 +7,13 @@ Requests of web pages never may; they are recognised by the Origin header that b
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Literal
 from urllib.parse import unquote
 
-from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
+from kafka_share_proxy.feature.admin import AdminRequest, Page, Pages, refused
 from kafka_share_proxy.feature.feature import Feature
 
 Changes = Literal["local", "any", "never"]
@@ -28,11 +29,16 @@ class AdminPages:
         paths: Iterable[str] = (),
         changes: Changes = "local",
         built: Callable[[], Iterable[Feature] | None] = tuple,
+        own: Mapping[str, Pages] = MappingProxyType({}),
     ) -> None:
-        """`paths`: those that the features declare. `built` returns None until the cluster has responded."""
-        self.paths = tuple(paths)
-        self._changes = changes
+        """`paths`: those that the features declare. `built` returns None until the cluster has responded.
+
+        `own`: pages of the proxy itself, which are served from the start.
+        """
+        self.paths = (*paths, *own)
+        self.changes = changes
         self._built = built
+        self._own = own
 
     async def response(self, method: str, path: str, *, peer: str, from_page: bool) -> Page | None:
         """Return the response, or None if there is no such page.
@@ -43,21 +49,23 @@ class AdminPages:
         _, first, *parts = [unquote(part) for part in path.split("/")] if "/" in path else ("", "")
         if method not in METHODS or first not in self.paths:
             return None
+        request = AdminRequest(method=method, parts=parts, forbidden=self._forbidden(peer, from_page=from_page))
+        if first in self._own:
+            return await self._own[first](request)
         built = self._built()
         if built is None:
             return refused(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster has not answered yet")
-        request = AdminRequest(method=method, parts=parts, forbidden=self._forbidden(peer, from_page=from_page))
         for feature in built:
             if first in feature.pages:
                 return await feature.pages[first](request)
         return None
 
     def _forbidden(self, peer: str, *, from_page: bool) -> str:
-        if self._changes == "never":
+        if self.changes == "never":
             return "admin_changes is never"
         if from_page:
             return "web pages may not change anything"
-        if self._changes == "local" and not _is_loopback(peer):
+        if self.changes == "local" and not _is_loopback(peer):
             return "only this machine may change something: admin_changes is local"
         return ""
 

@@ -44,6 +44,10 @@ LINES_LEFT_OUT = "lines-left-out"
 """Number of lines that the limiter omitted, logged after its window."""
 ADMIN_LISTENING = "admin-listening"
 ADMIN_BAD_REQUEST = "admin-bad-request"
+RELOADED = "reloaded"
+RELOAD_REFUSED = "reload-refused"
+"""A setting or a file is invalid, and nothing was changed."""
+RELOAD_NEEDS_RESTART = "reload-needs-restart"
 
 EVENT_LEVELS: EventLevels = {
     # Events of the shell itself.
@@ -67,6 +71,9 @@ EVENT_LEVELS: EventLevels = {
     LINES_LEFT_OUT: WARNING,
     ADMIN_LISTENING: INFO,
     ADMIN_BAD_REQUEST: DEBUG,
+    RELOADED: INFO,
+    RELOAD_REFUSED: ERROR,
+    RELOAD_NEEDS_RESTART: WARNING,
     # Connections. Normal behaviour of clients and networks is DEBUG; events that need attention are not.
     "connection-closed": DEBUG,
     "connection-cut": INFO,

@@ -44,8 +44,12 @@ class BrokerListeners:
                 f"broker {node_id} has no listener: {reason}" for node_id, reason in sorted(self._refused.items())
             )
             raise OSError("; ".join(reasons))
-        bootstrap = list(self._config.upstream.bootstrap)
-        plane.listen(UNKNOWN_NODE, self._config.bound.host, self._config.bound.port, lambda: bootstrap)
+        bound = self._config.bound
+        plane.listen(UNKNOWN_NODE, bound.host, bound.port, lambda: list(self._config.upstream.bootstrap))
+
+    def go_by(self, config: Config) -> None:
+        """Use other bootstrap servers, and another grace time of vanished brokers."""
+        self._config = config
 
     def follow(self, cluster: SeenCluster) -> list[int]:
         """Return the brokers that lost their listener after the grace time."""

@@ -13,6 +13,7 @@ from kafka_share_proxy.app.observing.audit_shipping import AuditShipping
 from kafka_share_proxy.app.serving import audit_setup, features, state_setup
 from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Identity
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
@@ -26,6 +27,7 @@ from kafka_share_proxy.brokers.topic_leaders import METADATA_VERSION, TopicQuery
 from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.feature import Feature, Platform
 from kafka_share_proxy.fleet.carried import CarriedFeatures
+from kafka_share_proxy.fleet.links import LinkTls
 from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
@@ -181,39 +183,39 @@ def compose(
     nursery: trio.Nursery,
     cluster: SeenCluster,
     *,
-    client_tls: TlsContext | None,
-    upstream_tls: TlsContext | None,
+    tls: TlsContexts,
+    bootstrap: Sequence[Address] | None = None,
     kinds: features.Kinds = features.FEATURES,
 ) -> ServingParts:
-    """Open no listeners."""
-    settings = cluster_client_settings(config, upstream_tls)
+    """Open no listeners. `bootstrap`: the bootstrap servers, if a reload may change them."""
+    settings = cluster_client_settings(config, tls.brokers)
     listeners = BrokerListeners(config, notes, reactor.now)
     own = ClusterClientQueries(nursery, settings, listeners.book.upstream_of)
     services = _services(config, reactor, notes, listeners.book, cluster, kinds, own)
-    platform = _platform(config, services, settings, WorkerThreads(reactor), cluster, kinds)
+    platform = _platform(config, services, settings, WorkerThreads(reactor), cluster, kinds, bootstrap)
     audit = audit_setup.set_up(config, services, platform.address, settings, platform.client, platform.workers)
     platform = replace(platform, audit=None if audit is None else audit.audit)
-    built, home = _with_home(config, platform, reactor, kinds)
+    built, home = _with_home(config, platform, reactor, kinds, tls.proxies)
     audit_setup.report(audit, (each for feature in built for each in feature.coverage), config, notes)
     routes = route_table.build(services.book, services.versions, services.limits, features.handlers(built))
     for feature in built:
         routes = feature.observed(routes)
     times = ServedTimes()
-    plane = _plane(config, reactor, services, _current(built, routes), times, nursery, client_tls, upstream_tls)
+    plane = _plane(config, reactor, services, _current(built, routes), times, nursery, tls)
     for feature in built:
         feature.on_routes(plane.refresh_routes)
     return ServingParts(config, services, listeners, plane, built, home, audit, times)
 
 
 def _with_home(
-    config: Config, platform: Platform, reactor: Reactor, kinds: features.Kinds
+    config: Config, platform: Platform, reactor: Reactor, kinds: features.Kinds, tls: LinkTls | None
 ) -> tuple[tuple[Feature, ...], StateHome | None]:
     """Build the features, and what owns their stored states."""
     stored = list(features.stored_states(config, platform.cluster, kinds))
     if not stored:
         return features.build(config, platform, kinds), None
     owner, carried = state_setup.membership(config, platform, stored), CarriedFeatures()
-    links = state_setup.links(config, platform, reactor, owner, carried)
+    links = state_setup.links(config, platform, reactor, owner, carried, tls)
     home = StateHome(owner, platform.access, reactor, platform.address, links=links)
     built = features.build(config, replace(platform, fleet=links, home=home), kinds)
     for feature in built:
@@ -256,11 +258,12 @@ def _platform(
     workers: Workers,
     cluster: SeenCluster,
     kinds: features.Kinds,
+    bootstrap: Sequence[Address] | None = None,
 ) -> Platform:
     return Platform(
         services=services,
         settings=settings,
-        client=partial(ClusterClient, config.upstream.bootstrap, settings, config.upstream.nodes),
+        client=partial(ClusterClient, bootstrap or config.upstream.bootstrap, settings, config.upstream.nodes),
         workers=workers,
         cluster=cluster,
         address=advertised(config),
@@ -276,8 +279,7 @@ def _plane(
     routes: Callable[[], Routes],
     times: ServedTimes,
     nursery: trio.Nursery,
-    client_tls: TlsContext | None,
-    upstream_tls: TlsContext | None,
+    tls: TlsContexts,
 ) -> Plane:
     return Plane(
         reactor,
@@ -285,8 +287,8 @@ def _plane(
         services.limits,
         services.notes,
         Dialler(nursery, services.limits.dial_timeout_s),
-        client_tls=client_tls,
-        upstream_tls=upstream_tls,
+        client_tls=tls.clients,
+        upstream_tls=tls.brokers,
         upstream_server_name=config.upstream.tls.server_name,
         keep_alive=keep_alive_query,
         introduction=introduction(),

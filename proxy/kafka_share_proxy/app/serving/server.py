@@ -9,7 +9,8 @@ immediately.
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files
 from kafka_share_proxy.app.serving.composition import ServingParts, cluster_client_settings, compose
 from kafka_share_proxy.app.serving.garbage_collection import Garbage
+from kafka_share_proxy.app.serving.reloading import Reloading
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
@@ -30,6 +32,7 @@ from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.walk.pump import new_pump
+from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.reactor import Reactor
 
 T = TypeVar("T")
@@ -45,8 +48,10 @@ ENDED, CUT_SHORT = 0, 1
 """Exit statuses: after an orderly end, and after a second signal."""
 
 
-def run(config: Config, kinds: features.Kinds = features.FEATURES) -> int:
+def run(config: Config, kinds: features.Kinds = features.FEATURES, read: Callable[[], Config] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Return the exit status. `kinds`: the features to serve.
+
+    `read` reads the settings again for a reload. Without it only certificates and authorities are read again.
 
     Raises:
         ConfigError: a setting is invalid in this environment. OSError: a port cannot be bound.
@@ -57,7 +62,8 @@ def run(config: Config, kinds: features.Kinds = features.FEATURES) -> int:
     config = _with_room(config, notes)
     reactor = Reactor(new_pump, notes)
     try:
-        return reactor.run(Server(config, reactor, notes, kinds).main)
+        read_again = partial(_read_again, read or (lambda: config))
+        return reactor.run(Server(config, reactor, notes, kinds, read_again).main)
     except BaseExceptionGroup as group:
         raise _innermost(group) from None
     finally:
@@ -88,22 +94,31 @@ class Server:
         reactor: Reactor,
         notes: observe.LogNotes,
         kinds: features.Kinds = features.FEATURES,
+        read_again: Callable[[], Config] | None = None,
     ) -> None:
         self._config = config
         self._kinds = kinds
         self._reactor = reactor
         self._notes = notes
         self._metrics = Metrics()
-        self._client_tls = tls_contexts.towards_clients(config.client_tls)
-        self._upstream_tls = tls_contexts.towards_brokers(config.upstream.tls)
+        self._tls = tls_contexts.contexts(config)
+        self._bootstrap = list(config.upstream.bootstrap)
+        """Bootstrap servers, for everything that dials them. A reload changes the list."""
+        self._reloading = Reloading(read_again or (lambda: config), config, self._tls, self._apply, notes)
+        self._pages = AdminPages(
+            [path for kind in kinds for path in kind.admin_paths],
+            config.admin_changes,
+            self._features,
+            {"reload": self._reloading.page},
+        )
         self._garbage = Garbage(reactor.call_from_thread, self._is_idle)
         self._stop = trio.Event()
         self._parts: ServingParts | None = None
         """None until the cluster has responded."""
         self._watch = ClusterWatch(
-            ClusterClient(config.upstream.bootstrap, cluster_client_settings(config, self._upstream_tls)),
+            ClusterClient(self._bootstrap, cluster_client_settings(config, self._tls.brokers)),
             nodes=config.upstream.nodes,
-            bootstrap=config.upstream.bootstrap,
+            bootstrap=self._bootstrap,
             interval_s=config.upstream.metadata_interval_s,
             notes=notes,
             topics=self._topics,
@@ -122,6 +137,7 @@ class Server:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._receive_signals, everything)
                 await self._open_admin(nursery)
+                nursery.start_soon(self._reloading.watch)
                 await self._serve(nursery)
                 nursery.cancel_scope.cancel()
             self._garbage.end()
@@ -142,8 +158,8 @@ class Server:
             self._notice,
             nursery,
             sight,
-            client_tls=self._client_tls,
-            upstream_tls=self._upstream_tls,
+            tls=self._tls,
+            bootstrap=self._bootstrap,
             kinds=self._kinds,
         )
         metrics.of_parts(self._metrics, parts)
@@ -181,8 +197,11 @@ class Server:
             await parts.audit.finish()
 
     async def _receive_signals(self, everything: trio.CancelScope) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
-            async for _ in received:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+            async for number in received:
+                if number == signal.SIGHUP:
+                    await self._reloading.try_reload("SIGHUP")
+                    continue
                 if self._stop.is_set():
                     everything.cancel()
                 self._stop.set()
@@ -191,8 +210,6 @@ class Server:
         address = self._config.admin
         if address is None:
             return
-        paths = [path for kind in self._kinds for path in kind.admin_paths]
-        pages = AdminPages(paths, self._config.admin_changes, self._features)
         readiness = Readiness(
             self._watch, lambda: self._parts, self._stop.is_set, [kind.probe_path for kind in self._kinds]
         )
@@ -200,7 +217,7 @@ class Server:
             alive=self._alive,
             ready=readiness.probes(),
             metrics=self._metrics.steps,
-            pages=pages,
+            pages=self._pages,
             hosts=admin_listener.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
         )
         try:
@@ -209,6 +226,18 @@ class Server:
             raise OSError(error.errno, f"cannot listen on {address} (admin): {error.strerror or error}") from None
         nursery.start_soon(admin_listener.serve_admin, opened, probes, self._notes)
         self._notes(observe.ADMIN_LISTENING, address=str(address))
+
+    def _apply(self, config: Config, names: Sequence[str]) -> None:
+        """Use settings that a reload changed."""
+        self._config = config
+        self._notes.level = observe.LEVELS[config.log_level]
+        self._pages.changes = config.admin_changes
+        self._bootstrap[:] = config.upstream.bootstrap
+        self._watch.interval_s = config.upstream.metadata_interval_s
+        if self._parts is not None:
+            self._parts.listeners.go_by(config)
+            limits = [name.removeprefix("limits.") for name in names if name.startswith("limits.")]
+            self._parts.services.limits.take(config.named_limits, limits)
 
     def _is_idle(self) -> bool:
         return self._parts is None or self._parts.plane.is_idle
@@ -226,7 +255,7 @@ class Server:
         return [topic.name for topic in self._parts.services.topology.topics()]
 
 
-def _with_room(config: Config, notes: observe.LogNotes) -> Config:
+def _with_room(config: Config, notes: Notes) -> Config:
     """Raise the limit of open files. Return the settings with as many client connections as it allows.
 
     Raises:
@@ -241,6 +270,11 @@ def _with_room(config: Config, notes: observe.LogNotes) -> Config:
         raise ConfigError(lacks)
     notes(observe.CONNECTIONS_LOWERED, connections=room.connections, reason=lacks)
     return config.with_connections(room.connections)
+
+
+def _read_again(read: Callable[[], Config]) -> Config:
+    """Read the settings in a thread, with as many client connections as at the start if the machine limits them."""
+    return _with_room(read(), lambda *_, **__: None)
 
 
 def _try_ports(config: Config) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Platform
 from kafka_share_proxy.fleet.carried import CarriedFeatures
-from kafka_share_proxy.fleet.links import FleetLinks
+from kafka_share_proxy.fleet.links import FleetLinks, LinkTls
 from kafka_share_proxy.loop import boot_clock
 from kafka_share_proxy.loop.reactor import Reactor
 
@@ -36,7 +35,12 @@ def membership(config: Config, platform: Platform, stored: Sequence[DescribedSta
 
 
 def links(
-    config: Config, platform: Platform, reactor: Reactor, owner: Membership, carried: CarriedFeatures
+    config: Config,
+    platform: Platform,
+    reactor: Reactor,
+    owner: Membership,
+    carried: CarriedFeatures,
+    tls: LinkTls | None = None,
 ) -> FleetLinks | None:
     """None without a fleet. `carried`: what other proxies may request here."""
     if config.peer_address is None:
@@ -50,5 +54,5 @@ def links(
         platform.notes,
         address=platform.address,
         secret=peer.key(),
-        tls=tls_contexts.between_proxies(peer.tls),
+        tls=tls,
     )

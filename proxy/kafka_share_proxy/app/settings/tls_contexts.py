@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 import ssl
+from typing import NamedTuple
 
-from kafka_share_proxy.app.settings.config import ClientTls, PeerTls, UpstreamTls
+from kafka_share_proxy.app.settings.config import ClientTls, Config, PeerTls, UpstreamTls
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.fleet.links import LinkTls
 from kafka_share_proxy.loop.tls_context import TlsContext
+
+
+class TlsContexts(NamedTuple):
+    """TLS of one proxy. None for plain text."""
+
+    clients: TlsContext | None
+    brokers: TlsContext | None
+    proxies: LinkTls | None
+
+    def take(self, other: TlsContexts) -> None:
+        """Let later handshakes use the contexts of `other`, in the roles that both have."""
+        pairs = [(self.clients, other.clients), (self.brokers, other.brokers)]
+        if self.proxies is not None and other.proxies is not None:
+            pairs += [(self.proxies.dials, other.proxies.dials), (self.proxies.dialled, other.proxies.dialled)]
+        for held, new in pairs:
+            if held is not None and new is not None:
+                held.current = new.current
+
+
+def contexts(config: Config) -> TlsContexts:
+    """Return the contexts of all roles."""
+    return TlsContexts(
+        towards_clients(config.client_tls),
+        towards_brokers(config.upstream.tls),
+        between_proxies(config.cluster.peer.tls),
+    )
 
 
 def towards_clients(tls: ClientTls) -> TlsContext | None:

@@ -1,0 +1,132 @@
+"""Reload of settings, certificates and authorities in a running proxy.
+
+A reload reads all settings and files again before it changes anything, so a mistake changes nothing. It is requested by
+SIGHUP, by the admin listener, and by changed TLS files (`watch`), whose names may be links that are replaced, as
+Kubernetes does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+import trio
+
+from kafka_share_proxy.app.observing import observe
+from kafka_share_proxy.app.settings import live_settings, tls_contexts
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
+from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
+from kafka_share_proxy.feature.errors import ConfigError
+from kafka_share_proxy.loop.interfaces import Notes
+
+WATCH_S = 0.5
+"""Seconds between two looks at the files. A change is applied once two looks agree: a pair of files is written one by
+one.
+"""
+Signature = tuple[int, int, int, int] | None
+"""Device, inode, size and time of change (ns) of a file. None if it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """Result of a reload."""
+
+    changed: tuple[str, ...] = ()
+    """Settings that have new values now."""
+    needs_restart: tuple[str, ...] = ()
+    """Settings with new values that only a restart applies."""
+
+
+class Reloading:
+    """The settings in force, and how they are read again."""
+
+    def __init__(
+        self,
+        read: Callable[[], Config],
+        config: Config,
+        tls: TlsContexts,
+        apply: Callable[[Config, Sequence[str]], None],
+        notes: Notes,
+    ) -> None:
+        """`read` returns all settings, or raises ConfigError. `apply` changes what depends on these settings."""
+        self._read = read
+        self._config = config
+        self._tls = tls
+        self._apply = apply
+        self._notes = notes
+        self._one_at_a_time = trio.Lock()
+
+    async def reload(self, reason: str) -> Reloaded:
+        """Apply what is written now.
+
+        Raises:
+            ConfigError: a setting or a file is invalid. Nothing was changed.
+        """
+        async with self._one_at_a_time:
+            try:
+                config, tls = await trio.to_thread.run_sync(self._prepared)
+            except ConfigError as error:
+                self._notes(observe.RELOAD_REFUSED, reason=str(error), requested_by=reason)
+                raise
+            names = live_settings.changed(self._config, config)
+            live = [name for name in names if live_settings.is_live(name, self._config, config)]
+            restart = [name for name in names if name not in live]
+            self._config = live_settings.with_values(self._config, config, live)
+            self._tls.take(tls)
+            self._apply(self._config, live)
+            self._notes(observe.RELOADED, requested_by=reason, changed=", ".join(live))
+            if restart:
+                self._notes(observe.RELOAD_NEEDS_RESTART, settings=", ".join(restart))
+            return Reloaded(tuple(live), tuple(restart))
+
+    def _prepared(self) -> tuple[Config, TlsContexts]:
+        config = self._read()
+        return config, tls_contexts.contexts(config)
+
+    async def try_reload(self, reason: str) -> None:
+        """Reload. A mistake is logged only."""
+        try:
+            await self.reload(reason)
+        except ConfigError:
+            return
+
+    async def watch(self) -> None:
+        """Reload whenever a TLS file changes, until cancelled."""
+        applied = seen = await self._signatures()
+        while True:
+            await trio.sleep(WATCH_S)
+            before, seen = seen, await self._signatures()
+            if seen == before and seen != applied:
+                applied = seen
+                await self.try_reload("a changed file")
+
+    async def _signatures(self) -> dict[str, Signature]:
+        files = live_settings.watched_files(self._config)
+        return await trio.to_thread.run_sync(_signatures, files) if files else {}
+
+    async def page(self, request: AdminRequest) -> Page | None:
+        """Serve POST /reload: the names of changed settings, or status 422 with the mistakes."""
+        if request.parts or request.method != "POST":
+            return refused(HTTPStatus.METHOD_NOT_ALLOWED, "POST /reload applies what is written now")
+        if request.forbidden:
+            return refused(HTTPStatus.FORBIDDEN, request.forbidden)
+        try:
+            reloaded = await self.reload("the admin listener")
+        except ConfigError as error:
+            return refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
+        return HTTPStatus.OK, {"changed": reloaded.changed, "needs_restart": reloaded.needs_restart}
+
+
+def _signatures(files: Sequence[str]) -> dict[str, Signature]:
+    return {file: _signature(file) for file in files}
+
+
+def _signature(file: str) -> Signature:
+    try:
+        found = Path(file).stat()  # of the target of a link
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,90 @@
+"""Settings that a reload changes in a running proxy. All others need a restart (README, "Change it while it runs")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from typing import Any
+
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.feature.settings import Section
+
+LIVE_LIMITS = (
+    "stalled_client_s",
+    "gathering_s",
+    "idle_client_s",
+    "connections_per_address",
+    "served_request_elements",
+    "local_answer_bytes",
+)
+"""Limits that the data plane reads when it applies them."""
+LIVE = frozenset(
+    {
+        "log_level",
+        "drain_s",
+        "vanished_broker_grace_s",
+        "admin_changes",
+        "upstream.bootstrap",
+        "upstream.metadata_interval_s",
+        *(f"limits.{name}" for name in LIVE_LIMITS),
+    }
+)
+TLS_SECTIONS = {"client_tls": "on", "upstream.tls": "on", "cluster.peer.tls": "is_set"}
+"""Sections with TLS files, and the property that is True if the section is used."""
+TLS_FILES = ("cert_file", "key_file", "client_ca_file", "ca_file")
+SECRET_FILES = ("upstream.sasl.password_file",)
+"""Files that are read again at each login."""
+
+
+def changed(old: Config, new: Config) -> list[str]:
+    """Return the dotted names of the settings that differ."""
+    return list(_changed(old, new, ""))
+
+
+def _changed(old: Section, new: Section, prefix: str) -> Iterator[str]:
+    for name in type(old).model_fields:
+        before, after = getattr(old, name), getattr(new, name)
+        if isinstance(before, Section):
+            yield from _changed(before, after, f"{prefix}{name}.")
+        elif name == "limits" and not prefix:
+            yield from (f"limits.{key}" for key in sorted({*before, *after}) if before.get(key) != after.get(key))
+        elif before != after:
+            yield prefix + name
+
+
+def is_live(name: str, old: Config, new: Config) -> bool:
+    """Return True if a change of this setting takes effect in a running proxy."""
+    section, _, key = name.rpartition(".")
+    if section in TLS_SECTIONS and key in TLS_FILES:
+        used = f"{section}.{TLS_SECTIONS[section]}"
+        return bool(value_of(old, used) == value_of(new, used))
+    return name in LIVE or name in SECRET_FILES
+
+
+def with_values(old: Config, new: Config, names: Iterable[str]) -> Config:
+    """Return the old settings with the new values of these names."""
+    return reduce(lambda config, name: _with_value(config, new, name.split(".")), names, old)
+
+
+def _with_value(old: Any, new: Any, path: list[str]) -> Any:
+    if isinstance(old, dict):
+        kept = {key: value for key, value in old.items() if key != path[0]}
+        return kept | {key: value for key, value in new.items() if key == path[0]}
+    value = getattr(new, path[0])
+    if path[1:]:
+        value = _with_value(getattr(old, path[0]), value, path[1:])
+    copy = old.model_copy(update={path[0]: value})
+    copy.__dict__.pop("named_limits", None)  # computed from the old limits, and copied with the rest
+    return copy
+
+
+def watched_files(config: Config) -> list[str]:
+    """Return the files whose changes cause a reload."""
+    names = [f"{section}.{key}" for section in TLS_SECTIONS for key in TLS_FILES]
+    return [file for name in names if (file := value_of(config, name, None)) is not None]
+
+
+def value_of(config: Config, name: str, *default: Any) -> Any:
+    """Return the value of a dotted name."""
+    *sections, key = name.split(".")
+    return getattr(reduce(getattr, sections, config), key, *default)

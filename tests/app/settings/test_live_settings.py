@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.live_settings import (
     LIVE,
     LIVE_LIMITS,
+    SECRET_FILES,
+    TLS_FILES,
+    TLS_SECTIONS,
     changed,
     is_live,
     value_of,
@@ -19,6 +23,7 @@ from kafka_share_proxy.app.settings.live_settings import (
 )
 from kafka_share_proxy.forwarding.limits import Limits
 
+CHECKOUT = Path(__file__).resolve().parents[3]
 PAIR = {"cert_file": "/a", "key_file": "/b"}
 
 
@@ -85,3 +90,15 @@ def test_the_files_of_tls_are_watched() -> None:
     found = watched_files(config(client_tls=PAIR | {"client_ca_file": "/c"}, upstream={"tls": {"ca_file": "/d"}}))
     assert sorted(found) == ["/a", "/b", "/c", "/d"]
     assert watched_files(config()) == []
+
+
+def test_the_readme_names_every_live_setting() -> None:
+    text = (
+        (CHECKOUT / "README.md")
+        .read_text(encoding="utf-8")
+        .partition("| applied while it runs |")[2]
+        .partition("\n\n")[0]
+    )
+    assert {name for name in LIVE if f"`{name}`" not in text} == set()
+    assert {name for name in TLS_FILES + SECRET_FILES if f"`{name}`" not in text} == set()
+    assert {name for name in TLS_SECTIONS if f"`{name}`" not in text} == set()

@@ -138,7 +138,7 @@ class QueuePartition(SharePartition):
     def _scan_to(self, order: KeyOrder) -> int:
         """Return the last offset that may be tracked, so that any resulting state can be stored.
 
-        Each unsettled offset may become a stored batch of its own. Settled ones never need more than they have.
+        Each unsettled offset may become a separate batch. Settled ones never need more batches than they have.
         """
         saved = max(0, order.settled_from(self.start_offset) - len(self.runs))
         return self.start_offset + min(self.queue.scan_records, self.offsets_max + saved) - 1

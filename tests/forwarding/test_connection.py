@@ -197,3 +197,32 @@ def test_the_world_of_these_tests_notices_silence() -> None:
             w.turn_until(lambda: client.take(), limit_s=0.05)
     assert isinstance(w, World)
     assert PRODUCE == 0
+
+
+def test_an_old_connection_ends_after_the_response_that_it_owes_and_reads_no_further_request() -> None:
+    with world(limits=Limits(connection_age_s=100.0)) as w:
+        client, broker = w.pair()
+        (connection,) = w.plane._connections.values()
+        client.send(request(FETCH, 11, 1))
+        broker.expect(request(FETCH, 11, 1))
+        connection.sweep(w.reactor.now() + 50)
+        client.expect_silence()
+        connection.sweep(w.reactor.now() + 111)
+        client.send(request(FETCH, 11, 2))
+        client.expect_silence()
+        broker.send(response(1, b"late"))
+        client.expect(response(1, b"late"))
+        client.expect_end()
+        broker.expect_end()
+        reasons = [said.get("reason") for event, said in w.notes if event == "connection-closed"]
+        assert reasons == ["limits.connection_age_s"]
+
+
+def test_an_old_connection_with_a_share_session_stays() -> None:
+    with world(limits=Limits(connection_age_s=100.0)) as w:
+        client, broker = w.pair()
+        (connection,) = w.plane._connections.values()
+        connection.on_close(lambda: None)
+        connection.sweep(w.reactor.now() + 1_000)
+        client.send(request(FETCH, 11, 1))
+        broker.expect(request(FETCH, 11, 1))

@@ -6,10 +6,10 @@ from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.forwarding.limits import Limits
 
 
-def test_every_limit_but_the_optional_one_has_a_default_above_0() -> None:
+def test_every_limit_but_the_optional_ones_has_a_default_above_0() -> None:
     limits = Limits()
     unbounded = {field.name for field in fields(Limits) if getattr(limits, field.name) is None}
-    assert unbounded == {"connections_per_address"}
+    assert unbounded == {"connections_per_address", "connection_age_s"}
     assert all(getattr(limits, field.name) > 0 for field in fields(Limits) if field.name not in unbounded)
 
 

@@ -51,7 +51,7 @@ class ForwardedConnection:
 
     __slots__ = (
         "_cancel_dial",
-        "_draining",
+        "_drain_reason",
         "_injected",
         "_local",
         "_on_close",
@@ -98,10 +98,10 @@ class ForwardedConnection:
         self._local: LocalRequests | None = None
         self._injected: InjectedRequests | None = None
         self._on_close: list[Callable[[], None]] | None = None
-        self._draining = False
+        self._drain_reason = ""
         self._cancel_dial: Callable[[], None] | None = None
         self._reached: Address | None = None
-        self._timeouts = Timeouts(plane.limits)
+        self._timeouts = Timeouts(plane.limits, plane.reactor.now(), self.id)
         transport.attach(self.requests.ready, READ)
 
     # brokers.interfaces.Connection
@@ -267,7 +267,7 @@ class ForwardedConnection:
         requests = self.requests
         if not requests.walks_on or self.upstream.now is UpstreamState.REFUSING or self._broker_has_unsent:
             return False
-        return not (requests.is_full or (self._draining and requests.at_boundary))
+        return not (requests.is_full or (self._drain_reason and requests.at_boundary))
 
     @property
     def reads_broker(self) -> bool:
@@ -299,9 +299,9 @@ class ForwardedConnection:
             return
         if self.responses.is_paused and not self.client.has_unsent:
             self.responses.resume_soon()
-        if self._draining and self.requests.at_boundary and not self.state.now.is_muted and self._all_responded:
+        if self._drain_reason and self.requests.at_boundary and not self.state.now.is_muted and self._all_responded:
             self._leave_client()
-            self.end("connection-closed", reason="drained")
+            self.end("connection-closed", reason=self._drain_reason)
             return
         self._watch()
 
@@ -325,7 +325,7 @@ class ForwardedConnection:
         if broker is None or not broker.is_open:
             return
         broker.want((READ if self.reads_broker else 0) | (WRITE if broker.has_unsent else 0))
-        watched = self._draining or (self._injected is not None and self._injected.are_held)
+        watched = self._drain_reason or (self._injected is not None and self._injected.are_held)
         requests.flows = reads and not watched and requests.is_straight
         straight = not (stalls or watched or requests.is_full or state.is_muted or state is ClientState.HANDSHAKING)
         self.responses.flows = straight and self.responses.is_straight
@@ -464,9 +464,12 @@ class ForwardedConnection:
         if overdue is not None:
             event, reason = overdue
             self.end(event, reason=reason)
+        elif self._timeouts.is_old(now) and not (self._on_close or self._drain_reason):
+            self.drain("limits.connection_age_s")
         elif self._injected is not None:
             self._injected.keep_alive(now)
 
-    def drain(self) -> None:
-        self._draining = True
+    def drain(self, reason: str = "drained") -> None:
+        """Read no further request, and close the connection once all responses are sent."""
+        self._drain_reason = reason
         self.update()

@@ -10,14 +10,22 @@ from kafka_share_proxy.forwarding.limits import Limits
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.connection import ForwardedConnection
 
+AGE_SPREAD = 0.1
+"""Deviation of the age at which connections are closed, so that connections made together do not end together."""
+GOLDEN_RATIO = 0.618033988749895
+"""Multiples of it are spread evenly between whole numbers."""
+
 
 class Timeouts:
     """Time limits of one connection, checked once a second."""
 
-    __slots__ = ("_limits", "_progress", "_stalled_s")
+    __slots__ = ("_limits", "_opened_at", "_progress", "_spread", "_stalled_s")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, opened_at: float, number: int) -> None:
+        """`number`: the number of this connection, by which the ages of connections are spread."""
         self._limits = limits
+        self._opened_at = opened_at
+        self._spread = 1 - AGE_SPREAD + 2 * AGE_SPREAD * (number * GOLDEN_RATIO % 1)
         self._progress = 0
         self._stalled_s = 0
 
@@ -32,6 +40,11 @@ class Timeouts:
         if requests.quiet_s > limits.idle_client_s and not connection.in_flight:
             return "connection-closed", "client idle"
         return None
+
+    def is_old(self, now: float) -> bool:
+        """Return True if the connection has reached `limits.connection_age_s`."""
+        age_s = self._limits.connection_age_s
+        return age_s is not None and now - self._opened_at >= age_s * self._spread
 
     def _stalls(self, progress: int) -> bool:
         """True if the client accepted no byte of a response for `stalled_client_s`."""

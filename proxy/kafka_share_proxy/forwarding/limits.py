@@ -41,6 +41,8 @@ class Limits:
     """Seconds without reading a byte of a local response after which a client's connection is closed."""
     idle_client_s: float = 600.0
     """Seconds of silence after which a client's connection is closed together with its upstream connection."""
+    connection_age_s: float | None = None
+    """Seconds after which a client's connection is closed once nothing is in flight, spread by 10 %. Unset: never."""
     dial_timeout_s: float = 10.0
     """Seconds for one attempt to connect to one upstream address, TLS included."""
     connections: int = 10_000

@@ -13,6 +13,7 @@ LIVE_LIMITS = (
     "stalled_client_s",
     "gathering_s",
     "idle_client_s",
+    "connection_age_s",
     "connections_per_address",
     "served_request_elements",
     "local_answer_bytes",

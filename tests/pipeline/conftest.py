@@ -83,7 +83,8 @@ def story_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from kafka_share_proxy.pipeline.audit import audit_job
 
     folder = tmp_path_factory.mktemp("story")
-    told = [*audit_story.blocked_events(), *audit_story.load_events(), *audit_story.view_events()]
+    stories = (audit_story.blocked_events, audit_story.load_events, audit_story.view_events, audit_story.queue_events)
+    told = [line for story in stories for line in story()]
     audit_story.write(folder / "in", "audit.jsonl", told)
     lines = audit_job.event_lines_in_folder(spark, str(folder / "in"))
     audit_job.run(spark, lines, str(folder / "lake"), None, lambda _line: None)

@@ -85,3 +85,19 @@ def view_events() -> list[str]:
         group_protocol="consumer", assignor=None, offered=[], members=None, **view,
     )  # fmt: skip
     return proxy.lines
+
+
+def queue_events() -> list[str]:
+    """A queue: 30 waited 2 s and then 4 s, 31 to 33 were rejected, 40 reached the limit, 50 held up 9 records."""
+    proxy = Proxy("queue")
+    group = {"group": "jobs"}
+    for attempt, delay_ms in ((1, 2_000), (2, 4_000)):
+        waits = {"first": 30, "last": 30, "attempt": attempt, "due_ms": NOON + delay_ms}
+        proxy.event("delayed", NOON, **(group | waits))
+    letters = {"attempt": 1, "dead_letter_topic": "dlq.jobs"}
+    proxy.event("dead_letter", NOON, first=31, last=33, outcome="reject", **(group | letters))
+    proxy.event("dead_letter", NOON, first=40, last=40, outcome="delivery_limit", **(group | letters))
+    for waiting, blocked_ms, key_hash in ((9, 60_000, "00000000000000aa"), (2, None, "00000000000000bb")):
+        values = {"key_hash": key_hash, "behind": 50, "waiting": waiting, "blocked_ms": blocked_ms}
+        proxy.event("blocked", NOON, **(group | values))
+    return proxy.lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_share_proxy.pipeline.report.queue_totals import QueueTotals
 from kafka_share_proxy.pipeline.report.report_job import Deliveries, Report, ViewClient, ViewGroup, _readers_of
 from kafka_share_proxy.pipeline.report.report_tables import ADVICE, WHOLE_PARTITIONS, tables
 
@@ -58,3 +59,11 @@ def test_a_group_with_range_is_listed_with_its_balance_and_what_helps() -> None:
     )
     (quiet,) = tables(report._replace(view_groups=(even, mine._replace(members=1))))
     assert ADVICE not in quiet.note
+
+
+def test_queues_are_listed_with_delays_dead_letters_and_their_hottest_key() -> None:
+    report = Report((), Deliveries(1, ()), (), (), (), (), 0)
+    queue = QueueTotals("jobs\x1b", 1_200, 60_500, 3, 4, "00000000000000aa", 17, 9_000)
+    (table,) = tables(report._replace(queues=(queue,)))
+    assert table.title == "Queues"
+    assert table.rows == (("jobs?", "00000000000000aa", "17", "9.0", "1,200", "60.5", "3", "4"),)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafka_share_proxy.pipeline.report import queue_totals
+from kafka_share_proxy.pipeline.report.queue_totals import QueueTotals
 from kafka_share_proxy.pipeline.tables.lake import Lake, NoLake
 
 if TYPE_CHECKING:
@@ -125,6 +127,7 @@ class Report(NamedTuple):
     rejects: int
     readers: tuple[ViewClient, ...] = ()
     view_groups: tuple[ViewGroup, ...] = ()
+    queues: tuple[QueueTotals, ...] = ()
 
 
 def gathered(lake: Lake, group: str | None) -> Report:
@@ -137,7 +140,8 @@ def gathered(lake: Lake, group: str | None) -> Report:
     events = lake.read("audit_events")
     reads = _view_reads(events)
     view_groups = _view_groups(_of(events, group), reads)
-    if group is not None and not members and not view_groups:
+    queues = queue_totals.gathered(_of(events, group))
+    if group is not None and not (members or view_groups or queues):
         raise NoLake(f"{lake.root} has no delivery of group {group}, and no member of it on a view")
     return Report(
         days=tuple(sorted(row["day"] for row in events.select("day").distinct().collect())),
@@ -148,6 +152,7 @@ def gathered(lake: Lake, group: str | None) -> Report:
         heats=_heats(lake.read("key_range_load")),
         readers=_readers(reads),
         view_groups=view_groups,
+        queues=queues,
         rejects=lake.read("audit_rejects").count() if lake.has("audit_rejects") else 0,
     )
 

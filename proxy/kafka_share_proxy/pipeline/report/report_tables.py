@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from kafka_share_proxy.pipeline.report.queue_totals import QueueTotals
 from kafka_share_proxy.pipeline.report.report_job import RANGE, Report, ViewClient, ViewGroup
 from kafka_share_proxy.wire.key_text import printable
 
@@ -31,6 +32,7 @@ def tables(report: Report) -> Iterator[ReportTable]:
     for table in (
         _members(report),
         _blocked(report),
+        _queues(report.queues),
         _hot_keys(report),
         _readers(report.readers),
         _view_groups(report.view_groups),
@@ -87,6 +89,37 @@ def _blocked(report: Report) -> ReportTable:
     )
     heads = ("group", "partition", "offsets", "member", "blocked (s)", "settled meanwhile")
     return ReportTable("Held up by renewals", heads, rows, 4, "Settled meanwhile: later offsets of the same partition.")
+
+
+def _queues(queues: Sequence[QueueTotals]) -> ReportTable:
+    rows = tuple(
+        (
+            each.group,
+            each.hottest_key,
+            f"{each.waiting:,}",
+            f"{each.blocked_ms / 1000:,.1f}",
+            f"{each.delayed:,}",
+            f"{each.longest_delay_ms / 1000:,.1f}",
+            f"{each.rejected:,}",
+            f"{each.exhausted:,}",
+        )
+        for each in queues
+    )
+    heads = (
+        "group",
+        "hottest key (hash)",
+        "waiting for it",
+        "blocked (s)",
+        "delayed",
+        "longest delay (s)",
+        "rejected",
+        "delivery limit",
+    )
+    note = (
+        "Waiting for it: most records that waited for one record of this key. Delayed: offsets that waited for a "
+        "redelivery, once for each wait. Rejected and delivery limit: dead letters by their cause."
+    )
+    return ReportTable("Queues", heads, rows, 2, note)
 
 
 def _hot_keys(report: Report) -> ReportTable:

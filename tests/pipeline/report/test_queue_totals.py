@@ -1,0 +1,28 @@
+"""Totals of queues from the events of proxies (pipeline/README.md rule 41)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka_share_proxy.pipeline.report.queue_totals import QueueTotals, gathered
+from kafka_share_proxy.pipeline.report.report_job import gathered as report_of
+from kafka_share_proxy.pipeline.tables.lake import Lake
+
+pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
+
+
+@pytest.mark.slow
+def test_a_report_tells_delays_dead_letters_and_the_hottest_key_of_each_queue(spark: Any, story_lake: Path) -> None:
+    lake = Lake(spark, str(story_lake))
+    jobs = QueueTotals("jobs", 2, 4_000, 3, 1, "00000000000000aa", 9, 60_000)
+    assert report_of(lake, None).queues == (jobs,)
+    assert report_of(lake, "jobs").queues == (jobs,)
+    assert report_of(lake, "g").queues == ()
+
+
+@pytest.mark.slow
+def test_tables_of_an_earlier_version_have_no_queues(spark: Any, story_lake: Path) -> None:
+    events = Lake(spark, str(story_lake)).read("audit_events")
+    assert gathered(events.drop("key_hash")) == ()

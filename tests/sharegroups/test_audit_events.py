@@ -133,6 +133,13 @@ def test_a_forced_release_is_told_apart(world, topic):
     assert short(told[1])[:4] == (0, 9, 1, "forced_release")
 
 
+def test_a_hand_over_to_the_brokers_is_recorded(world, topic):
+    world.services.audit.handed_over("g", 3, 0.0815, 2)
+    (told,) = events(world, "handed_over")
+    assert (told["group"], told["topic"]) == ("g", None)
+    assert (told["partitions"], told["held_back_ms"], told["records"]) == (3, 82, 2)
+
+
 def test_renewed_locks_that_are_still_held_are_marked(world, topic):
     """Once per interval, with the start offset that they block; not unrenewed or ended locks."""
     member = world.member()

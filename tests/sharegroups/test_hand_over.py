@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,8 +30,9 @@ LOCK_MS = "30000"
 class Case:
     """A group that began at a proxy with `serve: local`, now at one with `auto`, whose member holds offsets 0-9."""
 
-    def __init__(self, running: Running, kafka: Cluster, name: str, **settings: str) -> None:
+    def __init__(self, running: Running, kafka: Cluster, name: str, folder: Path, **settings: str) -> None:
         self.kafka = kafka
+        self.audited = folder / f"{name}.jsonl"
         before = running.front(kafka.bootstrap, LOCAL)
         world = World("before", before.bootstrap, name)
         self.topic = world.topic()
@@ -38,7 +41,7 @@ class Case:
         world.member(self.group, topics=[self.topic]).heartbeat(epoch=-1)
         world.close()
         assert before.stop() == 0
-        self.front: Front = running.front(kafka.bootstrap, AUTO)
+        self.front: Front = running.front(kafka.bootstrap, AUTO | {"audit": {"file": str(self.audited)}})
         self.world = World("proxy", self.front.bootstrap, name)
         self.member: Member = self.world.member(self.group, "B", topics=[self.topic])
         assert self.member.take(self.topic).acquired(self.topic) == [(0, 9, 1)]
@@ -72,6 +75,11 @@ class Case:
         except NoResponse:
             return ""
 
+    def events(self) -> list[dict[str, Any]]:
+        """Return the audit events of hand-overs that are written."""
+        lines = self.audited.read_text().splitlines() if self.audited.exists() else []
+        return [event for event in map(json.loads, lines) if event["kind"] == "handed_over"]
+
     def state_at_brokers(self) -> int:
         native = World("native", self.kafka.bootstrap, "native")
         try:
@@ -94,11 +102,11 @@ UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, SHARE_SESSION_NOT_FOUND = 25, 69, 122
 
 
 @pytest.fixture
-def cases(running: Running, kafka_43_quick: Cluster, request: pytest.FixtureRequest) -> Iterator[Any]:
+def cases(running: Running, kafka_43_quick: Cluster, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     made: list[Case] = []
 
     def make(**settings: str) -> Case:
-        made.append(Case(running, kafka_43_quick, f"moves-{request.node.name[5:20]}", **settings))
+        made.append(Case(running, kafka_43_quick, f"moves-{request.node.name[5:20]}", tmp_path, **settings))
         return made[-1]
 
     yield make
@@ -123,6 +131,8 @@ def test_members_stay_and_no_record_is_lost_or_delivered_again(cases: Any) -> No
     assert "is served by the brokers" in str(case.outcome)
     assert case.rejoined() == [(10, 14, 1)]
     assert case.state_at_brokers() == 0
+    (event,) = until(case.events, "the audit event")
+    assert (event["group"], event["partitions"], event["records"]) == (case.group, 1, 0)
     native = World("native", case.kafka.bootstrap, "native")
     try:
         assert native.raw.describe(32, case.group)["share.delivery.count.limit"] == "7"

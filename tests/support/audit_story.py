@@ -88,7 +88,9 @@ def view_events() -> list[str]:
 
 
 def queue_events() -> list[str]:
-    """A queue: 30 waited 2 s and then 4 s, 31 to 33 were rejected, 40 reached the limit, 50 held up 9 records."""
+    """A queue that was handed over: 30 waited 2 s and then 4 s, 31 to 33 were rejected, 40 reached the limit, and 9
+    records waited for 50.
+    """
     proxy = Proxy("queue")
     group = {"group": "jobs"}
     for attempt, delay_ms in ((1, 2_000), (2, 4_000)):
@@ -100,4 +102,6 @@ def queue_events() -> list[str]:
     for waiting, blocked_ms, key_hash in ((9, 60_000, "00000000000000aa"), (2, None, "00000000000000bb")):
         values = {"key_hash": key_hash, "behind": 50, "waiting": waiting, "blocked_ms": blocked_ms}
         proxy.event("blocked", NOON, **(group | values))
+    moved = {"topic": None, "partition": None, "partitions": 1, "held_back_ms": 80, "records": 0}
+    proxy.event("handed_over", NOON + 9, **(group | moved))
     return proxy.lines

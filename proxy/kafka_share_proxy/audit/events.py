@@ -38,6 +38,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "dead_letter": ("first", "last", "attempt", "outcome", "dead_letter_topic"),
     "delayed": ("first", "last", "attempt", "due_ms"),
     "blocked": ("key_hash", "behind", "waiting", "blocked_ms"),
+    "handed_over": ("partitions", "held_back_ms", "records"),
     "offsets_altered": ("request", "start_offset", "previous"),
     "scope": ("subject", "sees", "reason"),
 }

@@ -122,6 +122,8 @@ class HandOver:
         self._services, self._group, self._group_id = services, group, group.group_id
         self._wait_s, self._force = wait_s, force
         self._names: dict[bytes, str] = {}
+        self._partitions = 0
+        """Number of share partitions whose start offsets the brokers have."""
 
     @property
     def ended(self) -> bool:
@@ -156,6 +158,9 @@ class HandOver:
                 services.reads.wake(key)
         if self.phase == HANDED_OVER:
             services.notes("share-group-handed-over", group=self._group_id, seconds=round(self.held_back_s, 3))
+            if services.audit is not None:
+                again = sum(window["end_offset"] - window["start_offset"] + 1 for window in self.again)
+                services.audit.handed_over(self._group_id, self._partitions, self.held_back_s, again)
         else:
             services.notes("share-group-stays", group=self._group_id, reason=self.reason)
 
@@ -204,6 +209,7 @@ class HandOver:
         self.again = windows
         await self._set_natively(settings, validate_only=False)
         await self._alter_natively(offsets)
+        self._partitions = sum(map(len, offsets.values()))
         self._still_held()
         if settings != self._settings() or self._group_id in services.changes.settings:
             raise HandOverRefused("the settings of the group were changed meanwhile; try again")

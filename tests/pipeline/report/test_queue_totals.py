@@ -10,13 +10,15 @@ from kafka_share_proxy.pipeline.report.queue_totals import QueueTotals, gathered
 from kafka_share_proxy.pipeline.report.report_job import gathered as report_of
 from kafka_share_proxy.pipeline.tables.lake import Lake
 
+from tests.support.audit_story import NOON
+
 pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 
 
 @pytest.mark.slow
 def test_a_report_tells_delays_dead_letters_and_the_hottest_key_of_each_queue(spark: Any, story_lake: Path) -> None:
     lake = Lake(spark, str(story_lake))
-    jobs = QueueTotals("jobs", 2, 4_000, 3, 1, "00000000000000aa", 9, 60_000)
+    jobs = QueueTotals("jobs", 2, 4_000, 3, 1, "00000000000000aa", 9, NOON + 9, 60_000)
     assert report_of(lake, None).queues == (jobs,)
     assert report_of(lake, "jobs").queues == (jobs,)
     assert report_of(lake, "g").queues == ()

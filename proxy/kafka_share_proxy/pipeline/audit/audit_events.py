@@ -33,7 +33,7 @@ FIELDS = (
     "key_texts map<string, string>, host string, offset bigint, previous bigint, plan_id string, "
     "group_protocol string, assignor string, offered array<string>, members bigint, due_ms bigint, "
     "key_hash string, behind bigint, waiting bigint, blocked_ms bigint, "
-    "dead_letter_topic string"
+    "dead_letter_topic string, partitions int, held_back_ms bigint, records bigint"
 )
 """Fields of the events of all kinds. `ranges` is a number in `fetch` and a list in `commit`, and is kept as text."""
 KEY = ("proxy_id", "seq")

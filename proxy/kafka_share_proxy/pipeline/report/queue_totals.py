@@ -1,4 +1,5 @@
 """Totals of queues by group, for the report: delays, dead letters, blocked keys (pipeline/README.md rule 41)."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +25,8 @@ class QueueTotals(NamedTuple):
     """Hash of the key for which most records waited. "-" without key order, or if none waited."""
     waiting: int
     """Most records that waited for one record of this key."""
+    handed_over_ms: int | None
+    """Time of the last hand-over to the brokers, in milliseconds since 1970. None if there was none."""
     blocked_ms: int
     """Longest time for which a record with waiting ones was the oldest of its share partition."""
 
@@ -32,11 +35,11 @@ def gathered(events: DataFrame) -> tuple[QueueTotals, ...]:
     """Return the totals of the groups with most dead letters, then most delayed records."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-    if not {"due_ms", "key_hash", "dead_letter_topic"} <= set(events.columns):  # tables of earlier versions
+    if not {"due_ms", "key_hash", "dead_letter_topic"} <= set(events.columns):  # earlier tables
         return ()
     offsets = "last - first + 1"
     totals = (
-        events.where("kind in ('delayed', 'dead_letter', 'blocked')")
+        events.where("kind in ('delayed', 'dead_letter', 'blocked', 'handed_over')")
         .groupBy("group")
         .agg(
             F.expr(f"coalesce(sum({offsets}) filter (where kind = 'delayed'), 0)").alias("delayed"),
@@ -47,6 +50,7 @@ def gathered(events: DataFrame) -> tuple[QueueTotals, ...]:
             F.expr(f"coalesce(sum({offsets}) filter (where kind = 'dead_letter' and outcome != 'reject'), 0)").alias(
                 "exhausted"
             ),
+            F.expr("max(ts_ms) filter (where kind = 'handed_over')").alias("handed_over_ms"),
             F.expr("coalesce(max_by(key_hash, waiting), '-')").alias("hottest_key"),
             F.expr("coalesce(max(waiting), 0)").alias("waiting"),
             F.expr("coalesce(max(blocked_ms) filter (where kind = 'blocked'), 0)").alias("blocked_ms"),

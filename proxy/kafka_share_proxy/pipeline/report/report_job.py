@@ -176,10 +176,10 @@ def _deliveries(settles: DataFrame) -> Deliveries:
     offsets, begin = F.expr("last - first + 1"), F.expr(f"ts_ms div {step * 1000} * {step}")
     again = F.sum(F.when(F.col("attempt") > 1, offsets).otherwise(0))
     steps = settles.groupBy(begin.alias("begin")).agg(F.sum(offsets), again).orderBy("begin").collect()
-    return Deliveries(step, tuple((_utc(row[0]), row[1], row[2]) for row in steps))
+    return Deliveries(step, tuple((moment(row[0]), row[1], row[2]) for row in steps))
 
 
-def _utc(seconds: int) -> datetime:
+def moment(seconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
@@ -388,6 +388,6 @@ def _heat(topic: str, rows: Sequence[Any]) -> Heat:
         cells[(row["minute"] - begin) // step][row["column"]] += row["rows"]
     sums = [sum(each) for each in zip(*cells, strict=True)]
     balance = max(sums) * HEAT_COLUMNS / sum(sums) if sum(sums) else 1.0
-    times = tuple(_utc(begin + number * step) for number in range(len(cells)))
+    times = tuple(moment(begin + number * step) for number in range(len(cells)))
     sampled = round(sum(row["sampled"] for row in rows))
     return Heat(topic, times, tuple(map(tuple, cells)), balance, step, sampled)

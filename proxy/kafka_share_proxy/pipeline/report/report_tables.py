@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kafka_share_proxy.pipeline.report.queue_totals import QueueTotals
-from kafka_share_proxy.pipeline.report.report_job import RANGE, Report, ViewClient, ViewGroup
+from kafka_share_proxy.pipeline.report.report_job import RANGE, Report, ViewClient, ViewGroup, moment
 from kafka_share_proxy.wire.key_text import printable
 
 ADVICE = "Use cooperative-sticky, roundrobin, or group.protocol=consumer with the assignor uniform."
@@ -102,6 +102,7 @@ def _queues(queues: Sequence[QueueTotals]) -> ReportTable:
             f"{each.longest_delay_ms / 1000:,.1f}",
             f"{each.rejected:,}",
             f"{each.exhausted:,}",
+            "-" if each.handed_over_ms is None else f"{moment(each.handed_over_ms // 1000):%Y-%m-%d %H:%M}",
         )
         for each in queues
     )
@@ -114,6 +115,7 @@ def _queues(queues: Sequence[QueueTotals]) -> ReportTable:
         "longest delay (s)",
         "rejected",
         "delivery limit",
+        "handed over (UTC)",
     )
     note = (
         "Waiting for it: most records that waited for one record of this key. Delayed: offsets that waited for a "

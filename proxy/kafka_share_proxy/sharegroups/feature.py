@@ -32,6 +32,7 @@ from kafka_share_proxy.sharegroups import services as share_services
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
 from kafka_share_proxy.sharegroups.hand_over import HandOvers
+from kafka_share_proxy.sharegroups.lag import ShareLag
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
@@ -94,7 +95,7 @@ class ShareGroupFeature(FeatureKind):
             apis={Stage.GROUPS: share_group_apis.served(services, rules)},
             carried=carried if is_kept else None,
             groups=carried,
-            add_metrics=partial(metrics.add, services=services),
+            add_metrics=partial(metrics.add, services=services, lag=ShareLag(services)),
             probe=side.probe(),
             coverage=(_coverage(mixed=rules.are_mixed, is_fleet=platform.is_fleet),),
             on_open=side.open,

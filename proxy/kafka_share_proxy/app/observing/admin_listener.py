@@ -12,7 +12,7 @@ import ipaddress
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -23,6 +23,8 @@ import trio
 
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.wire.values import Address
 
 REQUEST_BYTES_MAX = 16 << 10
@@ -32,6 +34,8 @@ REQUEST_TIMEOUT_S = 10.0
 CONNECTIONS_MAX = 32
 """Maximum number of connections, for a probe and a few scrapers. A further one is closed immediately."""
 READ_BYTES = 4096
+LOOK_UP_WAIT_S = 2.0
+"""Maximum seconds that /metrics waits for look-ups at brokers. After that, figures are as of the look-up before."""
 WORDS = 4096
 """Tokens of JSON that are encoded in one step."""
 
@@ -51,6 +55,8 @@ class Probes:
     """True if something can be served, and the details."""
     metrics: Callable[[], Iterable[bytes]]
     """Text of /metrics, in pieces that each take little time to make."""
+    look_ups: Sequence[Callable[[], Promise[None]]] = ()
+    """Look-ups at brokers that figures need. None of them fails."""
     pages: AdminPages = field(default_factory=AdminPages)
     hosts: frozenset[str] = frozenset({"localhost"})
     """Host names of this listener (`own_names`). Addresses are always accepted."""
@@ -184,8 +190,16 @@ async def _response(request: h11.Request, probes: Probes, peer: str) -> _Respons
     if page is not None:
         return _Response(page[0], await _in_steps(_pieces(page[1])))
     if path == METRICS_PATH and request.method in (b"GET", b"HEAD"):
+        await looked_up(probes.look_ups)
         return _Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
     return _probed(request, path, probes)
+
+
+async def looked_up(begins: Iterable[Callable[[], Promise[None]]]) -> None:
+    """Begin all look-ups at brokers, and wait for them."""
+    with trio.move_on_after(LOOK_UP_WAIT_S):
+        for begun in [begin() for begin in begins]:
+            await until_settled(begun)
 
 
 def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Response:

@@ -217,6 +217,7 @@ class Server:
             alive=self._alive,
             ready=readiness.probes(),
             metrics=self._metrics.steps,
+            look_ups=self._metrics.look_ups,
             pages=self._pages,
             hosts=admin_listener.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
         )

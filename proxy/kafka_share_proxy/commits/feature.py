@@ -14,6 +14,7 @@ from kafka_share_proxy.commits.checks import CommitCheck
 from kafka_share_proxy.commits.expired_ranges import ExpiredGroups
 from kafka_share_proxy.commits.followed_groups import FollowedGroups
 from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.commits.lag import CommitLag
 from kafka_share_proxy.commits.services import FEATURE, CommitOptions, CommitServices, commit_gate
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey
@@ -98,7 +99,9 @@ class IndividualCommitFeature(FeatureKind):
                 Stage.AFTER_GROUPS: commit_apis.commits(services),
             },
             carried=CarriedCommits(services, commit_apis.of_owner(services)),
-            add_metrics=partial(metrics.add, services=services, tail=services.followed.tail),
+            add_metrics=partial(
+                metrics.add, services=services, tail=services.followed.tail, lag=CommitLag(services)
+            ),
             tasks=(runtime.run,),
             probe=runtime.probe(),
             coverage=(seen, PLAIN),

@@ -99,9 +99,7 @@ class IndividualCommitFeature(FeatureKind):
                 Stage.AFTER_GROUPS: commit_apis.commits(services),
             },
             carried=CarriedCommits(services, commit_apis.of_owner(services)),
-            add_metrics=partial(
-                metrics.add, services=services, tail=services.followed.tail, lag=CommitLag(services)
-            ),
+            add_metrics=partial(metrics.add, services=services, tail=services.followed.tail, lag=CommitLag(services)),
             tasks=(runtime.run,),
             probe=runtime.probe(),
             coverage=(seen, PLAIN),

@@ -25,6 +25,7 @@ from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.base_watch import ViewWatch
 from kafka_share_proxy.views.checks import ViewCheck
 from kafka_share_proxy.views.creation import ViewCreation
+from kafka_share_proxy.views.lag import ViewLag
 from kafka_share_proxy.views.model import names
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import BadViewName
@@ -61,7 +62,7 @@ class ViewFeature(FeatureKind):
         return Feature(
             apis={Stage.NAMES: view_apis.served(views)},
             guards=(runtime.store.guard,) if isinstance(runtime.store, ViewState) else (),
-            add_metrics=partial(metrics.add, views=views),
+            add_metrics=partial(metrics.add, views=views, lag=ViewLag(views)),
             tasks=runtime.tasks,
             probe=runtime.probe(),
             coverage=(seen,),

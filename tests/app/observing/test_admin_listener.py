@@ -39,6 +39,7 @@ async def running(
     pages: AdminPages | None = None,
     hosts: frozenset[str] = frozenset({"localhost"}),
     look_ups: Sequence[Callable[[], Promise[None]]] = (),
+    status: Callable[[], Iterable[bytes]] | None = None,
 ) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
     """An admin listener on a free port."""
     probes = admin_listener.Probes(
@@ -46,6 +47,7 @@ async def running(
         ready={path: lambda: (ready, {"ready": ready, "reasons": []}) for path in (b"/readyz", b"/readyz/views")},
         metrics=metrics,
         look_ups=look_ups,
+        status=status,
         pages=pages or AdminPages(),
         hosts=hosts,
     )

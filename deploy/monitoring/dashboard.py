@@ -19,7 +19,7 @@ SELECTED_GROUPS = '{job=~"$job",instance=~"$instance",group=~"$group"}'
 
 
 class Panel(NamedTuple):
-    """One graph. In its queries `@` stands for the selected proxies, and `#` for the selected groups of these."""
+    """One graph. In its queries `@` is replaced by the selected proxies, `#` by their selected groups."""
 
     title: str
     unit: str

@@ -120,4 +120,4 @@ def test_lag_is_shown_by_group_after_a_look_up_and_unknown_before() -> None:
     assert look_up().done
     page = metrics.render().decode()
     assert 'ksp_share_group_lag{group="g"} 11.0' in page
-    assert 'ksp_share_lag_partitions_unknown{group="g"}' not in page
+    assert 'ksp_share_lag_partitions_unknown{group="g"} 0.0' in page

@@ -89,10 +89,10 @@ def _member(
         messages += [each for each in member.poll(0.1) or [] if each.error() is None]
     for message in messages[:accepted]:
         member.acknowledge(message, ACCEPT)
-    for message in messages[accepted:] if then is not None else ():
-        member.acknowledge(message, then)
-    if accepted or then is not None:
-        member.commit_sync()
+    if then is not None:
+        for message in messages[accepted:]:
+            member.acknowledge(message, then)
+    member.commit_sync()
 
 
 def _readers(stack: ExitStack, bootstrap: str, base: str) -> str:

@@ -53,7 +53,7 @@ class LogEnds:
         now: Callable[[], float],
         slices: Slices | None = None,
     ) -> None:
-        """`own`: None if the proxy sends no requests of its own: then no end is known."""
+        """`own`: None if the proxy has no identity. Then no end is known."""
         self._own, self._topology, self._now, self._slices = own, topology, now, slices
         self._ends: dict[tuple[str, int], int] = {}
         self._next_at = float("-inf")

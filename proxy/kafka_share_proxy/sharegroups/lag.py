@@ -28,7 +28,7 @@ class LagSurvey:
     by_group: Counter[str] = field(default_factory=Counter)
     """Records to deliver or settle, of the share partitions with known lag."""
     unknown: Counter[str] = field(default_factory=Counter)
-    """Share partitions without known lag."""
+    """Share partitions without known lag, also 0 for a group."""
 
 
 class ShareLag:
@@ -55,7 +55,10 @@ class ShareLag:
         """Add up the lag by group. Other requests may run between two steps."""
         survey, coordinator = LagSurvey(), self._services.coordinator
         examined = 0
-        for group_id in list(coordinator.groups):
+        for number, group_id in enumerate(list(coordinator.groups)):
+            if number % STEP == STEP - 1:
+                yield
+            survey.unknown[group_id] = 0
             for key in coordinator.keys_of(group_id):
                 examined += 1
                 lag = self.of(key) if examined <= SURVEYED_MAX else None

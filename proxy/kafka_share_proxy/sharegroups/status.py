@@ -26,8 +26,8 @@ from kafka_share_proxy.sharegroups.services import ShareServices
 
 TITLE = "Share groups"
 GROUP_COLUMNS = (
-    *("Group", "State", "Members", "Lag", "Acquired", "Delayed", "Blocked", "Dead letters waiting"),
-    "Oldest unsettled for",
+    *("Group", "Lag", "Members", "Acquired", "Delayed", "Blocked", "Dead letters waiting"),
+    *("Oldest unsettled for", "State"),
 )
 PARTITION_COLUMNS = ("Partition", "Leader", "Start offset", "Lag", "Acquired", "Settled", "Oldest held by", "For")
 LOCK_COLUMNS = ("Partition", "Offsets", "Held by", "Ends in", "Held for", "Delivery", "Renewals")
@@ -81,14 +81,14 @@ def _group_row(line: Entry, survey: LagSurvey) -> tuple[Cell, ...]:
     oldest = line["oldest_blocked_s"]
     return (
         Link(group_id, (PATH, group_id)),
-        line["state"],
-        line["members"],
         _lag_of(group_id, survey),
+        line["members"],
         line["acquired"],
         line["delayed"],
         line["blocked"],
         Alarm(str(waiting)) if waiting else 0,
         None if oldest is None else Seconds(oldest),
+        line["state"],
     )
 
 

@@ -69,7 +69,7 @@ def _heat_map(view: View, readers: Readers, lag: ViewLag) -> HeatMap:
         for partition in range(min(view.base_partitions, HEAT_ROWS_MAX))
     ]
     shown = len(slots) * len(lines)
-    title = "Records sent by base partition (row) and slot (column)"
+    title = "Records sent, by base partition and slot"
     return HeatMap(title, [str(slot) for slot in slots], lines, view.partitions - shown)
 
 

@@ -57,9 +57,14 @@ def test_cells_are_shown_by_their_kind_and_numbers_are_aligned() -> None:
     page = page_of(Section("s", tables=[Table("t", list("abcdef"), [row])]))
     assert page.table("t") == [["1,234,567", "–", "1 min 30 s", "words", "attention", "g"]]
     cells = list(page.first("tbody").all("td"))
-    assert [cell.attributes.get("class") for cell in cells] == ["number", "number", "number", None, None, None]
+    assert [cell.attributes.get("class") for cell in cells] == ["number", None, "number", None, None, None]
     assert page.first("a").attributes["href"] == "/groups/a%20b%2Fc"
     assert page.first("span", **{"class": "alarm"}).text == "attention"
+
+
+def test_a_column_of_numbers_stays_one_with_unknown_and_alarming_ones() -> None:
+    page = page_of(Section("s", tables=[Table("t", ["a", "b"], [(Alarm("3"), 1), (None, "x"), (0, 2)])]))
+    assert [cell.attributes.get("class") for cell in page.first("thead").all("th")] == ["number", None]
 
 
 def test_a_table_without_rows_is_one_line() -> None:

@@ -77,6 +77,12 @@ def test_readiness_is_shown_with_the_reasons() -> None:
     assert notes == ["The cluster has not responded yet.", "views: plans are <not> known", "views: READ on x"]
 
 
+def test_a_reason_that_concerns_several_is_shown_once() -> None:
+    reason = {"reasons": ["upstream is not reachable"]}
+    page = page_of(parts(), {b"/readyz": lambda: (False, reason), b"/readyz/views": lambda: (False, reason)})
+    assert page.first("p").text == "forwarding, views: upstream is not reachable"
+
+
 def test_brokers_are_shown_with_those_that_vanished_or_are_left_out() -> None:
     page = page_of(parts())
     assert page.table("Brokers") == [

@@ -40,10 +40,11 @@ font:0.95rem/1.45 system-ui,"DejaVu Sans",sans-serif}
 header{display:flex;flex-wrap:wrap;align-items:baseline;gap:.25rem 1.5rem;border-bottom:1px solid var(--line);
 padding-bottom:.5rem}
 h1{font-size:1.25rem;margin:0}h2{font-size:1.1rem;margin:1.75rem 0 .25rem}
-p{margin:.35rem 0}.faint{color:var(--faint)}.alarm{color:var(--alarm);font-weight:600}a{color:var(--link)}
+p{margin:.35rem 0;overflow-wrap:anywhere}.faint{color:var(--faint)}
+.alarm{color:var(--alarm);font-weight:600}a{color:var(--link)}
 .scroll{overflow-x:auto;margin:.5rem 0 1rem}
-table{border-collapse:collapse;min-width:100%;font-variant-numeric:tabular-nums}
-caption{text-align:left;font-weight:600;padding:.25rem 0}
+table{border-collapse:collapse;min-width:min(100%,24rem);font-variant-numeric:tabular-nums}
+caption{text-align:left;font-weight:600;padding:.25rem 0;white-space:nowrap}
 th,td{padding:.3rem .6rem;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}
 thead th{background:var(--band);font-weight:600}
 td.number,th.number{text-align:right}
@@ -156,7 +157,7 @@ def _table(table: Table) -> Iterator[str]:
     if not table.rows:
         yield f'<p class="faint">{text(table.title)}: none</p>\n'
         return
-    numeric = [all(_is_number(row[at]) for row in table.rows) for at in range(len(table.columns))]
+    numeric = [_is_numeric([row[at] for row in table.rows]) for at in range(len(table.columns))]
     yield from _opened(table.title)
     yield "<table><caption>" + text(table.title) + "</caption><thead><tr>"
     yield "".join(f"<th scope=col{_class(n)}>{text(c)}</th>" for c, n in zip(table.columns, numeric, strict=True))
@@ -198,8 +199,11 @@ def _class(is_number: bool) -> str:
     return ' class="number"' if is_number else ""
 
 
-def _is_number(cell: Cell) -> bool:
-    return cell is None or isinstance(cell, int | Seconds)
+def _is_numeric(column: Sequence[Cell]) -> bool:
+    known = [cell for cell in column if cell is not None]
+    return bool(known) and all(
+        isinstance(cell, int | Seconds) or (isinstance(cell, Alarm) and cell.text.isdecimal()) for cell in known
+    )
 
 
 def _cell(cell: Cell) -> str:

@@ -37,12 +37,15 @@ class StatusPage:
 
     def _readiness(self, parts: ServingParts | None) -> Section:
         rows: list[tuple[Cell, Cell]] = []
-        notes = [] if parts is not None else ["The cluster has not responded yet."]
+        affected: dict[str, list[str]] = {}
         for path, probe in self._ready.items():
             ready, body = probe()
             name = path.decode().removeprefix("/readyz").strip("/") or "forwarding"
             rows.append((name, "yes" if ready else Alarm("no")))
-            notes += [f"{name}: {reason}" for reason in (*body.get("reasons", ()), *body.get("missing", ()))]
+            for reason in (*body.get("reasons", ()), *body.get("missing", ())):
+                affected.setdefault(str(reason), []).append(name)
+        notes = [] if parts is not None else ["The cluster has not responded yet."]
+        notes += [f"{', '.join(names)}: {reason}" for reason, names in affected.items()]
         return Section("Readiness", notes, (Table("What clients can use", READY, rows),))
 
 

@@ -77,8 +77,8 @@ def test_lag_is_shown_for_the_groups_with_the_most_and_for_all_others_together()
     services.services.limits = Limits(metrics_groups=1)
     commit_metrics.add(metrics, services, None, CommitLag(services))
     assert "ksp_commit_lag_partitions_unknown 2.0" in metrics.render().decode()
-    (look_up,) = metrics.look_ups
-    assert look_up().done
+    (lookup,) = metrics.lookups
+    assert lookup().done
     page = metrics.render().decode()
     assert 'ksp_commit_group_lag{group="g"} 53.0' in page
     assert 'ksp_commit_group_lag{group="(others)"} 5.0' in page

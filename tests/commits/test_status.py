@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.commits import status
 from kafka_share_proxy.commits.lag import CommitLag
-from kafka_share_proxy.feature.status import DETAIL_ROWS_MAX, ROWS_MAX, Section
+from kafka_share_proxy.feature.status import DETAIL_ROWS_MAX, ROWS_MAX, StatusSection
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.support.commit_world import CommitWorld
@@ -20,7 +20,7 @@ def world() -> CommitWorld:
     return created
 
 
-def section(world: CommitWorld) -> Section:
+def section(world: CommitWorld) -> StatusSection:
     lag = CommitLag(world.services)
     assert lag.refresh().done
     return made(status.section(world.services, lag))

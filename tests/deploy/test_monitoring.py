@@ -19,7 +19,7 @@ from tests.support.prometheus_tools import need
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 MONITORING = CHECKOUT / "deploy" / "monitoring"
-RUNBOOK = CHECKOUT / "docs" / "runbook.md"
+RUNBOOK = CHECKOUT / "docs/runbook.md"
 PROMTOOL_S = 60
 METRIC = re.compile(r"\b(?:ksp_|process_)[a-z0-9_]+")
 RECORDED = re.compile(r"\bksp:[a-z0-9_:]+")

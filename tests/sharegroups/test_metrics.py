@@ -116,8 +116,8 @@ def test_lag_is_shown_by_group_after_a_look_up_and_unknown_before() -> None:
     assert 'ksp_share_lag_partitions_unknown{group="g"} 1.0' in metrics.render().decode()
     member.acknowledge({(topic.topic_id, 0): [(4, 9, [ACCEPT])]})
     world.cluster.produce(topic, 7)
-    (look_up,) = metrics.look_ups
-    assert look_up().done
+    (lookup,) = metrics.lookups
+    assert lookup().done
     page = metrics.render().decode()
     assert 'ksp_share_group_lag{group="g"} 11.0' in page
     assert 'ksp_share_lag_partitions_unknown{group="g"} 0.0' in page

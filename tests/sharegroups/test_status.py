@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.feature.status import DETAIL_ROWS_MAX, GROUPS_MAX, Alarm, Detail, Link, Seconds, Section
+from kafka_share_proxy.feature.status import DETAIL_ROWS_MAX, GROUPS_MAX, Alarm, Detail, Link, Seconds, StatusSection
 from kafka_share_proxy.sharegroups import status
 from kafka_share_proxy.sharegroups.lag import ShareLag
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
@@ -32,7 +32,7 @@ def member_with(world: World, count: int) -> tuple[Member, Topic]:
     return member, topic
 
 
-def section(world: World, *, looked_up: bool = True) -> Section:
+def section(world: World, *, looked_up: bool = True) -> StatusSection:
     lag = ShareLag(world.services)
     if looked_up:
         assert lag.refresh().done

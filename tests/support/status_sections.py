@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from kafka_share_proxy.feature.status import Cell, Detail, HeatMap, Section, Table
+from kafka_share_proxy.feature.status import Cell, Detail, HeatMap, StatusSection, StatusTable
 from kafka_share_proxy.loop.slices import Work
 
 
-def made(steps: Generator[None, None, Section]) -> Section:
+def made(steps: Generator[None, None, StatusSection]) -> StatusSection:
     """Run the steps to their result."""
     try:
         Work().drive(steps).send(None)
     except StopIteration as end:
-        section: Section = end.value
+        section: StatusSection = end.value
         return section
     raise AssertionError("it waits")
 
 
-def lines(table: Table) -> list[dict[str, Cell]]:
+def lines(table: StatusTable) -> list[dict[str, Cell]]:
     """Return the rows by column."""
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def part(detail: Detail, title: str) -> Table:
+def part(detail: Detail, title: str) -> StatusTable:
     """Return a table of a detail by the beginning of its title."""
-    (found,) = [each for each in detail.parts if isinstance(each, Table) and each.title.startswith(title)]
+    (found,) = [each for each in detail.parts if isinstance(each, StatusTable) and each.title.startswith(title)]
     return found
 
 

@@ -80,8 +80,8 @@ def test_views_with_the_most_lag_are_shown_by_name_and_all_others_together(world
     metrics = Metrics()
     view_metrics.add(metrics, world.views, ViewLag(world.views))
     assert "ksp_view_lag_partitions_unknown 2.0" in metrics.render().decode()
-    (look_up,) = metrics.look_ups
-    assert look_up().done
+    (lookup,) = metrics.lookups
+    assert lookup().done
     page = metrics.render().decode()
     assert 'ksp_view_lag{view="__view.s4.t"} 60.0' in page
     assert 'ksp_view_lag{view="(others)"} 10.0' in page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.feature.status import HEAT_COLUMNS_MAX, HEAT_ROWS_MAX, Section
+from kafka_share_proxy.feature.status import HEAT_COLUMNS_MAX, HEAT_ROWS_MAX, StatusSection
 from kafka_share_proxy.views import status
 from kafka_share_proxy.views.lag import ViewLag
 
@@ -21,7 +21,7 @@ def world() -> ViewWorld:
     return created
 
 
-def section(world: ViewWorld) -> Section:
+def section(world: ViewWorld) -> StatusSection:
     lag = ViewLag(world.views)
     assert lag.refresh().done
     return made(status.section(world.views, lag))

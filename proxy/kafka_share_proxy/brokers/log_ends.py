@@ -61,14 +61,14 @@ class LogEnds:
         self.trouble = ""
         """Reason why an end is unknown or old, from the last look-up. Empty if there is none."""
 
-    def refresh(self, wanted: Callable[[], Iterable[LoggedPartition]]) -> Promise[None]:
+    def refresh(self, partitions: Callable[[], Iterable[LoggedPartition]]) -> Promise[None]:
         """Look up the ends of these partitions, unless that was done less than PERIOD_S ago.
 
         Return a promise of the look-up in flight. It never fails.
         """
         if self._under_way.done and self._own is not None and self._now() >= self._next_at:
             self._next_at = self._now() + PERIOD_S
-            self._under_way = on_its_own(self._look_up(self._own, islice(wanted(), SCANNED_MAX)))
+            self._under_way = on_its_own(self._refresh_ends(self._own, islice(partitions(), SCANNED_MAX)))
         return self._under_way
 
     def of(self, topic: bytes | str, partition: int) -> int | None:
@@ -79,10 +79,10 @@ class LogEnds:
     def _topic(self, topic: bytes | str) -> Topic | None:
         return self._topology.topic(topic) if isinstance(topic, str) else self._topology.topic_by_id(topic)
 
-    async def _look_up(self, own: ClusterQueries, wanted: Iterable[LoggedPartition]) -> None:
+    async def _refresh_ends(self, own: ClusterQueries, partitions: Iterable[LoggedPartition]) -> None:
         self.trouble, work = "", Work(self._slices)
         chosen: dict[LoggedPartition, None] = {}
-        for each in wanted:
+        for each in partitions:
             chosen[each] = None
             if len(chosen) >= PARTITIONS_MAX:
                 break
@@ -116,10 +116,7 @@ class LogEnds:
 
     async def _learn_topics(self, own: ClusterQueries, topics: Iterable[bytes | str]) -> None:
         """Request Metadata of unknown and stale topics from the first broker that responds."""
-        needed = [
-            each for each in topics if (known := self._topic(each)) is None or self._topology.is_stale(known.name)
-        ]
-        needed = needed[:TOPICS_AT_ONCE]
+        needed = [each for each in topics if self._is_needed(each)][:TOPICS_AT_ONCE]
         request = about_topics(
             [each for each in needed if isinstance(each, str)], [each for each in needed if isinstance(each, bytes)]
         )

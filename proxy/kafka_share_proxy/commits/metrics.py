@@ -69,7 +69,7 @@ def _of_lag(metrics: Metrics, services: CommitServices, lag: CommitLag) -> None:
         named: dict[str, float] = dict(by_group.most_common(groups_max))
         return named | {OTHERS: sum(by_group.values()) - sum(named.values())}
 
-    metrics.look_up(lag.refresh)
+    metrics.add_lookup(lag.refresh)
     metrics.before(take_survey)
     words = "Records that the group has not finished, as far as committed offsets and ends of the logs are known."
     metrics.add("commit_group_lag", "gauge", words, shown, "group")

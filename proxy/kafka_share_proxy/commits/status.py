@@ -15,8 +15,8 @@ from kafka_share_proxy.feature.status import (
     ROWS_MAX,
     Cell,
     Detail,
-    Section,
-    Table,
+    StatusSection,
+    StatusTable,
     first,
 )
 from kafka_share_proxy.wire.values import TopicPartition
@@ -30,7 +30,7 @@ HOLES_MAX = 5
 Held = tuple[str, TopicPartition, PartitionCommits]
 
 
-def section(services: CommitServices, lag: CommitLag) -> Generator[None, None, Section]:
+def section(services: CommitServices, lag: CommitLag) -> Generator[None, None, StatusSection]:
     """Return the groups held here by the number of their ranges."""
     groups: list[tuple[int, CommittingGroup]] = []
     for group in list(services.held.groups.values()):
@@ -47,10 +47,10 @@ def section(services: CommitServices, lag: CommitLag) -> Generator[None, None, S
     with_holes = [group for ranges, group in groups if ranges]
     details = [_detail(group) for group in with_holes[:GROUPS_MAX]]
     trouble = [f"Lag is incomplete or old: {lag.ends.trouble}"] if lag.ends.trouble else []
-    return Section(
+    return StatusSection(
         TITLE,
         notes=trouble,
-        tables=(Table("Groups held by this proxy", COLUMNS, rows, left_out),),
+        tables=(StatusTable("Groups held by this proxy", COLUMNS, rows, left_out),),
         details=details,
         details_left_out=max(len(with_holes) - GROUPS_MAX, 0),
     )
@@ -71,7 +71,7 @@ def _detail(group: CommittingGroup) -> Detail:
         if held.ranges
     ]
     rows, left_out = first(holes, DETAIL_ROWS_MAX)
-    return Detail(group.group_id, parts=(Table("Oldest holes", HOLE_COLUMNS, rows, left_out),))
+    return Detail(group.group_id, parts=(StatusTable("Oldest holes", HOLE_COLUMNS, rows, left_out),))
 
 
 def _name(at: TopicPartition) -> str:

@@ -44,7 +44,7 @@ Cell = str | int | None | Link | Seconds | Alarm
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class StatusTable:
     """Rows of equal length."""
 
     title: str
@@ -54,7 +54,7 @@ class Table:
     """Number of rows that are not shown."""
 
 
-class Heat(NamedTuple):
+class HeatCell(NamedTuple):
     """Cell of a heat map."""
 
     level: float
@@ -70,7 +70,7 @@ class HeatMap:
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[Heat | None]]]
+    rows: Sequence[tuple[str, Sequence[HeatCell | None]]]
     """Label and cells. None: no data."""
     left_out: int = 0
 
@@ -81,21 +81,21 @@ class Detail:
 
     title: str
     notes: Sequence[str] = ()
-    parts: Sequence[Table | HeatMap] = ()
+    parts: Sequence[StatusTable | HeatMap] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class StatusSection:
     """All that the page shows of one feature."""
 
     title: str
     notes: Sequence[str] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[StatusTable] = ()
     details: Sequence[Detail] = field(default_factory=tuple)
     details_left_out: int = 0
 
 
-Status = Callable[[], Generator[None, None, Section]]
+Status = Callable[[], Generator[None, None, StatusSection]]
 """Function that returns the section in steps, between which clients are served."""
 
 

@@ -106,7 +106,7 @@ def _of_lag(metrics: Metrics, services: ShareServices, lag: ShareLag) -> None:
             labelled[services.figures.label(group_id)] += count
         return labelled
 
-    metrics.look_up(lag.refresh)
+    metrics.add_lookup(lag.refresh)
     metrics.before(take_survey)
     words = "Records that the group has not settled (KIP-1226), as far as the ends of the logs are known."
     metrics.add("share_group_lag", "gauge", words, lambda: by_label(now[0].by_group), "group")

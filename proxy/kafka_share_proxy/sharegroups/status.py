@@ -14,8 +14,8 @@ from kafka_share_proxy.feature.status import (
     Detail,
     Link,
     Seconds,
-    Section,
-    Table,
+    StatusSection,
+    StatusTable,
     first,
 )
 from kafka_share_proxy.sharegroups import group_report
@@ -40,13 +40,13 @@ PARTITIONS_MAX = 2_000
 Entry = Mapping[str, Any]
 
 
-def of_brokers() -> Generator[None, None, Section]:
+def of_brokers() -> Generator[None, None, StatusSection]:
     """Return the section where the brokers serve share groups."""
     yield
-    return Section(TITLE, notes=("The brokers serve share groups.",))
+    return StatusSection(TITLE, notes=("The brokers serve share groups.",))
 
 
-def section(services: ShareServices, lag: ShareLag) -> Generator[None, None, Section]:
+def section(services: ShareServices, lag: ShareLag) -> Generator[None, None, StatusSection]:
     """Return the share groups held here, those with the most lag first."""
     listed = yield from group_report.groups(services)
     survey = yield from lag.survey()
@@ -58,10 +58,10 @@ def section(services: ShareServices, lag: ShareLag) -> Generator[None, None, Sec
         detail = _detail(services, lag, each["group"])
         if detail is not None:
             details.append(detail)
-    return Section(
+    return StatusSection(
         TITLE,
         notes=_notes(services, lag),
-        tables=(Table("Groups held by this proxy", GROUP_COLUMNS, rows, rows_left_out),),
+        tables=(StatusTable("Groups held by this proxy", GROUP_COLUMNS, rows, rows_left_out),),
         details=details,
         details_left_out=max(len(groups) - GROUPS_MAX, 0),
     )
@@ -109,7 +109,7 @@ def _detail(services: ShareServices, lag: ShareLag, group_id: str) -> Detail | N
     shown = report["partitions"][:DETAIL_ROWS_MAX]
     rows = [_partition_row(each, _lag_of_partition(services, lag, group_id, each)) for each in shown]
     parts = [
-        Table("Partitions", PARTITION_COLUMNS, rows, partitions - len(rows)),
+        StatusTable("Partitions", PARTITION_COLUMNS, rows, partitions - len(rows)),
         _table("Locks: who holds what, and until when", LOCK_COLUMNS, report["locks"], _lock_row),
         _table("Members", MEMBER_COLUMNS, report["members"], _member_row),
         _table("Delayed records", DELAYED_COLUMNS, report["delayed"], _delayed_row),
@@ -125,9 +125,9 @@ def _lag_of_partition(services: ShareServices, lag: ShareLag, group_id: str, eac
 
 def _table(
     title: str, columns: Sequence[str], entries: Sequence[Entry], row: Callable[[Entry], Sequence[Cell]]
-) -> Table:
+) -> StatusTable:
     shown, left_out = first(entries, DETAIL_ROWS_MAX)
-    return Table(title, columns, [row(each) for each in shown], left_out)
+    return StatusTable(title, columns, [row(each) for each in shown], left_out)
 
 
 def _dead_letter_notes(report: Entry) -> list[str]:

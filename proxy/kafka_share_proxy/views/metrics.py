@@ -53,7 +53,7 @@ def _of_lag(metrics: Metrics, views: ViewServices, lag: ViewLag) -> None:
         named: dict[str, float] = dict(by_view.most_common(views.services.limits.metrics_groups))
         return named | {OTHERS: sum(by_view.values()) - sum(named.values())}
 
-    metrics.look_up(lag.refresh)
+    metrics.add_lookup(lag.refresh)
     metrics.before(take_survey)
     words = "Records of the base that the slowest slots have not received, summed over base partitions."
     metrics.add("view_lag", "gauge", words, shown, "view")

@@ -11,10 +11,10 @@ from kafka_share_proxy.feature.status import (
     ROWS_MAX,
     Cell,
     Detail,
-    Heat,
+    HeatCell,
     HeatMap,
-    Section,
-    Table,
+    StatusSection,
+    StatusTable,
     first,
 )
 from kafka_share_proxy.views.lag import ViewLag
@@ -29,7 +29,7 @@ Readers = Mapping[tuple[int, int], SlotReader]
 """Readers of one view by base partition and slot."""
 
 
-def section(views: ViewServices, lag: ViewLag) -> Generator[None, None, Section]:
+def section(views: ViewServices, lag: ViewLag) -> Generator[None, None, StatusSection]:
     """Return the views that are ready, those with the most lag first."""
     survey = yield from lag.survey()
     by_view: dict[str, dict[tuple[int, int], SlotReader]] = {}
@@ -46,10 +46,10 @@ def section(views: ViewServices, lag: ViewLag) -> Generator[None, None, Section]
     for view in read[:GROUPS_MAX]:
         details.append(Detail(view.name.topic, parts=(_heat_map(view, by_view[view.name.topic], lag),)))
         yield
-    return Section(
+    return StatusSection(
         TITLE,
         notes=[f"Lag is incomplete or old: {lag.ends.trouble}"] if lag.ends.trouble else (),
-        tables=(Table("Views that are ready", COLUMNS, rows, left_out),),
+        tables=(StatusTable("Views that are ready", COLUMNS, rows, left_out),),
         details=details,
         details_left_out=max(len(read) - GROUPS_MAX, 0),
     )
@@ -73,10 +73,10 @@ def _heat_map(view: View, readers: Readers, lag: ViewLag) -> HeatMap:
     return HeatMap(title, [str(slot) for slot in slots], lines, view.partitions - shown)
 
 
-def _heat(view: View, partition: int, reader: SlotReader | None, slot: int, most: int, lag: ViewLag) -> Heat | None:
+def _heat(view: View, partition: int, reader: SlotReader | None, slot: int, most: int, lag: ViewLag) -> HeatCell | None:
     if reader is None:
         return None
     behind = lag.of(view, partition, reader)
-    told = "an unknown lag" if behind is None else f"a lag of {behind}"
-    about = f"Partition {partition}, slot {slot}: {reader.records} records sent, {reader.bytes} bytes, {told}"
-    return Heat(reader.records / most, str(reader.records), about)
+    lag_text = "an unknown lag" if behind is None else f"a lag of {behind}"
+    about = f"Partition {partition}, slot {slot}: {reader.records} records sent, {reader.bytes} bytes, {lag_text}"
+    return HeatCell(reader.records / most, str(reader.records), about)

@@ -38,7 +38,7 @@ async def running(
     metrics: Callable[[], Iterable[bytes]] = lambda: [b"ksp_up 1\n"],
     pages: AdminPages | None = None,
     hosts: frozenset[str] = frozenset({"localhost"}),
-    look_ups: Sequence[Callable[[], Promise[None]]] = (),
+    lookups: Sequence[Callable[[], Promise[None]]] = (),
     status: Callable[[], Iterable[bytes]] | None = None,
 ) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
     """An admin listener on a free port."""
@@ -46,7 +46,7 @@ async def running(
         alive=lambda: {"version": "1"},
         ready={path: lambda: (ready, {"ready": ready, "reasons": []}) for path in (b"/readyz", b"/readyz/views")},
         metrics=metrics,
-        look_ups=look_ups,
+        lookups=lookups,
         status=status,
         pages=pages or AdminPages(),
         hosts=hosts,
@@ -223,15 +223,15 @@ async def test_a_scrape_waits_for_look_ups_at_brokers() -> None:
         trio.lowlevel.current_trio_token().run_sync_soon(looked_up.set, None)
         return looked_up
 
-    async with running(metrics=lambda: [b"ksp_done %d\n" % looked_up.done], look_ups=[begin]) as (dial, _):
+    async with running(metrics=lambda: [b"ksp_done %d\n" % looked_up.done], lookups=[begin]) as (dial, _):
         assert not begun
         assert (await send_request(dial, GET_METRICS))[2] == b"ksp_done 1\n"
         assert begun == [1]
 
 
 async def test_a_look_up_that_does_not_end_holds_up_a_scrape_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_listener, "LOOK_UP_WAIT_S", 0.01)
+    monkeypatch.setattr(admin_listener, "LOOKUP_WAIT_S", 0.01)
     never: Promise[None] = Promise()
-    async with running(look_ups=[lambda: never]) as (dial, _):
+    async with running(lookups=[lambda: never]) as (dial, _):
         assert (await send_request(dial, GET_METRICS))[2] == b"ksp_up 1\n"
     assert never._callbacks == []

@@ -9,7 +9,7 @@ import pytest
 from kafka_share_proxy.app.observing import admin_listener, status_html
 from kafka_share_proxy.app.observing.status_page import ReadyProbes, StatusPage
 from kafka_share_proxy.feature.feature import Feature, Probe
-from kafka_share_proxy.feature.status import Section, Table
+from kafka_share_proxy.feature.status import StatusSection, StatusTable
 from kafka_share_proxy.forwarding.data_plane import PlaneStatistics
 from kafka_share_proxy.loop.promise import Promise, settled
 from kafka_share_proxy.wire.values import Address
@@ -52,10 +52,10 @@ def parts(*features: Feature, home: Any = None) -> Any:
 
 
 def feature(title: str, value: str, steps: int = 0) -> Feature:
-    def status() -> Generator[None, None, Section]:
+    def status() -> Generator[None, None, StatusSection]:
         for _ in range(steps):
             yield
-        return Section(title, tables=(Table("Things", ("Thing",), ((value,),)),))
+        return StatusSection(title, tables=(StatusTable("Things", ("Thing",), ((value,),)),))
 
     return Feature(probe=Probe(path=title), status=status)
 
@@ -145,7 +145,7 @@ async def test_the_page_waits_for_look_ups_at_brokers() -> None:
         begun.append(1)
         return settled(None)
 
-    async with running(status=pages(), look_ups=[begin]) as (dial, _):
+    async with running(status=pages(), lookups=[begin]) as (dial, _):
         await send_request(dial, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert not begun
         await send_request(dial, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")

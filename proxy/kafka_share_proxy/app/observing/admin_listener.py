@@ -35,7 +35,7 @@ REQUEST_TIMEOUT_S = 10.0
 CONNECTIONS_MAX = 32
 """Maximum number of connections, for a probe and a few scrapers. A further one is closed immediately."""
 READ_BYTES = 4096
-LOOK_UP_WAIT_S = 2.0
+LOOKUP_WAIT_S = 2.0
 """Maximum seconds that /metrics and the status page wait for look-ups at brokers. After that, they show the results of
 the look-up before.
 """
@@ -60,7 +60,7 @@ class Probes:
     """True if something can be served, and the details."""
     metrics: Callable[[], Iterable[bytes]]
     """Text of /metrics, in pieces that each take little time to make."""
-    look_ups: Sequence[Callable[[], Promise[None]]] = ()
+    lookups: Sequence[Callable[[], Promise[None]]] = ()
     """Look-ups at brokers that figures need. None of them fails."""
     status: Callable[[], Iterable[bytes]] | None = None
     """The status page, in pieces. None: there is none."""
@@ -198,17 +198,17 @@ async def _response(request: h11.Request, probes: Probes, peer: str) -> _Respons
     if page is not None:
         return _Response(page[0], await _in_steps(_pieces(page[1])))
     if path == METRICS_PATH and request.method in (b"GET", b"HEAD"):
-        await _look_up(probes.look_ups)
+        await _finish_lookups(probes.lookups)
         return _Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
     if path in STATUS_PATHS and probes.status is not None and request.method in (b"GET", b"HEAD"):
-        await _look_up(probes.look_ups)
+        await _finish_lookups(probes.lookups)
         return _Response(HTTPStatus.OK, await _in_steps(probes.status()), HTML, status_html.HEADERS)
     return _probed(request, path, probes)
 
 
-async def _look_up(begins: Iterable[Callable[[], Promise[None]]]) -> None:
+async def _finish_lookups(begins: Iterable[Callable[[], Promise[None]]]) -> None:
     """Begin all look-ups at brokers, and wait for them."""
-    with trio.move_on_after(LOOK_UP_WAIT_S):
+    with trio.move_on_after(LOOKUP_WAIT_S):
         for begun in [begin() for begin in begins]:
             await until_settled(begun)
 

@@ -14,12 +14,12 @@ from kafka_share_proxy.feature.status import (
     Alarm,
     Cell,
     Detail,
-    Heat,
+    HeatCell,
     HeatMap,
     Link,
     Seconds,
-    Section,
-    Table,
+    StatusSection,
+    StatusTable,
 )
 
 TEXT_MAX = 120
@@ -126,7 +126,7 @@ def text(value: str, limit: int = TEXT_MAX) -> str:
     return html.escape(shown, quote=True)
 
 
-def section(made: Section) -> Iterator[str]:
+def section(made: StatusSection) -> Iterator[str]:
     """Yield a section in pieces."""
     yield f"<section><h2>{text(made.title)}</h2>\n"
     yield from _notes(made.notes)
@@ -149,11 +149,11 @@ def _detail(title: str, detail: Detail) -> Iterator[str]:
     yield f'<details id="{anchor}"><summary>{text(detail.title)}</summary>\n'
     yield from _notes(detail.notes)
     for part in detail.parts:
-        yield from _table(part) if isinstance(part, Table) else _heat_map(part)
+        yield from _table(part) if isinstance(part, StatusTable) else _heat_map(part)
     yield "</details>\n"
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: StatusTable) -> Iterator[str]:
     if not table.rows:
         yield f'<p class="faint">{text(table.title)}: none</p>\n'
         return
@@ -188,7 +188,7 @@ def _left_out(count: int) -> Iterator[str]:
         yield f'<p class="faint">{count} more are not shown.</p>\n'
 
 
-def _heat(cell: Heat | None) -> str:
+def _heat(cell: HeatCell | None) -> str:
     if cell is None:
         return '<td class="faint">&ndash;</td>'
     level = round(min(max(cell.level, 0.0), 1.0) * HEAT_LEVELS)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_share_proxy.app.observing import status_html
 from kafka_share_proxy.app.serving.composition import ServingParts, advertised
-from kafka_share_proxy.feature.status import ROWS_MAX, Alarm, Cell, Section, Table, first
+from kafka_share_proxy.feature.status import ROWS_MAX, Alarm, Cell, StatusSection, StatusTable, first
 
 READY, BROKER = ("What", "Ready"), ("Broker", "Address", "Address for clients", "State")
 PEERS = ("Proxy", "State")
@@ -35,7 +35,7 @@ class StatusPage:
                     yield from _in_steps(feature.status())
         yield status_html.TAIL.encode()
 
-    def _readiness(self, parts: ServingParts | None) -> Section:
+    def _readiness(self, parts: ServingParts | None) -> StatusSection:
         rows: list[tuple[Cell, Cell]] = []
         affected: dict[str, list[str]] = {}
         for path, probe in self._ready.items():
@@ -46,10 +46,10 @@ class StatusPage:
                 affected.setdefault(str(reason), []).append(name)
         notes = [] if parts is not None else ["The cluster has not responded yet."]
         notes += [f"{', '.join(names)}: {reason}" for reason, names in affected.items()]
-        return Section("Readiness", notes, (Table("What clients can use", READY, rows),))
+        return StatusSection("Readiness", notes, (StatusTable("What clients can use", READY, rows),))
 
 
-def _proxy(parts: ServingParts) -> Section:
+def _proxy(parts: ServingParts) -> StatusSection:
     """Return brokers, connections and the other proxies of the fleet."""
     figures = parts.plane.statistics()
     rows: list[tuple[Cell, Cell]] = [
@@ -61,15 +61,15 @@ def _proxy(parts: ServingParts) -> Section:
     ]
     if parts.home is not None:
         rows.append(("Partitions of state owned here", len(parts.home.served)))
-    tables = [Table("Figures", FIGURES, rows), _brokers(parts)]
+    tables = [StatusTable("Figures", FIGURES, rows), _brokers(parts)]
     if parts.home is not None and parts.home.links is not None:
         members = sorted(parts.home.links.members.items())
         peers = [(name, Alarm("no link") if link is None else "linked") for name, link in members]
-        tables.append(Table("Other proxies of the fleet", PEERS, *first(peers, ROWS_MAX)))
-    return Section("This proxy", (f"Clients bootstrap at {advertised(parts.config)}.",), tables)
+        tables.append(StatusTable("Other proxies of the fleet", PEERS, *first(peers, ROWS_MAX)))
+    return StatusSection("This proxy", (f"Clients bootstrap at {advertised(parts.config)}.",), tables)
 
 
-def _brokers(parts: ServingParts) -> Table:
+def _brokers(parts: ServingParts) -> StatusTable:
     """Return the brokers with a listener here, and those that responses omit."""
     book, vanished = parts.services.book, parts.vanished()
     rows: list[tuple[Cell, ...]] = [
@@ -83,10 +83,10 @@ def _brokers(parts: ServingParts) -> Table:
     ]
     left_out = sorted(book.unbound.items())
     rows += [(node_id, str(upstream), None, Alarm("left out: no listener")) for node_id, upstream in left_out]
-    return Table("Brokers", BROKER, *first(rows, ROWS_MAX))
+    return StatusTable("Brokers", BROKER, *first(rows, ROWS_MAX))
 
 
-def _in_steps(made: Generator[None, None, Section]) -> Iterator[bytes]:
+def _in_steps(made: Generator[None, None, StatusSection]) -> Iterator[bytes]:
     while True:
         try:
             next(made)
@@ -96,6 +96,6 @@ def _in_steps(made: Generator[None, None, Section]) -> Iterator[bytes]:
         yield b""
 
 
-def _encoded(section: Section) -> Iterator[bytes]:
+def _encoded(section: StatusSection) -> Iterator[bytes]:
     for piece in status_html.section(section):
         yield piece.encode()

@@ -220,7 +220,7 @@ class Server:
             ready=ready,
             status=StatusPage(lambda: self._parts, ready).steps,
             metrics=self._metrics.steps,
-            look_ups=self._metrics.look_ups,
+            lookups=self._metrics.lookups,
             pages=self._pages,
             hosts=admin_listener.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
         )

@@ -53,7 +53,7 @@ class ViewReaders:
         if len(self._readers) > READERS_MAX:
             del self._readers[next(iter(self._readers))]
 
-    def forget(self, now: float, is_gone: Callable[[bytes], bool]) -> None:
+    def forget(self, now: float, is_deleted: Callable[[bytes], bool]) -> None:
         """Forget old readers, and those of deleted views."""
-        for at in [at for at, reader in self._readers.items() if now - reader.at > FORGOTTEN_S or is_gone(at[0])]:
+        for at in [at for at, reader in self._readers.items() if now - reader.at > FORGOTTEN_S or is_deleted(at[0])]:
             del self._readers[at]

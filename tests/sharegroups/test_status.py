@@ -121,14 +121,30 @@ def test_long_lists_are_cut_and_counted(world: World) -> None:
     assert len(shown.tables[0].rows) == GROUPS_MAX + 5
 
 
-def test_a_group_with_very_many_share_partitions_is_not_loaded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_share_partitions_at_rest_are_shown_and_stay_at_rest(world: World) -> None:
+    topic = world.cluster.create("t", leaders=(1,) * (DETAIL_ROWS_MAX + 3))
+    world.cluster.produce(topic, 12, 2)
+    world.member().heartbeat(0, ["t"])
+    coordinator = world.services.coordinator
+    for partition in range(DETAIL_ROWS_MAX + 3):
+        key = ShareKey("g", topic.topic_id, partition)
+        coordinator.rest(key, coordinator.new_partition(key, partition).snapshot().encode())
+    partitions = part(detail(world), "Partitions")
+    assert (len(partitions.rows), partitions.left_out) == (DETAIL_ROWS_MAX, 3)
+    shown = lines(partitions)[2]
+    assert (shown["Partition"], shown["Start offset"], shown["Lag"], shown["Settled"]) == ("t-2", 2, 10, 0)
+    assert coordinator.resting == DETAIL_ROWS_MAX + 3
+
+
+def test_a_group_with_very_many_loaded_share_partitions_has_no_details(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(status, "PARTITIONS_MAX", 2)
     coordinator = world.services.coordinator
     for partition in range(3):
         key = ShareKey("g", b"t" * 16, partition)
-        coordinator.rest(key, coordinator.new_partition(key, 0).snapshot().encode())
+        coordinator.add_share(key, coordinator.new_partition(key, 0), 1)
     assert detail(world).notes == ("3 share partitions are too many for this page: see groups/g.",)
-    assert coordinator.resting == 3
 
 
 def test_clients_are_served_between_groups(world: World) -> None:

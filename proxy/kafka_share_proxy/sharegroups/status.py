@@ -34,8 +34,8 @@ LOCK_COLUMNS = ("Partition", "Offsets", "Held by", "Ends in", "Held for", "Deliv
 MEMBER_COLUMNS = ("Member", "Client", "Host", "Acquired", "Session ends in")
 DELAYED_COLUMNS = ("Partition", "Offsets", "Delivery", "Due in")
 BLOCKED_COLUMNS = ("Partition", "Hash of the key", "Behind offset", "Waiting")
-PARTITIONS_MAX = 2_000
-"""Maximum number of share partitions of a group that is shown in detail: all of them are loaded for it."""
+PARTITIONS_MAX = 500
+"""Maximum number of loaded share partitions of a group that is shown in detail. Its report is made in one step."""
 
 Entry = Mapping[str, Any]
 
@@ -100,22 +100,33 @@ def _lag_of(group_id: str, survey: LagSurvey) -> Cell:
 
 
 def _detail(services: ShareServices, lag: ShareLag, group_id: str) -> Detail | None:
-    partitions = len(services.coordinator.keys_of(group_id))
-    if partitions > PARTITIONS_MAX:
-        return Detail(group_id, (f"{partitions} share partitions are too many for this page: see {PATH}/{group_id}.",))
-    report = group_report.group(services, group_id)
+    """Return one group. Share partitions at rest stay at rest: nothing of them is held, delayed or blocked."""
+    loaded = services.coordinator.loaded_of(group_id)
+    if len(loaded) > PARTITIONS_MAX:
+        return Detail(group_id, (f"{len(loaded)} share partitions are too many for this page: see {PATH}/{group_id}.",))
+    report = group_report.group(services, group_id, only_loaded=True)
     if report is None:
         return None
     shown = report["partitions"][:DETAIL_ROWS_MAX]
     rows = [_partition_row(each, _lag_of_partition(services, lag, group_id, each)) for each in shown]
+    keys = services.coordinator.keys_of(group_id)  # those at rest are last
+    at_rest = keys[len(loaded) :][: DETAIL_ROWS_MAX - len(rows)]
+    rows += [_resting_row(services, lag, key) for key in at_rest]
     parts = [
-        StatusTable("Partitions", PARTITION_COLUMNS, rows, partitions - len(rows)),
+        StatusTable("Partitions", PARTITION_COLUMNS, rows, len(keys) - len(rows)),
         _table("Locks: who holds what, and until when", LOCK_COLUMNS, report["locks"], _lock_row),
         _table("Members", MEMBER_COLUMNS, report["members"], _member_row),
         _table("Delayed records", DELAYED_COLUMNS, report["delayed"], _delayed_row),
         _table("Keys with blocked records", BLOCKED_COLUMNS, report["blocked_keys"], _blocked_row),
     ]
     return Detail(group_id, _dead_letter_notes(report), [part for part in parts if part.rows])
+
+
+def _resting_row(services: ShareServices, lag: ShareLag, key: ShareKey) -> tuple[Cell, ...]:
+    topic, progress = services.topology.topic_by_id(key.topic_id), services.coordinator.progress(key)
+    name = f"{key.topic_id.hex() if topic is None else topic.name}-{key.partition}"
+    start_offset, settled = progress or (None, None)
+    return name, None, start_offset, lag.of(key), 0, settled, None, None
 
 
 def _lag_of_partition(services: ShareServices, lag: ShareLag, group_id: str, each: Entry) -> int | None:

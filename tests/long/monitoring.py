@@ -6,6 +6,7 @@ the DOM that the browser has made, and the background that it has drawn.
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -32,6 +33,7 @@ from tests.support import prometheus_tools
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.html_tree import Element, read
 from tests.support.observed_traffic import DONE, RECORDS, Observed, at_work
+from tests.support.programs import built, need
 
 pytestmark = [pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -154,6 +156,36 @@ def test_pictures_of_a_proxy_without_clients_and_of_one_without_brokers(
         page = chromium.dom(f"http://{HOST}:{alone.admin_port}/")
     assert [row[1] for row in page.table("What clients can use")] == ["no"] * 4
     assert "The cluster has not responded yet." in page.text
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_axe_finds_no_violation_with_all_details_open(
+    front: Front, observed: Observed, chromium: Browser, tmp_path: Path, scheme: str
+) -> None:
+    """Rules of WCAG 2.2 A and AA, contrast included. The page is a copy, in which the library may run."""
+    install = [need("npm"), "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
+    library = built("axe", install, "node_modules") / "node_modules" / "axe-core" / "axe.min.js"
+    file = Path(urllib.request.url2pathname(opened(front, tmp_path).removeprefix("file:")))
+    file.write_text(file.read_text().replace("</body>", f'<script src="{library.as_uri()}"></script>{AXE}</body>'))
+    dom = chromium.run("--dump-dom", f"--blink-settings=preferredColorScheme={int(scheme == 'light')}", file.as_uri())
+    results = json.loads(re.findall(r'(?s)<pre id="axe">(.*?)</pre>', html.unescape(dom))[0])
+    assert results["passes"] > MIN_PASSES
+    assert results["violations"] == []
+
+
+MIN_PASSES = 15
+"""Rules that apply to the page at least. Fewer would mean that the library saw another page."""
+AXE = """<script>
+axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}).then(found => {
+  const told = document.createElement('pre');
+  told.id = 'axe';
+  told.textContent = JSON.stringify({
+    passes: found.passes.length,
+    violations: found.violations.map(each => each.id + ': ' + each.nodes.map(node => node.html).join(' ')),
+  });
+  document.body.append(told);
+});
+</script>"""
 
 
 class WithoutBrokers(Front):

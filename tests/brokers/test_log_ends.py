@@ -105,6 +105,13 @@ def test_partitions_beyond_the_limits_are_left_out_or_divided(
     assert [ends.of("t", each) for each in range(3)] == [None, 20, 30]
 
 
+def test_without_partitions_nothing_is_requested(world: World) -> None:
+    before = world.cluster.count(METADATA)
+    refresh(ends_of(world), "t")
+    assert world.cluster.count(LIST_OFFSETS) == 0
+    assert world.cluster.count(METADATA) == before
+
+
 def test_without_an_own_identity_nothing_is_known(world: World, topic: Topic) -> None:
     ends = LogEnds(None, world.services.topology, world.timers.now)
     refresh(ends, topic, 0)

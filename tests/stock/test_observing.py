@@ -13,6 +13,8 @@ from tests.support.html_tree import Element, read
 from tests.support.observed_traffic import DONE, RECORDS, SLOTS, Observed, at_work
 from tests.support.raw import Raw, until
 
+MORE = 7
+"""Records that one of the tests appends, before or after the others."""
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 
@@ -48,7 +50,7 @@ def test_lag_of_share_groups_views_and_commits_is_that_of_what_is_not_done(front
     lag = figures(front, "ksp_share_group_lag")
     assert lag[observed.held] == RECORDS - DONE
     assert lag[observed.ordered] == lag[observed.delayed] == lag[observed.letters] == RECORDS
-    assert figures(front, "ksp_commit_group_lag")[observed.commits] == RECORDS - 10 - 4
+    assert figures(front, "ksp_commit_group_lag")[observed.commits] in (RECORDS - 10 - 4, RECORDS + MORE - 10 - 4)
     assert figures(front, "ksp_view_lag")[observed.view] == 0
     assert set(figures(front, "ksp_share_lag_partitions_unknown").values()) == {0.0}
 
@@ -57,9 +59,9 @@ def test_lag_grows_with_new_records_that_no_member_has_read(front: Front, observ
     with Raw(front.bootstrap) as raw:
         topic = raw.topic(observed.commits)
         assert topic is not None
-        raw.produce(topic, 7)
-    before = RECORDS - 10 - 4
-    until(lambda: figures(front, "ksp_commit_group_lag")[observed.commits] == before + 7, "the new end", limit_s=20)
+        raw.produce(topic, MORE)
+    grown = RECORDS + MORE - 10 - 4
+    until(lambda: figures(front, "ksp_commit_group_lag")[observed.commits] == grown, "the new end", limit_s=20)
 
 
 def test_the_status_page_shows_who_holds_what_until_when(front: Front, observed: Observed) -> None:

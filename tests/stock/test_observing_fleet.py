@@ -9,7 +9,7 @@ from kafka_share_proxy.localkafka.front import Front
 
 from tests.stock.test_observing import figures, status
 from tests.support.brokers import OLD, Running
-from tests.support.fleet import Fleet
+from tests.support.fleet import PARTITIONS, Fleet
 from tests.support.observed_traffic import DONE, RECORDS, Observed, at_work
 from tests.support.raw import until
 
@@ -17,16 +17,22 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")
-def fronts(running: Running) -> list[Front]:
-    fleet = Fleet(running, running.cluster(OLD))
-    made = [fleet.start("a"), fleet.start("b")]
-    fleet.settled("a", "b")
+def fleet(running: Running) -> Fleet:
+    made = Fleet(running, running.cluster(OLD))
+    made.start("a")
+    made.start("b")
+    made.settled("a", "b")
     return made
 
 
+@pytest.fixture
+def fronts(fleet: Fleet) -> list[Front]:
+    return list(fleet.fronts.values())
+
+
 @pytest.fixture(scope="module")
-def observed(fronts: list[Front]) -> Iterator[Observed]:
-    with at_work(fronts[0].bootstrap, lambda kind: f"fleet-{kind}") as names:
+def observed(fleet: Fleet) -> Iterator[Observed]:
+    with at_work(fleet.fronts["a"].bootstrap, lambda kind: f"fleet-{kind}") as names:
         yield names
 
 
@@ -55,17 +61,18 @@ def test_the_status_page_shows_the_other_proxy_and_how_many_groups_it_has(
             until(lambda front=front, note=note: note in status(front).text, note)
 
 
-def test_a_proxy_that_ended_has_no_link(fronts: list[Front], observed: Observed) -> None:
-    fronts[1].stop()
+def test_the_groups_of_a_proxy_that_ended_have_their_lag_at_the_other(fleet: Fleet, observed: Observed) -> None:
+    alone, ended = fleet.fronts["a"], fleet.fronts["b"]
+    ended.stop()
+    try:
+        until(lambda: fleet.owned("a") == PARTITIONS, "the state of the other proxy", limit_s=30)
+        assert "linked" not in [each.text for each in status(alone).all("td")]
+        expected = {observed.held: RECORDS - DONE, observed.ordered: RECORDS}.items()
 
-    def is_alone() -> bool:
-        section = status(fronts[0]).text
-        return "no link" in section or "Other proxies of the fleet: none" in section
+        def has_all() -> bool:
+            return expected <= figures(alone, "ksp_share_group_lag").items()
 
-    until(is_alone, "the link to end", limit_s=30)
-    lags = until(
-        lambda: (found := figures(fronts[0], "ksp_share_group_lag")).get(observed.held) is not None and found,
-        "the groups of the other proxy",
-        limit_s=60,
-    )
-    assert lags[observed.held] == RECORDS - DONE
+        until(has_all, "the lag of all groups, at the next look-up", limit_s=20)
+    finally:
+        ended.start()
+        fleet.settled("a", "b")

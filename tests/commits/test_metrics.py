@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafka_share_proxy.commits import metrics as commit_metrics
+from kafka_share_proxy.commits.lag import CommitLag
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
 from kafka_share_proxy.durable.journal import TopicJournal
@@ -19,7 +20,7 @@ from tests.support.commit_world import CommitWorld
 def page_of(services: CommitServices, tail: Any = None, groups_max: int = 1) -> str:
     metrics = Metrics()
     services.services.limits = Limits(metrics_groups=groups_max)
-    commit_metrics.add(metrics, services, tail)
+    commit_metrics.add(metrics, services, tail, CommitLag(services))
     return metrics.render().decode()
 
 
@@ -64,3 +65,21 @@ def test_age_of_what_is_known_is_shown_where_there_is_a_topic() -> None:
     page = page_of(world.services, tail)
     assert "ksp_commit_tail_age_seconds 0.5" in page
     assert "ksp_commit_tail_delay_seconds 0.25" in page
+
+
+def test_lag_is_shown_for_the_groups_with_the_most_and_for_all_others_together() -> None:
+    world = CommitWorld()
+    topic = world.world.cluster.create("t")
+    world.world.cluster.produce(topic, 100)
+    world.begin(43, "45-47,50-50")
+    world.begin(90, "95-99", group="h")
+    services, metrics = world.services, Metrics()
+    services.services.limits = Limits(metrics_groups=1)
+    commit_metrics.add(metrics, services, None, CommitLag(services))
+    assert "ksp_commit_lag_partitions_unknown 2.0" in metrics.render().decode()
+    (lookup,) = metrics.lookups
+    assert lookup().done
+    page = metrics.render().decode()
+    assert 'ksp_commit_group_lag{group="g"} 53.0' in page
+    assert 'ksp_commit_group_lag{group="(others)"} 5.0' in page
+    assert "ksp_commit_lag_partitions_unknown 0.0" in page

@@ -6,6 +6,7 @@ from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.sharegroups import metrics as share_group_metrics
 from kafka_share_proxy.sharegroups.counters import OTHERS
+from kafka_share_proxy.sharegroups.lag import ShareLag
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 
 from tests.support.ports import World
@@ -17,7 +18,7 @@ def world_and_page(**limits):
     """A world, and what renders its page."""
     world = World(limits=Limits(**limits))
     metrics = Metrics()
-    share_group_metrics.add(metrics, world.services)
+    share_group_metrics.add(metrics, world.services, ShareLag(world.services))
     return world, lambda: metrics.render().decode().splitlines()
 
 
@@ -56,7 +57,7 @@ def test_a_page_is_made_in_steps_however_many_share_partitions_there_are() -> No
     """None of them looks at more than SHARES_A_STEP share partitions, or shows more than one figure."""
     world = World()
     metrics = Metrics()
-    share_group_metrics.add(metrics, world.services)
+    share_group_metrics.add(metrics, world.services, ShareLag(world.services))
     coordinator = world.services.coordinator
     for partition in range(3 * share_group_metrics.SHARES_A_STEP):
         key = ShareKey("g", b"t" * 16, partition)
@@ -99,3 +100,24 @@ def test_windows_of_groups_beyond_the_bound_are_one_figure_and_deleted_groups_ar
     lines = page()
     assert not [line for line in lines if 'group="a"' in line]
     assert 'ksp_share_in_flight_messages{group="b"} 10.0' in page()
+
+
+def test_lag_is_shown_by_group_after_a_look_up_and_unknown_before() -> None:
+    """[KIP-1226]"""
+    world = World()
+    metrics = Metrics()
+    share_group_metrics.add(metrics, world.services, ShareLag(world.services))
+    world.services.coordinator.add_group("g")
+    world.configure("g", share_auto_offset_reset="earliest")
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = world.member()
+    member.fetch(topic)
+    assert 'ksp_share_lag_partitions_unknown{group="g"} 1.0' in metrics.render().decode()
+    member.acknowledge({(topic.topic_id, 0): [(4, 9, [ACCEPT])]})
+    world.cluster.produce(topic, 7)
+    (lookup,) = metrics.lookups
+    assert lookup().done
+    page = metrics.render().decode()
+    assert 'ksp_share_group_lag{group="g"} 11.0' in page
+    assert 'ksp_share_lag_partitions_unknown{group="g"} 0.0' in page

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.commits import commit_apis, log_events, metrics
+from kafka_share_proxy.commits import commit_apis, log_events, metrics, status
 from kafka_share_proxy.commits.audit_events import CommitAudit
 from kafka_share_proxy.commits.checks import CommitCheck
 from kafka_share_proxy.commits.expired_ranges import ExpiredGroups
 from kafka_share_proxy.commits.followed_groups import FollowedGroups
 from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.commits.lag import CommitLag
 from kafka_share_proxy.commits.services import FEATURE, CommitOptions, CommitServices, commit_gate
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey
@@ -90,7 +91,7 @@ class IndividualCommitFeature(FeatureKind):
             reason = "individual commits are switched off (commits.serve)"
             return Feature(probe=Probe(path=PROBE, off=reason), coverage=(off, PLAIN))
         services = new_services(settings, platform)
-        runtime = CommitRuntime(services)
+        runtime, lag = CommitRuntime(services), CommitLag(services)
         seen = Coverage("commits", PART, "commits within transactions are not told, nor what tools and brokers delete")
         return Feature(
             apis={
@@ -98,7 +99,8 @@ class IndividualCommitFeature(FeatureKind):
                 Stage.AFTER_GROUPS: commit_apis.commits(services),
             },
             carried=CarriedCommits(services, commit_apis.of_owner(services)),
-            add_metrics=partial(metrics.add, services=services, tail=services.followed.tail),
+            add_metrics=partial(metrics.add, services=services, tail=services.followed.tail, lag=lag),
+            status=partial(status.section, services, lag),
             tasks=(runtime.run,),
             probe=runtime.probe(),
             coverage=(seen, PLAIN),

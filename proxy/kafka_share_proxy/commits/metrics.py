@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from math import isfinite
 
-from kafka_share_proxy.commits.counters import GroupCommits, HeldSurvey, survey
+from kafka_share_proxy.commits.counters import OTHERS, GroupCommits, HeldSurvey, survey
+from kafka_share_proxy.commits.lag import CommitLag, CommitLagSurvey
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.tail import Tail
 from kafka_share_proxy.feature.metrics import Metrics
 
 
-def add(metrics: Metrics, services: CommitServices, tail: Tail | None) -> None:
+def add(metrics: Metrics, services: CommitServices, tail: Tail | None, lag: CommitLag) -> None:
     """Add all metrics. `tail`: None if ranges are in memory."""
     figures, followed, held = services.figures, services.followed, services.held
     words = "Commits of a partition in groups with ranges, by kind; refused by the broker or here."
@@ -30,6 +31,7 @@ def add(metrics: Metrics, services: CommitServices, tail: Tail | None) -> None:
     words = "Uncertain partitions with too many groups to remember: all their groups go to the owner."
     metrics.add("commit_partitions_overflowing", "gauge", words, lambda: len(followed.overflowing))
     _of_groups(metrics, services)
+    _of_lag(metrics, services, lag)
     if tail is not None:
         _of_tail(metrics, tail)
 
@@ -52,6 +54,27 @@ def _of_groups(metrics: Metrics, services: CommitServices) -> None:
     metrics.add("commit_ranges", "gauge", words, reader(lambda each: each.ranges), "group")
     words = "Offsets not done between the committed offsets and the last ranges, held here."
     metrics.add("commit_offsets_open", "gauge", words, reader(lambda each: each.offsets_open), "group")
+
+
+def _of_lag(metrics: Metrics, services: CommitServices, lag: CommitLag) -> None:
+    """Add lag by group. Groups with the largest lag are shown by name."""
+    now = [CommitLagSurvey()]
+    groups_max = services.services.limits.metrics_groups
+
+    def take_survey() -> Generator[None, None, None]:
+        now[0] = yield from lag.survey()
+
+    def shown() -> dict[str, float]:
+        by_group = now[0].by_group
+        named: dict[str, float] = dict(by_group.most_common(groups_max))
+        return named | {OTHERS: sum(by_group.values()) - sum(named.values())}
+
+    metrics.add_lookup(lag.refresh)
+    metrics.before(take_survey)
+    words = "Records that the group has not finished, as far as committed offsets and ends of the logs are known."
+    metrics.add("commit_group_lag", "gauge", words, shown, "group")
+    words = "Partitions whose lag is not known, and not in ksp_commit_group_lag."
+    metrics.add("commit_lag_partitions_unknown", "gauge", words, lambda: now[0].unknown)
 
 
 def _of_tail(metrics: Metrics, tail: Tail) -> None:

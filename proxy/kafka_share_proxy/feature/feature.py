@@ -25,6 +25,7 @@ from kafka_share_proxy.durable.topic_guard import TopicGuard
 from kafka_share_proxy.feature.admin import Pages
 from kafka_share_proxy.feature.checks import FeatureCheck
 from kafka_share_proxy.feature.metrics import Metrics
+from kafka_share_proxy.feature.status import Status
 from kafka_share_proxy.fleet.carried import CarriedRequests, HoldsGroups
 from kafka_share_proxy.fleet.group_owners import Fleet
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
@@ -165,6 +166,8 @@ class Feature:
     """Register a callback for the moment when `narrow` returns other routes."""
     observed: Callable[[Routes], Routes] = lambda routes: routes
     """Return the routes of all features, with those that emit audit events about responses of the brokers."""
+    status: Status | None = None
+    """Its section of the status page. None: it has none."""
     pages: Mapping[str, Pages] = field(default_factory=dict)
     """Pages of the admin listener by path (`FeatureKind.admin_paths`)."""
     services: Any = None

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from kafka_share_proxy.loop.promise import Promise
+
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
@@ -42,6 +44,12 @@ class Metrics:
     def __init__(self) -> None:
         self._metrics: list[_Metric] = []
         self._snapshots: list[Callable[[], Iterable[None] | None]] = []
+        self.lookups: list[Callable[[], Promise[None]]] = []
+        """Look-ups at brokers that a scrape waits for, at most for a while. None of them fails."""
+
+    def add_lookup(self, begin: Callable[[], Promise[None]]) -> None:
+        """Register a look-up at brokers, which limits its own rate. It begins at a scrape."""
+        self.lookups.append(begin)
 
     def before(self, take_snapshot: Callable[[], Iterable[None] | None]) -> None:
         """Register a call before each scrape, for work shared by several metrics.

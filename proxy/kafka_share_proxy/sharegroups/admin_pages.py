@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
-from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.sharegroups import group_report
 from kafka_share_proxy.sharegroups.hand_over import HandOverRefused, HandOvers
 from kafka_share_proxy.sharegroups.services import ShareServices
@@ -72,7 +72,7 @@ async def _release(services: ShareServices, group_id: str, member_id: str) -> Pa
         return _no_group(services, group_id)
     records, written = released
     with trio.move_on_after(RELEASE_WAIT_S):
-        await _settled(written)
+        await until_settled(written)
     body = {"group": group_id, "member": member_id, "released_records": records}
     if not written.done:
         return HTTPStatus.ACCEPTED, body | {"durable": False, "reasons": ["the journal has not confirmed it yet"]}
@@ -102,15 +102,6 @@ def _hand_over(
     except HandOverRefused as refusal:
         return refused(HTTPStatus.CONFLICT, str(refusal))
     return HTTPStatus.ACCEPTED, begun.view()
-
-
-async def _settled(promise: Promise[Any]) -> None:
-    settled = trio.Event()
-    promise.on_settled(settled.set)
-    try:
-        await settled.wait()
-    finally:
-        promise.forget(settled.set)
 
 
 def _read(request: AdminRequest, body: Mapping[str, Any]) -> Page:

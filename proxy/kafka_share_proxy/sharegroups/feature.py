@@ -27,11 +27,12 @@ from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.observed.forwarded_shares import watched
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import PROCESS
-from kafka_share_proxy.sharegroups import admin_pages, log_events, metrics, serving_side, share_group_apis
+from kafka_share_proxy.sharegroups import admin_pages, log_events, metrics, serving_side, share_group_apis, status
 from kafka_share_proxy.sharegroups import services as share_services
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
 from kafka_share_proxy.sharegroups.hand_over import HandOvers
+from kafka_share_proxy.sharegroups.lag import ShareLag
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
@@ -80,6 +81,7 @@ class ShareGroupFeature(FeatureKind):
                 on_open=side.open,
                 on_cluster=side.seen,
                 observed=observed,
+                status=status.of_brokers,
                 pages={admin_pages.PATH: admin_pages.of_brokers},
             )
         rules = serving_side.checked_rules(settings, platform.cluster, local=True, is_fleet=platform.is_fleet)
@@ -89,12 +91,14 @@ class ShareGroupFeature(FeatureKind):
             DeletedTopics(services).start()
         where = BY_GROUP if rules.are_mixed else "proxy"
         side = ServingSide(settings, platform.notes, where, reason, is_kept=is_kept)
+        lag = ShareLag(services)
         carried = CarriedShareRequests(services, share_group_apis.of_owner(services))
         return Feature(
             apis={Stage.GROUPS: share_group_apis.served(services, rules)},
             carried=carried if is_kept else None,
             groups=carried,
-            add_metrics=partial(metrics.add, services=services),
+            add_metrics=partial(metrics.add, services=services, lag=lag),
+            status=partial(status.section, services, lag),
             probe=side.probe(),
             coverage=(_coverage(mixed=rules.are_mixed, is_fleet=platform.is_fleet),),
             on_open=side.open,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 from kafka_share_proxy.loop.promise import Promise
@@ -65,14 +66,19 @@ def _add(line: View, share: Share, now: float) -> None:
         line["oldest_blocked_s"] = max(blocked, line["oldest_blocked_s"] or 0.0)
 
 
-def group(services: ShareServices, group_id: str) -> View | None:
-    """Return one share group with its members, partitions and locks. None if it is not held here."""
+def group(services: ShareServices, group_id: str, *, only_loaded: bool = False) -> View | None:
+    """Return one share group with its members, partitions and locks. None if it is not held here.
+
+    `only_loaded`: leave out share partitions at rest instead of loading them.
+    """
     held = services.coordinator.group(group_id)
     if held is None:
         return None
     now = services.timers.now()
-    keys = sorted(services.coordinator.keys_of(group_id))
-    shares = [(key, share) for key in keys if (share := services.coordinator.share(key)) is not None]
+    shares = sorted(services.coordinator.loaded_of(group_id), key=itemgetter(0))
+    if not only_loaded:
+        keys = sorted(services.coordinator.keys_of(group_id))
+        shares = [(key, share) for key in keys if (share := services.coordinator.share(key)) is not None]
     partitions = [_partition(services, key, share, now) for key, share in shares]
     partitions.sort(key=lambda each: -(each["oldest_blocked_s"] or 0.0))
     locks = sorted(

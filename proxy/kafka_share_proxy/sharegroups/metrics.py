@@ -5,12 +5,13 @@ ShareSessionCache). Names without the prefix `ksp_`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafka_share_proxy.feature.metrics import Figure, Metrics
 from kafka_share_proxy.loop.histogram import Histogram
 from kafka_share_proxy.sharegroups.counters import ACKNOWLEDGE_TYPES, GroupFigures, ShareFigures
+from kafka_share_proxy.sharegroups.lag import LagSurvey, ShareLag
 from kafka_share_proxy.sharegroups.services import ShareServices
 
 SHARES_A_STEP = 1_000
@@ -48,7 +49,7 @@ class _InFlight:
     dead_letters: Counter[str] = field(default_factory=Counter)
 
 
-def add(metrics: Metrics, services: ShareServices) -> None:
+def add(metrics: Metrics, services: ShareServices, lag: ShareLag) -> None:
     """Add all metrics of share groups that are served here."""
     coordinator, reads = services.coordinator, services.reads
 
@@ -60,6 +61,7 @@ def add(metrics: Metrics, services: ShareServices) -> None:
     metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))
     metrics.add("share_partitions_resting", "gauge", "Share partitions at rest.", lambda: coordinator.resting)
     _of_groups(metrics, services)
+    _of_lag(metrics, services, lag)
     metrics.add("share_reads_reserved", "gauge", "Share partitions being read upstream.", lambda: reads.reserved)
     metrics.add("share_fetches_waiting", "gauge", "ShareFetch requests that wait for records.", lambda: reads.waiting)
 
@@ -90,6 +92,26 @@ def _of_groups(metrics: Metrics, services: ShareServices) -> None:
     for name, (words, read) in HISTOGRAMS.items():
         metrics.add(name, "histogram", words, _by_group(figures, read), "group")
     _of_process(metrics, services)
+
+
+def _of_lag(metrics: Metrics, services: ShareServices, lag: ShareLag) -> None:
+    now = [LagSurvey()]
+
+    def take_survey() -> Generator[None, None, None]:
+        now[0] = yield from lag.survey()
+
+    def by_label(counts: Mapping[str, int]) -> Counter[str]:
+        labelled = Counter[str]()
+        for group_id, count in counts.items():
+            labelled[services.figures.label(group_id)] += count
+        return labelled
+
+    metrics.add_lookup(lag.refresh)
+    metrics.before(take_survey)
+    words = "Records that the group has not settled (KIP-1226), as far as the ends of the logs are known."
+    metrics.add("share_group_lag", "gauge", words, lambda: by_label(now[0].by_group), "group")
+    words = "Share partitions whose lag is not known, and not in ksp_share_group_lag."
+    metrics.add("share_lag_partitions_unknown", "gauge", words, lambda: by_label(now[0].unknown), "group")
 
 
 def _of_dead_letters(metrics: Metrics, services: ShareServices, in_flight: _InFlight) -> None:

@@ -20,11 +20,12 @@ from kafka_share_proxy.feature.feature import (
     Stage,
 )
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
-from kafka_share_proxy.views import log_events, metrics, view_apis
+from kafka_share_proxy.views import log_events, metrics, status, view_apis
 from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.base_watch import ViewWatch
 from kafka_share_proxy.views.checks import ViewCheck
 from kafka_share_proxy.views.creation import ViewCreation
+from kafka_share_proxy.views.lag import ViewLag
 from kafka_share_proxy.views.model import names
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import BadViewName
@@ -57,11 +58,13 @@ class ViewFeature(FeatureKind):
             return Feature(probe=Probe(path=PROBE, off="views are switched off (views.serve)"), coverage=(off,))
         runtime = new_runtime(settings, platform)
         views = runtime.services
+        lag = ViewLag(views)
         seen = Coverage("views", ALL, "every answer to a reader of a view or with a KeyFilter, summed up by the second")
         return Feature(
             apis={Stage.NAMES: view_apis.served(views)},
             guards=(runtime.store.guard,) if isinstance(runtime.store, ViewState) else (),
-            add_metrics=partial(metrics.add, views=views),
+            add_metrics=partial(metrics.add, views=views, lag=lag),
+            status=partial(status.section, views, lag),
             tasks=runtime.tasks,
             probe=runtime.probe(),
             coverage=(seen,),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Generator
 
 from kafka_share_proxy.feature.metrics import Metrics
+from kafka_share_proxy.views.lag import ViewLag, ViewLagSurvey
 from kafka_share_proxy.views.services import ViewServices
 
+OTHERS = "(others)"
 COUNTERS = {
     "requests": "Fetches of views answered here.",
     "reads": "Fetches made upstream for views.",
@@ -22,7 +25,7 @@ COUNTERS = {
 """Counters of `views.fetch.shared_reads`: name -> help."""
 
 
-def add(metrics: Metrics, views: ViewServices) -> None:
+def add(metrics: Metrics, views: ViewServices, lag: ViewLag) -> None:
     """Add all metrics."""
     catalog, cache, figures = views.catalog, views.reads.cache, views.reads.figures
 
@@ -35,3 +38,24 @@ def add(metrics: Metrics, views: ViewServices) -> None:
     metrics.add("view_cache_bytes", "gauge", "Batches just read, and what was made of them.", lambda: cache.bytes)
     metrics.add("view_cache_hits", "counter", "Times a slot was served from them.", lambda: cache.hits)
     metrics.add("view_cache_misses", "counter", "Times it was not.", lambda: cache.misses)
+    _of_lag(metrics, views, lag)
+
+
+def _of_lag(metrics: Metrics, views: ViewServices, lag: ViewLag) -> None:
+    """Add lag by view. Views with the largest lag are shown by name."""
+    now = [ViewLagSurvey()]
+
+    def take_survey() -> Generator[None, None, None]:
+        now[0] = yield from lag.survey()
+
+    def shown() -> dict[str, float]:
+        by_view = Counter(now[0].by_view())
+        named: dict[str, float] = dict(by_view.most_common(views.services.limits.metrics_groups))
+        return named | {OTHERS: sum(by_view.values()) - sum(named.values())}
+
+    metrics.add_lookup(lag.refresh)
+    metrics.before(take_survey)
+    words = "Records of the base that the slowest slots have not received, summed over base partitions."
+    metrics.add("view_lag", "gauge", words, shown, "view")
+    words = "Partitions of views with a reader whose lag is not known, and not in ksp_view_lag."
+    metrics.add("view_lag_partitions_unknown", "gauge", words, lambda: now[0].unknown)

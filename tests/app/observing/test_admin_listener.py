@@ -3,7 +3,7 @@
 import json
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from kafka_share_proxy.app.observing import admin_listener
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.loop.promise import Promise
 
 
 class Heard:
@@ -37,12 +38,16 @@ async def running(
     metrics: Callable[[], Iterable[bytes]] = lambda: [b"ksp_up 1\n"],
     pages: AdminPages | None = None,
     hosts: frozenset[str] = frozenset({"localhost"}),
+    lookups: Sequence[Callable[[], Promise[None]]] = (),
+    status: Callable[[], Iterable[bytes]] | None = None,
 ) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
     """An admin listener on a free port."""
     probes = admin_listener.Probes(
         alive=lambda: {"version": "1"},
         ready={path: lambda: (ready, {"ready": ready, "reasons": []}) for path in (b"/readyz", b"/readyz/views")},
         metrics=metrics,
+        lookups=lookups,
+        status=status,
         pages=pages or AdminPages(),
         hosts=hosts,
     )
@@ -204,3 +209,29 @@ async def test_a_name_that_is_not_ours_is_refused(host: str, status: int) -> Non
             request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
             assert (await send_request(dial, request))[0] == status
         assert (await send_request(dial, b"GET /livez HTTP/1.0\r\n\r\n"))[0] == 200
+
+
+GET_METRICS = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def test_a_scrape_waits_for_look_ups_at_brokers() -> None:
+    looked_up: Promise[None] = Promise()
+    begun: list[int] = []
+
+    def begin() -> Promise[None]:
+        begun.append(1)
+        trio.lowlevel.current_trio_token().run_sync_soon(looked_up.set, None)
+        return looked_up
+
+    async with running(metrics=lambda: [b"ksp_done %d\n" % looked_up.done], lookups=[begin]) as (dial, _):
+        assert not begun
+        assert (await send_request(dial, GET_METRICS))[2] == b"ksp_done 1\n"
+        assert begun == [1]
+
+
+async def test_a_look_up_that_does_not_end_holds_up_a_scrape_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_listener, "LOOKUP_WAIT_S", 0.01)
+    never: Promise[None] = Promise()
+    async with running(lookups=[lambda: never]) as (dial, _):
+        assert (await send_request(dial, GET_METRICS))[2] == b"ksp_up 1\n"
+    assert never._callbacks == []

@@ -19,10 +19,14 @@ def test_what_is_put_is_taken_once():
     """It replaces the previous value; nothing is left of a group that has nothing."""
     resting = RestingShares()
     resting.put("g", T, 3, b"old")
+    assert resting.get("g", T, 3) == b"old"
     resting.put("g", T, 3, b"new")
     resting.put("g", U, 0, b"u")
     resting.put("h", T, 3, b"h")
     assert len(resting) == 3
+    assert resting.get("g", T, 3) == b"new"
+    assert resting.get("g", T, 4) is resting.get("g", U, 16) is resting.get("nobody", T, 3) is None
+    assert resting.get("g", T, -1) is None
     assert set(resting.of_group("g")) == {(T, 3), (U, 0)}
     assert set(resting.topics()) == {("g", T), ("g", U), ("h", T)}
     assert resting.take("g", T, 3) == b"new"

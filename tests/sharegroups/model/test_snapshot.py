@@ -21,6 +21,12 @@ def test_a_snapshot_survives_being_stored(snapshot: ShareSnapshot) -> None:
 
 
 @given(st.builds(ShareSnapshot, OFFSETS, st.integers(0, 2**31 - 1), st.integers(-1, 2**31 - 1), LISTS))
+def test_progress_is_read_without_the_batches(snapshot: ShareSnapshot) -> None:
+    progress = (snapshot.start_offset, max(snapshot.delivery_complete_count, 0))
+    assert ShareSnapshot.progress_in(snapshot.encode()) == progress
+
+
+@given(st.builds(ShareSnapshot, OFFSETS, st.integers(0, 2**31 - 1), st.integers(-1, 2**31 - 1), LISTS))
 def test_what_is_laid_out_by_hand_is_what_the_schema_says(snapshot: ShareSnapshot) -> None:
     message = messages.ShareSnapshotValue
     value = message(

@@ -1,8 +1,8 @@
-"""Admin listener: /livez, /readyz and its parts, /metrics and the features' pages over HTTP/1.1 (with h11).
+"""Admin listener: the status page, /livez, /readyz and its parts, /metrics and the features' pages over HTTP/1.1.
 
-It is deliberately small: GET, HEAD and POST, no request bodies, one response per connection, each limited in bytes and
-time. A request with a foreign name in its Host header is refused: a web page may let its own name resolve to this
-machine (DNS rebinding), and could then read the responses.
+It is deliberately small (with h11): GET, HEAD and POST, no request bodies, one response per connection, each limited in
+bytes and time. A request with a foreign name in its Host header is refused: a web page may let its own name resolve to
+this machine (DNS rebinding), and could then read the responses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ipaddress
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -21,8 +21,11 @@ from itertools import islice
 import h11
 import trio
 
+from kafka_share_proxy.app.observing import status_html
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.wire.values import Address
 
 REQUEST_BYTES_MAX = 16 << 10
@@ -32,14 +35,20 @@ REQUEST_TIMEOUT_S = 10.0
 CONNECTIONS_MAX = 32
 """Maximum number of connections, for a probe and a few scrapers. A further one is closed immediately."""
 READ_BYTES = 4096
+LOOKUP_WAIT_S = 2.0
+"""Maximum seconds that /metrics and the status page wait for look-ups at brokers. After that, they show the results of
+the look-up before.
+"""
 WORDS = 4096
 """Tokens of JSON that are encoded in one step."""
 
 METRICS_PATH = b"/metrics"
+STATUS_PATHS = (b"/", b"/status")
 METRICS_LIBRARY = "prometheus_client"
 
 JSON = "application/json; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
+HTML = "text/html; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +60,10 @@ class Probes:
     """True if something can be served, and the details."""
     metrics: Callable[[], Iterable[bytes]]
     """Text of /metrics, in pieces that each take little time to make."""
+    lookups: Sequence[Callable[[], Promise[None]]] = ()
+    """Look-ups at brokers that figures need. None of them fails."""
+    status: Callable[[], Iterable[bytes]] | None = None
+    """The status page, in pieces. None: there is none."""
     pages: AdminPages = field(default_factory=AdminPages)
     hosts: frozenset[str] = frozenset({"localhost"})
     """Host names of this listener (`own_names`). Addresses are always accepted."""
@@ -61,6 +74,7 @@ class _Response:
     status: HTTPStatus
     body: bytes
     content_type: str = JSON
+    headers: Sequence[tuple[str, str]] = ()
 
 
 async def open_admin(address: Address) -> list[trio.SocketListener]:
@@ -184,8 +198,19 @@ async def _response(request: h11.Request, probes: Probes, peer: str) -> _Respons
     if page is not None:
         return _Response(page[0], await _in_steps(_pieces(page[1])))
     if path == METRICS_PATH and request.method in (b"GET", b"HEAD"):
+        await _finish_lookups(probes.lookups)
         return _Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
+    if path in STATUS_PATHS and probes.status is not None and request.method in (b"GET", b"HEAD"):
+        await _finish_lookups(probes.lookups)
+        return _Response(HTTPStatus.OK, await _in_steps(probes.status()), HTML, status_html.HEADERS)
     return _probed(request, path, probes)
+
+
+async def _finish_lookups(begins: Iterable[Callable[[], Promise[None]]]) -> None:
+    """Begin all look-ups at brokers, and wait for them."""
+    with trio.move_on_after(LOOKUP_WAIT_S):
+        for begun in [begin() for begin in begins]:
+            await until_settled(begun)
 
 
 def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Response:
@@ -200,7 +225,8 @@ def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Response:
 
 
 def _there_are(probes: Probes) -> str:
-    paths = ("/livez", *(path.decode() for path in probes.ready), METRICS_PATH.decode())
+    paths = ["/livez", *(path.decode() for path in probes.ready), METRICS_PATH.decode()]
+    paths += [path.decode() for path in STATUS_PATHS[1:] if probes.status is not None]
     *listed, last = (*paths, *(f"/{path}" for path in probes.pages.paths))
     return f"there are {', '.join(listed)} and {last}"
 
@@ -211,6 +237,7 @@ def _bytes(http: h11.Connection, response: _Response, *, head: bool) -> bytes:
         ("Content-Length", str(len(response.body))),
         ("Connection", "close"),
         ("Cache-Control", "no-store"),
+        *response.headers,
     ]
     if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers.append(("Allow", "GET, HEAD"))

@@ -20,6 +20,7 @@ from kafka_share_proxy.app.commands import check_listeners
 from kafka_share_proxy.app.observing import admin_listener, metrics, observe
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.app.observing.readiness import Readiness
+from kafka_share_proxy.app.observing.status_page import StatusPage
 from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files
 from kafka_share_proxy.app.serving.composition import ServingParts, cluster_client_settings, compose
 from kafka_share_proxy.app.serving.garbage_collection import Garbage
@@ -213,10 +214,13 @@ class Server:
         readiness = Readiness(
             self._watch, lambda: self._parts, self._stop.is_set, [kind.probe_path for kind in self._kinds]
         )
+        ready = readiness.probes()
         probes = admin_listener.Probes(
             alive=self._alive,
-            ready=readiness.probes(),
+            ready=ready,
+            status=StatusPage(lambda: self._parts, ready).steps,
             metrics=self._metrics.steps,
+            lookups=self._metrics.lookups,
             pages=self._pages,
             hosts=admin_listener.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
         )

@@ -66,8 +66,18 @@ class PartitionCommits:
     _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)
 
     @property
+    def last_committed(self) -> int:
+        """Committed offset, as far as it was seen. Negative without one."""
+        return self.committed if self.is_committed_known else self.stored_committed
+
+    @property
+    def offsets_done(self) -> int:
+        """Number of offsets in the ranges."""
+        return sum(span.end - span.start for span in self.ranges)
+
+    @property
     def offsets_open(self) -> int:
-        committed = max(self.committed if self.is_committed_known else self.stored_committed, 0)
+        committed = max(self.last_committed, 0)
         end = self.ranges.end
         return sum(span.end - span.start for span in self.ranges.gaps(committed, end)) if end > committed else 0
 
@@ -123,7 +133,7 @@ class PartitionCommits:
 
     def in_transaction(self, commit: PartitionCommit, producer: tuple[int, int]) -> tuple[int, OffsetRanges]:
         """Return the offset and the ranges that a transaction has to commit (commits/README.md rule 17)."""
-        known = self.committed if self.is_committed_known else self.stored_committed
+        known = self.last_committed
         if commit.done is None:
             return (commit.offset, OffsetRanges()) if commit.offset < known else self.shown(commit.offset)
         done = self.ranges.union(commit.done)
@@ -153,7 +163,7 @@ class PartitionCommits:
     def broker_says(self, offset: int, leader_epoch: int, done: Iterable[tuple[int, int]] = ()) -> RangeChange:
         """Return the change to store (commits/README.md rule 15). `done`: ranges in the broker's metadata."""
         self.transaction = self.unseen_since = None
-        known = self.committed if self.is_committed_known else self.stored_committed
+        known = self.last_committed
         if offset < 0 or offset < known:
             change = RangeChange((), self.ranges.clear())
         else:
@@ -188,7 +198,7 @@ class PartitionCommits:
 
         `done`: ranges in the broker's metadata. After a rewind, the ranges of this proxy are left out.
         """
-        known = self.committed if self.is_committed_known else self.stored_committed
+        known = self.last_committed
         is_rewound = offset < 0 or offset < known
         ranges = OffsetRanges(done) if is_rewound else self.ranges.union(OffsetRanges(done))
         return (offset, ranges) if offset < 0 else (ranges.absorb(offset)[0], ranges)

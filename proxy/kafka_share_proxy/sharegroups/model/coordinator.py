@@ -246,6 +246,16 @@ class ShareCoordinator:
             self.rest(key, value)
         return value
 
+    def progress(self, key: ShareKey) -> tuple[int, int] | None:
+        """Return start offset and number of settled offsets after it. None without state. A resting share partition
+        stays at rest.
+        """
+        share = self._shares.get(key)
+        if share is not None:
+            return share.partition.start_offset, share.partition.statistics().delivery_complete
+        value = self._resting.get(*key)
+        return None if value is None else ShareSnapshot.progress_in(value)
+
     def rest(self, key: ShareKey, value: bytes) -> None:
         """Hold a share partition as its stored bytes (an encoded `ShareSnapshot`)."""
         self._resting.put(*key, value)

@@ -57,6 +57,20 @@ class RestingShares:
             del self._groups[group_id]
         return value
 
+    def get(self, group_id: str, topic_id: bytes, partition: int) -> bytes | None:
+        """Return a value, which stays. None if there is none."""
+        held = self._groups.get(group_id)
+        if held is None or partition < 0:
+            return None
+        key, slot = _key(topic_id, partition)
+        page, at = held.get(key, b""), 0
+        while at < len(page):
+            end = at + 2 + page[at + 1]
+            if page[at] == slot:
+                return page[at + 2 : end]
+            at = end
+        return held.get(key + bytes((slot,)))
+
     def of_group(self, group_id: str) -> Iterator[tuple[bytes, int]]:
         for key, data in self._groups.get(group_id, {}).items():
             first = int.from_bytes(key[_TOPIC_ID : _TOPIC_ID + _NUMBER], "big") * PAGE

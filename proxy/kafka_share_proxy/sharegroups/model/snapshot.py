@@ -133,6 +133,16 @@ class ShareSnapshot:
         batches = tuple(_BATCH.iter_unpack(value[first:-1]))
         return None if value[-1] else cls(start_offset, state_epoch, complete, batches)
 
+    @classmethod
+    def progress_in(cls, value: bytes) -> tuple[int, int]:
+        """Return start offset and number of settled offsets after it, without decoding the batches.
+
+        Raises RemoteProtocolError for an unknown version.
+        """
+        cls.check_version(value)
+        _, start_offset, _, complete = _HEAD.unpack_from(value)
+        return start_offset, max(complete, 0)
+
     @staticmethod
     def check_version(value: bytes) -> None:
         """Check the version of a stored value without decoding it. Raises RemoteProtocolError."""

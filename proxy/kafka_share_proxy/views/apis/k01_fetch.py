@@ -91,6 +91,7 @@ async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> fram
     try:
         await fetching.run()
         _count_figures(views, fetching, requested)
+        _note_readers(call, views, requested)
         _report_audit(call, views, requested)
         return frames.response_frame(KEY, call.version, call.correlation_id, _response(call, fetching, requested))
     finally:
@@ -194,6 +195,7 @@ class _Item:
     code: ErrorCode = ErrorCode.NONE
     is_filtered: bool = False
     view: str | None = None
+    view_id: bytes = ZERO_UUID
 
 
 class _RequestedPartitions:
@@ -257,7 +259,7 @@ class _RequestedPartitions:
         partition, slot = view.place(entry.partition)
         division = Division(view.topic_id, view.cut)
         item = self._slot(view.base_id, view.name.base, partition, slot, division, entry)
-        item.view = view.name.topic
+        item.view, item.view_id = view.name.topic, view.topic_id
         return item
 
     def _filtered(self, name: bytes | str, entry: _RequestedPartition, division: Division) -> _Item:
@@ -366,6 +368,19 @@ def _count_figures(views: ViewServices, fetching: ViewFetching, requested: _Requ
     for target in requested.targets:
         figures.kept_bytes += sum(slot.bytes for slot in target.scan.slots)
         figures.kept_records += sum(slot.records for slot in target.scan.slots)
+
+
+def _note_readers(call: Call[messages.FetchRequest], views: ViewServices, requested: _RequestedPartitions) -> None:
+    """Note the positions of the slots that were served, for lag."""
+    now, connection_id = views.services.timers.now(), call.connection.id
+    for _, items in requested.topics:
+        for item in items:
+            target, slot = item.target, item.slot
+            if item.view is None or target is None or slot is None or slot.error:
+                continue
+            if target.refusal is None and slot not in target.slot_refusals:
+                at = item.view_id, item.entry.partition
+                views.reads.readers.note(at, connection_id, slot.fetch_offset, slot.records, slot.bytes, now)
 
 
 def _report_audit(call: Call[messages.FetchRequest], views: ViewServices, requested: _RequestedPartitions) -> None:

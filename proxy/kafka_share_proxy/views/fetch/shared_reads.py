@@ -32,6 +32,7 @@ from kafka_share_proxy.views.fetch.view_chunks import (
     is_quick,
     take_apart,
 )
+from kafka_share_proxy.views.model.readers import ViewReaders
 from kafka_share_proxy.views.model.scanning import Facts
 from kafka_share_proxy.views.model.slots import Cut
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
@@ -84,6 +85,7 @@ class ViewReads:
     flights: ReadsUnderWay[ReadKey, Flight] = field(default_factory=ReadsUnderWay)
     figures: Figures = field(default_factory=Figures)
     ends: dict[ReadKey, Facts] = field(default_factory=dict)
+    readers: ViewReaders = field(default_factory=ViewReaders)
     slices: SlicedWork = field(default_factory=SlicedWork)
     audit: ViewAudit | None = None
     """None if audit is off."""

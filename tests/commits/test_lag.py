@@ -1,0 +1,65 @@
+"""Lag of groups that commit individually: end of the log - committed offset - offsets in ranges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka_share_proxy.brokers.log_ends import PERIOD_S
+from kafka_share_proxy.commits import lag as commit_lag
+from kafka_share_proxy.commits.lag import CommitLag, CommitLagSurvey
+from kafka_share_proxy.loop.slices import Work
+from kafka_share_proxy.wire.values import TopicPartition
+
+from tests.support.commit_world import CommitWorld
+
+
+def survey(lag: CommitLag) -> CommitLagSurvey:
+    assert lag.refresh().done
+    steps: Any = Work().drive(lag.survey())
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise AssertionError("it waits")
+
+
+@pytest.fixture
+def world() -> CommitWorld:
+    made = CommitWorld()
+    topic = made.world.cluster.create("t")
+    made.world.cluster.produce(topic, 100)
+    return made
+
+
+def test_finished_ranges_are_no_lag(world: CommitWorld) -> None:
+    world.begin(43, "45-47,50-50")
+    assert survey(CommitLag(world.services)).by_group == {"g": 100 - 43 - 4}
+
+
+def test_lag_is_zero_when_everything_is_finished_and_never_less(world: CommitWorld) -> None:
+    world.begin(43, "45-47")
+    lag = CommitLag(world.services)
+    held = world.services.held.groups["g"].of(TopicPartition("t", 0))
+    held.broker_says(100, -1)
+    assert survey(lag).by_group == {"g": 0}
+    held.broker_says(120, -1)
+    assert lag.of(TopicPartition("t", 0), held) == 0
+
+
+def test_a_partition_without_a_committed_offset_has_no_lag(world: CommitWorld) -> None:
+    world.services.held.group("g").of(TopicPartition("t", 0))
+    found = survey(CommitLag(world.services))
+    assert (found.by_group, found.unknown) == ({}, 0)
+
+
+def test_partitions_of_unknown_topics_and_beyond_the_limit_are_counted(
+    world: CommitWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.begin(43, "45-47")
+    lag = CommitLag(world.services)
+    world.services.held.group("g").of(TopicPartition("elsewhere", 0)).broker_says(7, -1)
+    assert survey(lag).unknown == 1
+    monkeypatch.setattr(commit_lag, "SURVEYED_MAX", 0)
+    world.world.timers.advance(PERIOD_S)
+    assert survey(lag).unknown == 2

@@ -1,0 +1,35 @@
+"""Sections of the status page, made in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from kafka_share_proxy.feature.status import Cell, Detail, HeatMap, StatusSection, StatusTable
+from kafka_share_proxy.loop.slices import Work
+
+
+def made(steps: Generator[None, None, StatusSection]) -> StatusSection:
+    """Run the steps to their result."""
+    try:
+        Work().drive(steps).send(None)
+    except StopIteration as end:
+        section: StatusSection = end.value
+        return section
+    raise AssertionError("it waits")
+
+
+def lines(table: StatusTable) -> list[dict[str, Cell]]:
+    """Return the rows by column."""
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def part(detail: Detail, title: str) -> StatusTable:
+    """Return a table of a detail by the beginning of its title."""
+    (found,) = [each for each in detail.parts if isinstance(each, StatusTable) and each.title.startswith(title)]
+    return found
+
+
+def heat(details: Sequence[Detail]) -> HeatMap:
+    """Return the only heat map of the first detail."""
+    (found,) = [each for each in details[0].parts if isinstance(each, HeatMap)]
+    return found

@@ -1,8 +1,9 @@
 """A small client concurrently with requests of every API, one version of each: the largest ones, and endless small
 ones.
 
-`tests/run tests/long/bystander_small.py -s`: over ten minutes on a machine that does nothing else. Next to other tests it
-measures those, so tests/run does not contain it; there the longest stretch of each handler is counted in instructions
+`tests/run tests/long/bystander_small.py -s`: over ten minutes on a machine that does nothing else. Next to other tests
+it measures those, so tests/run does not contain it; there the longest stretch of each handler is counted in
+instructions
 (tests/views/apis/test_large_requests.py), slices by a separate clock (tests/loop/test_slices.py), and small requests in
 one loop iteration by a scripted clock (tests/forwarding/test_small_requests.py).
 """

@@ -113,6 +113,12 @@ def small(key: int, version: int) -> Iterator[Hostile]:
         yield Hostile(shape, _message(key, version, (), 0, names, names))
 
 
+def filled_request(key: int, version: int) -> Any:
+    """A request with one element in each array."""
+    spec, names = registry.request_spec(key), Names("group", "topic", bytes(16), "host")
+    return _made(registry.message(spec.name), spec.root, version, (), 0, names, names)
+
+
 def filled_response(key: int, version: int) -> Any:
     """A response with one element in each array."""
     spec, names = registry.response_spec(key), Names("group", "topic", bytes(16), "host")

@@ -44,7 +44,7 @@ def checks(config: Config, kinds: Kinds = FEATURES) -> tuple[FeatureCheck, ...]:
 def offer(config: Config, cluster: SeenCluster, kinds: Kinds = FEATURES) -> Offer:
     """Return the APIs offered to clients."""
     offered = [each for kind in kinds for each in kind.offers(_settings(config, kind), cluster)]
-    return Offer(tuple(offered), pass_unknown=config.unknown_apis == "pass")
+    return Offer(tuple(offered), pass_unknown=config.unknown_apis == "pass", denied=config.apis.denied)
 
 
 def stored_states(config: Config, cluster: SeenCluster, kinds: Kinds = FEATURES) -> Iterator[DescribedState[Any]]:

@@ -6,13 +6,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainSerializer, PlainValidator, SecretStr
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, SecretStr
 
 from kafka_share_proxy.app.settings import limit_settings
 from kafka_share_proxy.app.settings.hostports import PORT_MAX, parse_address, parse_addresses, parse_nodes
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.settings import Seconds, Section
+from kafka_share_proxy.forwarding.dispatch import denied_apis
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.views.settings import Views
@@ -180,6 +181,25 @@ class PeerLinks(Section):
         return Path(self.secret_file).read_bytes().rstrip(b"\r\n") if self.secret_file else None
 
 
+def _known_apis(names: list[str]) -> list[str]:
+    denied_apis.keys_of(names, read_only=False)
+    return names
+
+
+class Apis(Section):
+    """APIs that no client may use: left out of ApiVersions, and refused like a missing right."""
+
+    deny: Annotated[list[str], AfterValidator(_known_apis)] = Field(default_factory=list)
+    """Names of APIs, as in Kafka's protocol guide (CreateTopics). ApiVersions, Metadata and SASL cannot be denied."""
+    read_only: bool = False
+    """Deny everything that changes something, except what consumers need: groups, commits, acknowledgements."""
+
+    @cached_property
+    def denied(self) -> frozenset[int]:
+        """Keys of the denied APIs."""
+        return denied_apis.keys_of(self.deny, read_only=self.read_only)
+
+
 class Cluster(Section):
     """How several proxies share the work."""
 
@@ -215,6 +235,7 @@ class Config(Section):
     """Lowest level that is logged."""
     unknown_apis: Literal["hide", "pass"] = "hide"
     """APIs newer than this proxy: left out of ApiVersions and refused, or offered and forwarded."""
+    apis: Apis = Apis()
     share_groups: ShareGroups = ShareGroups()
     views: Views = Views()
     commits: Commits = Commits()

@@ -73,6 +73,16 @@ class Offer:
     pass_unknown: bool = False
     """True to also offer APIs that are newer than our definitions, and forward them unread."""
 
+    denied: frozenset[int] = frozenset()
+    """API keys that the settings deny."""
+
+    def hides(self, key: int) -> bool:
+        """Return True if a denied API is left out. Produce is not: without it librdkafka 2.x fetches no record.
+
+        It takes the brokers' record format from the versions of Produce and Fetch together (rdkafka_feature.c).
+        """
+        return key in self.denied and key != ApiKey.PRODUCE
+
     def is_served_here(self, key: int) -> bool:
         return any(key in feature.apis for feature in self.features)
 
@@ -129,7 +139,7 @@ def effective(upstream: Mapping[int, Range], offer: Offer) -> dict[int, Range]:
     ranges = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
     for feature in offer.features:
         if feature.can_be_served(upstream):
-            ranges.update(feature.apis)
+            ranges.update({key: versions for key, versions in feature.apis.items() if not offer.hides(key)})
     return dict(sorted(ranges.items()))
 
 
@@ -158,7 +168,7 @@ def _offered(key: int, theirs: Range, offer: Offer) -> Range | None:
     """Return the offered range of one key in upstream's list. None to hide it."""
     if key not in registry.API_KEYS:
         return theirs if offer.pass_unknown and is_newer(key) else None
-    if offer.is_served_here(key) or key not in client_facing():
+    if offer.is_served_here(key) or key not in client_facing() or offer.hides(key):
         return None
     lowest, highest = registry.versions(key)
     for feature in offer.features:

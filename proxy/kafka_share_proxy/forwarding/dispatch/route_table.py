@@ -22,6 +22,7 @@ from kafka_share_proxy.forwarding.apis import (
 )
 from kafka_share_proxy.forwarding.dispatch.chain import in_order
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
+from kafka_share_proxy.forwarding.dispatch.denied_apis import denied_route
 from kafka_share_proxy.forwarding.dispatch.early_matches import kind_at
 from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi, RewritingParts
 from kafka_share_proxy.forwarding.dispatch.offered_versions import (
@@ -82,6 +83,8 @@ class _Table:
     def route(self, key: int, version: int) -> Route:
         if version > CAPS.get(key, version):
             return self.fallback(key, version)
+        if key in self._versions.offer.denied:
+            return denied_route(key, version)
         if key in self._served:
             return self._served_here(key, version, self._served[key])
         if self._versions.offer.is_served_here(key):
@@ -91,7 +94,12 @@ class _Table:
     def fallback(self, key: int, version: int) -> Route:
         if key == ApiKey.API_VERSIONS:
             return k18_api_versions.unsupported_version(version)
-        if key == ApiKey.FETCH and key in self._served and version in k01_old_fetch.VERSIONS:
+        if (
+            key == ApiKey.FETCH
+            and key in self._served
+            and key not in self._versions.offer.denied
+            and version in k01_old_fetch.VERSIONS
+        ):
             return k01_old_fetch.route(version)
         if key not in registry.API_KEYS:
             if self._versions.offer.pass_unknown and is_newer(key) and version >= 0:

@@ -8,8 +8,9 @@ import pytest
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.feature.feature import Feature, SharedRules, Stage
 from kafka_share_proxy.forwarding.dispatch import route_table
+from kafka_share_proxy.forwarding.dispatch.denied_apis import denied_route
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
-from kafka_share_proxy.forwarding.dispatch.routes import Kind, header
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, Routes, header
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.views import feature as view_feature
@@ -18,6 +19,7 @@ from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.stored_state import ViewState
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 from tests.support import audit_lines
 from tests.support.platforms import platform
@@ -93,3 +95,10 @@ def test_plans_that_become_known_are_told_where_audit_is_on() -> None:
 def test_base_of_a_view_is_in_its_name(topic: str, base: str) -> None:
     assert VIEWS.rules(Views(), SharedRules()).base_of(topic) == base
     assert VIEWS.rules(Views(serve=False), SharedRules()).base_of(topic) == topic
+
+
+def test_a_denied_produce_keeps_its_handler_while_no_view_is_known() -> None:
+    made, all_routes = built(Views()), Routes()
+    all_routes.add(denied_route(ApiKey.PRODUCE, 9))
+    assert made.narrow is not None
+    assert made.narrow(all_routes)() == all_routes

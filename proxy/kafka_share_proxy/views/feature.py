@@ -19,7 +19,7 @@ from kafka_share_proxy.feature.feature import (
     SharedRules,
     Stage,
 )
-from kafka_share_proxy.forwarding.dispatch.routes import Routes
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, Routes
 from kafka_share_proxy.views import log_events, metrics, status, view_apis
 from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.base_watch import ViewWatch
@@ -34,7 +34,6 @@ from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.state_records import TOPIC
 from kafka_share_proxy.views.store import MemoryViewStore, ViewStore
 from kafka_share_proxy.views.stored_state import ViewState
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 PROBE = "views"
 
@@ -130,7 +129,8 @@ def routes(catalog: ViewCatalog, built: Routes) -> Callable[[], Routes]:
     """Leave Produce uninspected while no view is known."""
     quiet = Routes(built.fallback)
     for route in built.values():
-        quiet.add(replace(route, handler=None, serve_here=None, wants=None) if route.key == ApiKey.PRODUCE else route)
+        is_plain = route.kind is Kind.PRODUCE
+        quiet.add(replace(route, handler=None, serve_here=None, wants=None) if is_plain else route)
     return lambda: quiet if catalog.is_empty else built
 
 

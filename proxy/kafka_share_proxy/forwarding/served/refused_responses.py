@@ -30,9 +30,9 @@ MEANING: Mapping[str, str] = {
 
 def refused_response(key: int, version: int, request: Any, code: ErrorCode, text: str) -> Message:
     """Return the response to a decoded request, with this error in it and in each of its entries."""
-    asked, spec = registry.request_spec(key), registry.response_spec(key)
+    request_spec, spec = registry.request_spec(key), registry.response_spec(key)
     root = registry.message(spec.name)
-    made: Message = _Refusal(root, version, code, text).made(spec.root, asked.root, request)
+    made: Message = _Refusal(root, version, code, text).made(spec.root, request_spec.root, request)
     return made
 
 
@@ -42,31 +42,35 @@ class _Refusal:
     def __init__(self, root: Any, version: int, code: ErrorCode, text: str) -> None:
         self._root, self._version, self._code, self._text = root, version, code, text
 
-    def made(self, spec: StructSpec, asked: StructSpec | None, request: Any) -> Any:
+    def made(self, spec: StructSpec, request_spec: StructSpec | None, request: Any) -> Any:
         """Return a structure of the response for the element of the request from which it is made."""
         values: dict[str, Any] = {}
         for field in self._present(spec):
             if field.type == "records":
                 values[field.attribute] = b""
             elif field.is_array:
-                if field.struct and asked and (_refuses(field.struct, self._version) or _is_in(field, asked)):
-                    values[field.attribute] = list(self._entries(field.struct, asked, request))
+                if (
+                    field.struct
+                    and request_spec
+                    and (_refuses(field.struct, self._version) or _is_in(field, request_spec))
+                ):
+                    values[field.attribute] = list(self._entries(field.struct, request_spec, request))
             elif field.attribute.endswith("error_code"):
                 values[field.attribute] = self._code
             elif field.attribute.endswith("error_message"):
                 values[field.attribute] = self._text
-            elif (same := _same(field, asked)) is not None:
+            elif (same := _same(field, request_spec)) is not None:
                 values[field.attribute] = getattr(request, same.attribute)
         kind = self._root if spec.name == self._root.__name__ else getattr(self._root, spec.name)
         return kind(**values)
 
-    def _entries(self, entry: StructSpec, asked: StructSpec, request: Any) -> Iterator[Any]:
+    def _entries(self, entry: StructSpec, request_spec: StructSpec, request: Any) -> Iterator[Any]:
         """Yield an entry for each element of the request that has what identifies the entries.
 
         Elements within elements are used only if no array of this level fits (AlterReplicaLogDirs).
         """
         identity = self._identity(entry)
-        arrays = [field for field in self._present(asked) if field.is_array]
+        arrays = [field for field in self._present(request_spec) if field.is_array]
         fitting = [array for array in arrays if self._fits(identity, array)]
         for array in fitting or arrays:
             for element in getattr(request, array.attribute) or ():
@@ -99,18 +103,18 @@ class _Refusal:
         return (field for field in spec.fields if self._version in field.versions)
 
 
-def _same(field: FieldSpec, asked: StructSpec | None) -> FieldSpec | None:
+def _same(field: FieldSpec, request_spec: StructSpec | None) -> FieldSpec | None:
     """Return the field of the request with the same meaning and type."""
     meaning = MEANING.get(field.attribute)
-    if asked is None or meaning is None:
+    if request_spec is None or meaning is None:
         return None
-    fields = (each for each in asked.fields if not each.is_array and each.type == field.type)
+    fields = (each for each in request_spec.fields if not each.is_array and each.type == field.type)
     return next((each for each in fields if MEANING.get(each.attribute) == meaning), None)
 
 
-def _is_in(field: FieldSpec, asked: StructSpec) -> bool:
+def _is_in(field: FieldSpec, request_spec: StructSpec) -> bool:
     """Return True if the request has the same array of structures."""
-    return any(each.attribute == field.attribute and each.struct is not None for each in asked.fields)
+    return any(each.attribute == field.attribute and each.struct is not None for each in request_spec.fields)
 
 
 def _refuses(spec: StructSpec | None, version: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import zlib
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
@@ -119,11 +118,17 @@ HEADERS = (
 """Headers of the response (app/README.md rule 2)."""
 
 
+def _escape(words: str) -> str:
+    from html import escape  # 0.5 MiB with its names of characters, which an idle proxy does not need
+
+    return escape(words, quote=True)
+
+
 def text(value: str, limit: int = TEXT_MAX) -> str:
     """Return a text as HTML, cut to `limit` characters. Characters that are not printable are shown as codes."""
     cut = value if len(value) <= limit else value[: limit - 1] + "…"
     shown = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in cut)
-    return html.escape(shown, quote=True)
+    return _escape(shown)
 
 
 def section(made: StatusSection) -> Iterator[str]:
@@ -218,7 +223,7 @@ def _cell(cell: Cell) -> str:
             return f'<span class="alarm">{text(words)}</span>'
         case Link(words, parts):
             path = "".join("/" + quote(part, safe="", errors="replace") for part in parts)
-            return f'<a href="{html.escape(path)}">{text(words)}</a>'
+            return f'<a href="{_escape(path)}">{text(words)}</a>'
         case _:
             return text(cell)
 

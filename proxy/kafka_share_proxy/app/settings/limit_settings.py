@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, get_args, get_type_hints
@@ -27,6 +26,8 @@ def mistakes(written: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
     names = [f.name for f in fields(Limits)]
     for name, value in written.items():
         if name not in names:
+            import difflib  # needed after a mistake only, and an idle proxy should be small
+
             near = difflib.get_close_matches(name, names, n=1)
             yield ("limits", name), "there is no such limit" + (f"; did you mean limits.{near[0]}?" if near else "")
         elif not _positive(value, kinds[name]):

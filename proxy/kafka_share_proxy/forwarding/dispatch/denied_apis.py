@@ -5,7 +5,6 @@ Source: our decision, with the error codes that brokers return to a client witho
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -50,6 +49,8 @@ def keys_of(names: Iterable[str], *, read_only: bool) -> frozenset[int]:
     denied = set()
     for name in names:
         if name not in by_name:
+            import difflib  # needed after a mistake only, and an idle proxy should be small
+
             near = difflib.get_close_matches(name, by_name, n=1)
             raise ValueError(f"there is no API {name}" + (f"; did you mean {near[0]}?" if near else ""))
         if by_name[name] in NEEDED:

@@ -1,0 +1,68 @@
+"""A confluent-kafka member of a share group that releases some records and sometimes works longer than the lock.
+
+    python -m tests.support.keyed_member BOOTSTRAP GROUP TOPIC SEED RELEASED HANGING HANG_MS POLL_RECORDS
+
+The arguments and the lines are those of `tests/clients/keyedmember`.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
+
+Printed = tuple[object, ...]
+
+
+def say(*lines: Printed) -> None:
+    """Write the lines with one call, so that they outlive a kill."""
+    if lines:
+        sys.stdout.write("".join(" ".join(map(str, line)) + "\n" for line in lines))
+        sys.stdout.flush()
+
+
+def on_result(acknowledged: dict[Any, set[int]], error: KafkaException | None) -> None:
+    word = "-" if error is None else error.args[0].name()
+    now = time.monotonic_ns()
+    say(*(("S", place.partition, offset, now, word) for place, offsets in acknowledged.items() for offset in offsets))
+
+
+def acknowledge(consumer: ShareConsumer, messages: Sequence[Message], dice: random.Random, released: float) -> None:
+    kinds = ["R" if dice.random() < released else "A" for _ in messages]
+    say(*((kind, m.partition(), m.offset(), time.monotonic_ns()) for kind, m in zip(kinds, messages, strict=True)))
+    for kind, message in zip(kinds, messages, strict=True):
+        consumer.acknowledge(message, AcknowledgeType.RELEASE if kind == "R" else AcknowledgeType.ACCEPT)
+
+
+def main() -> None:
+    """Work until killed."""
+    bootstrap, group, topic, seed, released, hanging, hang_ms, poll_records = sys.argv[1:]
+    dice = random.Random(int(seed))
+    options: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}
+    options |= {"max.poll.records": int(poll_records), "share.acknowledgement.mode": "explicit"}
+    consumer = ShareConsumer(options)
+    consumer.set_acknowledgement_commit_callback(on_result)
+    consumer.subscribe([topic])
+    turn = 0
+    while True:
+        try:
+            messages = [each for each in consumer.poll(0.5) if each.error() is None]
+            now = time.monotonic_ns()
+            say(*(("D", m.partition(), m.offset(), now, m.delivery_count() or 0) for m in messages))
+            if messages:
+                turn += 1
+                if dice.random() < float(hanging):
+                    say(("H",))
+                    time.sleep(float(hang_ms) / 1000)
+                acknowledge(consumer, messages, dice, float(released))
+                consumer.commit_sync() if turn % 2 else consumer.commit_async()
+        except KafkaException as error:
+            say(("E", " ".join(str(error).split())))
+
+
+if __name__ == "__main__":
+    main()

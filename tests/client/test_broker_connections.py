@@ -15,6 +15,7 @@ from kafka_share_proxy.brokers.cluster_connection import Identity
 from kafka_share_proxy.client import broker_connection, broker_connections
 from kafka_share_proxy.client.broker_connections import BrokerConnections
 from kafka_share_proxy.consumer.requests import ANY_NODE, FailureKind, Lane, Outcome, RequestFailure, UnsentRequest
+from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.wire.values import Address
 
 from tests.client.fake_broker import FakeBroker, FakeNet
@@ -321,7 +322,7 @@ async def test_requests_are_pipelined_over_tls_and_names_are_verified(autojump_c
     broker = FakeBroker(echo)
     async with pool({}, tls=trusting) as world, trio.open_nursery() as nursery:
         net = SecureNet(nursery, {ONE: broker, TWO: broker}, authority)
-        world.pool._settings = replace(net.settings, tls=trusting)
+        world.pool._settings = replace(net.settings, tls=TlsContext(trusting))
         for name in ("a", "b", "c"):
             world.send(name, 1)
         await trio.sleep(1)

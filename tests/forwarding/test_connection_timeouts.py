@@ -17,7 +17,11 @@ def connection(state: ClientState = ClientState.PASSING, **requests: Any) -> Any
     """One of which only what is timed is there."""
     stream = {"quiet_s": 0, "gathering": None, "gathering_since": 0.0} | requests
     return SimpleNamespace(
-        state=Progress(state), client=SimpleNamespace(progress=0), requests=SimpleNamespace(**stream), in_flight=0
+        state=Progress(state),
+        client=SimpleNamespace(progress=0),
+        requests=SimpleNamespace(**stream),
+        responses=SimpleNamespace(bytes=0),
+        in_flight=0,
     )
 
 
@@ -61,3 +65,17 @@ def test_without_the_limit_no_connection_is_old() -> None:
     live = Timeouts(limits, 0.0, 1)
     limits.take(Limits(connection_age_s=5.0), ["connection_age_s"])
     assert live.is_old(6.0)
+
+
+def test_seconds_without_a_byte_of_a_response_are_counted_while_a_request_waits() -> None:
+    timeouts, waiting = Timeouts(LIMITS, 0.0, 1), connection()
+    waiting.in_flight = 1
+    for _ in range(3):
+        timeouts.overdue(waiting, 0.0)
+    assert timeouts.waits_s == 3
+    waiting.responses.bytes = 10
+    timeouts.overdue(waiting, 0.0)
+    assert timeouts.waits_s == 0
+    waiting.in_flight = 0
+    timeouts.overdue(waiting, 0.0)
+    assert timeouts.waits_s == 0

@@ -19,6 +19,7 @@ from kafka_share_proxy.brokers import rights
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.brokers.dialling import Dialled
 from kafka_share_proxy.forwarding.broker_to_client import BrokerToClient
+from kafka_share_proxy.forwarding.client_software import ClientSoftware
 from kafka_share_proxy.forwarding.client_to_broker import ClientToBroker
 from kafka_share_proxy.forwarding.connection_state import FAILED, ClientState, Progress, UpstreamState, event_of
 from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
@@ -72,6 +73,7 @@ class ForwardedConnection:
         "responses",
         "sasl",
         "slot_values",
+        "software",
         "state",
         "upstream",
     )
@@ -93,6 +95,8 @@ class ForwardedConnection:
         self.sasl = Sasl()
         self.is_known = plane.introduction is None
         """True once the broker has served a request that requires authentication."""
+        self.software: ClientSoftware | None = None
+        """What the client said of itself in its last ApiVersions request."""
         self.held = HeldBytes(self, plane)
         self.slot_values: SlotValues = {}
         self._local: LocalRequests | None = None
@@ -217,6 +221,18 @@ class ForwardedConnection:
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         self.plane.reactor.call_on_behalf_of(self, callback)
+
+    @property
+    def waits_s(self) -> int:
+        """Seconds for which no byte of a response has arrived although a request waits for one."""
+        return self._timeouts.waits_s
+
+    def age_s(self, now: float) -> float:
+        return now - self._timeouts.opened_at
+
+    def serving(self) -> tuple[int, float] | None:
+        """Return API key and age in seconds of the request that mutes the client. None if there is none."""
+        return None if self._local is None else self._local.current()
 
     def describe(self) -> dict[str, object]:
         return {"connection": self.id, "client": self.client_host, "node_id": self.node_id}

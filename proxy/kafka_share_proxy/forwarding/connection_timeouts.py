@@ -19,12 +19,14 @@ GOLDEN_RATIO = 0.618033988749895
 class Timeouts:
     """Time limits of one connection, checked once a second."""
 
-    __slots__ = ("_limits", "_opened_at", "_progress", "_spread", "_stalled_s")
+    __slots__ = ("_bytes", "_limits", "_progress", "_spread", "_stalled_s", "opened_at", "waits_s")
 
     def __init__(self, limits: Limits, opened_at: float, number: int) -> None:
         """`number`: the number of this connection, by which the ages of connections are spread."""
         self._limits = limits
-        self._opened_at = opened_at
+        self.opened_at = opened_at
+        self.waits_s = 0
+        self._bytes = 0
         self._spread = 1 - AGE_SPREAD + 2 * AGE_SPREAD * (number * GOLDEN_RATIO % 1)
         self._progress = 0
         self._stalled_s = 0
@@ -32,6 +34,7 @@ class Timeouts:
     def overdue(self, connection: ForwardedConnection, now: float) -> tuple[str, str] | None:
         """Return the event and the reason with which the connection has to end, or None."""
         limits, requests = self._limits, connection.requests
+        self._wait(connection.in_flight, connection.responses.bytes)
         if connection.state.now is ClientState.RESPONDING and self._stalls(connection.client.progress):
             return "client-stalled", f"took no byte for {limits.stalled_client_s:g} s"
         if requests.gathering is not None and now - requests.gathering_since > limits.gathering_s:
@@ -41,10 +44,15 @@ class Timeouts:
             return "connection-closed", "client idle"
         return None
 
+    def _wait(self, in_flight: int, response_bytes: int) -> None:
+        """Count the seconds without a byte of a response that the client waits for."""
+        self.waits_s = self.waits_s + 1 if in_flight and response_bytes == self._bytes else 0
+        self._bytes = response_bytes
+
     def is_old(self, now: float) -> bool:
         """Return True if the connection has reached `limits.connection_age_s`."""
         age_s = self._limits.connection_age_s
-        return age_s is not None and now - self._opened_at >= age_s * self._spread
+        return age_s is not None and now - self.opened_at >= age_s * self._spread
 
     def _stalls(self, progress: int) -> bool:
         """True if the client accepted no byte of a response for `stalled_client_s`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,6 +45,7 @@ from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
 from kafka_share_proxy.loop.turns import Turns
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import RequestRefused
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
@@ -213,6 +214,9 @@ class Plane:
     @property
     def is_idle(self) -> bool:
         return not (self._connections or self._lingering or self._handshaking)
+
+    def connections(self) -> Iterable[ForwardedConnection]:
+        return self._connections.values()
 
     def statistics(self) -> PlaneStatistics:
         alive = self._connections.values()
@@ -413,6 +417,8 @@ def passing(routes: Routes, turns: Turns) -> Passing:
         elif route.kind is Kind.PRODUCE and route.amend is None:
             inspected[name] = AcksMatch(route.version, route)
             produce.add(name)
+        elif route.key == ApiKey.API_VERSIONS:
+            continue  # read by request_dispatch: the client says who it is
         elif route.kind in (Kind.FORWARD, Kind.RESPONSE):
             if route.amend is None:
                 plain[name] = route

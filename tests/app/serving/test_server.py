@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +95,7 @@ async def proxy(
     settings: Mapping[str, object] | None = None,
     port: int | None = None,
     config: Path | None = None,
+    program: Sequence[str] = ("-m", "kafka_share_proxy"),
 ) -> AsyncIterator[Running]:
     """A proxy in front of `upstream`, killed at the end if it still runs."""
     first = free_ports(8)[0] if port is None else port
@@ -105,7 +106,7 @@ async def proxy(
         arguments += ["--set", f"{key}={value}"]
     with (folder / "log").open("wb") as log:
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "kafka_share_proxy", "serve", "--log-format", "json", *arguments],
+            [sys.executable, *program, "serve", "--log-format", "json", *arguments],
             cwd=CHECKOUT,
             stdout=log,
             stderr=log,
@@ -321,6 +322,33 @@ async def test_an_idle_proxy_is_small(tmp_path: Path, nursery: trio.Nursery) -> 
             if resident <= 64 * 1024:
                 break
         assert resident <= 64 * 1024
+
+
+BLOCKED_AT_ITS_END = """
+import time
+from kafka_share_proxy.app import cli
+from kafka_share_proxy.app.serving.server import Server
+
+drain = Server._drain
+
+async def drain_slowly(self, parts):
+    time.sleep(6)
+    await drain(self, parts)
+
+Server._drain = drain_slowly
+cli.main()
+"""
+
+
+async def test_a_blocked_loop_is_logged_with_the_calls_that_block_it(tmp_path: Path, nursery: trio.Nursery) -> None:
+    upstream = await Broker(0).listen(nursery)
+    async with proxy(tmp_path, upstream, program=("-c", BLOCKED_AT_ITS_END)) as running:
+        await running.until(200)
+        running.process.send_signal(signal.SIGTERM)
+        with trio.fail_after(20):
+            assert await running.process.wait() == 0
+        (line,) = [each for each in running.log() if each["event"] == "loop-blocked"]
+        assert "drain_slowly" in str(line["calls"])
 
 
 def test_wrong_settings_end_it_with_2() -> None:

@@ -44,6 +44,8 @@ LINES_LEFT_OUT = "lines-left-out"
 """Number of lines that the limiter omitted, logged after its window."""
 ADMIN_LISTENING = "admin-listening"
 ADMIN_BAD_REQUEST = "admin-bad-request"
+LOOP_BLOCKED = "loop-blocked"
+LOOP_CONTINUES = "loop-continues"
 RELOADED = "reloaded"
 RELOAD_REFUSED = "reload-refused"
 """A setting or a file is invalid, and nothing was changed."""
@@ -71,6 +73,8 @@ EVENT_LEVELS: EventLevels = {
     LINES_LEFT_OUT: WARNING,
     ADMIN_LISTENING: INFO,
     ADMIN_BAD_REQUEST: DEBUG,
+    LOOP_BLOCKED: ERROR,
+    LOOP_CONTINUES: WARNING,
     RELOADED: INFO,
     RELOAD_REFUSED: ERROR,
     RELOAD_NEEDS_RESTART: WARNING,

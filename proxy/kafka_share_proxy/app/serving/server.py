@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 import trio
 
 from kafka_share_proxy.app.commands import check_listeners
-from kafka_share_proxy.app.observing import admin_listener, metrics, observe
+from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.app.observing.connections_page import ConnectionsPage
 from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.observing.status_page import StatusPage
 from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files
@@ -32,9 +33,11 @@ from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
+from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.watchdog import Watchdog
 
 T = TypeVar("T")
 
@@ -110,7 +113,10 @@ class Server:
             [path for kind in kinds for path in kind.admin_paths],
             config.admin_changes,
             self._features,
-            {"reload": self._reloading.page},
+            {
+                "reload": self._reloading.page,
+                connections_page.PATH: ConnectionsPage(self._plane).response,
+            },
         )
         self._garbage = Garbage(reactor.call_from_thread, self._is_idle)
         self._stop = trio.Event()
@@ -179,8 +185,17 @@ class Server:
             nursery.start_soon(task)
         await trio.lowlevel.checkpoint()  # no client was waiting during the loop iteration that did all this
         self._reactor.turns.begin()
-        await self._stop.wait()
-        await self._drain(parts)
+        with Watchdog(self._reactor.call_from_thread, self._blocked, self._continues):
+            await self._stop.wait()
+            await self._drain(parts)
+
+    def _blocked(self, seconds: float, calls: str) -> None:
+        """Log from the thread of the watchdog, past the limits of repeated lines, which belong to the loop."""
+        event, level = observe.LOOP_BLOCKED, observe.EVENT_LEVELS[observe.LOOP_BLOCKED]
+        self._notes.emit(level, event, {"seconds": seconds, "calls": calls})
+
+    def _continues(self, seconds: float, calls: str) -> None:
+        self._notes(observe.LOOP_CONTINUES, seconds=round(seconds, 3), calls=calls)
 
     def _notice(self, event: str, /, **context: Any) -> None:
         """Log an event. Trouble with a broker triggers an early query of the cluster."""
@@ -242,6 +257,9 @@ class Server:
             self._parts.listeners.go_by(config)
             limits = [name.removeprefix("limits.") for name in names if name.startswith("limits.")]
             self._parts.services.limits.take(config.named_limits, limits)
+
+    def _plane(self) -> Plane | None:
+        return None if self._parts is None else self._parts.plane
 
     def _is_idle(self) -> bool:
         return self._parts is None or self._parts.plane.is_idle

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafka_share_proxy.forwarding import client_software
 from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.dispatch.response_dispatch import SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
@@ -15,7 +16,9 @@ from kafka_share_proxy.forwarding.walk.broker_responses import TOKEN
 from kafka_share_proxy.forwarding.walk.client_requests import RequestHead
 from kafka_share_proxy.forwarding.walk.walk import Expected
 from kafka_share_proxy.wire.codec import prefixes
+from kafka_share_proxy.wire.codec.frame_sizes import SIZE
 from kafka_share_proxy.wire.codec.prefixes import FieldOf
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import RequestRefused
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ def treat(connection: ForwardedConnection, buffer: memoryview, at: int, end: int
     connection.sasl.ordinary_request()
     if route.kind in (Kind.LOCAL, Kind.INSPECT, Kind.PRODUCE) or route.amend is not None:
         return _gather(connection, buffer, at, end, GatheredRequest(route, head))
+    if route.key == ApiKey.API_VERSIONS and end - at >= head.size + SIZE.size:
+        connection.software = client_software.read(buffer[at + SIZE.size : at + SIZE.size + head.size])
     return _pass(connection, buffer, at, end, head, route)
 
 

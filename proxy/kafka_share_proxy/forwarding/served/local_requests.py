@@ -52,6 +52,10 @@ class LocalRequests:
         self._request = request
         self._frame = frame
 
+    def current(self) -> tuple[int, float] | None:
+        """Return API key and age in seconds of the request in progress. None if there is none."""
+        return None if self._request is None else (self._request.route.key, time.perf_counter() - self._begun)
+
     @property
     def held(self) -> int:
         """Bytes of memory of the request, as a frame and decoded."""

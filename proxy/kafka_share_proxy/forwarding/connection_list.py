@@ -1,0 +1,54 @@
+"""Description of client connections for operators: who is connected, with what, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any
+
+from kafka_share_proxy.wire.definitions import registry
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
+
+LISTED_MAX = 500
+"""Maximum number of connections in a list."""
+
+
+def listed(connections: Iterable[ForwardedConnection], now: float, client: str = "") -> dict[str, Any]:
+    """Return the connections that wait longest, then those with most bytes.
+
+    `client`: only connections of this address or client id. Empty: all.
+    """
+    chosen = [each for each in connections if not client or client in (each.client_host, _client_id(each))]
+    shown = nlargest(LISTED_MAX, chosen, key=_order)
+    return {"connections": [_line(each, now) for each in shown], "left_out": len(chosen) - len(shown)}
+
+
+def _order(connection: ForwardedConnection) -> tuple[float, int]:
+    return connection.waits_s, connection.requests.bytes + connection.responses.bytes
+
+
+def _client_id(connection: ForwardedConnection) -> str:
+    return "" if connection.software is None else connection.software.client_id
+
+
+def _line(connection: ForwardedConnection, now: float) -> dict[str, Any]:
+    software, serving = connection.software, connection.serving()
+    return {
+        "connection": connection.id,
+        "client": connection.client_host,
+        "client_id": None if software is None else software.client_id,
+        "software": None if software is None else f"{software.name} {software.version}".strip(),
+        "listener": "bootstrap" if connection.is_bootstrap else connection.node_id,
+        "age_s": round(connection.age_s(now)),
+        "quiet_s": connection.requests.quiet_s,
+        "request_bytes": connection.requests.bytes,
+        "response_bytes": connection.responses.bytes,
+        "in_flight": connection.in_flight,
+        "waits_s": connection.waits_s,
+        "unsent_bytes": connection.unsent,
+        "state": connection.state.now.name.lower(),
+        "serving": None if serving is None else registry.API_KEYS.get(serving[0], str(serving[0])),
+        "serving_s": None if serving is None else round(serving[1], 3),
+    }

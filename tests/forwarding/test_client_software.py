@@ -1,0 +1,46 @@
+"""What clients say of themselves in ApiVersions (KIP-511)."""
+
+from __future__ import annotations
+
+import pytest
+from kafka_share_proxy.forwarding.client_software import FRAME_BYTES_MAX, ClientSoftware, read
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages
+
+from tests.forwarding.plane_world import API_VERSIONS, request, response, world
+
+
+def api_versions(version: int, client_id: str | None, **fields: str) -> bytes:
+    return frames.request(18, version, 7, client_id, messages.ApiVersionsRequest(**fields))
+
+
+@pytest.mark.parametrize(
+    ("frame", "software"),
+    [
+        (api_versions(0, "me"), ClientSoftware("me")),
+        (api_versions(0, None), ClientSoftware("")),
+        (
+            api_versions(3, "me", client_software_name="librdkafka", client_software_version="2.16"),
+            ClientSoftware("me", "librdkafka", "2.16"),
+        ),
+    ],
+)
+def test_client_id_name_and_version_are_read(frame: bytes, software: ClientSoftware) -> None:
+    assert read(memoryview(frame)[4:]) == software
+
+
+def test_garbage_and_large_requests_are_not_read() -> None:
+    assert read(memoryview(api_versions(3, "me"))[4:-1]) is None
+    assert read(memoryview(api_versions(3, "me", client_software_name="x" * FRAME_BYTES_MAX))[4:]) is None
+
+
+def test_a_connection_has_what_its_last_api_versions_said() -> None:
+    with world() as w:
+        client = w.client()
+        (connection,) = w.plane.connections()
+        for name in ("first", "second"):
+            client.send(api_versions(3, name, client_software_name="app", client_software_version="1"))
+            w.turn_until(lambda name=name: connection.software == ClientSoftware(name, "app", "1"))
+        client.send(request(API_VERSIONS, 3, 1, b"\xff"))
+        w.turn_until(lambda: connection.software is None)
+        assert response(1)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_share_proxy.app.commands import terminal
-from kafka_share_proxy.app.commands.terminal import cell, printable
+from kafka_share_proxy.app.commands.terminal import cell, printable, printable_lines
 from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import Address
 
@@ -47,7 +47,7 @@ def fetch(admin: Address, path: str, method: str = "GET") -> Any:
     finally:
         connection.close()
     if response.status >= http.client.BAD_REQUEST:
-        raise NoResponse(printable(_reason(body, response.status)))
+        raise NoResponse(printable_lines(_reason(body, response.status)))
     return body
 
 

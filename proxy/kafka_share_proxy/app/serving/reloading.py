@@ -58,6 +58,8 @@ class Reloading:
         self._apply = apply
         self._notes = notes
         self._one_at_a_time = trio.Lock()
+        self._reloaded = trio.Event()
+        """Set by the next reload."""
 
     async def reload(self, reason: str) -> Reloaded:
         """Apply what is written now.
@@ -77,6 +79,8 @@ class Reloading:
             self._config = live_settings.with_values(self._config, config, live)
             self._tls.take(tls)
             self._apply(self._config, live)
+            self._reloaded.set()
+            self._reloaded = trio.Event()
             self._notes(observe.RELOADED, requested_by=reason, changed=", ".join(live))
             if restart:
                 self._notes(observe.RELOAD_NEEDS_RESTART, settings=", ".join(restart))
@@ -95,8 +99,14 @@ class Reloading:
 
     async def watch(self) -> None:
         """Reload whenever a TLS file changes, until cancelled."""
-        applied = seen = await self._signatures()
+        applied: dict[str, Signature] = {}
+        seen = applied
         while True:
+            while not seen:  # an idle proxy without TLS has nothing to look at
+                reloaded = self._reloaded
+                applied = seen = await self._signatures()
+                if not seen:
+                    await reloaded.wait()
             await trio.sleep(WATCH_S)
             before, seen = seen, await self._signatures()
             if seen == before and seen != applied:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from kafka_share_proxy.commits.counters import OTHERS, CommitFigures, GroupCommits, HeldSurvey, survey
+from kafka_share_proxy.commits.counters import CommitFigures, GroupCommits, HeldSurvey, survey
 from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.feature.metrics import OTHERS
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from kafka_share_proxy.brokers.log_ends import PERIOD_S
 from kafka_share_proxy.commits import lag as commit_lag
 from kafka_share_proxy.commits.lag import CommitLag, CommitLagSurvey
-from kafka_share_proxy.loop.slices import Work
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.support.commit_world import CommitWorld
+from tests.support.steps import result_of
 
 
 def survey(lag: CommitLag) -> CommitLagSurvey:
     assert lag.refresh().done
-    steps: Any = Work().drive(lag.survey())
-    try:
-        steps.send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    raise AssertionError("it waits")
+    return result_of(lag.survey())
 
 
 @pytest.fixture

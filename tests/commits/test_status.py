@@ -9,7 +9,8 @@ from kafka_share_proxy.feature.status import DETAIL_ROWS_MAX, ROWS_MAX, StatusSe
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.support.commit_world import CommitWorld
-from tests.support.status_sections import lines, made, part
+from tests.support.status_sections import lines, part
+from tests.support.steps import result_of
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def world() -> CommitWorld:
 def section(world: CommitWorld) -> StatusSection:
     lag = CommitLag(world.services)
     assert lag.refresh().done
-    return made(status.section(world.services, lag))
+    return result_of(status.section(world.services, lag))
 
 
 def test_groups_are_shown_with_lag_and_their_oldest_holes(world: CommitWorld) -> None:

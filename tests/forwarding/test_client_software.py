@@ -1,4 +1,4 @@
-"""What clients say of themselves in ApiVersions (KIP-511)."""
+"""Client id, name and version that clients send in ApiVersions (KIP-511)."""
 
 from __future__ import annotations
 

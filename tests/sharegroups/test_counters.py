@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.feature.metrics import OTHERS
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.loop.histogram import Histogram
-from kafka_share_proxy.sharegroups.counters import OTHERS, ShareFigures
+from kafka_share_proxy.sharegroups.counters import ShareFigures
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.ports import SlowJournal, World, acquired

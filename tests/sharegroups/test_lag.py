@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.brokers.log_ends import PERIOD_S
-from kafka_share_proxy.loop.slices import Work
 from kafka_share_proxy.sharegroups import lag as share_lag
 from kafka_share_proxy.sharegroups.lag import LagSurvey, ShareLag
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 
 from tests.support.ports import World
+from tests.support.steps import result_of
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 
@@ -26,15 +26,7 @@ def world() -> World:
 
 def survey(lag: ShareLag) -> LagSurvey:
     assert lag.refresh().done
-    return drive(lag.survey())
-
-
-def drive(steps: Any) -> Any:
-    try:
-        Work().drive(steps).send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("it waits")
+    return result_of(lag.survey())
 
 
 def described_lag(world: World, topic: Any) -> int:

@@ -10,7 +10,8 @@ from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 
 from tests.support.letter_world import COPIES, SETTING, TOPIC, LetterWorld
 from tests.support.ports import Member, Topic, World
-from tests.support.status_sections import lines, made, part
+from tests.support.status_sections import lines, part
+from tests.support.steps import result_of
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 
@@ -36,7 +37,7 @@ def section(world: World, *, looked_up: bool = True) -> StatusSection:
     lag = ShareLag(world.services)
     if looked_up:
         assert lag.refresh().done
-    return made(status.section(world.services, lag))
+    return result_of(status.section(world.services, lag))
 
 
 def detail(world: World, group_id: str = "g") -> Detail:
@@ -154,4 +155,4 @@ def test_clients_are_served_between_groups(world: World) -> None:
 
 
 def test_where_the_brokers_serve_share_groups_the_section_says_so() -> None:
-    assert made(status.of_brokers()).notes == ("The brokers serve share groups.",)
+    assert result_of(status.of_brokers()).notes == ("The brokers serve share groups.",)

@@ -7,13 +7,8 @@ from typing import Any
 from kafka_share_proxy.sharegroups import group_report
 
 from tests.support.ports import World
+from tests.support.steps import result_of
 
 
 def all_groups(world: World) -> dict[str, Any]:
-    steps = group_report.groups(world.services)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            told: dict[str, Any] = end.value
-            return told
+    return result_of(group_report.groups(world.services))

@@ -1,21 +1,10 @@
-"""Sections of the status page, made in one go."""
+"""Parts of sections of the status page."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
-from kafka_share_proxy.feature.status import Cell, Detail, HeatMap, StatusSection, StatusTable
-from kafka_share_proxy.loop.slices import Work
-
-
-def made(steps: Generator[None, None, StatusSection]) -> StatusSection:
-    """Run the steps to their result."""
-    try:
-        Work().drive(steps).send(None)
-    except StopIteration as end:
-        section: StatusSection = end.value
-        return section
-    raise AssertionError("it waits")
+from kafka_share_proxy.feature.status import Cell, Detail, HeatMap, StatusTable
 
 
 def lines(table: StatusTable) -> list[dict[str, Cell]]:

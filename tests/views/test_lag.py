@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from kafka_share_proxy.brokers.log_ends import PERIOD_S
 from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.loop.slices import Work
 from kafka_share_proxy.views import metrics as view_metrics
 from kafka_share_proxy.views.lag import ViewLag, ViewLagSurvey
 from kafka_share_proxy.wire.errors import ErrorCode
 
+from tests.support.steps import result_of
 from tests.support.view_ports import ViewWorld, partitions_of
 
 KEYS = [b"key-%d" % number for number in range(100)]
@@ -20,12 +18,7 @@ KEYS = [b"key-%d" % number for number in range(100)]
 
 def survey(lag: ViewLag) -> ViewLagSurvey:
     assert lag.refresh().done
-    steps: Any = Work().drive(lag.survey())
-    try:
-        steps.send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    raise AssertionError("it waits")
+    return result_of(lag.survey())
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from kafka_share_proxy.feature.status import HEAT_COLUMNS_MAX, HEAT_ROWS_MAX, St
 from kafka_share_proxy.views import status
 from kafka_share_proxy.views.lag import ViewLag
 
-from tests.support.status_sections import heat, lines, made
+from tests.support.status_sections import heat, lines
+from tests.support.steps import result_of
 from tests.support.view_ports import ViewWorld
 
 KEYS = [b"key-%d" % number for number in range(100)]
@@ -24,7 +25,7 @@ def world() -> ViewWorld:
 def section(world: ViewWorld) -> StatusSection:
     lag = ViewLag(world.views)
     assert lag.refresh().done
-    return made(status.section(world.views, lag))
+    return result_of(status.section(world.views, lag))
 
 
 def test_the_heat_map_shows_records_sent_by_base_partition_and_slot(world: ViewWorld) -> None:

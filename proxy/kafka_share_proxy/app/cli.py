@@ -22,6 +22,7 @@ from kafka_share_proxy.wire.errors import ProxyError
 if TYPE_CHECKING:
     from kafka_share_proxy.app.commands import views_command
     from kafka_share_proxy.app.settings.config import Config
+    from kafka_share_proxy.wire.values import Address
 
 T = TypeVar("T")
 
@@ -76,6 +77,10 @@ Set = Annotated[
 ]
 
 
+RunningProxy = Annotated[
+    str,
+    typer.Option("--admin", metavar="HOST:PORT", envvar="KSP_ADMIN", help="The admin listener of the running proxy."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
 
@@ -160,9 +165,7 @@ def groups(
     action: Annotated[
         str | None, typer.Argument(metavar="[hand-over]", help="Move GROUP to the share groups of the brokers.")
     ] = None,
-    admin: Annotated[
-        str, typer.Option(metavar="HOST:PORT", envvar="KSP_ADMIN", help="The admin listener of the running proxy.")
-    ] = "",
+    admin: RunningProxy = "",
     watch: Annotated[bool, typer.Option("--watch", help="Look again every second, until interrupted.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what the admin listener tells.")] = False,
     release: Annotated[
@@ -175,16 +178,13 @@ def groups(
 ) -> None:
     """Show who holds which records of the share groups of a running proxy, or hand a group over to the brokers."""
     from kafka_share_proxy.app.commands import groups_command as showing
-    from kafka_share_proxy.app.settings.hostports import parse_address
 
-    if not admin:
-        _fail("--admin HOST:PORT is missing: the admin listener of the running proxy (or KSP_ADMIN)", MISUSED)
+    address = _admin_address(admin)
     if release is not None and group is None:
         _fail("--release needs the GROUP as well", MISUSED)
     if action not in (None, "hand-over"):
         _fail(f"{action} is no action on a group: there is hand-over", MISUSED)
     try:
-        address = parse_address(admin)
         if action is not None and group is not None:
             print(showing.hand_over(address, group, wait, force=force))
             return
@@ -192,28 +192,20 @@ def groups(
             print(showing.release(address, group, release))
         else:
             showing.show(address, group, as_json=as_json, watch=watch)
-    except ValueError as error:
-        _fail(f"--admin {admin}: {error}", MISUSED)
     except ProxyError as error:
         _fail(str(error), FAILED)
 
 
 @app.command()
 def reload(
-    admin: Annotated[
-        str, typer.Option(metavar="HOST:PORT", envvar="KSP_ADMIN", help="The admin listener of the running proxy.")
-    ] = "",
+    admin: RunningProxy = "",
 ) -> None:
     """Let a running proxy read its settings, certificates and authorities again; connections stay."""
     from kafka_share_proxy.app.commands import reload_command
-    from kafka_share_proxy.app.settings.hostports import parse_address
 
-    if not admin:
-        _fail("--admin HOST:PORT is missing: the admin listener of the running proxy (or KSP_ADMIN)", MISUSED)
+    address = _admin_address(admin)
     try:
-        print(reload_command.reload(parse_address(admin)))
-    except ValueError as error:
-        _fail(f"--admin {admin}: {error}", MISUSED)
+        print(reload_command.reload(address))
     except ProxyError as error:
         _fail(str(error), FAILED)
 
@@ -423,6 +415,17 @@ def version(
 def main() -> None:
     """The command `kafka-share-proxy`."""
     app()
+
+
+def _admin_address(admin: str) -> Address:
+    from kafka_share_proxy.app.settings.hostports import parse_address
+
+    if not admin:
+        _fail("--admin HOST:PORT is missing: the admin listener of the running proxy (or KSP_ADMIN)", MISUSED)
+    try:
+        return parse_address(admin)
+    except ValueError as error:
+        _fail(f"--admin {admin}: {error}", MISUSED)
 
 
 def _flags(

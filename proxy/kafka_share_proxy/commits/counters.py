@@ -9,10 +9,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.feature.metrics import OTHERS
 from kafka_share_proxy.loop.histogram import Histogram, seconds
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 
-OTHERS = "(others)"
 NEAR_LIMIT = 0.8
 """Fraction of the allowed ranges from which on a partition is near the limit."""
 GROUPS_A_STEP = 20

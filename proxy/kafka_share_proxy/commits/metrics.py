@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from math import isfinite
 
-from kafka_share_proxy.commits.counters import OTHERS, GroupCommits, HeldSurvey, survey
+from kafka_share_proxy.commits.counters import GroupCommits, HeldSurvey, survey
 from kafka_share_proxy.commits.lag import CommitLag, CommitLagSurvey
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.tail import Tail
-from kafka_share_proxy.feature.metrics import Metrics
+from kafka_share_proxy.feature.metrics import Metrics, most_by_name
 
 
 def add(metrics: Metrics, services: CommitServices, tail: Tail | None, lag: CommitLag) -> None:
@@ -65,9 +65,7 @@ def _of_lag(metrics: Metrics, services: CommitServices, lag: CommitLag) -> None:
         now[0] = yield from lag.survey()
 
     def shown() -> dict[str, float]:
-        by_group = now[0].by_group
-        named: dict[str, float] = dict(by_group.most_common(groups_max))
-        return named | {OTHERS: sum(by_group.values()) - sum(named.values())}
+        return most_by_name(now[0].by_group, groups_max)
 
     metrics.add_lookup(lag.refresh)
     metrics.before(take_survey)

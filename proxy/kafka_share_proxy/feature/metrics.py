@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -27,6 +28,16 @@ class Distribution(Protocol):
 Figure = float | Distribution
 Reading = Figure | Mapping[str, Figure] | Mapping[tuple[str, ...], Figure]
 """One figure, or one per value of the label, or per tuple of values of several labels."""
+
+
+OTHERS = "(others)"
+"""Label value of everything that has no name in a metric (`limits.metrics_groups`)."""
+
+
+def most_by_name(figures: Counter[str], names_max: int) -> dict[str, float]:
+    """Return the largest figures by name, and the sum of all others."""
+    named: dict[str, float] = dict(figures.most_common(names_max))
+    return named | {OTHERS: figures.total() - sum(named.values())}
 
 
 @dataclass(frozen=True, slots=True)

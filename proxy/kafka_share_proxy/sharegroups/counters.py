@@ -10,11 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kafka_share_proxy.feature.metrics import OTHERS
 from kafka_share_proxy.loop.histogram import Histogram, seconds
 from kafka_share_proxy.sharegroups.model.acknowledging import ACCEPT, REJECT, RELEASE, RENEW
-
-OTHERS = "(others)"
-"""Label of all groups beyond the limit."""
 
 ACKNOWLEDGE_TYPES = {ACCEPT: "accept", RELEASE: "release", REJECT: "reject", RENEW: "renew"}
 """Label by AcknowledgeType. Gaps, which clients acknowledge for offsets without a record, are not counted, as on a

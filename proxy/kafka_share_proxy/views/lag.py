@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 from kafka_share_proxy.brokers.log_ends import LogEnds, LoggedPartition
@@ -25,7 +25,7 @@ class ViewLagSurvey:
     unknown: int = 0
     """Partitions of views with a reader and without known lag."""
 
-    def by_view(self) -> Mapping[str, int]:
+    def by_view(self) -> Counter[str]:
         summed = Counter[str]()
         for (view, _), lag in self.slowest.items():
             summed[view] += lag

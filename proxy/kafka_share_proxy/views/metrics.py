@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Generator
 
-from kafka_share_proxy.feature.metrics import Metrics
+from kafka_share_proxy.feature.metrics import Metrics, most_by_name
 from kafka_share_proxy.views.lag import ViewLag, ViewLagSurvey
 from kafka_share_proxy.views.services import ViewServices
 
-OTHERS = "(others)"
 COUNTERS = {
     "requests": "Fetches of views answered here.",
     "reads": "Fetches made upstream for views.",
@@ -49,9 +47,7 @@ def _of_lag(metrics: Metrics, views: ViewServices, lag: ViewLag) -> None:
         now[0] = yield from lag.survey()
 
     def shown() -> dict[str, float]:
-        by_view = Counter(now[0].by_view())
-        named: dict[str, float] = dict(by_view.most_common(views.services.limits.metrics_groups))
-        return named | {OTHERS: sum(by_view.values()) - sum(named.values())}
+        return most_by_name(now[0].by_view(), views.services.limits.metrics_groups)
 
     metrics.add_lookup(lag.refresh)
     metrics.before(take_survey)

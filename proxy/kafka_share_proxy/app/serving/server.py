@@ -97,8 +97,8 @@ class Server:
         config: Config,
         reactor: Reactor,
         notes: observe.LogNotes,
-        kinds: features.Kinds = features.FEATURES,
-        read_again: Callable[[], Config] | None = None,
+        kinds: features.Kinds,
+        read_again: Callable[[], Config],
     ) -> None:
         self._config = config
         self._kinds = kinds
@@ -108,7 +108,7 @@ class Server:
         self._tls = tls_contexts.contexts(config)
         self._bootstrap = list(config.upstream.bootstrap)
         """Bootstrap servers, for everything that dials them. A reload changes the list."""
-        self._reloading = Reloading(read_again or (lambda: config), config, self._tls, self._apply, notes)
+        self._reloading = Reloading(read_again, config, self._tls, self._apply, notes)
         self._pages = AdminPages(
             [path for kind in kinds for path in kind.admin_paths],
             config.admin_changes,

@@ -17,7 +17,7 @@ SOURCE_ROOT = CHECKOUT / "proxy"
 PROXY = SOURCE_ROOT / "kafka_share_proxy"
 ROOMS = sorted(SOURCE_ROOT.rglob("README.md"))
 """Documents with rules of their own, which they may name by number alone."""
-FOLDERS = ("proxy", "tests", "schemas", "deploy")
+FOLDERS = ("proxy", "tests", "schemas", "deploy", "docs")
 SUFFIXES = {"", ".c", ".go", ".h", ".java", ".js", ".json", ".md", ".py", ".pyi", ".toml", ".yaml"}
 
 FOREIGN: dict[str, str] = {"common/message/README.md": "in the jar of Kafka's clients"}
@@ -81,7 +81,9 @@ def rules_of(document: Path) -> frozenset[int]:
 
 @cache
 def document_at(cited: str) -> Path | None:
-    return next((base / cited for base in (CHECKOUT, PROXY, SOURCE_ROOT) if (base / cited).is_file()), None)
+    return next(
+        (base / cited for base in (CHECKOUT, PROXY, SOURCE_ROOT, CHECKOUT / "docs") if (base / cited).is_file()), None
+    )
 
 
 # What cannot be looked up
@@ -176,7 +178,7 @@ ROOM, SOURCES = "sharegroups/README.md", "proxy/kafka_share_proxy"
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
-        ("as share-groups.md 4.5 has it", ["share-groups.md"]),
+        ("as no-such.md 4.5 has it", ["no-such.md"]),
         ("(no/such.md)", ["no/such.md"]),
         (f"{ROOM} rule 999", [f"{ROOM} rule 999"]),
         (f"{ROOM} rules 1-3 and 998, 3", [f"{ROOM} rule 998"]),

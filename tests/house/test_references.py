@@ -16,7 +16,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCE_ROOT = CHECKOUT / "proxy"
 PROXY = SOURCE_ROOT / "kafka_share_proxy"
 SOURCES = sorted(PROXY.rglob("*.py"))
-DOCUMENTS = [CHECKOUT / "README.md", *sorted(SOURCE_ROOT.rglob("*.md"))]
+DOCUMENTS = [CHECKOUT / "README.md", *sorted(SOURCE_ROOT.rglob("*.md")), *sorted((CHECKOUT / "docs").rglob("*.md"))]
 DESCRIBED = [*SOURCES, *DOCUMENTS]
 
 FENCED = re.compile(r"```.*?```", re.DOTALL)
@@ -43,6 +43,8 @@ OF_OTHERS = {
     "Consumer.consumer_group_metadata()": "confluent-kafka",
     "Slice._make": "typing.NamedTuple",
     "ic/": "beginning of a commit text",
+    "rule_files": "Prometheus",
+    "runbook_url": "Prometheus",
     "rd_kafka_consumer_group_metadata_write": "librdkafka",
     "reconnect.backoff.ms": "Kafka",
     "records/_backfills/": "folder of a table",

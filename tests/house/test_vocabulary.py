@@ -159,7 +159,7 @@ def texts() -> Iterator[tuple[Path, int, str]]:
     for path in files("*.py", *FOLDERS):
         for line, text in prose_in(path.read_text()):
             yield path, line, text
-    for path in (*files("*.md", *FOLDERS), CHECKOUT / "README.md"):
+    for path in (*files("*.md", *FOLDERS, "docs"), CHECKOUT / "README.md"):
         yield path, 1, CODE.sub("", path.read_text())
     for path in sorted(SCHEMAS.glob("*.json")):
         for text in described_in(path.read_text()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,8 @@ from kafka_share_proxy.app.settings.live_settings import (
 )
 from kafka_share_proxy.forwarding.limits import Limits
 
-CHECKOUT = Path(__file__).resolve().parents[3]
+from tests.support import documents
+
 PAIR = {"cert_file": "/a", "key_file": "/b"}
 
 
@@ -92,13 +92,8 @@ def test_the_files_of_tls_are_watched() -> None:
     assert watched_files(config()) == []
 
 
-def test_the_readme_names_every_live_setting() -> None:
-    text = (
-        (CHECKOUT / "README.md")
-        .read_text(encoding="utf-8")
-        .partition("| applied while it runs |")[2]
-        .partition("\n\n")[0]
-    )
+def test_the_documents_name_every_live_setting() -> None:
+    text = documents.OPERATE.read_text(encoding="utf-8").partition("| applied while it runs |")[2].partition("\n\n")[0]
     assert {name for name in LIVE if f"`{name}`" not in text} == set()
     assert {name for name in TLS_FILES + SECRET_FILES if f"`{name}`" not in text} == set()
     assert {name for name in TLS_SECTIONS if f"`{name}`" not in text} == set()

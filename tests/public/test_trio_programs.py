@@ -1,4 +1,4 @@
-"""The programs of the README: type checkers accept them and report misspellings, and Ctrl-C ends them in one line."""
+"""The programs in docs/trio.md: type checkers accept them and report misspellings, and Ctrl-C ends them in one line."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ import pytest
 from confluent_kafka import Producer
 from kafka_share_proxy.localkafka.cluster import Cluster
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests.support import documents
+
 Fresh = Callable[[str], str]
 PLAIN, SHARED = "open_consumer(", "open_share_consumer("
 
 
 def program(call: str) -> str:
-    """The whole program of the README with a call."""
-    blocks = re.findall(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL)
-    (found,) = [each for each in blocks if f"{call}" in each and "trio.run(main)" in each]
+    """The whole program of the page with a call."""
+    (found,) = [
+        each for each in documents.blocks(documents.TRIO, "python") if call in each and "trio.run(main)" in each
+    ]
     return found
 
 
 def mypy(folder: Path, *programs: str) -> str:
     """Return the output of `mypy --strict` for programs, with the package of this checkout."""
-    (folder / "kafka_share_proxy").symlink_to(CHECKOUT / "proxy" / "kafka_share_proxy")
+    (folder / "kafka_share_proxy").symlink_to(documents.CHECKOUT / "proxy" / "kafka_share_proxy")
     files = []
     for number, text in enumerate(programs):
         path = folder / f"program_{number}.py"
@@ -37,7 +39,7 @@ def mypy(folder: Path, *programs: str) -> str:
         files.append(path.name)
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file=", *files]
     done = subprocess.run(
-        [*command, f"--cache-dir={CHECKOUT / '.mypy_cache' / 'readme'}"],
+        [*command, f"--cache-dir={documents.CHECKOUT / '.mypy_cache' / 'readme'}"],
         cwd=folder, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     return done.stdout + done.stderr

@@ -1,9 +1,8 @@
-"""The examples of the README do what it says."""
+"""The examples of README.md and docs/ do what they say."""
 
 from __future__ import annotations
 
 import json
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -15,21 +14,14 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.views.model import plans
 
+from tests.support import documents
 from tests.support.raw import Raw, until
 from tests.support.view_group import committed
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 
-
-def example(language: str, heading: str) -> str:
-    """Return the first program of a section in a language."""
-    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)[0]
-
-
-def program(heading: str, own: dict[str, str], file: Path) -> Path:
-    """The Python of a section in that file; names of the README are replaced by the test's own."""
-    text = example("python", heading)
+def program(document: Path, beginning: str, own: dict[str, str], file: Path) -> Path:
+    """The only program of a document with that call in this file; its names are replaced by the test's own."""
+    text = documents.block(document, "python", beginning)
     for name, by in own.items():
         assert name in text
         text = text.replace(name, by)
@@ -41,7 +33,7 @@ def program(heading: str, own: dict[str, str], file: Path) -> Path:
 def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callable[[str], str], tmp_path: Path) -> None:
     topic, group = fresh("topic"), fresh("group")
     own = {"proxy.example:19092": proxy_39.bootstrap, '"workers"': f'"{group}"', "orders": topic}
-    file = program("Share groups in ten lines", own, tmp_path / "worker.py")
+    file = program(documents.README, "ShareConsumer(", own, tmp_path / "worker.py")
     with Raw(proxy_39.bootstrap) as raw:
         made = raw.create_topic(topic, 1)
         raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
@@ -65,7 +57,7 @@ def test_the_consumer_prints_what_there_is(kafka_39: Cluster, fresh: Callable[[s
     """With brokers alone; after Ctrl-C, it has committed and left the group."""
     topic, group = fresh("topic"), fresh("group")
     own = {"kafka-1:9092": kafka_39.bootstrap, '"billing"': f'"{group}"', "orders": topic}
-    file = program("A consumer for Trio", own, tmp_path / "consumer.py")
+    file = program(documents.TRIO, "async with open_consumer(", own, tmp_path / "consumer.py")
     with Raw(kafka_39.bootstrap) as raw:
         made = raw.create_topic(topic, 1)
         raw.produce(made, [b"one", b"two", b"three"])
@@ -91,7 +83,7 @@ def test_the_program_reads_a_view_that_does_not_exist_yet(
     """Two processes of the program share the partition."""
     topic, group = fresh("topic"), fresh("group")
     own = {"proxy.example:19092": proxy_39.bootstrap, '"billing"': f'"{group}"', "orders": topic}
-    file = program("Views", own, tmp_path / "reader.py")
+    file = program(documents.VIEWS, "Consumer(", own, tmp_path / "reader.py")
     with Raw(proxy_39.bootstrap) as raw:
         made = raw.create_topic(topic, 1)
         raw.produce(made, [b"one", b"two", b"three"])
@@ -111,6 +103,7 @@ def test_the_program_reads_a_view_that_does_not_exist_yet(
 
 
 def test_the_plan_is_one() -> None:
-    plan = plans.read("hot1", example("json", "Views"))
-    assert plan.topic == json.loads(example("json", "Views"))["topic"]
+    (text,) = documents.blocks(documents.VIEWS, "json")
+    plan = plans.read("hot1", text)
+    assert plan.topic == json.loads(text)["topic"]
     assert plan.slots == 3

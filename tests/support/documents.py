@@ -1,0 +1,48 @@
+"""The documents of the project and their examples, for tests that read them: README.md and docs/."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DOCS = CHECKOUT / "docs"
+
+README = CHECKOUT / "README.md"
+CONFORMANCE = DOCS / "conformance.md"
+DEVELOPING = DOCS / "architecture.md"
+INDIVIDUAL_COMMITS = DOCS / "individual-commits.md"
+OPERATE = DOCS / "operate.md"
+SPARK = DOCS / "spark.md"
+TRIO = DOCS / "trio.md"
+VIEWS = DOCS / "views.md"
+
+ALL = [README, *sorted(DOCS.rglob("*.md"))]
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
+
+
+def section(document: Path, heading: str) -> str:
+    """Return the text from a heading, which exists once, to the next heading of any level."""
+    text = document.read_text(encoding="utf-8")
+    (start,) = [found.end() for found in HEADING.finditer(FENCE.sub(_blanked, text)) if found[1] == heading]
+    following = HEADING.search(FENCE.sub(_blanked, text), start)
+    return text[start : following.start() if following else len(text)]
+
+
+def blocks(document: Path, language: str, heading: str | None = None) -> list[str]:
+    """Return the fenced blocks of a language, of the whole document or of one section."""
+    text = document.read_text(encoding="utf-8") if heading is None else section(document, heading)
+    return [code for marked, code in FENCE.findall(text) if marked == language]
+
+
+def block(document: Path, language: str, containing: str) -> str:
+    """Return the only fenced block of a language that contains a text."""
+    (found,) = [code for code in blocks(document, language) if containing in code]
+    return found
+
+
+def _blanked(fence: re.Match[str]) -> str:
+    """Return as many characters as a fenced block has, without its lines, which may look like headings."""
+    return " " * (fence.end() - fence.start())

@@ -38,16 +38,9 @@ def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callabl
         made = raw.create_topic(topic, 1)
         raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
         raw.produce(made, [b"one", b"two", b"three"])
-        wanted = [{"topic_name": topic, "partitions": [0]}]
-
-        def start_offset() -> int:
-            asked = [{"group_id": group, "topics": wanted}]
-            told = raw.send_request("DescribeShareGroupOffsets", 1, on=raw.on_coordinator(group), groups=asked)
-            return max((p.start_offset for t in told.groups[0].topics for p in t.partitions), default=-1)
-
         worker = Child([sys.executable, str(file)], tmp_path / "worker.log")
         try:
-            until(lambda: start_offset() == 3, f"all three are settled: {worker.log}")
+            until(lambda: raw.share_start_offset(group, topic) == 3, f"all three are settled: {worker.log}")
         finally:
             worker.kill()
 

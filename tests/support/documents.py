@@ -10,16 +10,17 @@ DOCS = CHECKOUT / "docs"
 
 README = CHECKOUT / "README.md"
 CONFORMANCE = DOCS / "conformance.md"
-DEVELOPING = DOCS / "architecture.md"
+DEVELOPING = DOCS / "developing.md"
 INDIVIDUAL_COMMITS = DOCS / "individual-commits.md"
 OPERATE = DOCS / "operate.md"
+SHARE_GROUPS = DOCS / "share-groups.md"
 SPARK = DOCS / "spark.md"
 TRIO = DOCS / "trio.md"
 VIEWS = DOCS / "views.md"
 
 ALL = [README, *sorted(DOCS.rglob("*.md"))]
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 
 

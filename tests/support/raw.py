@@ -244,6 +244,17 @@ class Raw:
 
         until(heard, f"the settings of group {group}")
 
+    def share_start_offset(self, group: str, topic: str, partition: int = 0) -> int:
+        """Return the start offset of a share partition, or -1 if it is not known."""
+        topics = [{"topic_name": topic, "partitions": [partition]}]
+        response = self.send_request(
+            "DescribeShareGroupOffsets",
+            1,
+            on=self.on_coordinator(group),
+            groups=[{"group_id": group, "topics": topics}],
+        )
+        return max((p.start_offset for t in response.groups[0].topics for p in t.partitions), default=-1)
+
     def describe(self, kind: int, name: str, on: Connection | None = None) -> dict[str, str | None]:
         """The settings of a resource."""
         resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}

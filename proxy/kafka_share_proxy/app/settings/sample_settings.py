@@ -11,7 +11,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -32,7 +32,7 @@ HEAD = """\
 
 def render() -> str:
     """Return the whole file."""
-    return f"{HEAD}\n" + "\n".join(_section(Config.model_validate({}), 0)) + "\n"
+    return f"{HEAD}\n" + "\n".join(_lines(Config.model_validate({}))) + "\n"
 
 
 def help_texts(model: type[object]) -> dict[str, str]:
@@ -56,21 +56,49 @@ def _own_help_texts(model: type[object]) -> dict[str, str]:
     return found
 
 
-def _section(section: BaseModel, depth: int) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One setting, or the section that the following settings are in."""
+
+    path: tuple[str, ...]
+    """Names of its sections, and its own, which may contain dots."""
+    value: str
+    """Default in YAML. Empty: none."""
+    text: str
+    is_section: bool
+
+    @property
+    def name(self) -> str:
+        """Dotted key, as `--set` accepts it."""
+        return ".".join(self.path)
+
+
+def listed(section: BaseModel, path: tuple[str, ...] = ()) -> Iterator[Listed]:
+    """Yield all settings with their defaults and help texts, in the order of the sample file."""
     helps, defaults = help_texts(type(section)), section.model_dump(mode="json")
     for name in type(section).model_fields:
-        value = getattr(section, name)
+        value, own = getattr(section, name), (*path, name)
         if isinstance(value, BaseModel):
-            yield from _setting(name, None, _first_sentence(type(value)), depth)
-            yield from _section(value, depth + 1)
+            yield Listed(own, "", _first_sentence(type(value)), is_section=True)
+            yield from listed(value, own)
         elif (inner := _named_values(section, name)) is not None:
-            yield from _setting(name, None, helps[name], depth)
+            yield Listed(own, "", helps[name], is_section=True)
             for each, (default, text) in inner.items():
-                yield from _setting(each, default, text, depth + 1)
+                yield Listed((*own, each), _written(default), text, is_section=False)
         else:
-            yield from _setting(name, defaults[name], _with_options(section, name, helps[name]), depth)
-        if not depth and isinstance(value, BaseModel | dict):
+            text = _with_options(section, name, helps[name])
+            yield Listed(own, _written(defaults[name]), text, is_section=False)
+
+
+def _lines(config: Config) -> Iterator[str]:
+    """Yield the lines of the sample file, with an empty one after each section."""
+    was_in_section = False
+    for each in listed(config):
+        is_top = len(each.path) == 1
+        if is_top and was_in_section:
             yield ""
+        was_in_section = was_in_section and not is_top or each.is_section
+        yield from _setting(each)
 
 
 def _named_values(section: BaseModel, name: str) -> Mapping[str, tuple[Any, str]] | None:
@@ -97,10 +125,10 @@ def _first_sentence(model: type[BaseModel]) -> str:
     return (inspect.getdoc(model) or "").split("\n")[0]
 
 
-def _setting(name: str, value: object, text: str, depth: int) -> Iterator[str]:
+def _setting(setting: Listed) -> Iterator[str]:
     """Yield the lines of one setting: the text next to the value if it fits, else above."""
-    indent = "  " * depth
-    line = f"{indent}{name}:{_written(value)}"
+    indent, text = "  " * (len(setting.path) - 1), setting.text
+    line = f"{indent}{setting.path[-1]}: {setting.value}".rstrip()
     if not text:
         yield line
     elif len(f"{line:<29} # {text}") <= WIDTH:
@@ -114,10 +142,10 @@ def _written(value: object) -> str:
     if value is None or value in ([], {}, ()):
         return ""
     if isinstance(value, bool):
-        return f" {str(value).lower()}"
+        return str(value).lower()
     if isinstance(value, float) and value.is_integer():
-        return f" {int(value)}"
-    return ' "*"' if value == "*" else f" {value}"
+        return str(int(value))
+    return '"*"' if value == "*" else str(value)
 
 
 if __name__ == "__main__":

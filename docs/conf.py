@@ -1,0 +1,53 @@
+"""Settings of Sphinx: `python -m sphinx -W -b html docs build/docs`."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from reference import GENERATED  # noqa: E402 - a module of this folder
+
+project = "kafka-share-proxy"
+release = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+html_title = f"{project} {release}"
+
+extensions = ["myst_parser"]
+exclude_patterns: list[str] = []
+nitpicky = True
+myst_enable_extensions = ["attrs_block"]
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+suppress_warnings: list[str] = []
+
+html_theme = "furo"
+html_copy_source = False
+html_show_sourcelink = False
+highlight_language = "none"
+pygments_style = "friendly"
+
+PLACE = re.compile(r"<!-- generated: ([\w-]+) -->")
+
+
+FILE = re.compile(r"\]\(((?:\.\./)+[\w./-]+\.md)\)")
+"""Link to a Markdown file that may be outside docs/."""
+
+
+def prepare(app: Any, page: str, source: list[str]) -> None:
+    """Insert what docs/reference.py generates, and let links to Markdown files outside docs/ load the file."""
+    folder = (Path(app.srcdir) / page).parent
+
+    def linked(found: re.Match[str]) -> str:
+        is_page = (folder / found[1]).resolve().is_relative_to(app.srcdir)
+        return found[0] if is_page else f"](path:{found[1]})"
+
+    source[0] = FILE.sub(linked, PLACE.sub(lambda found: GENERATED[found[1]](), source[0]))
+
+
+def setup(app: Any) -> None:
+    app.connect("source-read", prepare)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import trio
-from kafka_share_proxy.brokers.dialling import Dialled, Dialler, connect
+from kafka_share_proxy.brokers.dialling import Dialled, Dialler, connect, connect_locally
 from kafka_share_proxy.loop import first_success
+from kafka_share_proxy.loop.listeners import bind_local
 from kafka_share_proxy.wire.values import Address
 
 
@@ -72,6 +74,19 @@ async def test_when_none_responds_the_error_names_the_last_and_why(nursery: trio
     assert isinstance(result, OSError)
     assert str(refusing) in str(result)
     assert "refused" in str(result)
+
+
+async def test_a_unix_socket_is_dialled_by_its_path(tmp_path: Path) -> None:
+    path = str(tmp_path / "links")
+    with bind_local(path) as listening, await connect_locally(path) as dialled:
+        listening.accept()[0].close()
+        assert not dialled.getblocking()
+
+
+async def test_a_unix_socket_without_a_listener_is_an_error_with_its_path(tmp_path: Path) -> None:
+    path = str(tmp_path / "nobody")
+    with pytest.raises(OSError, match=f"{path}: No such file"):
+        await connect_locally(path)
 
 
 async def test_no_targets_is_an_error_too(nursery: trio.Nursery) -> None:

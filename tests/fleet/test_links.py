@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import trio
 import trustme
 from kafka_share_proxy.fleet import links, peer_link
 from kafka_share_proxy.fleet.carried import CarriedFeatures
-from kafka_share_proxy.fleet.links import LINKS_MAX, FleetLinks, LinkTls
+from kafka_share_proxy.fleet.links import LINKS_MAX, FleetLinks, LinkTls, LocalLinks
 from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.walk.pump import new_pump
@@ -42,7 +43,9 @@ class Table:
 class One:
     """A proxy, as far as links go."""
 
-    def __init__(self, reactor: Reactor, name: str, secret: bytes | None, tls: LinkTls | None) -> None:
+    def __init__(
+        self, reactor: Reactor, name: str, secret: bytes | None, tls: LinkTls | None, local: LocalLinks | None
+    ) -> None:
         self.world = FarWorld()
         self.services: ShareServices = self.world.services
         self.services.timers = reactor
@@ -58,8 +61,12 @@ class One:
             address=name,
             secret=secret,
             tls=tls,
+            local=local,
         )
-        self.address = f"127.0.0.1:{self.links.listen(Address('127.0.0.1', 0))}"
+        self.address = name
+        if local is None:
+            self.address = f"127.0.0.1:{self.links.listen(Address('127.0.0.1', 0))}"
+        self.links.listen_locally()
         self.served = 0
 
     async def _handle(self, call: Call) -> bytes:
@@ -91,13 +98,14 @@ def play(
     test: Callable[[Reactor, trio.Nursery, One, One], Awaitable[None]],
     *secrets: bytes | None,
     tls: tuple[LinkTls | None, LinkTls | None] = (None, None),
+    local: tuple[LocalLinks | None, LocalLinks | None] = (None, None),
 ) -> None:
     reactor = Reactor(new_pump)
 
     async def main() -> None:
         names = itertools.count(1)
-        parts = zip(secrets or (SECRET, SECRET), tls, strict=True)
-        a, b = (One(reactor, f"{next(names)}:1", secret, each) for secret, each in parts)
+        parts = zip(secrets or (SECRET, SECRET), tls, local, strict=True)
+        a, b = (One(reactor, f"{next(names)}:1", *each) for each in parts)
         async with trio.open_nursery() as nursery:
             for each in (a, b):
                 nursery.start_soon(each.links.run)
@@ -124,6 +132,19 @@ def test_request_is_sent_to_the_owner_and_its_response_returns() -> None:
         assert (a.links.linked, a.links.missing) == ([b.address], [])
 
     play(test)
+
+
+def test_workers_are_linked_by_unix_sockets(tmp_path: Path) -> None:
+    paths = {name: str(tmp_path / name) for name in ("1:1", "2:1")}
+
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.sees(b)
+        peer = await until(lambda: a.links.owner(3))
+        response = peer.serve(call_of(a), FEATURE)
+        await until(lambda: response.done)
+        assert response.result() == b"answer of client"
+
+    play(test, local=(LocalLinks(paths["1:1"], paths), LocalLinks(paths["2:1"], paths)))
 
 
 def test_groups_that_come_and_go_are_heard_of() -> None:

@@ -15,6 +15,7 @@ from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.walk.pump import new_pump
+from kafka_share_proxy.loop.listeners import bind
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.transports import PlainTransport
@@ -97,7 +98,34 @@ def test_a_listener_can_be_opened_again_on_the_same_port() -> None:
         w.pair()
 
 
-def drained(scenario: Callable[[Plane, Reactor, int], Any], within_s: float = 5.0) -> tuple[bool, Any]:
+def test_clients_of_another_process_on_the_same_ports_are_accepted_until_it_is_back() -> None:
+    with world() as w:
+        (shared,) = bind("127.0.0.1", 0, shares=True)
+        port = shared.getsockname()[1]
+        w.plane.cover(1, lambda _host, _port: [shared.dup()])
+        with socket.create_connection(("127.0.0.1", port)):
+            w.turn_until(lambda: w.plane.statistics().connections == 1)
+            w.plane.uncover(1)
+            w.reactor.turn(0)
+            with socket.create_connection(("127.0.0.1", port)):  # waits at the socket, which is open elsewhere
+                w.reactor.turn(0.05)
+                assert w.plane.statistics().connections_total == 1
+        shared.close()
+
+
+def test_covering_fails_as_a_whole() -> None:
+    def refuse(_host: str, _port: int) -> list[socket.socket]:
+        raise OSError("the supervisor has ended")
+
+    with world() as w:
+        with pytest.raises(OSError, match="has ended"):
+            w.plane.cover(1, refuse)
+        w.pair()
+
+
+def drained(
+    scenario: Callable[[Plane, Reactor, int], Any], within_s: float = 5.0, spread_s: float = 0
+) -> tuple[bool, Any]:
     """Run a scenario (a Trio function given a plane, its reactor and port) and then drain."""
     reactor = Reactor(new_pump)
     handler_wait: Promise[None] = Promise()
@@ -118,7 +146,7 @@ def drained(scenario: Callable[[Plane, Reactor, int], Any], within_s: float = 5.
         port = plane.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
         async with trio.open_nursery() as nursery:
             result = await scenario(plane, reactor, port, brokers, handler_wait, nursery)  # type: ignore[call-arg]
-            outcome = await plane.drained(reactor.now() + within_s)
+            outcome = await plane.drained(reactor.now() + within_s, spread_s)
             nursery.cancel_scope.cancel()
         if isinstance(result, trio.SocketStream):
             await trio.aclose_forcefully(result)
@@ -165,6 +193,39 @@ def test_drain_ends_idle_connections_at_once() -> None:
     assert start.now() - before < 4.0
     assert stream is not None
     start.shut()
+
+
+def test_a_spread_drain_closes_one_connection_after_the_other() -> None:
+    closed: list[tuple[int, float]] = []
+
+    async def scenario(plane: Plane, reactor: Reactor, port: int, *rest: Any) -> None:
+        async def note_end(number: int, stream: trio.SocketStream) -> None:
+            await stream.receive_some()
+            closed.append((number, reactor.now()))
+            await trio.aclose_forcefully(stream)
+
+        for number in range(4):
+            rest[-1].start_soon(note_end, number, await connect(port))
+            await until(lambda number=number: plane.statistics().connections == number + 1)
+
+    outcome, _ = drained(scenario, spread_s=1.0)
+    assert outcome is True
+    assert [number for number, _ in closed] == [0, 1, 2, 3]
+    assert closed[-1][1] - closed[0][1] >= 0.7
+
+
+def test_a_drain_may_be_hurried() -> None:
+    async def scenario(plane: Plane, reactor: Reactor, port: int, *_rest: Any) -> trio.SocketStream:
+        stream = await connect(port)
+        await until(lambda: plane.statistics().connections == 1)
+        second = await connect(port)
+        await until(lambda: plane.statistics().connections == 2)
+        reactor.call_at(reactor.now() + 0.1, plane.drain_now)
+        await trio.aclose_forcefully(second)
+        return stream
+
+    outcome, _ = drained(scenario, within_s=60, spread_s=60)
+    assert outcome is True
 
 
 def test_drain_lets_what_is_in_flight_finish_and_looks_at_nothing_new() -> None:

@@ -6,11 +6,12 @@ import errno
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop import listeners
-from kafka_share_proxy.loop.listeners import Listener, bind
+from kafka_share_proxy.loop.listeners import Listener, bind, bind_local
 from kafka_share_proxy.loop.reactor import Reactor
 
 
@@ -62,6 +63,36 @@ def test_connections_are_accepted_until_closed(reactor: Reactor) -> None:
         socket.create_connection(("127.0.0.1", listener.port))
     for closing in (*clients, *(client for client, _ in accepted)):
         closing.close()
+
+
+def test_sockets_that_share_an_address_each_get_connections(reactor: Reactor) -> None:
+    first = bind("127.0.0.1", 0, shares=True)
+    port = first[0].getsockname()[1]
+    second = bind("127.0.0.1", port, shares=True)
+    accepted: list[int] = []
+    listeners = [
+        Listener(reactor, sock, lambda client, _host, number=number: (client.close(), accepted.append(number)), print)
+        for number, (sock,) in enumerate((first, second))
+    ]
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
+    turn_until(reactor, lambda: len(accepted) == 40)
+    assert set(accepted) == {0, 1}
+    for closing in (*clients, *listeners):
+        closing.close()
+    reactor.turn(0)
+
+
+def test_a_unix_socket_replaces_one_that_another_process_left(reactor: Reactor, tmp_path: Path) -> None:
+    path, accepted = str(tmp_path / "links"), []
+    bind_local(path).close()
+    listener = Listener(reactor, bind_local(path), lambda client, host: accepted.append((client, host)), print)
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(path)
+    turn_until(reactor, lambda: accepted)
+    assert (accepted[0][1], listener.port) == ("", 0)
+    for closing in (client, accepted[0][0], listener):
+        closing.close()
+    reactor.turn(0)
 
 
 class Scarce:

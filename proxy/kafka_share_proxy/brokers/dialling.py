@@ -102,6 +102,19 @@ async def connect(target: Address, timeout_s: float) -> socket.socket:
     raise OSError(f"{target}: no connection within {timeout_s:g} s")
 
 
+async def connect_locally(path: str) -> socket.socket:
+    """Return a non-blocking socket to a Unix socket. Raises OSError if nobody listens there."""
+    await trio.lowlevel.checkpoint()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        sock.connect(path)
+    except OSError as error:
+        sock.close()
+        raise OSError(f"{path}: {error.strerror}") from error
+    return sock
+
+
 async def first_connected(attempts: Sequence[Callable[[], Awaitable[socket.socket]]]) -> tuple[int, socket.socket]:
     """Return the index and the socket of the first attempt that connects.
 

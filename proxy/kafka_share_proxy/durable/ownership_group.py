@@ -82,9 +82,12 @@ class Membership:
         clock: Callable[[], float] = boot_time,
         *,
         peer: str = "",
+        protocol: str = "",
         serves: Sequence[str] = (),
     ) -> None:
         """`peer`: address for other proxies of a fleet; empty if one proxy owns everything.
+
+        `protocol`: name that all members must have; empty: that of a fleet, or of one owner.
 
         `serves`: services that owners provide, for messages and event names.
         """
@@ -103,6 +106,7 @@ class Membership:
         self._notes = notes
         self._address = address
         self._peer = peer
+        self._protocol = protocol or (FLEET_PROTOCOL if peer else PROTOCOL)
         self._serves = tuple(serves)
         self._heartbeat_s = session_s / (HEARTBEATS_PER_SESSION_IN_FLEET if peer else HEARTBEATS_PER_SESSION)
         self._session_s = session_s
@@ -343,10 +347,6 @@ class Membership:
             raise self._membership_error(code)
         return ownership_rules.decode_table(bytes(response.assignment))
 
-    @property
-    def _protocol(self) -> str:
-        return FLEET_PROTOCOL if self._peer else PROTOCOL
-
     def _apply_table(self, table: dict[str, OwnerInTable]) -> None:
         mine = {i: o for i, o in table.items() if ownership_rules.is_mine(i, o, self._member_id, self._instance)}
         other_owners = {member_id: owner for member_id, owner in table.items() if member_id not in mine}
@@ -389,7 +389,9 @@ class Membership:
                 f"the brokers do not allow cluster.session_timeout_s {self._session_s:g} (group.min.session.timeout.ms)"
             )
         if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-            return RemoteProtocolError(f"the proxies in group {GROUP} run with another cluster.mode than this one")
+            return RemoteProtocolError(
+                f"the proxies in group {GROUP} run with another cluster.mode or other workers than this one"
+            )
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return RemoteProtocolError(f"the proxy's own identity needs READ on group {GROUP}")
         return RemoteProtocolError(f"group {GROUP}: {code.name}")

@@ -116,10 +116,13 @@ class StateHome:
             fields["risks"] = risks
         return fields if self.links is None else fields | {"linked_proxies": self.links.linked}
 
-    def listen(self, address: Address) -> None:
-        """Raises OSError."""
-        if self.links is not None:
+    def listen(self, address: Address | None) -> None:
+        """Accept other proxies, at an address or only on this machine. Raises OSError."""
+        if self.links is None:
+            return
+        if address is not None:
             self.links.listen(address)
+        self.links.listen_locally()
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:

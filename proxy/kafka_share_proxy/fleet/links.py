@@ -26,7 +26,7 @@ from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
-from kafka_share_proxy.loop.listeners import Listener, bind
+from kafka_share_proxy.loop.listeners import Listener, bind, bind_local
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
@@ -63,6 +63,15 @@ class LinkTls(NamedTuple):
     """None: the host that is dialled."""
 
 
+class LocalLinks(NamedTuple):
+    """Unix sockets of proxies on this machine, which are used instead of TCP and without TLS."""
+
+    listen: str
+    """Path at which this proxy accepts others."""
+    paths: Mapping[str, str]
+    """Path of each possible member by address."""
+
+
 class FleetLinks:
     """Links of this proxy. See group_owners.Fleet."""
 
@@ -77,6 +86,7 @@ class FleetLinks:
         address: str,
         secret: bytes | None,
         tls: LinkTls | None = None,
+        local: LocalLinks | None = None,
     ) -> None:
         self._reactor = reactor
         self._services = services
@@ -86,6 +96,7 @@ class FleetLinks:
         self._address = address
         self._secret = secret
         self._tls = tls
+        self._local = local
         self._edges: dict[str, tuple[PeerLink, PeerEdge]] = {}
         """Address -> the link dialled to it."""
         self._dialling: dict[str, trio.CancelScope] = {}
@@ -149,8 +160,15 @@ class FleetLinks:
     def listen(self, address: Address) -> int:
         """Return the port, for callers that passed 0. Raises OSError."""
         sockets = bind(address.host, address.port)
-        self._listeners = tuple(Listener(self._reactor, sock, self._accept, self._trouble) for sock in sockets)
-        return self._listeners[0].port
+        opened = [Listener(self._reactor, sock, self._accept, self._trouble) for sock in sockets]
+        self._listeners += tuple(opened)
+        return opened[0].port
+
+    def listen_locally(self) -> None:
+        """Accept proxies on this machine, if there may be some. Raises OSError."""
+        if self._local is not None:
+            sock = bind_local(self._local.listen)
+            self._listeners += (Listener(self._reactor, sock, self._accept_local, self._trouble),)
 
     def check_soon(self) -> None:
         """Follow a new table."""
@@ -196,7 +214,7 @@ class FleetLinks:
         with scope:
             while True:
                 try:
-                    sock = await dialling.connect(_parsed(address), DIAL_S)
+                    sock = await self._dial(address)
                 except OSError as error:
                     unreached.happened(str(error))
                 else:
@@ -205,6 +223,14 @@ class FleetLinks:
                         delay = RETRY_MIN_S
                 await trio.sleep(delay)
                 delay = min(2 * delay, RETRY_MAX_S)
+
+    async def _dial(self, address: str) -> socket.socket:
+        """Return a connection. Raises OSError."""
+        path = self._local_path(address)
+        return await (dialling.connect(_parsed(address), DIAL_S) if path is None else dialling.connect_locally(path))
+
+    def _local_path(self, address: str) -> str | None:
+        return None if self._local is None else self._local.paths.get(address)
 
     async def _use(self, address: str, sock: socket.socket) -> bool:
         """True if the other side accepted the link."""
@@ -234,7 +260,7 @@ class FleetLinks:
                 self._gather_groups()
             over.set()
 
-        transport = self._dialled_transport(sock, _parsed(address).host)
+        transport = self._dialled_transport(sock, address)
         link = self._link(transport, dials=True, established=established, ended=ended)
         try:
             await over.wait()
@@ -247,6 +273,9 @@ class FleetLinks:
             self._begin_accepted(host, PlainTransport(self._reactor, sock))
         else:
             self._handshakes.begin(sock, host, partial(self._begin_accepted, host), self._trouble)
+
+    def _accept_local(self, sock: socket.socket, host: str) -> None:
+        self._begin_accepted(host, PlainTransport(self._reactor, sock))
 
     def _begin_accepted(self, host: str, transport: Transport) -> None:
         link_to_close = self._strangers.link_to_close(host)
@@ -291,15 +320,15 @@ class FleetLinks:
             ended,
         )
 
-    def _dialled_transport(self, sock: socket.socket, host: str) -> Transport:
-        if self._tls is None:
+    def _dialled_transport(self, sock: socket.socket, address: str) -> Transport:
+        if self._tls is None or self._local_path(address) is not None:
             return PlainTransport(self._reactor, sock)
         return TlsTransport(
             self._reactor,
             sock,
             self._tls.dials.current,
             server_side=False,
-            server_hostname=self._tls.server_name or host,
+            server_hostname=self._tls.server_name or _parsed(address).host,
             handshake_timeout_s=HANDSHAKE_S,
         )
 

@@ -56,6 +56,10 @@ RELEASED_PER_END, RELEASED_PER_SWEEP = 2, 300
 """Maximum number of connections released per ended connection, and per second: 10 us each."""
 
 
+Bind = Callable[[str, int], list[socket.socket]]
+"""Function that returns listening sockets for a host and a port. Raises OSError with a reason."""
+
+
 @dataclass(slots=True, eq=False)
 class Port:
     """Data that all connections of one listener share."""
@@ -65,6 +69,7 @@ class Port:
     targets: Callable[[], Sequence[Address]]
     """Function that returns the upstream addresses. Connections go to the first one that accepts."""
     context: Context
+    host: str = ""
     listeners: tuple[Listener, ...] = ()
 
     @property
@@ -121,8 +126,9 @@ class Plane:
         slices: Slices | None = None,
         served: Callable[[int, float], None] = lambda _key, _seconds: None,
         node_at: Callable[[Address | None], int] = lambda _address: UNKNOWN_NODE,
+        bind: Bind = bind,
     ) -> None:
-        """`routes` is called once a second and by `refresh_routes`."""
+        """`routes` is called once a second and by `refresh_routes`. `bind` returns the sockets of a listener."""
         self.reactor = reactor
         self._get_routes = routes
         self.limits = limits
@@ -148,7 +154,10 @@ class Plane:
         self.routes = Routes()
         self.passing = NOTHING_PASSES
         """Requests that `routes` forwards without inspection."""
+        self._bind = bind
         self._ports: dict[int, Port] = {}
+        self._covered: dict[int, list[Listener]] = {}
+        """Listeners of other processes on the same ports, by any number."""
         self._connections: dict[int, ForwardedConnection] = {}
         self._to_release: deque[tuple[float, ForwardedConnection]] = deque()
         """Ended connections with the time of their end."""
@@ -170,8 +179,8 @@ class Plane:
 
         Raises OSError with a reason: the port is in use, above 65535, or not allowed.
         """
-        entry = Port(node_id, targets, Context(node_id))
-        sockets = bind(host, port)
+        entry = Port(node_id, targets, Context(node_id), host)
+        sockets = self._bind(host, port)
         self.close_listener(node_id)
         entry.listeners = tuple(self._listener(entry, sock) for sock in sockets)
         self._ports[node_id] = entry
@@ -182,25 +191,62 @@ class Plane:
         for listener in entry.listeners if entry is not None else ():
             listener.close()
 
+    def cover(self, number: int, bind: Bind) -> None:
+        """Accept the clients of another process on the same ports too. `bind` returns its sockets.
+
+        Raises OSError, and then covers nothing.
+        """
+        self.uncover(number)
+        listeners = self._covered[number] = []
+        try:
+            for entry in list(self._ports.values()):
+                listeners += [self._listener(entry, sock) for sock in bind(entry.host, entry.number)]
+        except OSError:
+            self.uncover(number)
+            raise
+
+    def uncover(self, number: int) -> None:
+        """End what `cover` began. Accepted connections stay."""
+        for listener in self._covered.pop(number, ()):
+            listener.close()
+
     def stop_accepting(self) -> None:
         self._accepts = False
+        for number in list(self._covered):
+            self.uncover(number)
         for node_id in list(self._ports):
             self.close_listener(node_id)
         if self._handshakes is not None:
             self._handshakes.close()
 
-    async def drained(self, deadline: float) -> bool:
-        """Let requests in flight finish until `deadline`. Return False if connections had to be cut."""
+    async def drained(self, deadline: float, spread_s: float = 0) -> bool:
+        """Let requests in flight finish until `deadline`. Return False if connections had to be cut.
+
+        `spread_s`: seconds over which connections are closed one after the other. Until its turn each is served.
+        """
         self.stop_accepting()
         self._empty = trio.Event()
-        for connection in list(self._connections.values()):
-            connection.guarded(connection.drain)
+        connections = list(self._connections.values())
+        for place, connection in enumerate(connections if spread_s else ()):
+            due = self.reactor.now() + spread_s * place / len(connections)
+            self.reactor.call_at(due, partial(self._drain_one, connection))
+        if not spread_s:
+            self.drain_now()
         if self._connections or self._lingering:
             with trio.move_on_after(max(deadline - self.reactor.now(), 0)):
                 await self._empty.wait()
         cut = bool(self._connections) or any(linger.has_unsent for linger in self._lingering)
         self.close()
         return not cut
+
+    def drain_now(self) -> None:
+        """Close all connections as soon as their responses are sent. No connection waits for its turn."""
+        for connection in list(self._connections.values()):
+            self._drain_one(connection)
+
+    def _drain_one(self, connection: ForwardedConnection) -> None:
+        if connection.id in self._connections:
+            connection.guarded(connection.drain)
 
     def close(self) -> None:
         self._closed = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 from kafka_share_proxy.loop.polling import READ
 from kafka_share_proxy.loop.reactor import Reactor
@@ -19,8 +20,10 @@ PAUSE_S = 1.0
 _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
+def bind(host: str, port: int, *, shares: bool = False) -> list[socket.socket]:
     """Return listening sockets on every address of the host.
+
+    `shares`: other sockets with `shares` may have the same address, and the kernel spreads connections over them.
 
     Raises OSError with a reason: the port is in use, above 65535 or not allowed, or the host is not local.
     """
@@ -30,7 +33,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     try:
         addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in dict.fromkeys(addresses):
-            sockets.append(_bind_one(family, kind, protocol, address))
+            sockets.append(_bind_one(family, kind, protocol, address, shares=shares))
             if port == 0:
                 break  # a second address would get another port
     except OSError as error:
@@ -40,10 +43,19 @@ def bind(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _bind_one(family: int, kind: int, protocol: int, address: object) -> socket.socket:
+def bind_local(path: str) -> socket.socket:
+    """Return a listening Unix socket, and replace one that another process left. Raises OSError."""
+    Path(path).unlink(missing_ok=True)
+    return _bind_one(socket.AF_UNIX, socket.SOCK_STREAM, 0, path)
+
+
+def _bind_one(family: int, kind: int, protocol: int, address: object, *, shares: bool = False) -> socket.socket:
     sock = socket.socket(family, kind, protocol)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family != socket.AF_UNIX:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shares:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)  # type: ignore[arg-type]
@@ -71,7 +83,9 @@ class Listener:
         self._accepted = accepted
         self._trouble = trouble
         self._is_open = True
-        self.port: int = sock.getsockname()[1]
+        self._is_local = sock.family == socket.AF_UNIX
+        self.port: int = 0 if self._is_local else sock.getsockname()[1]
+        """0 for a Unix socket."""
         reactor.register(sock.fileno(), READ, self._ready)
 
     def close(self) -> None:
@@ -97,8 +111,11 @@ class Listener:
                 if error.errno in _SCARCE:
                     raise
                 continue  # the client left before it was accepted
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._accepted(sock, str(address[0]))
+            if self._is_local:
+                self._accepted(sock, "")
+            else:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._accepted(sock, str(address[0]))
             if self._reactor.now() >= end:
                 return
 

@@ -22,6 +22,7 @@ from kafka_share_proxy.wire.errors import ProxyError
 if TYPE_CHECKING:
     from kafka_share_proxy.app.commands import views_command
     from kafka_share_proxy.app.settings.config import Config
+    from kafka_share_proxy.app.workers.seat import Supervisor
     from kafka_share_proxy.wire.values import Address
 
 T = TypeVar("T")
@@ -97,12 +98,14 @@ def serve(
     settings: Set = None,
 ) -> None:
     """Run the proxy until SIGTERM or SIGINT."""
-    read = _reader(config, settings, _flags(brokers, listen, advertise, admin, log_format))
-    loaded = _read(read)
-    from kafka_share_proxy.app.serving import server
+    from kafka_share_proxy.app.workers import seat
 
+    supervisor = seat.supervisor()
     try:
-        status = server.run(loaded, read=read)
+        if supervisor is None:
+            status = _serve(_reader(config, settings, _flags(brokers, listen, advertise, admin, log_format)))
+        else:
+            status = _work(supervisor)
     except ConfigError as error:
         _fail(str(error), MISUSED)
     except ProxyError as error:
@@ -110,6 +113,26 @@ def serve(
     except OSError as error:
         _fail(error.strerror or str(error), FAILED)
     raise typer.Exit(status)
+
+
+def _serve(read: Callable[[], Config]) -> int:
+    loaded = read()
+    if loaded.worker_count > 1:
+        from kafka_share_proxy.app.workers import supervisor
+
+        return supervisor.run(loaded, read)
+    from kafka_share_proxy.app.serving import server
+
+    return server.run(loaded, read=read)
+
+
+def _work(supervisor: Supervisor) -> int:
+    """Serve as a worker."""
+    from kafka_share_proxy.app.serving import server
+
+    server.load_libraries(server.LIBRARIES)
+    supervisor.wait_until_hired()
+    return server.run(supervisor.settings(), read=supervisor.settings, seat=supervisor.seat())
 
 
 @app.command()
@@ -206,6 +229,20 @@ def reload(
     address = _admin_address(admin)
     try:
         print(reload_command.reload(address))
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
+@app.command()
+def upgrade(
+    admin: RunningProxy = "",
+) -> None:
+    """Replace the workers of a running proxy by those of the installed version, without an outage."""
+    from kafka_share_proxy.app.commands import reload_command
+
+    address = _admin_address(admin)
+    try:
+        print(reload_command.upgrade(address))
     except ProxyError as error:
         _fail(str(error), FAILED)
 

@@ -35,4 +35,7 @@ class Section(BaseModel):
 def kept_in_fleet(state: Kept) -> Iterator[tuple[Path, str]]:
     """Yield the mistake of a `state` that other proxies of a fleet cannot take over."""
     if state != "topic":
-        yield ("state",), "must be topic in a fleet: what is in memory only cannot be taken over"
+        yield (
+            ("state",),
+            "must be topic in a fleet or with several workers: what is in memory cannot be taken over",
+        )

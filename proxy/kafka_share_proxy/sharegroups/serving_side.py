@@ -47,8 +47,8 @@ def checked_rules(settings: ShareGroups, sight: SeenCluster, *, local: bool, is_
     placement = rules(settings, sight)
     if local and is_fleet and placement.are_mixed:
         raise ConfigError(
-            "cluster.mode: fleet needs all share groups in one place; say share_groups.serve: local, and nothing else "
-            "in share_groups.serve_by_group (the brokers can serve share groups as well)"
+            "cluster.mode: fleet and several workers need all share groups in one place; say share_groups.serve: "
+            "local, and nothing else in share_groups.serve_by_group (the brokers can serve share groups as well)"
         )
     return placement
 

@@ -19,8 +19,8 @@ def listener() -> Iterator[Listener]:
     made.close()
 
 
-def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(cli.app, ["reload", *arguments], env={"KSP_ADMIN": ""})
+def run(*arguments: str, command: str = "reload") -> tuple[int, str]:
+    result = CliRunner().invoke(cli.app, [command, *arguments], env={"KSP_ADMIN": ""})
     return result.exit_code, result.output
 
 
@@ -39,3 +39,15 @@ def test_a_refused_reload_has_status_1_and_the_mistakes(listener: Listener) -> N
     assert (status, "cannot work:\n  drain_s: too low" in text) == (1, True)
     assert run()[0] == 2
     assert run("--admin", "nonsense")[0] == 2
+
+
+def test_an_upgrade_says_which_workers_serve(listener: Listener) -> None:
+    listener.responses["POST", "/upgrade"] = (200, b'{"changed": ["drain_s"], "needs_restart": []}')
+    status, text = run("--admin", listener.address, command="upgrade")
+    assert (status, "new workers" in text, "changed: drain_s" in text) == (0, True, True)
+
+
+def test_a_refused_upgrade_has_status_1_and_the_reason(listener: Listener) -> None:
+    listener.responses["POST", "/upgrade"] = (422, b'{"reason": "a new worker ended with status 2"}')
+    status, text = run("--admin", listener.address, command="upgrade")
+    assert (status, "ended with status 2" in text) == (1, True)

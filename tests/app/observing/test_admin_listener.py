@@ -55,7 +55,7 @@ async def running(
     listeners = [trio.SocketListener(await _bound())]
     port = listeners[0].socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(admin_listener.serve_admin, listeners, probes, heard)
+        nursery.start_soon(admin_listener.serve_admin, listeners, probes.response, heard)
         yield partial(trio.open_tcp_stream, "127.0.0.1", port), heard
         nursery.cancel_scope.cancel()
 

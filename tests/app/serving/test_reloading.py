@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import trio
 import trustme
-from kafka_share_proxy.app.serving.reloading import Reloaded, Reloading
+from kafka_share_proxy.app.serving.reloading import Reloading
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.settings.live_settings import Reloaded
 from kafka_share_proxy.app.settings.tls_contexts import TlsContexts, contexts
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, open_connection
-from kafka_share_proxy.feature.admin import AdminRequest
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.localkafka.addresses import HOST
 from kafka_share_proxy.loop.tls_context import TlsContext
@@ -103,18 +103,6 @@ async def test_tls_that_was_off_stays_off_until_a_restart(tmp_path: Path) -> Non
     reloaded = await play.reloading.reload("test")
     assert reloaded == Reloaded((), ("client_tls.cert_file", "client_tls.key_file"))
     assert play.tls.clients is None
-
-
-async def test_the_admin_listener_reloads_only_for_those_who_may_change_something(tmp_path: Path) -> None:
-    write_pair(tmp_path)
-    play = Play(secured(tmp_path))
-    page = play.reloading.page
-    assert (await page(AdminRequest(method="GET")))[0] is HTTPStatus.METHOD_NOT_ALLOWED
-    assert (await page(AdminRequest(method="POST", forbidden="no")))[0] is HTTPStatus.FORBIDDEN
-    assert play.applied == []
-    assert await page(AdminRequest(method="POST")) == (HTTPStatus.OK, {"changed": (), "needs_restart": ()})
-    play.written = ConfigError("drain_s: should be a number")
-    assert (await page(AdminRequest(method="POST")))[0] is HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 async def serial(port: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kafka_share_proxy.app.settings.config import Config
@@ -27,7 +27,9 @@ class Listening:
         return f"cannot listen on {self.address} ({self.purpose}): {self.trouble}" if self.trouble else ""
 
 
-def try_all(config: Config, brokers: Mapping[int, Address]) -> tuple[Listening, ...]:
+def try_all(
+    config: Config, brokers: Mapping[int, Address], bind: Callable[[str, int], list[socket.socket]] = listeners.bind
+) -> tuple[Listening, ...]:
     """Bind all addresses at the same time, as `serve` would."""
     bound_sockets: list[socket.socket] = []
     listening = []
@@ -35,7 +37,7 @@ def try_all(config: Config, brokers: Mapping[int, Address]) -> tuple[Listening, 
         for purpose, address in _addresses(config, brokers):
             trouble = ""
             try:
-                bound_sockets += listeners.bind(address.host, address.port)
+                bound_sockets += bind(address.host, address.port)
             except OSError as error:
                 trouble = _reason(error)
             listening.append(Listening(purpose=purpose, address=address, trouble=trouble))
@@ -43,6 +45,17 @@ def try_all(config: Config, brokers: Mapping[int, Address]) -> tuple[Listening, 
         for sock in bound_sockets:
             sock.close()
     return tuple(listening)
+
+
+def require(config: Config, bind: Callable[[str, int], list[socket.socket]]) -> None:
+    """Report every port that cannot be bound, before one of them is opened. `bind`: see `listeners.bind`.
+
+    Raises:
+        OSError: the text names each address, its purpose, and why it cannot be opened.
+    """
+    tried = try_all(config, config.upstream.nodes, bind)
+    if obstacles := [each.obstacle for each in tried if each.trouble]:
+        raise OSError("; ".join(obstacles))
 
 
 def mistakes(config: Config, listening: tuple[Listening, ...], brokers: Mapping[int, Address]) -> Iterator[str]:
@@ -64,8 +77,10 @@ def _addresses(config: Config, brokers: Mapping[int, Address]) -> Iterator[tuple
             yield f"broker {node_id}", Address(config.bound.host, config.first_broker_port + node_id)
     if config.admin is not None:
         yield "admin", config.admin
-    if config.cluster.mode == "fleet" and config.cluster.peer.listen is not None:
-        yield "other proxies", config.cluster.peer.listen
+    listen = config.cluster.peer.listen
+    if config.cluster.mode == "fleet" and listen is not None:
+        for number in range(config.worker_count):
+            yield "other proxies", Address(listen.host, listen.port + number)
 
 
 def _reason(error: OSError) -> str:

@@ -33,9 +33,9 @@ class NoResponse(ProxyError):
     """The admin listener did not respond, or refused. The text has the reason."""
 
 
-def fetch(admin: Address, path: str, method: str = "GET") -> Any:
+def fetch(admin: Address, path: str, method: str = "GET", timeout_s: float = TIMEOUT_S) -> Any:
     """Return the decoded JSON. Raises NoResponse."""
-    connection = http.client.HTTPConnection(admin.host, admin.port, timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(admin.host, admin.port, timeout=timeout_s)
     try:
         connection.request(method, path)
         response = connection.getresponse()

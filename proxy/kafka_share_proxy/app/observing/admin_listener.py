@@ -12,7 +12,7 @@ import ipaddress
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -21,8 +21,10 @@ from itertools import islice
 import h11
 import trio
 
-from kafka_share_proxy.app.observing import status_html
+from kafka_share_proxy.app.observing import observe, status_html
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.feature.admin import Page
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.trio_waiting import until_settled
@@ -51,6 +53,16 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 HTML = "text/html; charset=utf-8"
 
 
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Response of the admin listener."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: str = JSON
+    headers: Sequence[tuple[str, str]] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
     """Sources of the responses to GET requests."""
@@ -68,35 +80,45 @@ class Probes:
     hosts: frozenset[str] = frozenset({"localhost"})
     """Host names of this listener (`own_names`). Addresses are always accepted."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Response:
-    status: HTTPStatus
-    body: bytes
-    content_type: str = JSON
-    headers: Sequence[tuple[str, str]] = ()
+    async def response(self, request: h11.Request, peer: str) -> Response:
+        """Return the response. `peer`: address of the client, empty if unknown."""
+        return foreign_name(request, self.hosts) or await _response(request, self, peer)
 
 
-async def open_admin(address: Address) -> list[trio.SocketListener]:
+Respond = Callable[[h11.Request, str], Awaitable[Response]]
+"""Function that returns the response to a request from an address, which is empty if unknown."""
+
+
+async def open_admin(address: Address, notes: Notes) -> list[trio.SocketListener]:
     """Raises OSError if the address is in use or not of this machine."""
-    return await trio.open_tcp_listeners(address.port, host=address.host)
+    try:
+        opened = await trio.open_tcp_listeners(address.port, host=address.host)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen on {address} (admin): {error.strerror or error}") from None
+    notes(observe.ADMIN_LISTENING, address=str(address))
+    return opened
 
 
-async def serve_admin(listeners: list[trio.SocketListener], probes: Probes, notes: Notes) -> None:
-    """Serve requests until cancelled."""
+async def serve_admin(
+    listeners: list[trio.SocketListener], respond: Respond, notes: Notes, timeout_s: float = REQUEST_TIMEOUT_S
+) -> None:
+    """Serve requests until cancelled. `timeout_s`: from the connection to the last byte of the response."""
     open_now: set[int] = set()
-    await trio.serve_listeners(partial(_serve_one, probes=probes, notes=notes, open_now=open_now), listeners)
+    serve_one = partial(_serve_one, respond=respond, notes=notes, open_now=open_now, timeout_s=timeout_s)
+    await trio.serve_listeners(serve_one, listeners)
 
 
-async def _serve_one(stream: trio.abc.Stream, *, probes: Probes, notes: Notes, open_now: set[int]) -> None:
+async def _serve_one(
+    stream: trio.abc.Stream, *, respond: Respond, notes: Notes, open_now: set[int], timeout_s: float
+) -> None:
     """Serve one connection. No failure of a client may end the proxy."""
     if len(open_now) >= CONNECTIONS_MAX:
         await trio.aclose_forcefully(stream)
         return
     open_now.add(id(stream))
     try:
-        with trio.move_on_after(REQUEST_TIMEOUT_S):
-            await _respond_one(stream, probes)
+        with trio.move_on_after(timeout_s):
+            await _respond_one(stream, respond)
     except h11.RemoteProtocolError as error:
         notes("admin-bad-request", reason=str(error))
     except (trio.BrokenResourceError, OSError):
@@ -106,18 +128,18 @@ async def _serve_one(stream: trio.abc.Stream, *, probes: Probes, notes: Notes, o
         await trio.aclose_forcefully(stream)
 
 
-async def _respond_one(stream: trio.abc.Stream, probes: Probes) -> None:
+async def _respond_one(stream: trio.abc.Stream, respond: Respond) -> None:
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
     try:
         request = await _request(stream, http)
     except h11.RemoteProtocolError as error:
         if http.our_state is h11.IDLE:
             status = HTTPStatus(error.error_status_hint)
-            await stream.send_all(_bytes(http, _Response(status, _json({"reason": str(error)})), head=False))
+            await stream.send_all(_bytes(http, refusal(status, str(error)), head=False))
             await _linger(stream)
         raise
     if request is not None:
-        response = await _response(request, probes, _peer(stream))
+        response = await respond(request, _peer(stream))
         await stream.send_all(_bytes(http, response, head=request.method == b"HEAD"))
         await _linger(stream)
 
@@ -150,14 +172,37 @@ def _peer(stream: trio.abc.Stream) -> str:
     if not isinstance(stream, trio.SocketStream):
         return ""
     try:
-        return str(stream.socket.getpeername()[0])
+        peer = stream.socket.getpeername()
     except OSError:
         return ""
+    return str(peer[0]) if peer else ""  # a Unix socket has no address
 
 
 def own_names(*configured: str) -> frozenset[str]:
     """Return accepted host names in lower case."""
     return frozenset(name.lower() for name in (*configured, socket.gethostname(), "localhost"))
+
+
+def names_of(config: Config) -> frozenset[str]:
+    """Return the host names of the admin listener with these settings."""
+    host = [] if config.admin is None else [config.admin.host]
+    return own_names(*host, config.advertised_host, *config.admin_hosts)
+
+
+def foreign_name(request: h11.Request, hosts: frozenset[str]) -> Response | None:
+    """Return the refusal of a request by another host name. None if it is ours."""
+    if _is_ours(request, hosts):
+        return None
+    reason = "this is no name of the admin listener: call it by its address, or name it in admin_hosts"
+    return refusal(HTTPStatus.MISDIRECTED_REQUEST, reason)
+
+
+async def page_response(page: Page) -> Response:
+    return Response(page[0], await _in_steps(_pieces(page[1])))
+
+
+def refusal(status: HTTPStatus, reason: str) -> Response:
+    return Response(status, _json({"reason": reason}))
 
 
 def _is_ours(request: h11.Request, hosts: frozenset[str]) -> bool:
@@ -183,10 +228,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _response(request: h11.Request, probes: Probes, peer: str) -> _Response:
-    if not _is_ours(request, probes.hosts):
-        reason = "this is no name of the admin listener: call it by its address, or name it in admin_hosts"
-        return _Response(HTTPStatus.MISDIRECTED_REQUEST, _json({"reason": reason}))
+async def _response(request: h11.Request, probes: Probes, peer: str) -> Response:
     path = request.target.partition(b"?")[0]
     if path == METRICS_PATH and METRICS_LIBRARY not in sys.modules:
         # Import it here, because a proxy without scrapes does not need these several MiB. The import takes a tenth of a
@@ -196,13 +238,13 @@ async def _response(request: h11.Request, probes: Probes, peer: str) -> _Respons
     method, words = request.method.decode("ascii", "replace"), path.decode("ascii", "replace")
     page = await probes.pages.response(method, words, peer=peer, from_page=from_page)
     if page is not None:
-        return _Response(page[0], await _in_steps(_pieces(page[1])))
+        return await page_response(page)
     if path == METRICS_PATH and request.method in (b"GET", b"HEAD"):
         await _finish_lookups(probes.lookups)
-        return _Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
+        return Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
     if path in STATUS_PATHS and probes.status is not None and request.method in (b"GET", b"HEAD"):
         await _finish_lookups(probes.lookups)
-        return _Response(HTTPStatus.OK, await _in_steps(probes.status()), HTML, status_html.HEADERS)
+        return Response(HTTPStatus.OK, await _in_steps(probes.status()), HTML, status_html.HEADERS)
     return _probed(request, path, probes)
 
 
@@ -213,15 +255,15 @@ async def _finish_lookups(begins: Iterable[Callable[[], Promise[None]]]) -> None
             await until_settled(begun)
 
 
-def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Response:
+def _probed(request: h11.Request, path: bytes, probes: Probes) -> Response:
     if request.method not in (b"GET", b"HEAD"):
-        return _Response(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET and HEAD are served"}))
+        return Response(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET and HEAD are served"}))
     if path == b"/livez":
-        return _Response(HTTPStatus.OK, _json(probes.alive()))
+        return Response(HTTPStatus.OK, _json(probes.alive()))
     if path in probes.ready:
         ready, body = probes.ready[path]()
-        return _Response(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
-    return _Response(HTTPStatus.NOT_FOUND, _json({"reason": _there_are(probes)}))
+        return Response(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
+    return Response(HTTPStatus.NOT_FOUND, _json({"reason": _there_are(probes)}))
 
 
 def _there_are(probes: Probes) -> str:
@@ -231,7 +273,7 @@ def _there_are(probes: Probes) -> str:
     return f"there are {', '.join(listed)} and {last}"
 
 
-def _bytes(http: h11.Connection, response: _Response, *, head: bool) -> bytes:
+def _bytes(http: h11.Connection, response: Response, *, head: bool) -> bytes:
     headers = [
         ("Content-Type", response.content_type),
         ("Content-Length", str(len(response.body))),

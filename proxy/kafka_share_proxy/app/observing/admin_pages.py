@@ -49,7 +49,7 @@ class AdminPages:
         _, first, *parts = [unquote(part) for part in path.split("/")] if "/" in path else ("", "")
         if method not in METHODS or first not in self.paths:
             return None
-        request = AdminRequest(method=method, parts=parts, forbidden=self._forbidden(peer, from_page=from_page))
+        request = AdminRequest(method=method, parts=parts, forbidden=self.forbidden(peer, from_page=from_page))
         if first in self._own:
             return await self._own[first](request)
         built = self._built()
@@ -60,7 +60,8 @@ class AdminPages:
                 return await feature.pages[first](request)
         return None
 
-    def _forbidden(self, peer: str, *, from_page: bool) -> str:
+    def forbidden(self, peer: str, *, from_page: bool) -> str:
+        """Return why a request may not change anything. Empty if it may."""
         if self.changes == "never":
             return "admin_changes is never"
         if from_page:

@@ -50,6 +50,10 @@ RELOADED = "reloaded"
 RELOAD_REFUSED = "reload-refused"
 """A setting or a file is invalid, and nothing was changed."""
 RELOAD_NEEDS_RESTART = "reload-needs-restart"
+WORKER_ENDED = "worker-ended"
+WORKERS_REPLACED = "workers-replaced"
+WORKERS_NOT_REPLACED = "workers-not-replaced"
+"""New workers did not start, and those before them continue."""
 
 EVENT_LEVELS: EventLevels = {
     # Events of the shell itself.
@@ -78,6 +82,9 @@ EVENT_LEVELS: EventLevels = {
     RELOADED: INFO,
     RELOAD_REFUSED: ERROR,
     RELOAD_NEEDS_RESTART: WARNING,
+    WORKER_ENDED: ERROR,
+    WORKERS_REPLACED: INFO,
+    WORKERS_NOT_REPLACED: ERROR,
     # Connections. Normal behaviour of clients and networks is DEBUG; events that need attention are not.
     "connection-closed": DEBUG,
     "connection-cut": INFO,
@@ -284,6 +291,11 @@ def log_lines(log_format: Literal["console", "json"], stream: TextIO = sys.stder
             logger.msg(event, _level=level, **context)
 
     return emit
+
+
+def with_fields(emit: Emit, **fields: object) -> Emit:
+    """Return a function that writes lines with further fields."""
+    return lambda level, event, context: emit(level, event, {**fields, **context})
 
 
 def _structlog() -> Any:

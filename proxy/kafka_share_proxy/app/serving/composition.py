@@ -14,6 +14,7 @@ from kafka_share_proxy.app.serving import audit_setup, features, state_setup
 from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
+from kafka_share_proxy.app.workers.seat import Seat
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Identity
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
@@ -28,7 +29,7 @@ from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.feature import Feature, Platform
 from kafka_share_proxy.fleet.carried import CarriedFeatures
 from kafka_share_proxy.fleet.links import LinkTls
-from kafka_share_proxy.forwarding.data_plane import Plane
+from kafka_share_proxy.forwarding.data_plane import Bind, Plane
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
@@ -38,6 +39,7 @@ from kafka_share_proxy.forwarding.served.injected_requests import Query
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.forwarding.served_times import ServedTimes
 from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers, Workers
+from kafka_share_proxy.loop.listeners import bind
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.tls_context import TlsContext
@@ -82,6 +84,8 @@ class ServingParts:
     """Writer of audit events; None if audit is off."""
     served_times: ServedTimes = field(default_factory=ServedTimes)
     """Durations of locally served requests."""
+    seat: Seat | None = None
+    """Place among the workers of one supervisor. None without workers."""
 
     def open(self, cluster: SeenCluster) -> None:
         """Open the listeners for clients.
@@ -93,8 +97,8 @@ class ServingParts:
         self.listeners.open(self.plane, cluster)
         for feature in self.features:
             feature.on_cluster(cluster)
-        if self.home is not None and self.config.cluster.peer.listen is not None:
-            self.home.listen(self.config.cluster.peer.listen)
+        if self.home is not None:
+            self.home.listen(self.config.cluster.peer.listen if self.seat is None else self.seat.peer_listen)
         for feature in self.features:
             feature.on_open()
 
@@ -186,36 +190,48 @@ def compose(
     tls: TlsContexts,
     bootstrap: Sequence[Address] | None = None,
     kinds: features.Kinds = features.FEATURES,
+    seat: Seat | None = None,
+    opening: Bind = bind,
 ) -> ServingParts:
-    """Open no listeners. `bootstrap`: the bootstrap servers, if a reload may change them."""
+    """Open no listeners. `bootstrap`: the bootstrap servers, if a reload may change them. `seat`: of a worker.
+
+    `opening`: returns the sockets of a listener.
+    """
     settings = cluster_client_settings(config, tls.brokers)
     listeners = BrokerListeners(config, notes, reactor.now)
     own = ClusterClientQueries(nursery, settings, listeners.book.upstream_of)
     services = _services(config, reactor, notes, listeners.book, cluster, kinds, own)
     platform = _platform(config, services, settings, WorkerThreads(reactor), cluster, kinds, bootstrap)
+    if seat is not None:
+        platform = replace(platform, address=f"{platform.address}/{seat.number}")
     audit = audit_setup.set_up(config, services, platform.address, settings, platform.client, platform.workers)
     platform = replace(platform, audit=None if audit is None else audit.audit)
-    built, home = _with_home(config, platform, reactor, kinds, tls.proxies)
+    built, home = _with_home(config, platform, reactor, kinds, tls.proxies, seat)
     audit_setup.report(audit, (each for feature in built for each in feature.coverage), config, notes)
     routes = route_table.build(services.book, services.versions, services.limits, features.handlers(built))
     for feature in built:
         routes = feature.observed(routes)
     times = ServedTimes()
-    plane = _plane(config, reactor, services, _current(built, routes), times, nursery, tls)
+    plane = _plane(config, reactor, services, _current(built, routes), times, nursery, tls, opening)
     for feature in built:
         feature.on_routes(plane.refresh_routes)
-    return ServingParts(config, services, listeners, plane, built, home, audit, times)
+    return ServingParts(config, services, listeners, plane, built, home, audit, times, seat)
 
 
 def _with_home(
-    config: Config, platform: Platform, reactor: Reactor, kinds: features.Kinds, tls: LinkTls | None
+    config: Config,
+    platform: Platform,
+    reactor: Reactor,
+    kinds: features.Kinds,
+    tls: LinkTls | None,
+    seat: Seat | None,
 ) -> tuple[tuple[Feature, ...], StateHome | None]:
     """Build the features, and what owns their stored states."""
     stored = list(features.stored_states(config, platform.cluster, kinds))
     if not stored:
         return features.build(config, platform, kinds), None
-    owner, carried = state_setup.membership(config, platform, stored), CarriedFeatures()
-    links = state_setup.links(config, platform, reactor, owner, carried, tls)
+    owner, carried = state_setup.membership(config, platform, stored, seat), CarriedFeatures()
+    links = state_setup.links(config, platform, reactor, owner, carried, tls, seat)
     home = StateHome(owner, platform.access, reactor, platform.address, links=links)
     built = features.build(config, replace(platform, fleet=links, home=home), kinds)
     for feature in built:
@@ -267,7 +283,7 @@ def _platform(
         workers=workers,
         cluster=cluster,
         address=advertised(config),
-        is_fleet=config.peer_address is not None,
+        is_fleet=config.is_shared,
         rules=features.shared_rules(config, kinds),
     )
 
@@ -280,6 +296,7 @@ def _plane(
     times: ServedTimes,
     nursery: trio.Nursery,
     tls: TlsContexts,
+    opening: Bind,
 ) -> Plane:
     return Plane(
         reactor,
@@ -296,6 +313,7 @@ def _plane(
         slices=services.slices,
         served=times.observe,
         node_at=services.topology.node_at,
+        bind=opening,
     )
 
 

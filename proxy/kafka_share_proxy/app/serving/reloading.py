@@ -8,8 +8,6 @@ Kubernetes does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 
 import trio
@@ -17,8 +15,8 @@ import trio
 from kafka_share_proxy.app.observing import observe
 from kafka_share_proxy.app.settings import live_settings, tls_contexts
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.settings.live_settings import Reloaded
 from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
-from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.loop.interfaces import Notes
 
@@ -28,16 +26,6 @@ one.
 """
 Signature = tuple[int, int, int, int] | None
 """Device, inode, size and time of change (ns) of a file. None if it cannot be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reloaded:
-    """Result of a reload."""
-
-    changed: tuple[str, ...] = ()
-    """Settings that have new values now."""
-    needs_restart: tuple[str, ...] = ()
-    """Settings with new values that only a restart applies."""
 
 
 class Reloading:
@@ -116,18 +104,6 @@ class Reloading:
     async def _signatures(self) -> dict[str, Signature]:
         files = live_settings.watched_files(self._config)
         return await trio.to_thread.run_sync(_signatures, files) if files else {}
-
-    async def page(self, request: AdminRequest) -> Page | None:
-        """Serve POST /reload: the names of changed settings, or status 422 with the mistakes."""
-        if request.parts or request.method != "POST":
-            return refused(HTTPStatus.METHOD_NOT_ALLOWED, "POST /reload applies what is written now")
-        if request.forbidden:
-            return refused(HTTPStatus.FORBIDDEN, request.forbidden)
-        try:
-            reloaded = await self.reload("the admin listener")
-        except ConfigError as error:
-            return refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
-        return HTTPStatus.OK, {"changed": reloaded.changed, "needs_restart": reloaded.needs_restart}
 
 
 def _signatures(files: Sequence[str]) -> dict[str, Signature]:

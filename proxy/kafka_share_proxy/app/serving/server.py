@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import trio
 
 from kafka_share_proxy.app.commands import check_listeners
-from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe
-from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe, reload_page
+from kafka_share_proxy.app.observing.admin_pages import AdminPages, Changes
 from kafka_share_proxy.app.observing.connections_page import ConnectionsPage
 from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.observing.status_page import StatusPage
@@ -28,14 +28,19 @@ from kafka_share_proxy.app.serving.garbage_collection import Garbage
 from kafka_share_proxy.app.serving.reloading import Reloading
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.workers import covering_page
+from kafka_share_proxy.app.workers.covering_page import CoveringPage
+from kafka_share_proxy.app.workers.seat import RETIRE, Seat
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
-from kafka_share_proxy.forwarding.data_plane import Plane
+from kafka_share_proxy.forwarding.data_plane import Bind, Plane
 from kafka_share_proxy.forwarding.walk.pump import new_pump
+from kafka_share_proxy.loop.activated_sockets import activated_sockets
 from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.listeners import bind_local
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.watchdog import Watchdog
 
@@ -48,12 +53,20 @@ be no descriptor left to read them with.
 SCRAM = "scramp"
 """Library of the SCRAM mechanisms, 2.1 MiB with its imports. It is loaded only if the proxy logs in with SCRAM."""
 
+SPREAD = 0.8
+"""Part of `drain_s` over which a retiring worker closes its connections."""
+
 ENDED, CUT_SHORT = 0, 1
 """Exit statuses: after an orderly end, and after a second signal."""
 
 
-def run(config: Config, kinds: features.Kinds = features.FEATURES, read: Callable[[], Config] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT. Return the exit status. `kinds`: the features to serve.
+def run(
+    config: Config,
+    kinds: features.Kinds = features.FEATURES,
+    read: Callable[[], Config] | None = None,
+    seat: Seat | None = None,
+) -> int:
+    """Serve until SIGTERM or SIGINT. Return the exit status. `kinds`: the features to serve. `seat`: of a worker.
 
     `read` reads the settings again for a reload. Without it only certificates and authorities are read again.
 
@@ -62,12 +75,14 @@ def run(config: Config, kinds: features.Kinds = features.FEATURES, read: Callabl
     """
     garbage_collection.share_one_arena()
     lines, level = observe.log_lines(config.log_format), observe.LEVELS[config.log_level]
+    if seat is not None:
+        lines = observe.with_fields(lines, worker=seat.number)
     notes = observe.LogNotes(lines, level, levels=features.event_levels(kinds))
     config = _with_room(config, notes)
     reactor = Reactor(new_pump, notes)
     try:
         read_again = partial(_read_again, read or (lambda: config))
-        return reactor.run(Server(config, reactor, notes, kinds, read_again).main)
+        return reactor.run(Server(config, reactor, notes, kinds, read_again, seat).main)
     except BaseExceptionGroup as group:
         raise _innermost(group) from None
     finally:
@@ -75,11 +90,12 @@ def run(config: Config, kinds: features.Kinds = features.FEATURES, read: Callabl
 
 
 async def _load_in_thread(names: Iterable[str], loaded: trio.Event) -> None:
-    await trio.to_thread.run_sync(_load_libraries, names)
+    await trio.to_thread.run_sync(load_libraries, names)
     loaded.set()
 
 
-def _load_libraries(names: Iterable[str]) -> None:
+def load_libraries(names: Iterable[str]) -> None:
+    """Load libraries that a proxy needs later."""
     for name in names:
         import_module(name)
 
@@ -99,8 +115,13 @@ class Server:
         notes: observe.LogNotes,
         kinds: features.Kinds,
         read_again: Callable[[], Config],
+        seat: Seat | None = None,
     ) -> None:
         self._config = config
+        self._seat = seat
+        self._bind: Bind = activated_sockets().bind if seat is None else seat.supervisor.listen
+        self._spreads_drain = False
+        """True if connections are closed one after the other, because other workers have taken the ports."""
         self._kinds = kinds
         self._reactor = reactor
         self._notes = notes
@@ -111,11 +132,12 @@ class Server:
         self._reloading = Reloading(read_again, config, self._tls, self._apply, notes)
         self._pages = AdminPages(
             [path for kind in kinds for path in kind.admin_paths],
-            config.admin_changes,
+            self._changes(config),
             self._features,
             {
-                "reload": self._reloading.page,
+                reload_page.PATH: partial(reload_page.response, self._reloading.reload),
                 connections_page.PATH: ConnectionsPage(self._plane).response,
+                **({} if seat is None else {covering_page.PATH: CoveringPage(seat.supervisor, self._plane).response}),
             },
         )
         self._garbage = Garbage(reactor.call_from_thread, self._is_idle)
@@ -139,10 +161,13 @@ class Server:
         config = self._config
         upstream = ",".join(map(str, config.upstream.bootstrap))
         self._notes(observe.STARTING, upstream=upstream, listen=str(config.bound))
-        _try_ports(config)
+        if self._seat is None:
+            check_listeners.require(config, self._bind)
         with trio.CancelScope() as everything:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._receive_signals, everything)
+                if self._seat is not None:
+                    nursery.start_soon(self._follow_supervisor, self._seat)
                 await self._open_admin(nursery)
                 nursery.start_soon(self._reloading.watch)
                 await self._serve(nursery)
@@ -168,6 +193,8 @@ class Server:
             tls=self._tls,
             bootstrap=self._bootstrap,
             kinds=self._kinds,
+            seat=self._seat,
+            opening=self._bind,
         )
         metrics.of_parts(self._metrics, parts)
         parts.open(sight)
@@ -185,6 +212,8 @@ class Server:
             nursery.start_soon(task)
         await trio.lowlevel.checkpoint()  # no client was waiting during the loop iteration that did all this
         self._reactor.turns.begin()
+        if self._seat is not None:
+            self._seat.supervisor.report_ready()
         with Watchdog(self._reactor.call_from_thread, self._blocked, self._continues):
             await self._stop.wait()
             await self._drain(parts)
@@ -205,7 +234,8 @@ class Server:
 
     async def _drain(self, parts: ServingParts) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
-        if not await parts.plane.drained(self._reactor.now() + self._config.drain_s):
+        spread_s = SPREAD * self._config.drain_s if self._spreads_drain else 0
+        if not await parts.plane.drained(self._reactor.now() + self._config.drain_s, spread_s):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
         if parts.home is not None:
             await parts.home.retire()
@@ -213,18 +243,33 @@ class Server:
             await parts.audit.finish()
 
     async def _receive_signals(self, everything: trio.CancelScope) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, RETIRE) as received:
             async for number in received:
                 if number == signal.SIGHUP:
                     await self._reloading.try_reload("SIGHUP")
                     continue
-                if self._stop.is_set():
+                if number == RETIRE:
+                    self._spreads_drain = True
+                elif self._spreads_drain:  # the proxy ends while this worker retires
+                    self._spreads_drain = False
+                    if self._parts is not None:
+                        self._parts.plane.drain_now()
+                elif self._stop.is_set():
                     everything.cancel()
                 self._stop.set()
 
+    async def _follow_supervisor(self, seat: Seat) -> None:
+        """Stop when the supervisor has ended, which happens only if it was killed."""
+        await seat.supervisor.ended()
+        self._stop.set()
+
+    def _changes(self, config: Config) -> Changes:
+        """Return who may change something here. For a worker its supervisor has checked that."""
+        return config.admin_changes if self._seat is None else "any"
+
     async def _open_admin(self, nursery: trio.Nursery) -> None:
-        address = self._config.admin
-        if address is None:
+        opened = await self._admin_listeners()
+        if not opened:
             return
         readiness = Readiness(
             self._watch, lambda: self._parts, self._stop.is_set, [kind.probe_path for kind in self._kinds]
@@ -237,20 +282,22 @@ class Server:
             metrics=self._metrics.steps,
             lookups=self._metrics.lookups,
             pages=self._pages,
-            hosts=admin_listener.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
+            hosts=admin_listener.names_of(self._config),
         )
-        try:
-            opened = await admin_listener.open_admin(address)
-        except OSError as error:
-            raise OSError(error.errno, f"cannot listen on {address} (admin): {error.strerror or error}") from None
-        nursery.start_soon(admin_listener.serve_admin, opened, probes, self._notes)
-        self._notes(observe.ADMIN_LISTENING, address=str(address))
+        nursery.start_soon(admin_listener.serve_admin, opened, probes.response, self._notes)
+
+    async def _admin_listeners(self) -> list[trio.SocketListener]:
+        if self._seat is not None:
+            return [trio.SocketListener(trio.socket.from_stdlib_socket(bind_local(self._seat.admin)))]
+        if self._config.admin is None:
+            return []
+        return await admin_listener.open_admin(self._config.admin, self._notes)
 
     def _apply(self, config: Config, names: Sequence[str]) -> None:
         """Use settings that a reload changed."""
         self._config = config
         self._notes.level = observe.LEVELS[config.log_level]
-        self._pages.changes = config.admin_changes
+        self._pages.changes = self._changes(config)
         self._bootstrap[:] = config.upstream.bootstrap
         self._watch.interval_s = config.upstream.metadata_interval_s
         if self._parts is not None:
@@ -297,17 +344,6 @@ def _with_room(config: Config, notes: Notes) -> Config:
 def _read_again(read: Callable[[], Config]) -> Config:
     """Read the settings in a thread, with as many client connections as at the start if the machine limits them."""
     return _with_room(read(), lambda *_, **__: None)
-
-
-def _try_ports(config: Config) -> None:
-    """Report every port that cannot be bound, before one of them is opened.
-
-    Raises:
-        OSError: the text names each address, its purpose, and why it cannot be opened.
-    """
-    tried = check_listeners.try_all(config, config.upstream.nodes)
-    if obstacles := [each.obstacle for each in tried if each.trouble]:
-        raise OSError("; ".join(obstacles))
 
 
 async def _unless(stop: trio.Event, wait: Callable[[], Awaitable[T]]) -> T | None:

@@ -5,31 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.workers.seat import Seat
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Platform
 from kafka_share_proxy.fleet.carried import CarriedFeatures
-from kafka_share_proxy.fleet.links import FleetLinks, LinkTls
+from kafka_share_proxy.fleet.links import FleetLinks, LinkTls, LocalLinks
 from kafka_share_proxy.loop import boot_clock
 from kafka_share_proxy.loop.reactor import Reactor
 
 
-def membership(config: Config, platform: Platform, stored: Sequence[DescribedState[object]]) -> Membership:
+def membership(
+    config: Config, platform: Platform, stored: Sequence[DescribedState[object]], seat: Seat | None = None
+) -> Membership:
     """Create this proxy's membership in the group of proxies, which owns the stored states.
+
+    `seat`: of a worker.
 
     Raises:
         ConfigError: several proxies are to own state, but no clock of this machine counts the time in suspension.
     """
-    peer = config.peer_address
-    if peer is not None and not boot_clock.COUNTS_SUSPENSION:
-        raise ConfigError("cluster.mode: fleet needs a clock that goes on while the machine sleeps (CLOCK_BOOTTIME)")
+    peer = str(config.peer_address or "") if seat is None else seat.name
+    if peer and not boot_clock.COUNTS_SUSPENSION:
+        needing = "cluster.mode: fleet needs" if config.cluster.mode == "fleet" else "workers need"
+        raise ConfigError(f"{needing} a clock that goes on while the machine sleeps (CLOCK_BOOTTIME)")
     return Membership(
         platform.client(),
         platform.notes,
         platform.address,
         config.cluster.session_timeout_s,
-        peer=str(peer or ""),
+        peer=peer,
+        protocol="" if seat is None else seat.protocol,
         serves=[state.serves for state in stored],
     )
 
@@ -41,11 +48,12 @@ def links(
     owner: Membership,
     carried: CarriedFeatures,
     tls: LinkTls | None = None,
+    seat: Seat | None = None,
 ) -> FleetLinks | None:
-    """None without a fleet. `carried`: what other proxies may request here."""
-    if config.peer_address is None:
+    """None without a fleet and workers. `carried`: what other proxies may request here. `seat`: of a worker."""
+    if config.peer_address is None and seat is None:
         return None
-    peer = config.cluster.peer
+    secret = None if seat is None else seat.secret
     return FleetLinks(
         reactor,
         platform.services,
@@ -53,6 +61,7 @@ def links(
         owner,
         platform.notes,
         address=platform.address,
-        secret=peer.key(),
+        secret=config.cluster.peer.key() if secret is None else secret,
         tls=tls,
+        local=None if seat is None else LocalLinks(seat.links, seat.paths),
     )

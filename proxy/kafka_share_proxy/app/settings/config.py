@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, SecretStr
 
 from kafka_share_proxy.app.settings import limit_settings
+from kafka_share_proxy.app.settings.available_cpus import available_cpus
 from kafka_share_proxy.app.settings.hostports import PORT_MAX, parse_address, parse_addresses, parse_nodes
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.feature.errors import ConfigError
@@ -30,6 +31,9 @@ Nodes = Annotated[
     PlainValidator(parse_nodes),
     PlainSerializer(lambda nodes: {node_id: str(address) for node_id, address in nodes.items()}),
 ]
+
+
+WORKERS_MAX = 64
 
 
 class UpstreamTls(Section):
@@ -222,6 +226,8 @@ class Config(Section):
     first_port: int | None = Field(None, ge=1, le=PORT_MAX)
     """The broker with node id N is served on this port + N. Unset: the port of `listen` + 1."""
     client_tls: ClientTls = ClientTls()
+    workers: Literal["auto"] | Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
+    """Processes that serve clients on the same ports. auto: one for each CPU that this machine or container has."""
     admin: HostPort | None = None
     """HOST:PORT of /livez, /readyz, /metrics and /groups. Unset: they are not served."""
     admin_hosts: tuple[str, ...] = ()
@@ -262,6 +268,16 @@ class Config(Section):
         """The address at which other proxies of the fleet reach this one; None without a fleet."""
         peer = self.cluster.peer
         return (peer.advertise or peer.listen) if self.cluster.mode == "fleet" else None
+
+    @property
+    def worker_count(self) -> int:
+        """Number of processes that serve clients."""
+        return min(available_cpus(), WORKERS_MAX) if self.workers == "auto" else self.workers
+
+    @property
+    def is_shared(self) -> bool:
+        """True if several processes share the share groups, on one machine or on several."""
+        return self.cluster.mode == "fleet" or self.worker_count > 1
 
     @property
     def advertised_host(self) -> str:

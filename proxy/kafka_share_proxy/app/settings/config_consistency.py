@@ -188,5 +188,5 @@ def _features(config: Config) -> Found:
     for name in type(config).model_fields:
         section = getattr(config, name)
         if isinstance(section, Section):
-            for path, text in section.mistakes(is_fleet=config.cluster.mode == "fleet"):
+            for path, text in section.mistakes(is_fleet=config.is_shared):
                 yield (name, *path), text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -35,6 +36,16 @@ TLS_SECTIONS = {"client_tls": "on", "upstream.tls": "on", "cluster.peer.tls": "i
 TLS_FILES = ("cert_file", "key_file", "client_ca_file", "ca_file")
 SECRET_FILES = ("upstream.sasl.password_file",)
 """Files that are read again at each login."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """Result of a reload."""
+
+    changed: tuple[str, ...] = ()
+    """Settings that have new values now."""
+    needs_restart: tuple[str, ...] = ()
+    """Settings with new values that only a restart applies."""
 
 
 def changed(old: Config, new: Config) -> list[str]:

@@ -1,0 +1,43 @@
+"""Places whose workers have ended, and the workers that accept their clients until they are replaced."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import trio
+
+from kafka_share_proxy.app.workers import worker_client
+from kafka_share_proxy.app.workers.covering_page import BEGIN, END, PATH
+from kafka_share_proxy.app.workers.generation import Generation
+from kafka_share_proxy.app.workers.worker_process import WorkerProcess
+
+
+class CoveredPlaces:
+    """The kernel gives a place its share of new clients, also while it has no worker (app/README.md rule 10)."""
+
+    def __init__(self) -> None:
+        self._covers: dict[int, WorkerProcess] = {}
+        """Place -> the worker that accepts its clients."""
+        self._one_at_a_time = trio.Lock()
+
+    async def follow(self, generation: Generation) -> None:
+        """Begin and end what the current workers of this generation require."""
+        async with self._one_at_a_time:
+            for place, worker in list(self._covers.items()):
+                if place in generation.serving() or worker.ended.is_set():
+                    del self._covers[place]
+                    await _request(worker, place, END)
+            if not generation.was_ready:
+                return  # a place without a worker has had none, and gets no clients yet
+            for place in generation.places:
+                serving = generation.serving()
+                if place not in serving and place not in self._covers and serving:
+                    worker = next(iter(serving.values()))
+                    if await _request(worker, place, BEGIN):
+                        self._covers[place] = worker
+
+
+async def _request(worker: WorkerProcess, place: int, what: str) -> bool:
+    """Return True if the worker has done it."""
+    response = await worker_client.request(worker.admin, "POST", f"/{PATH}/{place}/{what}")
+    return response is not None and response.status == HTTPStatus.OK

@@ -1,0 +1,317 @@
+"""Supervisor of several workers that serve clients on the same ports (app/README.md rules 8 to 14)."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from itertools import islice
+
+import trio
+
+from kafka_share_proxy.app.commands import check_listeners
+from kafka_share_proxy.app.observing import admin_listener, metrics, observe, reload_page
+from kafka_share_proxy.app.settings import live_settings, passed_settings, tls_contexts
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.settings.live_settings import Reloaded
+from kafka_share_proxy.app.workers import worker_client
+from kafka_share_proxy.app.workers.channel import Body
+from kafka_share_proxy.app.workers.covered_places import CoveredPlaces
+from kafka_share_proxy.app.workers.generation import Generation
+from kafka_share_proxy.app.workers.listening_sockets import ListeningSockets
+from kafka_share_proxy.app.workers.places import NUMBERS, Places
+from kafka_share_proxy.app.workers.seat import RETIRE
+from kafka_share_proxy.app.workers.supervisor_pages import SupervisorPages
+from kafka_share_proxy.app.workers.worker_process import Reply, WorkerProcess
+from kafka_share_proxy.feature.errors import ConfigError
+from kafka_share_proxy.feature.metrics import Metrics
+from kafka_share_proxy.loop.activated_sockets import activated_sockets
+
+ENDED, CUT_SHORT = 0, 1
+"""Exit statuses: after an orderly end, and after a second signal."""
+OWN = ("admin", "log_format")
+"""Settings that the supervisor itself uses from its start on."""
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+REPLACE_S = 60.0
+"""Seconds that the workers of a new generation may take until all accept clients."""
+
+Apply = Callable[[Config, Sequence[str]], Awaitable[None]]
+"""Function that applies settings, of which these names have changed. Raises ConfigError."""
+
+
+def run(config: Config, read: Callable[[], Config]) -> int:
+    """Serve with several workers until SIGTERM or SIGINT. Return the exit status. `read` reads all settings again.
+
+    Raises:
+        ConfigError: a setting is invalid in this environment. OSError: a port cannot be bound.
+    """
+    notes = observe.LogNotes(observe.log_lines(config.log_format), observe.LEVELS[config.log_level])
+    places = Places()
+    try:
+        return trio.run(Supervisor(config, read, notes, places).main)
+    finally:
+        places.remove()
+
+
+class Supervisor:
+    """Workers of the current generation, and of the one before it while it ends."""
+
+    def __init__(self, config: Config, read: Callable[[], Config], notes: observe.LogNotes, places: Places) -> None:
+        self._config = config
+        self._read = read
+        self._notes = notes
+        self._places = places
+        self._activated = activated_sockets()
+        self._sockets = ListeningSockets(self._activated.bind)
+        self._running: dict[int, WorkerProcess] = {}
+        """Workers by number."""
+        self._current: Generation | None = None
+        self._before: Generation | None = None
+        """Generation that is ending."""
+        self._covers = CoveredPlaces()
+        self._spare: WorkerProcess | None = None
+        """Process that has loaded the program. It replaces the next worker that ends."""
+        self._stop = trio.Event()
+        self._status = ENDED
+        self._one_at_a_time = trio.Lock()
+        self._changes = {signal.SIGHUP: self.reload, signal.SIGUSR2: self.upgrade}
+        pages = {reload_page.PATH: self.reload, reload_page.UPGRADE_PATH: self.upgrade}
+        self._pages = SupervisorPages(self._running, config, pages, self._own_metrics())
+
+    async def main(self) -> int:
+        """Run until a signal. Return the exit status."""
+        config = self._config
+        upstream = ",".join(map(str, config.upstream.bootstrap))
+        self._notes(observe.STARTING, upstream=upstream, listen=str(config.bound), workers=config.worker_count)
+        try:
+            check_listeners.require(config, self._activated.bind)
+            async with trio.open_nursery() as nursery:
+                await self._run(nursery)
+        finally:
+            self._sockets.close()
+        self._notes(observe.STOPPED)
+        return self._status
+
+    async def _run(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        nursery.start_soon(self._receive_signals)
+        if self._config.admin is not None:
+            opened = await admin_listener.open_admin(self._config.admin, self._notes)
+            serve = partial(admin_listener.serve_admin, timeout_s=REPLACE_S + admin_listener.REQUEST_TIMEOUT_S)
+            nursery.start_soon(serve, opened, self._pages.response, self._notes)
+        self._current = self._begin(self._config)
+        await self._serve(self._current)
+        await self._end_all()
+        nursery.cancel_scope.cancel()
+
+    def _own_metrics(self) -> Metrics:
+        own = Metrics()
+        metrics.of_events(own, self._notes)
+        serving = "Workers that accept clients, or that have some while they end."
+        own.add("workers", "gauge", serving, lambda: sum(each.serves for each in self._running.values()))
+        return own
+
+    async def _serve(self, first: Generation) -> None:
+        if await first.serves(self._stop):
+            self._notes(observe.SERVING, listen=str(self._config.bound), workers=len(first.places))
+            await self._stop.wait()
+        elif first.failed is not None:
+            self._status = first.failed
+
+    async def _end_all(self) -> None:
+        self._notes(observe.STOPPING, drain_s=self._config.drain_s)
+        if self._spare is not None:
+            self._spare.signal(signal.SIGKILL)
+        async with trio.open_nursery() as nursery:
+            for generation in (self._before, self._current):
+                if generation is not None:
+                    nursery.start_soon(generation.end, signal.SIGTERM)
+
+    async def _receive_signals(self) -> None:
+        with trio.open_signal_receiver(*_STOPPING, *self._changes) as received:
+            async for number in received:
+                if number in self._changes:
+                    change = self._changes[signal.Signals(number)]
+                    self._nursery.start_soon(self._try, change, signal.Signals(number).name)
+                elif self._stop.is_set():
+                    self._status = CUT_SHORT
+                    self._end_immediately()
+                else:
+                    self._stop.set()
+
+    def _end_immediately(self) -> None:
+        for worker in self._running.values():
+            worker.signal(signal.SIGTERM)  # its second one
+
+    # Workers
+
+    def _begin(self, config: Config) -> Generation:
+        taken = [*self._current.numbers] if self._current is not None else []
+        free = (number for number in NUMBERS if number not in taken)
+        numbers = list(islice(free, config.worker_count))
+        generation = Generation(config, numbers, self._hire, self._notes, self._cover)
+        for place in generation.places:
+            self._nursery.start_soon(generation.keep, place)
+        return generation
+
+    def _hire(self, generation: Generation, place: int) -> WorkerProcess:
+        """Return the spare process, or a new one, for a place."""
+        worker, self._spare = self._spare or self._start(), None
+        number = generation.numbers[place]
+        worker.hire(number, place, self._places.admin(number), partial(self._reply, generation, worker))
+        self._running[number] = worker
+        return worker
+
+    def _start(self) -> WorkerProcess:
+        worker = WorkerProcess()
+        self._nursery.start_soon(self._run_worker, worker)
+        return worker
+
+    async def _run_worker(self, worker: WorkerProcess) -> None:
+        try:
+            await worker.run()
+        finally:
+            if self._spare is worker:
+                self._spare = None
+            if self._running.get(worker.number) is worker:
+                del self._running[worker.number]
+                self._pages.ended(worker)
+
+    def _keep_spare(self) -> None:
+        """Start a spare process while all workers serve. If it ends, the next change of a worker starts another."""
+        if self._spare is None and not self._stop.is_set():
+            self._spare = self._start()
+
+    def _reply(self, generation: Generation, worker: WorkerProcess, request: Body) -> Reply:
+        """Return the response to a request of a worker, see `seat.Supervisor`."""
+        match request:
+            case {"listen": [str() as host, int() as port, place]}:
+                return self._listen(worker, host, port, worker.place if place is None else place)
+            case {"settings": True}:
+                return {"settings": passed_settings.encode(generation.config)}, []
+            case {"seat": True}:
+                return dict(self._places.seat(generation.config, worker.number)), []
+            case {"ready": True}:
+                worker.ready.set()
+                self._cover(generation)
+                if generation.is_ready:
+                    self._keep_spare()
+        return {}, []
+
+    def _cover(self, generation: Generation) -> None:
+        """Let workers accept the clients of those that have ended, until these are replaced."""
+        self._nursery.start_soon(self._covers.follow, generation)
+
+    def _listen(self, worker: WorkerProcess, host: str, port: int, place: int) -> Reply:
+        try:
+            sockets = self._sockets.open(place, host, port)
+        except OSError as error:
+            return {"errno": error.errno, "error": error.strerror or str(error)}, []
+        worker.listens_at.add((place, host, port))
+        return {}, sockets
+
+    # Changes
+
+    async def _try(self, change: Callable[[str], Awaitable[Reloaded]], reason: str) -> None:
+        """Reload or upgrade. A mistake is logged only."""
+        with suppress(ConfigError):
+            await change(reason)
+
+    async def upgrade(self, reason: str) -> Reloaded:
+        """Replace all workers by new ones, of the version that is installed now. See `reload`."""
+        return await self._change(reason, self._upgrade)
+
+    async def reload(self, reason: str) -> Reloaded:
+        """Apply what is written now: live in all workers, or by new workers if a setting needs them.
+
+        Raises:
+            ConfigError: a setting or a file is invalid, or new workers do not start. Nothing was changed.
+        """
+        return await self._change(reason, self._apply)
+
+    async def _change(self, reason: str, apply: Apply) -> Reloaded:
+        # Shielded, because a client that does not wait must not leave new workers behind that nobody uses.
+        async with self._one_at_a_time:
+            reloaded = Reloaded()
+            with trio.CancelScope(shield=True):
+                reloaded = await self._applied(reason, apply)
+            return reloaded  # noqa: RET504 - a scope that swallows its own cancellation may end without a value
+
+    async def _applied(self, reason: str, apply: Apply) -> Reloaded:
+        try:
+            config = await trio.to_thread.run_sync(self._prepared)
+            names = live_settings.changed(self._config, config)
+            others = [name for name in names if name not in OWN]
+            config = live_settings.with_values(self._config, config, others)
+            await apply(config, others)
+        except ConfigError as error:
+            self._notes(observe.RELOAD_REFUSED, reason=str(error), requested_by=reason)
+            raise
+        self._config = config
+        self._notes.level = observe.LEVELS[config.log_level]
+        self._pages.go_by(config)
+        own = tuple(name for name in names if name in OWN)
+        self._notes(observe.RELOADED, requested_by=reason, changed=", ".join(others))
+        if own:
+            self._notes(observe.RELOAD_NEEDS_RESTART, settings=", ".join(own))
+        return Reloaded(tuple(others), own)
+
+    def _prepared(self) -> Config:
+        config = self._read()
+        tls_contexts.contexts(config)
+        return config
+
+    def _ready_generation(self) -> Generation:
+        current = self._current
+        if current is None or not current.is_ready:
+            raise ConfigError("some workers are still starting; try again soon")
+        return current
+
+    async def _upgrade(self, config: Config, _names: Sequence[str]) -> None:
+        current, spare = self._ready_generation(), self._spare
+        if spare is not None:  # it has loaded the version before
+            self._spare = None
+            spare.signal(signal.SIGKILL)
+        await self._replace(current, config)
+
+    async def _apply(self, config: Config, names: Sequence[str]) -> None:
+        current = self._ready_generation()
+        if all(live_settings.is_live(name, self._config, config) for name in names):
+            await self._apply_live(current, config)
+        else:
+            await self._replace(current, config)
+
+    async def _apply_live(self, current: Generation, config: Config) -> None:
+        before, current.config = current.config, config
+        for worker in self._running.values():
+            if worker.ready.is_set():
+                response = await worker_client.request(worker.admin, "POST", f"/{reload_page.PATH}")
+                if response is not None and response.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                    current.config = before
+                    raise ConfigError(f"worker {worker.number}: {json.loads(response.body)['reason']}")
+
+    async def _replace(self, current: Generation, config: Config) -> None:
+        """Start new workers, and retire those before them once the new ones accept clients."""
+        if self._before is not None:  # at most two generations need memory
+            self._before.signal(signal.SIGTERM)
+            await self._before.ended()
+        new = self._begin(config)
+        with trio.move_on_after(REPLACE_S):
+            if await new.serves(self._stop):
+                self._current, self._before = new, current
+                self._nursery.start_soon(self._retire, current)
+                self._notes(observe.WORKERS_REPLACED, workers=len(new.places))
+                return
+        await new.end(signal.SIGTERM)
+        reason = f"a new worker ended with status {new.failed}" if new.failed else f"not ready within {REPLACE_S:g} s"
+        self._notes(observe.WORKERS_NOT_REPLACED, reason=reason)
+        raise ConfigError(f"{reason}; its log lines say why, and the workers before it continue")
+
+    async def _retire(self, generation: Generation) -> None:
+        await generation.end(RETIRE)
+        if self._before is generation:
+            self._before = None
+        self._sockets.close_others({key for worker in self._running.values() for key in worker.listens_at})

@@ -1,0 +1,150 @@
+"""Admin listener of a supervisor: requests are passed to the workers, and their responses are merged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import h11
+import trio
+
+from kafka_share_proxy.app.observing import admin_listener, connections_page, reload_page, status_html
+from kafka_share_proxy.app.observing.admin_listener import HTML, METRICS, METRICS_PATH, STATUS_PATHS, Response
+from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.settings.live_settings import Reloaded
+from kafka_share_proxy.app.workers import merged_pages, worker_client
+from kafka_share_proxy.app.workers.merged_metrics import MergedMetrics
+from kafka_share_proxy.app.workers.worker_process import WorkerProcess
+from kafka_share_proxy.feature.metrics import Metrics
+
+GROUPS = "/groups"
+MERGED: Mapping[str, Callable[[Mapping[int, Any]], Any]] = {
+    f"/{connections_page.PATH}": merged_pages.connections,
+    GROUPS: merged_pages.groups,
+}
+"""Pages to which every worker contributes. Any other is that of the one worker that has it."""
+OWN = -1
+"""Number of the supervisor's own metrics."""
+
+
+class SupervisorPages:
+    """Source of the responses."""
+
+    def __init__(
+        self,
+        running: Mapping[int, WorkerProcess],
+        config: Config,
+        changes: Mapping[str, Callable[[str], Awaitable[Reloaded]]],
+        own_metrics: Metrics,
+    ) -> None:
+        """`running`: workers by number, which may change. `changes`: functions that POST calls, by path."""
+        self._running = running
+        self._merged = MergedMetrics()
+        self._own_metrics = own_metrics
+        own = {path: partial(reload_page.response, change) for path, change in changes.items()}
+        self._pages = AdminPages(own=own)
+        self.go_by(config)
+
+    def go_by(self, config: Config) -> None:
+        """Use other settings."""
+        self._pages.changes = config.admin_changes
+        self._hosts = admin_listener.names_of(config)
+
+    def ended(self, worker: WorkerProcess) -> None:
+        """Keep what a worker has counted."""
+        self._merged.ended(worker.number)
+
+    async def response(self, request: h11.Request, peer: str) -> Response:
+        """Return the response to a request. `peer`: address of the client."""
+        foreign = admin_listener.foreign_name(request, self._hosts)
+        if foreign is not None:
+            return foreign
+        method, target = request.method.decode("ascii", "replace"), request.target.decode("ascii", "replace")
+        path = target.partition("?")[0]
+        from_page = any(name == b"origin" for name, _ in request.headers)
+        own = await self._pages.response(method, path, peer=peer, from_page=from_page)
+        if own is not None:
+            return await admin_listener.page_response(own)
+        if method == "POST":
+            return await self._changed(target, self._pages.forbidden(peer, from_page=from_page))
+        return await self._read(path, target)
+
+    async def _read(self, path: str, target: str) -> Response:
+        if path == "/livez":
+            return _json(HTTPStatus.OK, {"alive": True, "workers": self._pids()})
+        responses = await self._from_all(target)
+        if path.encode() == METRICS_PATH:
+            return Response(HTTPStatus.OK, self._metrics(responses), METRICS)
+        if path.encode() in STATUS_PATHS:
+            return _status(responses)
+        if path.startswith("/readyz"):
+            return _readiness(responses)
+        merge, good = MERGED.get(path.rstrip("/")), _good(responses)
+        if merge is not None and good:
+            return _json(HTTPStatus.OK, merge({number: json.loads(each.body) for number, each in good.items()}))
+        return _most_specific([*good.values(), *responses.values()])
+
+    def _pids(self) -> dict[str, int | None]:
+        return {str(number): worker.pid for number, worker in sorted(self._running.items())}
+
+    def _metrics(self, responses: Mapping[int, Response]) -> bytes:
+        texts = {number: each.body for number, each in _good(responses).items()}
+        return self._merged.text({OWN: self._own_metrics.render()} | texts)
+
+    async def _changed(self, target: str, forbidden: str) -> Response:
+        """Pass a request that changes something to the worker that has the share group."""
+        if forbidden:
+            return admin_listener.refusal(HTTPStatus.FORBIDDEN, forbidden)
+        subject = "/".join(target.split("/")[:3])
+        owners = _good(await self._from_all(subject))
+        worker = next((self._running[number] for number in owners if number in self._running), None)
+        if worker is None:
+            return _most_specific(list((await self._from_all(subject)).values()))
+        response = await worker_client.request(worker.admin, "POST", target)
+        return response or admin_listener.refusal(HTTPStatus.BAD_GATEWAY, f"worker {worker.number} does not respond")
+
+    async def _from_all(self, target: str) -> dict[int, Response]:
+        """Return the responses of all workers that serve, by number."""
+        responses: dict[int, Response] = {}
+
+        async def get(worker: WorkerProcess) -> None:
+            response = await worker_client.request(worker.admin, "GET", target)
+            if response is not None:
+                responses[worker.number] = response
+
+        async with trio.open_nursery() as nursery:
+            for worker in self._running.values():
+                nursery.start_soon(get, worker)
+        return dict(sorted(responses.items()))
+
+
+def _good(responses: Mapping[int, Response]) -> dict[int, Response]:
+    return {number: each for number, each in responses.items() if each.status < HTTPStatus.BAD_REQUEST}
+
+
+def _most_specific(responses: Sequence[Response]) -> Response:
+    """Return the first response that knows more than that there is nothing."""
+    found = [each for each in responses if each.status != HTTPStatus.NOT_FOUND]
+    none = admin_listener.refusal(HTTPStatus.SERVICE_UNAVAILABLE, "no worker responds")
+    return next(iter((*found, *responses)), none)
+
+
+def _status(responses: Mapping[int, Response]) -> Response:
+    pages = [(number, each.body.decode()) for number, each in _good(responses).items()]
+    return Response(HTTPStatus.OK, merged_pages.status(pages).encode(), HTML, status_html.HEADERS)
+
+
+def _readiness(responses: Mapping[int, Response]) -> Response:
+    if any(each.status == HTTPStatus.NOT_FOUND for each in responses.values()):
+        return _most_specific(list(responses.values()))
+    probes = {number: (each.status == HTTPStatus.OK, json.loads(each.body)) for number, each in responses.items()}
+    ready, body = merged_pages.readiness(probes)
+    return _json(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, body)
+
+
+def _json(status: HTTPStatus, body: Mapping[str, Any]) -> Response:
+    return Response(status, json.dumps(body, indent=2).encode() + b"\n")

@@ -1,0 +1,107 @@
+"""Process of one worker, and the requests that it sends to its supervisor.
+
+It loads the program first. A spare process waits then until it is hired, and can serve a moment later.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import trio
+
+from kafka_share_proxy.app.workers import channel
+from kafka_share_proxy.app.workers.listening_sockets import Key
+from kafka_share_proxy.app.workers.seat import DESCRIPTOR
+
+Reply = tuple[channel.Body, list[socket.socket]]
+UNPLACED = -1
+"""Number and place of a process that is not hired."""
+COMMAND = (sys.executable, "-P", "-m", "kafka_share_proxy", "serve")
+
+
+class WorkerProcess:
+    """Process that gets a number and a place when it is hired."""
+
+    def __init__(self) -> None:
+        self.number = self.place = UNPLACED
+        self.admin = ""
+        """Unix socket of its admin listener."""
+        self.reply: Callable[[channel.Body], Reply] = lambda _request: ({}, [])
+        """Function that returns the response to a request."""
+        self._hired = trio.Event()
+        self.ready = trio.Event()
+        """Set once it accepts clients."""
+        self.ended = trio.Event()
+        self.status: int | None = None
+        """Exit status, negative after a signal. None while it runs."""
+        self.listens_at: set[Key] = set()
+        """Listening sockets that it has."""
+        self._process: trio.Process | None = None
+
+    @property
+    def serves(self) -> bool:
+        """True if it accepts clients, or still has some."""
+        return self.ready.is_set() and not self.ended.is_set()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def hire(self, number: int, place: int, admin: str, reply: Callable[[channel.Body], Reply]) -> None:
+        """Let it serve at a place. No other running worker has its number."""
+        self.number, self.place, self.admin, self.reply = number, place, admin, reply
+        self._hired.set()
+
+    async def run(self) -> None:
+        """Start the process, and respond to its requests until it ends. Kill it if cancelled."""
+        ours, theirs = channel.pair()
+        with ours:
+            with theirs:
+                process = await _start(theirs)
+            self._process = process
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._respond, ours)
+                    self.status = await process.wait()
+                    nursery.cancel_scope.cancel()
+            finally:
+                with trio.CancelScope(shield=True):
+                    if process.returncode is None:
+                        process.kill()
+                    self.status = await process.wait()
+                self.ended.set()
+
+    async def _respond(self, ours: socket.socket) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(ours)
+            try:
+                received = channel.receive(ours)
+                if received is None:
+                    return
+                await self._hired.wait()
+                channel.send(ours, *self.reply(received[0]))
+            except OSError:  # the worker has ended, which `run` notices
+                return
+
+
+async def _start(theirs: socket.socket) -> trio.Process:
+    """Start a process that does not get the signals of the terminal."""
+    return await trio.lowlevel.open_process(
+        COMMAND,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | {DESCRIPTOR: str(theirs.fileno())},
+        pass_fds=[theirs.fileno()],
+        process_group=0,
+    )

@@ -1,0 +1,88 @@
+"""Places without a worker, and who accepts their clients."""
+
+import signal
+from http import HTTPStatus
+
+import pytest
+from kafka_share_proxy.app.observing.admin_listener import Response
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.workers import worker_client
+from kafka_share_proxy.app.workers.covered_places import CoveredPlaces
+from kafka_share_proxy.app.workers.generation import Generation
+from kafka_share_proxy.app.workers.worker_process import WorkerProcess
+
+Asked = list[tuple[str, str]]
+
+
+class ThreeWorkers(Generation):
+    """A generation whose workers a test makes."""
+
+    def __init__(self) -> None:
+        super().__init__(Config(workers=3), range(3), lambda *_: WorkerProcess(), lambda *_, **__: None)
+        self.was_ready = True
+        for place in self.places:
+            self.put(place)
+
+    def put(self, place: int) -> None:
+        worker = self._workers[place] = WorkerProcess()
+        worker.admin = f"admin-{place}"
+        worker.ready.set()
+
+    def end(self, place: int) -> None:  # type: ignore[override]  # of one worker, in this test
+        self._workers[place].status = -signal.SIGKILL
+        self._workers[place].ended.set()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    requests: Asked = []
+
+    async def request(path: str, method: str, target: str) -> Response:
+        requests.append((path, target))
+        return Response(HTTPStatus.OK, b"{}")
+
+    monkeypatch.setattr(worker_client, "request", request)
+    return requests
+
+
+async def test_while_all_workers_serve_nothing_is_covered(asked: Asked) -> None:
+    await CoveredPlaces().follow(ThreeWorkers())
+    assert asked == []
+
+
+async def test_a_worker_accepts_the_clients_of_one_that_ended_until_it_is_replaced(asked: Asked) -> None:
+    covers, workers = CoveredPlaces(), ThreeWorkers()
+    workers.end(1)
+    await covers.follow(workers)
+    await covers.follow(workers)
+    assert asked == [("admin-0", "/covers/1/begin")]
+    workers.put(1)
+    await covers.follow(workers)
+    assert asked[1:] == [("admin-0", "/covers/1/end")]
+
+
+async def test_if_the_covering_worker_ends_another_covers_both(asked: Asked) -> None:
+    covers, workers = CoveredPlaces(), ThreeWorkers()
+    workers.end(1)
+    await covers.follow(workers)
+    workers.end(0)
+    asked.clear()
+    await covers.follow(workers)
+    assert ("admin-2", "/covers/0/begin") in asked
+    assert ("admin-2", "/covers/1/begin") in asked
+
+
+async def test_before_all_have_served_no_place_is_covered(asked: Asked) -> None:
+    workers = ThreeWorkers()
+    workers.was_ready = False
+    workers.end(1)
+    await CoveredPlaces().follow(workers)
+    assert asked == []
+
+
+async def test_without_any_worker_there_is_nobody_to_cover(asked: Asked) -> None:
+    workers = ThreeWorkers()
+    for place in workers.places:
+        workers.end(place)
+    await CoveredPlaces().follow(workers)
+    assert asked == []

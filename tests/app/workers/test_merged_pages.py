@@ -1,0 +1,53 @@
+"""Pages of all workers as those of one proxy."""
+
+from kafka_share_proxy.app.observing.status_html import HEAD, TAIL
+from kafka_share_proxy.app.workers import merged_pages
+
+
+def test_each_connection_names_its_worker() -> None:
+    bodies = {
+        0: {"connections": [{"client": "a"}], "left_out": 1},
+        3: {"connections": [{"client": "b"}], "left_out": 2},
+    }
+    listed = [{"client": "a", "worker": 0}, {"client": "b", "worker": 3}]
+    assert merged_pages.connections(bodies) == {"connections": listed, "left_out": 3}
+
+
+def test_a_group_of_a_sibling_is_not_elsewhere() -> None:
+    of_a = {"groups": [{"group": "b"}], "resting_partitions": 1, "elsewhere": ["a", "far"], "complete": True}
+    of_b = {"groups": [{"group": "a"}], "resting_partitions": 2, "elsewhere": ["b", "far"], "complete": True}
+    assert merged_pages.groups({0: of_a, 1: of_b}) == {
+        "groups": [{"group": "a", "worker": 1}, {"group": "b", "worker": 0}],
+        "resting_partitions": 3,
+        "elsewhere": ["far"],
+        "complete": True,
+    }
+
+
+def test_the_list_of_groups_is_complete_only_if_that_of_each_worker_is() -> None:
+    whole = {"groups": [], "resting_partitions": 0, "complete": True}
+    partial = {"groups": [], "resting_partitions": 0, "complete": False, "reason": "state is being loaded"}
+    merged = merged_pages.groups({0: whole, 1: partial})
+    assert (merged["complete"], merged["reason"]) == (False, "state is being loaded")
+
+
+def test_the_proxy_is_ready_if_one_worker_is() -> None:
+    probes = {0: (False, {"ready": False, "reasons": ["starting"]}), 1: (True, {"ready": True, "reasons": []})}
+    ready, body = merged_pages.readiness(probes)
+    assert ready
+    assert body == {"ready": True, "reasons": [], "workers": {"0": False, "1": True}}
+
+
+def test_without_a_ready_worker_the_reasons_of_one_are_shown() -> None:
+    ready, body = merged_pages.readiness({0: (False, {"ready": False, "reasons": ["starting"]})})
+    assert (ready, body["reasons"]) == (False, ["starting"])
+    assert merged_pages.readiness({}) == (False, {"ready": False, "reasons": ["no worker runs"], "workers": {}})
+
+
+def test_the_status_page_has_the_sections_of_all_workers_with_different_ids() -> None:
+    page = f'{HEAD}<section><details id="d1">x</details></section>{TAIL}'
+    merged = merged_pages.status([(0, page), (1, page)])
+    assert merged.startswith(HEAD)
+    assert merged.endswith(TAIL)
+    assert merged.count("<section>") == 2
+    assert (merged.count('<details id="w0-d1"'), merged.count('<details id="w1-d1"')) == (1, 1)

@@ -1,0 +1,209 @@
+"""A supervisor over small programs in place of workers. tests/stock/test_workers.py has real ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from kafka_share_proxy.app.observing.observe import LogNotes
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.workers import worker_process
+from kafka_share_proxy.app.workers.places import Places
+from kafka_share_proxy.app.workers.supervisor import ENDED, Supervisor
+from kafka_share_proxy.feature.errors import ConfigError
+from kafka_share_proxy.localkafka.addresses import HOST, free_ports
+
+WORKER = """
+import signal, sys, time
+from kafka_share_proxy.app.workers import seat
+supervisor = seat.supervisor()
+supervisor.wait_until_hired()
+config = supervisor.settings()
+if config.log_level == "error":
+    sys.exit(7)
+(listening,) = supervisor.listen("127.0.0.1", config.bound.port)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(config.drain_s == 1))
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))
+supervisor.report_ready()
+listening.setblocking(True)
+while True:
+    client, _ = listening.accept()
+    client.sendall(f"{supervisor.seat().number} {config.unknown_apis}".encode())
+    client.close()
+"""
+"""Responds with its number and a setting. It does not start with log_level error."""
+LIMIT_S = 60.0
+
+
+class Proxy:
+    """A supervisor, its settings and its log."""
+
+    def __init__(self, places: Places) -> None:
+        (self.port,) = free_ports(1)
+        self.written: dict[str, Any] = {"listen": f"{HOST}:{self.port}", "workers": 2, "drain_s": 2}
+        self.lines: list[str] = []
+        notes = LogNotes(lambda _level, event, _context: self.lines.append(event))
+        self.supervisor = Supervisor(self.config(), self.config, notes, places)
+        self.status: int | None = None
+
+    def config(self) -> Config:
+        if self.written.get("workers") == 0:
+            raise ConfigError("workers: must be 1 or more")
+        return Config.model_validate(self.written)
+
+    async def main(self) -> None:
+        self.status = await self.supervisor.main()
+
+    def responses(self, count: int = 20) -> set[str]:
+        """Responses to several connections."""
+        return {self.response() for _ in range(count)}
+
+    def response(self) -> str:
+        with socket.create_connection((HOST, self.port), timeout=10) as client:
+            return client.recv(100).decode()
+
+    async def logged(self, event: str) -> None:
+        while event not in self.lines:  # noqa: ASYNC110  # what is waited for are processes
+            await trio.sleep(0.01)
+
+
+@pytest.fixture
+def places() -> Iterator[Places]:
+    made = Places()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def proxy(places: Places, monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-c", WORKER))
+    return Proxy(places)
+
+
+@asynccontextmanager
+async def serving(proxy: Proxy) -> AsyncIterator[None]:
+    """Run it until the end of the block, and then to its end."""
+    with trio.fail_after(LIMIT_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(proxy.main)
+            await proxy.logged("serving")
+            yield
+            signal.raise_signal(signal.SIGTERM)
+
+
+async def in_thread(call: Callable[[], Any]) -> Any:
+    return await trio.to_thread.run_sync(call)
+
+
+async def test_workers_share_the_port_and_end_with_the_proxy(proxy: Proxy) -> None:
+    async with serving(proxy):
+        assert await in_thread(proxy.responses) == {"0 hide", "1 hide"}
+    assert proxy.status == ENDED
+    with pytest.raises(ConnectionRefusedError):
+        proxy.response()
+
+
+async def test_a_killed_worker_is_replaced_and_its_clients_wait_for_it(proxy: Proxy) -> None:
+    async with serving(proxy):
+        workers = list(proxy.supervisor._running.values())
+        os.kill(workers[0].pid or 0, signal.SIGKILL)
+        # A connection that the worker had accepted ends without a response.
+        assert await in_thread(proxy.responses) - {""} == {"0 hide", "1 hide"}
+        assert "worker-ended" in proxy.lines
+    assert proxy.status == ENDED
+
+
+async def test_a_worker_that_cannot_start_ends_the_proxy_with_its_status(proxy: Proxy, places: Places) -> None:
+    proxy.written["log_level"] = "error"
+    proxy.supervisor = Supervisor(proxy.config(), proxy.config, proxy.supervisor._notes, places)
+    with trio.fail_after(LIMIT_S):
+        await proxy.main()
+    assert proxy.status == 7
+
+
+async def test_new_settings_are_applied_by_new_workers_with_other_numbers(proxy: Proxy) -> None:
+    async with serving(proxy):
+        proxy.written["unknown_apis"] = "pass"
+        reloaded = await proxy.supervisor.reload("test")
+        assert reloaded.changed == ("unknown_apis",)
+        while any(number in proxy.supervisor._running for number in (0, 1)):  # noqa: ASYNC110  # of processes
+            await trio.sleep(0.01)
+        assert await in_thread(proxy.responses) == {"2 pass", "3 pass"}
+    assert proxy.status == ENDED
+
+
+async def test_new_workers_that_cannot_start_change_nothing(proxy: Proxy) -> None:
+    async with serving(proxy):
+        proxy.written |= {"unknown_apis": "pass", "log_level": "error"}
+        with pytest.raises(ConfigError, match=r"ended with status 7; .* the workers before it continue"):
+            await proxy.supervisor.reload("test")
+        assert await in_thread(proxy.responses) == {"0 hide", "1 hide"}
+        assert "workers-not-replaced" in proxy.lines
+
+
+async def test_a_mistake_changes_nothing(proxy: Proxy) -> None:
+    async with serving(proxy):
+        proxy.written["workers"] = 0
+        with pytest.raises(ConfigError, match="must be 1 or more"):
+            await proxy.supervisor.reload("test")
+        assert await in_thread(proxy.responses) == {"0 hide", "1 hide"}
+
+
+async def test_settings_of_the_supervisor_itself_need_a_restart(proxy: Proxy) -> None:
+    async with serving(proxy):
+        proxy.written["admin"] = f"{HOST}:{free_ports(1)[0]}"
+        reloaded = await proxy.supervisor.reload("test")
+        assert (reloaded.changed, reloaded.needs_restart) == ((), ("admin",))
+
+
+async def test_more_workers_can_be_set_while_it_runs(proxy: Proxy) -> None:
+    async with serving(proxy):
+        proxy.written["workers"] = 3
+        await proxy.supervisor.reload("test")
+        while any(number in proxy.supervisor._running for number in (0, 1)):  # noqa: ASYNC110  # of processes
+            await trio.sleep(0.01)
+        assert await in_thread(lambda: proxy.responses(40)) == {"2 hide", "3 hide", "4 hide"}
+
+
+async def test_a_port_that_is_taken_is_an_error_before_any_worker_starts(proxy: Proxy) -> None:
+    with socket.create_server((HOST, proxy.port)), pytest.raises(OSError, match="cannot listen"):
+        await proxy.main()
+    assert proxy.supervisor._running == {}
+
+
+async def test_sighup_reloads(proxy: Proxy) -> None:
+    async with serving(proxy):
+        proxy.written["unknown_apis"] = "pass"
+        signal.raise_signal(signal.SIGHUP)
+        await proxy.logged("reloaded")
+    assert proxy.status == ENDED
+
+
+async def test_an_upgrade_replaces_all_workers_and_the_spare_process(proxy: Proxy) -> None:
+    async with serving(proxy):
+        while proxy.supervisor._spare is None:  # noqa: ASYNC110  # a process
+            await trio.sleep(0.01)
+        spare = proxy.supervisor._spare
+        signal.raise_signal(signal.SIGUSR2)
+        await proxy.logged("workers-replaced")
+        await spare.ended.wait()
+        while any(number in proxy.supervisor._running for number in (0, 1)):  # noqa: ASYNC110  # of processes
+            await trio.sleep(0.01)
+        assert await in_thread(proxy.responses) == {"2 hide", "3 hide"}
+    assert proxy.status == ENDED
+
+
+async def test_the_sockets_between_workers_are_removed(proxy: Proxy, places: Places) -> None:
+    folder = Path(places.admin(0)).parent
+    async with serving(proxy):
+        assert folder.is_dir()
+    places.remove()
+    assert not folder.exists()

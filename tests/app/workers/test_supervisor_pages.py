@@ -1,0 +1,149 @@
+"""Admin listener of a supervisor, over workers that a test plays."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+import h11
+import pytest
+from kafka_share_proxy.app.observing.admin_listener import Response
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.settings.live_settings import Reloaded
+from kafka_share_proxy.app.workers import worker_client
+from kafka_share_proxy.app.workers.supervisor_pages import SupervisorPages
+from kafka_share_proxy.app.workers.worker_process import WorkerProcess
+from kafka_share_proxy.feature.metrics import Metrics
+
+GROUPS = {"groups": [], "resting_partitions": 0, "complete": True, "elsewhere": []}
+NO_GROUP = (404, {"reason": "share group is held by another proxy of the fleet"})
+
+
+class Workers:
+    """Two workers, with responses by target."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.responses: dict[tuple[str, str], tuple[int, Any]] = {}
+        self.posted: list[tuple[str, str]] = []
+        self.running = {number: WorkerProcess() for number in (0, 1)}
+        for number, worker in self.running.items():
+            worker.number, worker.admin = number, f"admin-{number}"
+        own = Metrics()
+        own.add("workers", "gauge", "Workers.", lambda: 2)
+        config = Config.model_validate({"listen": "127.0.0.1:9092", "workers": 2})
+        self.pages = SupervisorPages(self.running, config, {"reload": self.reload}, own)
+        self.reloads = 0
+        monkeypatch.setattr(worker_client, "request", self.request)
+
+    async def reload(self, _reason: str) -> Reloaded:
+        self.reloads += 1
+        return Reloaded(("drain_s",))
+
+    async def request(self, path: str, method: str, target: str) -> Response | None:
+        if method == "POST":
+            self.posted.append((path, target))
+            return Response(HTTPStatus.OK, b"{}")
+        response = self.responses.get((path, target))
+        if response is None:
+            return None
+        status, body = response
+        return Response(HTTPStatus(status), body if isinstance(body, bytes) else json.dumps(body).encode())
+
+    def all_respond(self, target: str, *responses: tuple[int, Any]) -> None:
+        for number, response in enumerate(responses):
+            self.responses[f"admin-{number}", target] = response
+
+    async def get(self, target: str, method: str = "GET", peer: str = "127.0.0.1", **headers: str) -> tuple[int, Any]:
+        pairs = [("Host", "localhost"), *headers.items()]
+        response = await self.pages.response(h11.Request(method=method, target=target, headers=pairs), peer)
+        try:
+            return response.status, json.loads(response.body)
+        except ValueError:
+            return response.status, response.body
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
+    return Workers(monkeypatch)
+
+
+async def test_the_supervisor_is_alive_by_itself(workers: Workers) -> None:
+    assert await workers.get("/livez") == (200, {"alive": True, "workers": {"0": None, "1": None}})
+
+
+async def test_a_request_by_a_foreign_name_is_refused(workers: Workers) -> None:
+    request = h11.Request(method="GET", target="/livez", headers=[("Host", "evil.example")])
+    assert (await workers.pages.response(request, "")).status == HTTPStatus.MISDIRECTED_REQUEST
+
+
+async def test_the_proxy_is_ready_while_one_worker_is(workers: Workers) -> None:
+    workers.all_respond("/readyz", (503, {"ready": False, "reasons": ["starting"]}), (200, {"ready": True}))
+    assert await workers.get("/readyz") == (200, {"ready": True, "workers": {"0": False, "1": True}})
+    workers.all_respond("/readyz", *[(503, {"ready": False, "reasons": ["starting"]})] * 2)
+    assert (await workers.get("/readyz"))[0] == 503
+
+
+async def test_a_probe_that_does_not_exist_is_not_found(workers: Workers) -> None:
+    workers.all_respond("/readyz/nonsense", *[(404, {"reason": "there are"})] * 2)
+    assert await workers.get("/readyz/nonsense") == (404, {"reason": "there are"})
+
+
+async def test_metrics_are_those_of_all_workers_and_of_the_supervisor(workers: Workers) -> None:
+    workers.all_respond("/metrics", *[(200, b"# TYPE ksp_connections gauge\nksp_connections 2.0\n")] * 2)
+    _, text = await workers.get("/metrics")
+    assert b"\nksp_connections 4.0\n" in text
+    assert b"\nksp_workers 2.0\n" in text
+
+
+async def test_a_worker_that_does_not_respond_is_left_out(workers: Workers) -> None:
+    workers.all_respond("/groups", (200, GROUPS))
+    assert (await workers.get("/groups"))[0] == 200
+
+
+async def test_without_any_response_the_reason_is_said(workers: Workers) -> None:
+    assert await workers.get("/groups") == (503, {"reason": "no worker responds"})
+
+
+async def test_a_group_is_shown_by_the_worker_that_holds_it(workers: Workers) -> None:
+    workers.all_respond("/groups/a", NO_GROUP, (200, {"group": "a"}))
+    assert await workers.get("/groups/a") == (200, {"group": "a"})
+
+
+async def test_a_group_that_is_not_known_yet_is_not_reported_as_missing(workers: Workers) -> None:
+    workers.all_respond("/groups/a", (404, {"reason": "not held here"}), (503, {"reason": "not known yet"}))
+    assert await workers.get("/groups/a") == (503, {"reason": "not known yet"})
+
+
+async def test_a_change_is_sent_to_the_worker_that_holds_the_group(workers: Workers) -> None:
+    workers.all_respond("/groups/a", NO_GROUP, (200, {"group": "a"}))
+    assert await workers.get("/groups/a/members/m/release", "POST") == (200, {})
+    assert workers.posted == [("admin-1", "/groups/a/members/m/release")]
+
+
+async def test_a_change_of_a_group_that_nobody_holds_is_refused(workers: Workers) -> None:
+    workers.all_respond("/groups/a", NO_GROUP, NO_GROUP)
+    assert await workers.get("/groups/a/members/m/release", "POST") == NO_GROUP
+    assert workers.posted == []
+
+
+@pytest.mark.parametrize(("peer", "headers"), [("192.0.2.1", {}), ("127.0.0.1", {"Origin": "http://evil.example"})])
+async def test_only_this_machine_changes_something_and_no_web_page(
+    workers: Workers, peer: str, headers: dict[str, str]
+) -> None:
+    workers.all_respond("/groups/a", NO_GROUP, (200, {"group": "a"}))
+    for target in ("/groups/a/members/m/release", "/reload"):
+        assert (await workers.get(target, "POST", peer, **headers))[0] == 403
+    assert (workers.posted, workers.reloads) == ([], 0)
+
+
+async def test_other_settings_decide_who_may_change_something(workers: Workers) -> None:
+    workers.pages.go_by(Config.model_validate({"listen": "127.0.0.1:9092", "admin_changes": "any"}))
+    assert await workers.get("/reload", "POST", "192.0.2.1") == (200, {"changed": ["drain_s"], "needs_restart": []})
+
+
+async def test_the_status_page_has_every_worker(workers: Workers) -> None:
+    workers.all_respond("/", (200, b"<p>first</p>"), (200, b"<p>second</p>"))
+    status, page = await workers.get("/")
+    assert status == 200
+    assert page.index(b"Worker 0") < page.index(b"first") < page.index(b"Worker 1") < page.index(b"second")

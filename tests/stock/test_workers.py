@@ -1,0 +1,212 @@
+"""Several workers on the same ports, with stock clients, a real broker, and workers that end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+from kafka_share_proxy.localkafka.addresses import HOST
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+
+from tests.support.brokers import OLD, QUICK, Running
+from tests.support.raw import until
+from tests.support.worlds import World
+
+pytestmark = pytest.mark.broker
+
+LIMIT_S = 30.0
+CLIENTS = 24
+"""Connections that the kernel spreads over two workers: 1 in 8 million runs puts all on one."""
+
+
+@pytest.fixture(scope="module")
+def kafka(running: Running) -> Cluster:
+    return running.cluster(OLD)
+
+
+@pytest.fixture(scope="module")
+def front(running: Running, kafka: Cluster) -> Front:
+    return running.front(kafka.bootstrap, {"workers": 2, "share_groups": {"broker": QUICK}})
+
+
+def read(front: Front, path: str) -> Any:
+    ready, text = front.send_request(path)
+    assert ready, text
+    return json.loads(text)
+
+
+def pids(front: Front) -> dict[str, int]:
+    """Workers by number."""
+    workers: dict[str, int] = read(front, "/livez")["workers"]
+    return workers
+
+
+def post(front: Front, path: str) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection(HOST, front.admin_port, timeout=60)
+    connection.request("POST", path)
+    response = connection.getresponse()
+    body = json.loads(response.read())
+    connection.close()
+    return response.status, body
+
+
+def change(front: Front, act: Callable[[dict[str, Any]], None]) -> None:
+    """Change the settings file."""
+    file = front.folder / "proxy.yaml"
+    settings = yaml.safe_load(file.read_text())
+    act(settings)
+    file.write_text(yaml.safe_dump(settings))
+
+
+def metric(front: Front, name: str) -> float:
+    _, text = front.send_request("/metrics")
+    return sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name))
+
+
+def test_clients_are_spread_over_the_workers_and_counted_together(front: Front) -> None:
+    clients = [socket.create_connection((HOST, front.port), timeout=5) for _ in range(CLIENTS)]
+    try:
+        until(lambda: metric(front, "ksp_connections ") >= CLIENTS, "all connections to be counted")
+        listed = read(front, "/connections")["connections"]
+        assert {str(line["worker"]) for line in listed} == set(pids(front))
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_share_groups_of_all_workers_are_one_list_and_each_is_found(front: Front, fresh: Callable[[str], str]) -> None:
+    groups = [fresh("group") for _ in range(8)]
+    world = World("proxy", front.bootstrap, fresh("topic"))
+    topic = world.topic()
+    try:
+        for group in groups:
+            world.member(group, topics=[topic])
+        until(lambda: {each["group"] for each in read(front, "/groups")["groups"]} >= set(groups), "all groups")
+        lines = {each["group"]: each for each in read(front, "/groups")["groups"]}
+        assert {str(lines[group]["worker"]) for group in groups} <= set(pids(front))
+        assert read(front, "/groups")["elsewhere"] == []
+        for group in groups:
+            assert read(front, f"/groups/{group}")["group"] == group
+        status, body = post(front, f"/groups/{groups[0]}/members/nobody/release")
+        assert (status, "has no member" in body["reason"]) == (404, True)
+    finally:
+        world.close()
+
+
+def test_a_killed_worker_is_replaced_under_its_number_and_no_record_is_lost(
+    front: Front, fresh: Callable[[str], str]
+) -> None:
+    before, topic, failed = pids(front), fresh("topic"), []
+    killed, other = before
+    producer = Producer({"bootstrap.servers": front.bootstrap, "enable.idempotence": True})
+    sent = 0
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        producer.produce(topic, b"x", on_delivery=lambda error, _: failed.append(error) if error else None)
+        sent += 1
+        producer.poll(0.005)
+        if sent == 100:
+            os.kill(before[killed], signal.SIGKILL)
+    assert producer.flush(LIMIT_S) == 0
+    assert failed == []
+    until(lambda: pids(front).get(killed) not in (None, before[killed]), "another worker of this number")
+    assert pids(front)[other] == before[other]
+    assert "killed by SIGKILL" in front.log.read_text()
+    until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served")
+
+
+def test_counters_do_not_fall_when_a_worker_ends(front: Front) -> None:
+    with socket.create_connection((HOST, front.port), timeout=5):
+        until(lambda: metric(front, "ksp_connections ") >= 1, "the connection to be counted")
+        before = metric(front, "ksp_connections_total")
+        for pid in pids(front).values():
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: len(pids(front)) == 2 and front.send_request("/readyz")[0], "both workers again")
+    assert metric(front, "ksp_connections_total") >= before
+
+
+def test_a_setting_that_is_applied_live_reaches_every_worker(front: Front) -> None:
+    before = pids(front)
+    change(front, lambda settings: settings.update(log_level="debug"))
+    assert post(front, "/reload") == (200, {"changed": ["log_level"], "needs_restart": []})
+    assert pids(front) == before
+    change(front, lambda settings: settings.update(log_level="info"))
+    post(front, "/reload")
+
+
+def test_a_setting_that_needs_a_start_is_applied_by_new_workers_and_connections_are_served_until_their_turn(
+    front: Front, fresh: Callable[[str], str]
+) -> None:
+    before, failed = pids(front), []
+    producer = Producer({"bootstrap.servers": front.bootstrap, "enable.idempotence": True})
+    topic = fresh("topic")
+    producer.produce(topic, b"before")
+    assert producer.flush(LIMIT_S) == 0
+    change(front, lambda settings: settings.update(unknown_apis="pass"))
+    assert post(front, "/reload") == (200, {"changed": ["unknown_apis"], "needs_restart": []})
+    after = pids(front)
+    new = set(after) - set(before)
+    assert len(new) == 2
+    for number in range(100):
+        producer.produce(topic, str(number), on_delivery=lambda error, _: failed.append(error) if error else None)
+        producer.poll(0.01)
+    assert producer.flush(LIMIT_S) == 0
+    assert failed == []
+    until(lambda: set(pids(front)) == new, "the workers before them to end")
+    until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served")
+
+
+def test_a_mistake_in_the_settings_changes_nothing(front: Front) -> None:
+    before = pids(front)
+    change(front, lambda settings: settings.update(drain_s="soon"))
+    status, body = post(front, "/reload")
+    assert (status, "drain_s" in body["reason"]) == (422, True)
+    change(front, lambda settings: settings.update(drain_s=2))
+    assert pids(front) == before
+
+
+def test_new_workers_that_cannot_start_leave_those_before_them(front: Front, fresh: Callable[[str], str]) -> None:
+    before = pids(front)
+    with socket.socket() as other:
+        other.bind((HOST, 0))
+        other.listen()
+        change(front, lambda settings: settings.update(listen=f"{HOST}:{other.getsockname()[1]}"))
+        status, body = post(front, "/reload")
+    assert (status, "the workers before it continue" in body["reason"]) == (422, True)
+    change(front, lambda settings: settings.update(listen=front.bootstrap))
+    assert pids(front).items() >= before.items()
+    producer = Producer({"bootstrap.servers": front.bootstrap})
+    producer.produce(fresh("topic"), b"x")
+    assert producer.flush(LIMIT_S) == 0
+
+
+def test_workers_end_if_their_supervisor_is_killed(running: Running, kafka: Cluster, tmp_path: Path) -> None:
+    elsewhere = {"share_groups": {"serve": "upstream"}, "commits": {"serve": False}}
+    front = Front(kafka.bootstrap, tmp_path, {"workers": 2, "drain_s": 1, **elsewhere})
+    front.start()
+    workers = pids(front)
+    front.kill()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers.values()), "both workers to end")
+
+
+def test_a_second_proxy_on_the_same_port_is_refused(front: Front, kafka: Cluster, tmp_path: Path) -> None:
+    second = Front(kafka.bootstrap, tmp_path, {"workers": 2, "listen": front.bootstrap})
+    with pytest.raises(Exception, match=f"cannot listen on {front.bootstrap}"):
+        second.start()
+
+
+def test_workers_keep_share_state_in_a_topic(kafka: Cluster, tmp_path: Path) -> None:
+    front = Front(kafka.bootstrap, tmp_path, {"workers": 2, "share_groups": {"state": "memory"}})
+    with pytest.raises(Exception, match=r"share_groups\.state.*must be topic in a fleet or with several workers"):
+        front.start()

@@ -22,7 +22,6 @@ from kafka_share_proxy.wire.errors import ProxyError
 if TYPE_CHECKING:
     from kafka_share_proxy.app.commands import views_command
     from kafka_share_proxy.app.settings.config import Config
-    from kafka_share_proxy.app.workers.seat import Supervisor
     from kafka_share_proxy.wire.values import Address
 
 T = TypeVar("T")
@@ -98,14 +97,10 @@ def serve(
     settings: Set = None,
 ) -> None:
     """Run the proxy until SIGTERM or SIGINT."""
-    from kafka_share_proxy.app.workers import seat
+    from kafka_share_proxy.app.workers import start
 
-    supervisor = seat.supervisor()
     try:
-        if supervisor is None:
-            status = _serve(_reader(config, settings, _flags(brokers, listen, advertise, admin, log_format)))
-        else:
-            status = _work(supervisor)
+        status = start.serve(_reader(config, settings, _flags(brokers, listen, advertise, admin, log_format)))
     except ConfigError as error:
         _fail(str(error), MISUSED)
     except ProxyError as error:
@@ -113,26 +108,6 @@ def serve(
     except OSError as error:
         _fail(error.strerror or str(error), FAILED)
     raise typer.Exit(status)
-
-
-def _serve(read: Callable[[], Config]) -> int:
-    loaded = read()
-    if loaded.worker_count > 1:
-        from kafka_share_proxy.app.workers import supervisor
-
-        return supervisor.run(loaded, read)
-    from kafka_share_proxy.app.serving import server
-
-    return server.run(loaded, read=read)
-
-
-def _work(supervisor: Supervisor) -> int:
-    """Serve as a worker."""
-    from kafka_share_proxy.app.serving import server
-
-    server.load_libraries(server.LIBRARIES)
-    supervisor.wait_until_hired()
-    return server.run(supervisor.settings(), read=supervisor.settings, seat=supervisor.seat())
 
 
 @app.command()

@@ -103,7 +103,7 @@ async def connect(target: Address, timeout_s: float) -> socket.socket:
 
 
 async def connect_locally(path: str) -> socket.socket:
-    """Return a non-blocking socket to a Unix socket. Raises OSError if nobody listens there."""
+    """Return a non-blocking socket to a Unix socket. Raises OSError if no process listens there."""
     await trio.lowlevel.checkpoint()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)

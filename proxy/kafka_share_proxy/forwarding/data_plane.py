@@ -33,6 +33,7 @@ from kafka_share_proxy.forwarding.held_bytes import HeldBytes
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
 from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
+from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
 from kafka_share_proxy.forwarding.served.injected_requests import Query
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Passing
 from kafka_share_proxy.forwarding.walk.walk import Look
@@ -77,35 +78,6 @@ class Port:
         return self.listeners[0].port
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaneStatistics:
-    """Figures of one moment, and totals since the start."""
-
-    connections: int
-    connections_total: int
-    tls_handshakes: int
-    """Unfinished TLS handshakes of clients."""
-    tls_handshakes_refused_total: int
-    tls_bytes: int
-    """Estimated memory of TLS connections to clients."""
-    upstream_connections: int
-    in_flight: int
-    muted: int
-    """Connections with a local request."""
-    local_answers_total: int
-    local_answer_bytes: int
-    """Bytes that the kernel has not accepted yet or that are reserved."""
-    local_answers_without_room: int
-    gathered_bytes: int
-    """Counted in `limits.gathered_total_bytes`."""
-    gathered_without_room: int
-    """Connections ended for lack of memory."""
-    bytes_up: int
-    bytes_down: int
-    unsent_bytes: int
-    ended: Mapping[str, int]
-
-
 class Plane:
     """The data plane: all connections of clients with their upstream connections, and the listeners."""
 
@@ -139,8 +111,7 @@ class Plane:
         self._handshakes: Handshakes | None = None
         if client_tls is not None:
             self._handshakes = Handshakes(reactor, client_tls, handshake_limits(limits), notes, self._tls_memory)
-        self.upstream_tls = upstream_tls
-        self._upstream_server_name = upstream_server_name
+        self.upstream_tls, self._upstream_server_name = upstream_tls, upstream_server_name
         self.keep_alive = keep_alive
         """Returns a request to keep an idle upstream connection open, or None."""
         self.introduction = introduction
@@ -164,8 +135,7 @@ class Plane:
         self._by_address: Counter[str] = Counter()
         self._lingering: dict[Linger, int] = {}
         self._ids = itertools.count(1)
-        self._accepts = True
-        self._closed = False
+        self._accepts, self._closed = True, False
         self._empty: trio.Event | None = None
         self._ended: Counter[str] = Counter()
         self._totals: Counter[str] = Counter()
@@ -222,7 +192,7 @@ class Plane:
     async def drained(self, deadline: float, spread_s: float = 0) -> bool:
         """Let requests in flight finish until `deadline`. Return False if connections had to be cut.
 
-        `spread_s`: seconds over which connections are closed one after the other. Until its turn each is served.
+        `spread_s`: seconds over which connections are closed one after the other. Each is served until then.
         """
         self.stop_accepting()
         self._empty = trio.Event()
@@ -240,7 +210,7 @@ class Plane:
         return not cut
 
     def drain_now(self) -> None:
-        """Close all connections as soon as their responses are sent. No connection waits for its turn."""
+        """Close all connections as soon as their responses are sent, also those that `drained` would close later."""
         for connection in list(self._connections.values()):
             self._drain_one(connection)
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from kafka_share_proxy.app.observing import metrics as figures
 from kafka_share_proxy.app.observing.observe import LogNotes
 from kafka_share_proxy.feature.metrics import Metrics
-from kafka_share_proxy.forwarding.data_plane import PlaneStatistics
+from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
 
 from tests.app.serving.test_composition import A, config, parts, sight
 

@@ -10,7 +10,7 @@ from kafka_share_proxy.app.observing import admin_listener, status_html
 from kafka_share_proxy.app.observing.status_page import ReadyProbes, StatusPage
 from kafka_share_proxy.feature.feature import Feature, Probe
 from kafka_share_proxy.feature.status import StatusSection, StatusTable
-from kafka_share_proxy.forwarding.data_plane import PlaneStatistics
+from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
 from kafka_share_proxy.loop.promise import Promise, settled
 from kafka_share_proxy.wire.values import Address
 

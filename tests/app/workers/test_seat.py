@@ -13,7 +13,7 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.workers import channel, seat
 from kafka_share_proxy.app.workers.channel import Body
 from kafka_share_proxy.app.workers.places import Places
-from kafka_share_proxy.app.workers.seat import Supervisor
+from kafka_share_proxy.app.workers.seat import SupervisorLink
 
 CONFIG = Config.model_validate({"listen": "127.0.0.1:9092", "workers": 2})
 Respond = Callable[[Body], tuple[Body, list[socket.socket]]]
@@ -43,7 +43,7 @@ def test_a_worker_gets_listening_sockets(ends: tuple[socket.socket, socket.socke
     with socket.create_server(("127.0.0.1", 0)) as listening:
         asked: list[Body] = []
         responding(ours, lambda request: (asked.append(request) or {}, [listening]))
-        (passed,) = Supervisor(theirs).listen("127.0.0.1", 9092, place=3)
+        (passed,) = SupervisorLink(theirs).listen("127.0.0.1", 9092, place=3)
         with passed:
             assert passed.getsockname() == listening.getsockname()
             assert not passed.getblocking()
@@ -54,21 +54,21 @@ def test_a_refused_port_is_an_error_with_its_reason(ends: tuple[socket.socket, s
     ours, theirs = ends
     responding(ours, lambda _: ({"errno": 98, "error": "cannot listen on h:1: in use"}, []))
     with pytest.raises(OSError, match="cannot listen on h:1") as refused:
-        Supervisor(theirs).listen("h", 1)
+        SupervisorLink(theirs).listen("h", 1)
     assert refused.value.errno == 98
 
 
 def test_a_worker_gets_its_settings(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
     responding(ours, lambda _: ({"settings": passed_settings.encode(CONFIG)}, []))
-    assert Supervisor(theirs).settings() == CONFIG
+    assert SupervisorLink(theirs).settings() == CONFIG
 
 
 def test_a_worker_gets_its_seat(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
     places = Places()
     responding(ours, lambda _: (places.seat(CONFIG, 1), []))
-    made = Supervisor(theirs).seat()
+    made = SupervisorLink(theirs).seat()
     places.remove()
     assert (made.number, made.name, made.peer_listen) == (1, "127.0.0.1:9092/1", None)
     assert made.paths[made.name] == made.links
@@ -79,14 +79,14 @@ def test_a_supervisor_that_has_ended_is_an_error(ends: tuple[socket.socket, sock
     ours, theirs = ends
     ours.close()
     with pytest.raises(OSError, match=r"ended|Broken pipe"):
-        Supervisor(theirs).report_ready()
+        SupervisorLink(theirs).report_ready()
 
 
 async def test_the_end_of_the_supervisor_is_noticed_but_not_its_responses(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = ends
-    supervisor = Supervisor(theirs)
+    supervisor = SupervisorLink(theirs)
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(supervisor.ended)
@@ -114,7 +114,7 @@ def test_the_descriptor_is_not_passed_on(
 
 def test_a_spare_process_waits_until_it_is_hired(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
-    hired = threading.Thread(target=partial(Supervisor(theirs).wait_until_hired), daemon=True)
+    hired = threading.Thread(target=partial(SupervisorLink(theirs).wait_until_hired), daemon=True)
     hired.start()
     assert channel.receive(ours) == ({"hired": True}, [])
     hired.join(0.2)

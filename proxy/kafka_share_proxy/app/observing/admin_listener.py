@@ -100,11 +100,12 @@ async def open_admin(address: Address, notes: Notes) -> list[trio.SocketListener
 
 
 async def serve_admin(
-    listeners: list[trio.SocketListener], respond: Respond, notes: Notes, timeout_s: float = REQUEST_TIMEOUT_S
+    listeners: list[trio.SocketListener], respond: Respond, notes: Notes, timeout_s: float | None = None
 ) -> None:
-    """Serve requests until cancelled. `timeout_s`: from the connection to the last byte of the response."""
+    """Serve requests until cancelled. `timeout_s`: see REQUEST_TIMEOUT_S, which is the default."""
     open_now: set[int] = set()
-    serve_one = partial(_serve_one, respond=respond, notes=notes, open_now=open_now, timeout_s=timeout_s)
+    limit_s = REQUEST_TIMEOUT_S if timeout_s is None else timeout_s
+    serve_one = partial(_serve_one, respond=respond, notes=notes, open_now=open_now, timeout_s=limit_s)
     await trio.serve_listeners(serve_one, listeners)
 
 

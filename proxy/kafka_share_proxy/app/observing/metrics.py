@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.app.serving.composition import ServingParts
     from kafka_share_proxy.app.serving.garbage_collection import Garbage
     from kafka_share_proxy.durable.state_home import StateHome
-    from kafka_share_proxy.forwarding.data_plane import PlaneStatistics
+    from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
     from kafka_share_proxy.forwarding.served_times import ServedTimes
     from kafka_share_proxy.loop.histogram import Histogram
     from kafka_share_proxy.loop.turns import Turns

@@ -30,7 +30,7 @@ def send(end: socket.socket, body: Mapping[str, object], sockets: Sequence[socke
 
 
 def receive(end: socket.socket) -> tuple[Body, list[socket.socket]] | None:
-    """Return a message and the sockets that came with it. None if the other side has gone."""
+    """Return a message and its sockets. None if the other side has gone."""
     data, descriptors, _, _ = socket.recv_fds(end, MESSAGE_BYTES_MAX, SOCKETS_MAX)
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     if not data:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 
-from kafka_share_proxy.app.workers.seat import Supervisor
+from kafka_share_proxy.app.workers.seat import SupervisorLink
 from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
 from kafka_share_proxy.forwarding.data_plane import Plane
 
@@ -17,7 +17,7 @@ BEGIN, END = "begin", "end"
 class CoveringPage:
     """POST /covers/PLACE/begin and /covers/PLACE/end."""
 
-    def __init__(self, supervisor: Supervisor, plane: Callable[[], Plane | None]) -> None:
+    def __init__(self, supervisor: SupervisorLink, plane: Callable[[], Plane | None]) -> None:
         """`plane` returns None until the cluster has responded."""
         self._supervisor, self._plane = supervisor, plane
 

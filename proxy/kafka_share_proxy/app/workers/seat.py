@@ -46,12 +46,12 @@ class Seat:
     """Address at which this worker accepts proxies of other machines."""
     admin: str
     """Unix socket of this worker's admin listener, for its supervisor."""
-    supervisor: Supervisor
+    supervisor: SupervisorLink
     """Port to the supervisor."""
 
 
 @dataclass(slots=True)
-class Supervisor:
+class SupervisorLink:
     """Requests to the supervisor. They block, for less than a millisecond."""
 
     end: socket.socket
@@ -119,7 +119,7 @@ class Supervisor:
         return received
 
 
-def supervisor() -> Supervisor | None:
+def supervisor() -> SupervisorLink | None:
     """Return the port to the supervisor that started this process. None if no supervisor did."""
     descriptor = os.environ.pop(DESCRIPTOR, None)
-    return None if descriptor is None else Supervisor(socket.socket(fileno=int(descriptor)))
+    return None if descriptor is None else SupervisorLink(socket.socket(fileno=int(descriptor)))

@@ -35,6 +35,8 @@ ENDED, CUT_SHORT = 0, 1
 OWN = ("admin", "log_format")
 """Settings that the supervisor itself uses from its start on."""
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
+READY_WAIT_S = 10.0
+"""Seconds that a change waits for a worker that is being replaced."""
 REPLACE_S = 60.0
 """Seconds that the workers of a new generation may take until all accept clients."""
 
@@ -186,7 +188,7 @@ class Supervisor:
             self._spare = self._start()
 
     def _reply(self, generation: Generation, worker: WorkerProcess, request: Body) -> Reply:
-        """Return the response to a request of a worker, see `seat.Supervisor`."""
+        """Return the response to a request of a worker, see `seat.SupervisorLink`."""
         match request:
             case {"listen": [str() as host, int() as port, place]}:
                 return self._listen(worker, host, port, worker.place if place is None else place)
@@ -233,7 +235,7 @@ class Supervisor:
         return await self._change(reason, self._apply)
 
     async def _change(self, reason: str, apply: Apply) -> Reloaded:
-        # Shielded, because a client that does not wait must not leave new workers behind that nobody uses.
+        # Shielded, because a client that does not wait must not leave new workers without use.
         async with self._one_at_a_time:
             reloaded = Reloaded()
             with trio.CancelScope(shield=True):
@@ -264,21 +266,24 @@ class Supervisor:
         tls_contexts.contexts(config)
         return config
 
-    def _ready_generation(self) -> Generation:
+    async def _ready_generation(self) -> Generation:
+        """Return the current generation once a worker that ended is replaced. Raises ConfigError if that takes long."""
         current = self._current
-        if current is None or not current.is_ready:
-            raise ConfigError("some workers are still starting; try again soon")
-        return current
+        if current is not None:
+            with trio.move_on_after(READY_WAIT_S):
+                if await current.serves(self._stop):
+                    return current
+        raise ConfigError("some workers are still starting; try again soon")
 
     async def _upgrade(self, config: Config, _names: Sequence[str]) -> None:
-        current, spare = self._ready_generation(), self._spare
+        current, spare = await self._ready_generation(), self._spare
         if spare is not None:  # it has loaded the version before
             self._spare = None
             spare.signal(signal.SIGKILL)
         await self._replace(current, config)
 
     async def _apply(self, config: Config, names: Sequence[str]) -> None:
-        current = self._ready_generation()
+        current = await self._ready_generation()
         if all(live_settings.is_live(name, self._config, config) for name in names):
             await self._apply_live(current, config)
         else:

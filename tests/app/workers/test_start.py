@@ -1,0 +1,63 @@
+"""What `serve` starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka_share_proxy.app.serving import server
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.workers import seat, start, supervisor
+from kafka_share_proxy.feature.errors import ConfigError
+
+
+class Started:
+    """Which program was started, with which settings."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.programs: list[tuple[str, Config, Any]] = []
+        monkeypatch.setattr(server, "run", self._serve)
+        monkeypatch.setattr(supervisor, "run", self._supervise)
+
+    def _serve(self, config: Config, *, read: Callable[[], Config], seat: Any = None) -> int:
+        self.programs.append(("serve", config, seat))
+        return 0
+
+    def _supervise(self, config: Config, read: Callable[[], Config]) -> int:
+        self.programs.append(("supervise", config, None))
+        return 0
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    monkeypatch.delenv(seat.DESCRIPTOR, raising=False)
+    return Started(monkeypatch)
+
+
+@pytest.mark.parametrize(("workers", "program"), [(1, "serve"), (2, "supervise")])
+def test_only_several_workers_have_a_supervisor(started: Started, workers: int, program: str) -> None:
+    config = Config(workers=workers)
+    assert start.serve(lambda: config) == 0
+    assert started.programs == [(program, config, None)]
+
+
+def test_a_worker_uses_the_settings_of_its_supervisor(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(workers=2)
+
+    class Link:
+        def wait_until_hired(self) -> None:
+            assert started.programs == []
+
+        def settings(self) -> Config:
+            return config
+
+        def seat(self) -> str:
+            return "a seat"
+
+    def unread() -> Config:
+        raise ConfigError("a worker reads no file")
+
+    monkeypatch.setattr(seat, "supervisor", Link)
+    assert start.serve(unread) == 0
+    assert started.programs == [("serve", config, "a seat")]

@@ -6,14 +6,14 @@ tests/long/run_kubernetes       # which runs tests/deploy/test_kubernetes_render
 from __future__ import annotations
 
 import base64
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.support.helm_charts import CHART, build, helm_path, run_helm
+from tests.support.helm_charts import CHART, run_helm
+from tests.support.kubernetes_tools import need_built
 from tests.support.small_api import Api, small_api
 
 SECRET = base64.b64encode(b"made by the first installation").decode()
@@ -22,9 +22,7 @@ NAME = "kafka-share-proxy-peer"
 
 @pytest.fixture(scope="module", autouse=True)
 def helm() -> None:
-    if helm_path() is None and shutil.which("go") is None:
-        pytest.skip("no Helm, and no Go to build it with")
-    build()
+    need_built("helm")
 
 
 @pytest.fixture

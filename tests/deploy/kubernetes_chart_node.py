@@ -85,9 +85,10 @@ class Identity:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._authority.configure_trust(context)
         self._pair.configure_cert(context)
-        with suppress(ssl.SSLError), socket.create_connection((address, port), timeout=5) as plain:
-            with context.wrap_socket(plain, server_hostname=name) as secured:
-                return ssl.DER_cert_to_PEM_cert(secured.getpeercert(binary_form=True) or b"")
+        plain = socket.create_connection((address, port), timeout=5)
+        with suppress(ssl.SSLError), context.wrap_socket(plain, server_hostname=name) as secured:
+            return ssl.DER_cert_to_PEM_cert(secured.getpeercert(binary_form=True) or b"")
+        plain.close()
         return ""
 
 

@@ -50,8 +50,8 @@ ONE_FILE_HEAD = """\
 def run_helm(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run Helm, whose exit status the caller checks."""
     return subprocess.run(
-        [str(kubernetes_tools.need("helm")), *words], env={**os.environ, **(environment or {})}, capture_output=True, text=True,
-        timeout=RUN_S, check=False,
+        [str(kubernetes_tools.need("helm")), *words], env={**os.environ, **(environment or {})},
+        capture_output=True, text=True, timeout=RUN_S, check=False,
     )  # fmt: skip
 
 

@@ -27,8 +27,16 @@ from tests.support.raw import until
 START_S = 120.0
 RUN_S = 120
 TOKEN = "of-the-tests"
-CONTROLLERS = ("deployment-controller", "replicaset-controller", "statefulset-controller", "job-controller")
-CONTROLLERS += ("disruption-controller", "endpointslice-controller", "root-ca-certificate-publisher-controller")
+CONTROLLERS = (
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "job-controller",
+    "disruption-controller",
+    "endpointslice-controller",
+    "serviceaccount-controller",
+    "garbage-collector-controller",
+)
 PATCH = "application/strategic-merge-patch+json"
 
 
@@ -49,7 +57,12 @@ class ControlPlane:
             f"default=http://{HOST}:{peer}", "--unsafe-no-fsync",
         )  # fmt: skip
         self._run("kube-apiserver", *self._api_server_options(etcd))
-        until(self._is_ready, "the API server", START_S)
+        try:
+            until(self._is_ready, "the API server", START_S)
+        except TimeoutError:
+            print(self.logs())
+            self.close()
+            raise
 
     def _write_kubeconfig(self) -> Path:
         authority = self.folder / "ca.pem"

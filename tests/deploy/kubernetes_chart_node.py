@@ -168,10 +168,19 @@ def state_partitions(pod: Pod) -> int:
     return int(json.loads(done.stdout).get("state_partitions", 0)) if done.returncode == 0 else 0
 
 
+def linked_peers(pod: Pod) -> set[str]:
+    """Return the names of other proxies in a pod's log."""
+    lines = [json.loads(line) for line in pod.container("proxy").output().splitlines()]
+    return {line["peer"] for line in lines if line["event"] == "peer-linked"}
+
+
 def test_a_share_group_works_over_tls_through_two_proxies(chart: Chart, authority: trustme.CA) -> None:
     """The proxies reach each other over TLS: each owns a part of the state, and any of them serves any client."""
     until(lambda: sum(map(state_partitions, chart.pods)) == STATE_PARTITIONS, "all state partitions", LIMIT_S)
     assert all(0 < state_partitions(pod) < STATE_PARTITIONS for pod in chart.pods)
+    for pod, other in (chart.pods, chart.pods[::-1]):  # all of them have one name for clients
+        peer = f"{other.name}.kafka-share-proxy-pods.{DOMAIN}:{PEER}"
+        assert linked_peers(pod) == {peer}
     identity, settled = Identity(authority), 0
     producer = Producer(identity.settings())
     groups = [f"group-{number}" for number in range(4)]  # of several owners

@@ -52,7 +52,7 @@ def links(
         carried,
         owner,
         platform.notes,
-        address=platform.address,
+        address=str(config.peer_address),
         secret=peer.key(),
         tls=tls,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka import AcknowledgeType, KafkaError, Producer, ShareConsumer
+from confluent_kafka import AcknowledgeType, KafkaError, KafkaException, Producer, ShareConsumer
 from kafka_share_proxy.localkafka.cluster import Cluster as Kafka
 from kafka_share_proxy.localkafka.front import installed_command
 
@@ -55,7 +56,7 @@ class World:
         self.plane, self._node = ControlPlane(folder), node
         self.plane.run_controllers()
         images = {f"{IMAGE}:0.1.0": installed_command(), "kafka-share-proxy:0.1.0": installed_command()}
-        self.kubelet = ApiKubelet(self.plane, node, images | {"application:1": program(JOB, "python3")})
+        self.kubelet = ApiKubelet(self.plane, node, images | {"application:1": program(JOB, sys.executable)})
         self.address = f"{NODE_IP}:{KAFKA_PORT}"
         self.upstream = {"bootstrap": self.address, "nodes": {kafka.nodes[0].node_id: self.address}}
         self.values = folder / "values.yaml"
@@ -135,8 +136,10 @@ class Work:
     def __init__(self, bootstrap: str) -> None:
         servers = {"bootstrap.servers": bootstrap, "log_level": 0}
         self.confirmed: set[int] = set()
-        self.settled: list[int] = []
+        self.settled: list[tuple[int, int]] = []
+        """Partition and offset of records whose acknowledgement was confirmed."""
         self.errors: list[KafkaError] = []
+        self.interruptions: list[KafkaException] = []
         self._sent = 0
         self._producer = Producer(servers)
         options = {"group.id": "workers", "share.acknowledgement.mode": "explicit"}
@@ -174,12 +177,20 @@ class Work:
     def _settle(self) -> None:
         self._consumer.subscribe([TOPIC])
         while not self._stop.is_set():
-            messages = [message for message in self._consumer.poll(0.2) if message.error() is None]
-            for message in messages:
-                self._consumer.acknowledge(message, AcknowledgeType.ACCEPT)
-            self._consumer.commit_sync()
-            self.settled += [int(message.value() or b"0") for message in messages]
+            try:
+                self._settle_once()
+            except KafkaException as error:  # of a connection that ended
+                self.interruptions.append(error)
         self._consumer.close()
+
+    def _settle_once(self) -> None:
+        messages = [message for message in self._consumer.poll(0.2) if message.error() is None]
+        for message in messages:
+            self._consumer.acknowledge(message, AcknowledgeType.ACCEPT)
+        outcome = self._consumer.commit_sync()
+        confirmed = {part.partition for part, error in outcome.items() if error is None}
+        places = [(message.partition() or 0, message.offset() or 0) for message in messages]
+        self.settled += [place for place in places if place[0] in confirmed]
 
 
 def during(action: Callable[[], object], look: Callable[[], None]) -> None:

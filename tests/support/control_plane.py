@@ -25,7 +25,7 @@ from tests.support.kubernetes_tools import need
 from tests.support.raw import until
 
 START_S = 120.0
-RUN_S = 120
+RUN_S = 240
 TOKEN = "of-the-tests"
 CONTROLLERS = (
     "deployment-controller",

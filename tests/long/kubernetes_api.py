@@ -144,7 +144,7 @@ def test_settings_without_a_restart_change_the_config_map_only(cluster: ControlP
 
 
 def test_the_manifests_without_helm_are_applied(cluster: ControlPlane) -> None:
-    """As their comments say: the namespace or the Secret first."""
+    """The namespace and the Secret are made first, as the comments of the files say."""
     cluster.kubectl("create", "namespace", "kafka")
     applied = cluster.kubectl("apply", "--filename", str(ONE_FILE))
     assert applied.count("created") == len(documents(ONE_FILE.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""From `helm install` to `helm uninstall` (kubernetes_cluster.py runs this file on a small node).
+"""A life of the chart, from `helm install` to `helm uninstall` (kubernetes_cluster.py runs this on a small node).
 
 API server, controllers and scheduler are Kubernetes' own. The kubelet and the Service are those of the tests. One real
 broker 3.9.1, stock clients. The tests follow each other in one cluster.

@@ -1,4 +1,4 @@
-"""The pods of deploy/kubernetes from their start to their end, in new namespaces (kubernetes_node.py)."""
+"""Pods of deploy/kubernetes and of the chart, on a small node in new namespaces."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pytest
 
 from tests.support.node_network import run_inside
 
-TESTS = Path(__file__).with_name("kubernetes_node.py")
+FOLDER = Path(__file__).parent
 LIMIT_S = 300
 
 
 @pytest.mark.broker
 @pytest.mark.slow
-def test_pods_live_as_the_manifests_say() -> None:
-    status, output = run_inside(TESTS, LIMIT_S)
+@pytest.mark.parametrize("name", ["kubernetes_node.py", "kubernetes_chart_node.py"])
+def test_pods_live_as_the_manifests_say(name: str) -> None:
+    status, output = run_inside(FOLDER / name, LIMIT_S)
     assert status == 0, output

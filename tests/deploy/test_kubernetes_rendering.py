@@ -1,11 +1,11 @@
-"""The rendered files of the repository are what Helm makes of the charts. Helm: see tests/support/helm_charts.py."""
+"""The rendered files of the repository are what Helm makes of the charts. Helm: see kubernetes_tools.py."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,21 +17,20 @@ from tests.support.helm_charts import (
     KUBERNETES,
     VALUES,
     documents,
-    helm_path,
     one,
     rendered,
     renderings,
     run_helm,
     user_rendered,
 )
+from tests.support.kubernetes_tools import need
 
 BOOTSTRAP = ("--set", "settings.upstream.bootstrap=kafka:9092")
 
 
 @pytest.fixture(autouse=True)
 def helm() -> None:
-    if helm_path() is None:
-        pytest.skip("no Helm on PATH or in the cache; tests/long/run_kubernetes builds it with Go")
+    need("helm")
 
 
 def test_the_rendered_files_are_up_to_date() -> None:
@@ -45,45 +44,6 @@ def test_the_chart_passes_lint() -> None:
     for values in sorted(VALUES.glob("*.yaml")):
         done = run_helm("lint", "--strict", str(CHART), "--values", str(values))
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-WRONG = {
-    "settings.upstream.bootstrap is missing": (),
-    "replicas: 3 needs mode: fleet": (*BOOTSTRAP, "--set", "replicas=3"),
-    "no secret may be in the ConfigMap; use password_file": (*BOOTSTRAP, "--set", "settings.upstream.sasl.password=x"),
-    "use fleet.existingSecret": (*BOOTSTRAP, "--set", "mode=fleet,settings.cluster.peer.secret=x"),
-    "needs settings.advertise": (*BOOTSTRAP, "--set", "service.type=LoadBalancer"),
-    "which another listener has": (*BOOTSTRAP, "--set", "settings.first_port=8079"),
-    "set mode: fleet of the chart": (*BOOTSTRAP, "--set", "settings.cluster.mode=fleet"),
-    "tls.certificate.issuerRef is missing": (*BOOTSTRAP, "--set", "tls.certificate.enabled=true"),
-    "additional properties 'replica' not allowed": (*BOOTSTRAP, "--set", "replica=3"),
-    "value must be one of 'single', 'fleet'": (*BOOTSTRAP, "--set", "mode=many"),
-}
-"""Part of the error, and the values that cause it."""
-
-
-@pytest.mark.parametrize("text", WRONG)
-def test_values_that_cannot_work_are_refused_with_what_to_do(text: str) -> None:
-    done = run_helm("template", "x", str(CHART), "--kube-version", KUBERNETES, *WRONG[text])
-    assert done.returncode != 0
-    assert text in done.stderr
-
-
-NOTES = {
-    "single": "bootstrap.servers=kafka-share-proxy.kafka.svc.cluster.local:9092",
-    "load_balancer": "bootstrap.servers=kafka.example:19092",
-    "node_port": "bootstrap.servers=node.example:30092",
-}
-
-
-@pytest.mark.parametrize("name", NOTES)
-def test_the_notes_name_the_bootstrap_address(name: str, tmp_path: Path) -> None:
-    """Helm prints them only when it installs: here a manifest includes them."""
-    chart = shutil.copytree(CHART, tmp_path / "chart")
-    included = 'notes: {{ include (print .Template.BasePath "/NOTES.txt") . | quote }}'
-    (chart / "templates" / "notes.yaml").write_text(included)
-    notes = rendered(chart, "--values", str(VALUES / f"{name}.yaml"), "--show-only", "templates/notes.yaml")
-    assert NOTES[name] in notes
 
 
 def test_a_secret_is_made_at_random() -> None:
@@ -127,6 +87,12 @@ def test_the_sample_of_all_settings_may_be_the_settings(tmp_path: Path) -> None:
     manifests = documents(rendered(CHART, "--values", str(file)))
     found = yaml.safe_load(one(manifests, "ConfigMap")["data"]["settings.yaml"])
     by_the_chart = {"listen", "first_port", "admin", "advertise"}
-    assert {key: found[key] for key in sample if key not in by_the_chart} == {
-        key: value for key, value in sample.items() if key not in by_the_chart
-    }
+    assert {key: value for key, value in found.items() if key not in by_the_chart} == with_value(
+        {key: value for key, value in sample.items() if key not in by_the_chart}
+    )
+
+
+def with_value(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings without the keys that have no value."""
+    kept = {key: value for key, value in settings.items() if value is not None}
+    return {key: with_value(value) if isinstance(value, dict) else value for key, value in kept.items()}

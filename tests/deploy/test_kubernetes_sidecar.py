@@ -62,6 +62,16 @@ def test_clients_are_served_on_the_loopback_interface_only(name: str) -> None:
     assert settings(name)["cluster"]["peer"]["listen"] == f"0.0.0.0:{ports['ksp-peer']}"
 
 
+def test_every_sidecar_is_scraped_as_a_proxy_of_one_job() -> None:
+    text = (CHECKOUT / "deploy" / "kubernetes" / "podmonitor.yaml").read_text(encoding="utf-8")
+    (endpoint,) = one(documents(text), "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["path"] == "/metrics"
+    assert endpoint["port"] in [port["name"] for port in pod("sidecar.yaml")["initContainers"][0]["ports"]]
+    (relabeling,) = endpoint["relabelings"]
+    assert relabeling["targetLabel"] == "job"
+    assert "kafka-share-proxy" in relabeling["replacement"], "the alert KspDown selects jobs by it"
+
+
 def test_the_grace_period_has_room_for_the_application_and_the_sidecar() -> None:
     for name in FILES:
         assert pod(name)["terminationGracePeriodSeconds"] >= 2 * settings("sidecar.yaml")["drain_s"]

@@ -9,43 +9,33 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kafka_share_proxy.localkafka.cluster import Cluster as Kafka
-from kafka_share_proxy.localkafka.front import installed_command
 
 from tests.support import rolling
 from tests.support.brokers import OLD, Running
-from tests.support.helm_charts import RENDERED, documents, one
-from tests.support.node_network import NODE_IP, Node, Service
+from tests.support.chart_pods import HOST, PORTS, SERVICE_IP, pods_of_chart, with_service_address
+from tests.support.node_network import Node, Service
 from tests.support.raw import Raw, until
 from tests.support.rolling import Outcome, Plan, Producing
 from tests.support.settlements import gaps
 from tests.support.share_members import ShareMember
-from tests.support.small_kubelet import Cluster
 from tests.support.small_replicas import Replicas
 
-KAFKA_PORT, SERVICE_IP = 19092, "10.244.0.2"
-HOST = "kafka-share-proxy.kafka.svc.cluster.local"
 GROUP, TOPIC = rolling.GROUP, rolling.TOPIC
 PLAN = Plan(rate=300, partitions=3, members=3)
 BEFORE_S, AFTER_S = 5.0, 5.0
 DRAINED_S = 120.0
-PORTS = {port: port for port in range(9092, 9097)}
-"""Ports of the Service: bootstrap, and brokers 0 to 3."""
 TOLD_S = 15.0
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    node = Node(tmp_path_factory.mktemp("node"))
-    node.add_service_address(SERVICE_IP)
-    node.add_name(HOST, SERVICE_IP)
-    return node
+    return with_service_address(Node(tmp_path_factory.mktemp("node")))
 
 
 @pytest.fixture
@@ -53,29 +43,6 @@ def kafka(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafk
     running = Running(tmp_path_factory.mktemp("brokers"))
     yield running.cluster(OLD)
     running.close()
-
-
-@contextmanager
-def replicas(node: Node, kafka: Kafka, name: str, kind: str) -> Iterator[Replicas]:
-    """Run the pods of a rendered chart, with the address of this broker."""
-    manifests = documents((RENDERED / f"{name}.yaml").read_text(encoding="utf-8"))
-    settings = yaml.safe_load(one(manifests, "ConfigMap")["data"]["settings.yaml"])
-    address = f"{NODE_IP}:{KAFKA_PORT}"
-    settings["upstream"] = {"bootstrap": address, "nodes": {kafka.nodes[0].node_id: address}}
-    manifest = one(manifests, kind)
-    (container,) = manifest["spec"]["template"]["spec"]["containers"]
-    cluster = Cluster(
-        images={container["image"]: installed_command()},
-        config_maps={"kafka-share-proxy": {"settings.yaml": yaml.safe_dump(settings)}},
-        secrets={"kafka-share-proxy-peer": {"secret": "of the fleet of this test"}},
-    )
-    pods = Replicas(node, cluster, manifest, f"kafka-share-proxy-pods.{HOST.partition('.')[2]}")
-    with Service(NODE_IP, {KAFKA_PORT: kafka.nodes[0].port}, lambda: ["127.0.0.1"]):
-        try:
-            pods.start()
-            yield pods
-        finally:
-            pods.kill()
 
 
 class Load:
@@ -183,7 +150,7 @@ def assert_in_order(pods: Replicas, outcome: Outcome) -> None:
 def test_a_rolling_update_of_a_fleet_loses_nothing_and_settles_nothing_twice(
     node: Node, kafka: Kafka, tmp_path: Path
 ) -> None:
-    with replicas(node, kafka, "fleet", "StatefulSet") as fleet:
+    with pods_of_chart(node, kafka, "fleet") as fleet:
         outcome = updated(fleet, fleet.update, tmp_path)
         assert len(fleet.former) == len(fleet.pods) == 3
         assert_in_order(fleet, outcome)
@@ -195,7 +162,7 @@ def test_a_rolling_update_of_a_fleet_loses_nothing_and_settles_nothing_twice(
 def test_an_update_of_a_single_proxy_loses_nothing_and_settles_nothing_twice(
     node: Node, kafka: Kafka, tmp_path: Path
 ) -> None:
-    with replicas(node, kafka, "single", "Deployment") as single:
+    with pods_of_chart(node, kafka, "single") as single:
         outcome = updated(single, single.surge, tmp_path)
         assert len(single.former) == len(single.pods) == 1
         assert_in_order(single, outcome)

@@ -1,8 +1,6 @@
 """The charts of deploy/helm, rendered by Helm, and their rendered files, which are kept in the repository.
 
-    python -m tests.support.helm_charts        # write the rendered files again
-
-Helm is the one on PATH, or else the one in the user's cache, which `build` puts there with Go.
+python -m tests.support.helm_charts        # write the rendered files again
 """
 
 from __future__ import annotations
@@ -17,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kafka_share_proxy.localkafka.jars import cache_folder, turn
+
+from tests.support import kubernetes_tools
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CHARTS = CHECKOUT / "deploy" / "helm"
@@ -25,12 +24,13 @@ CHART = CHARTS / "kafka-share-proxy"
 VALUES = CHECKOUT / "tests" / "deploy" / "values"
 RENDERED = CHECKOUT / "tests" / "deploy" / "rendered"
 USER_CHART = CHECKOUT / "tests" / "deploy" / "sidecar_user"
+RULES = CHECKOUT / "deploy" / "monitoring" / "rules.yaml"
+RULES_OF_CHART = CHART / "files" / "rules.yaml"
+"""The same, because a chart contains only files of its folder."""
 ONE_FILE = CHECKOUT / "deploy" / "kubernetes" / "kafka-share-proxy.yaml"
 ONE_FILE_VALUES = CHECKOUT / "deploy" / "kubernetes" / "values.yaml"
-HELM = "v3.18.6"
 KUBERNETES = "1.33.0"
 """Release that manifests are rendered for; without a cluster Helm has to assume one."""
-BUILD_S = 1200
 RUN_S = 60
 NAMESPACE = "kafka"
 SECRET_ONCE = re.compile(r"(?m)^  secret: \S+$")
@@ -47,43 +47,11 @@ ONE_FILE_HEAD = """\
 """
 
 
-def helm_path() -> Path | None:
-    """Return Helm: of PATH, or else of the cache. None if there is none."""
-    found = shutil.which("helm")
-    if found is not None:
-        return Path(found)
-    cached = _cached()
-    return cached if cached.exists() else None
-
-
-def _cached() -> Path:
-    return cache_folder().parent / "helm" / HELM / "helm"
-
-
-def build() -> Path:
-    """Return Helm, after building it with Go if it is not there. Raises subprocess.CalledProcessError."""
-    found = helm_path()
-    if found is not None:
-        return found
-    folder = _cached().parent
-    with turn(folder):
-        if not _cached().exists():
-            names = ("pkg/lint/rules", "pkg/chartutil")
-            major, minor = KUBERNETES.split(".")[:2]
-            known = [f"-X helm.sh/helm/v3/{name}.k8sVersionMajor={major}" for name in names]
-            known += [f"-X helm.sh/helm/v3/{name}.k8sVersionMinor={minor}" for name in names]  # as releases have it
-            command = ["go", "install", "-ldflags", " ".join(known), f"helm.sh/helm/v3/cmd/helm@{HELM}"]
-            subprocess.run(command, env={**os.environ, "GOBIN": str(folder)}, timeout=BUILD_S, check=True)
-    return _cached()
-
-
 def run_helm(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run Helm, whose exit status the caller checks."""
-    helm = helm_path()
-    assert helm is not None, "no Helm: tests/long/run_kubernetes builds it"
     return subprocess.run(
-        [str(helm), *words], env={**os.environ, **(environment or {})}, capture_output=True, text=True,
-        timeout=RUN_S, check=False,
+        [str(kubernetes_tools.need("helm")), *words], env={**os.environ, **(environment or {})},
+        capture_output=True, text=True, timeout=RUN_S, check=False,
     )  # fmt: skip
 
 
@@ -127,7 +95,9 @@ def one(documents_: Sequence[Mapping[str, Any]], kind: str, name: str | None = N
 
 def main() -> None:
     """Write all rendered files."""
-    build()
+    if kubernetes_tools.installed("helm") is None:
+        kubernetes_tools.build("helm")
+    RULES_OF_CHART.write_bytes(RULES.read_bytes())
     for path, text in renderings():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -10,9 +10,13 @@ metadata:
   labels:
     {{- include "kafka-share-proxy.selectorLabels" . | nindent 4 }}
     {{- with .Values.podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
-  annotations:
-    checksum/settings: {{ include "kafka-share-proxy.settings" . | sha256sum }}
-    {{- with .Values.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
+  {{- $annotations := dict }}
+  {{- if .Values.restartOnSettingsChange }}
+  {{- $annotations = dict "checksum/settings" (include "kafka-share-proxy.settings" . | sha256sum) }}
+  {{- end }}
+  {{- with merge $annotations .Values.podAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
 spec:
   serviceAccountName: {{ include "kafka-share-proxy.serviceAccountName" . }}
   automountServiceAccountToken: false

@@ -1,7 +1,17 @@
+{{/* Remove keys without a value: releases of Helm differ in which of them they keep. Prints nothing. */}}
+{{- define "kafka-share-proxy.prune" -}}
+{{- $map := . -}}
+{{- range keys $map -}}
+{{- $value := index $map . -}}
+{{- if kindIs "invalid" $value }}{{- $_ := unset $map . }}{{- else if kindIs "map" $value }}{{- include "kafka-share-proxy.prune" $value }}{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The settings file: the values' `settings`, and what the chart sets where they leave it out. */}}
 {{- define "kafka-share-proxy.settings" -}}
 {{- $files := "/etc/kafka-share-proxy" -}}
 {{- $s := deepCopy .Values.settings -}}
+{{- include "kafka-share-proxy.prune" $s -}}
 {{- if not $s.listen }}{{- $_ := set $s "listen" "0.0.0.0:9092" }}{{- end -}}
 {{- if not $s.first_port }}{{- $_ := set $s "first_port" (add1 (regexFind "[0-9]+$" $s.listen | int)) }}{{- end -}}
 {{- if not $s.admin }}{{- $_ := set $s "admin" "0.0.0.0:8080" }}{{- end -}}
@@ -60,6 +70,9 @@ brokers:
 {{- if and (ne .Values.service.type "ClusterIP") (not $s.advertise) }}{{- fail (printf "service.type %s needs settings.advertise: the host name at which clients reach the Service" .Values.service.type) }}{{- end -}}
 {{- if and .Values.tls.certificate.enabled (not .Values.tls.certificate.issuerRef) }}{{- fail "tls.certificate.issuerRef is missing: {name: ISSUER, kind: Issuer or ClusterIssuer}" }}{{- end -}}
 {{- if and .Values.fleet.tls.certificate.enabled (not .Values.fleet.tls.certificate.issuerRef) }}{{- fail "fleet.tls.certificate.issuerRef is missing: {name: ISSUER, kind: Issuer or ClusterIssuer}" }}{{- end -}}
+{{- range concat .Values.secretEnv .Values.extraEnv -}}
+{{- if has .name (list "KSP_LISTEN" "KSP_FIRST_PORT" "KSP_ADMIN" "KSP_DRAIN_S" "KSP_CLUSTER__MODE" "KSP_CLUSTER__PEER__LISTEN" "KSP_CLUSTER__PEER__ADVERTISE") }}{{- fail (printf "%s: ports, probes and the grace period of the manifests follow `settings`; set it there, or mode and fleet.port" .name) }}{{- end -}}
+{{- end -}}
 {{- $ports := include "kafka-share-proxy.ports" . | fromYaml -}}
 {{- range $ports.brokers -}}
 {{- if or (eq (int .port) (int $ports.bootstrap)) (eq (int .port) (int $ports.admin)) (eq (int .port) (int $ports.peer)) }}{{- fail (printf "broker %d would have port %d, which another listener has; set settings.first_port, settings.admin or fleet.port" (int .id) (int .port)) }}{{- end -}}

@@ -60,7 +60,7 @@ def links(
         carried,
         owner,
         platform.notes,
-        address=platform.address,
+        address=str(config.peer_address) if seat is None else seat.name,
         secret=config.cluster.peer.key() if secret is None else secret,
         tls=tls,
         local=None if seat is None else LocalLinks(seat.links, seat.paths),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.sharegroups.dead_letters.pace import RECORDS_MAX, LetterPace
+import pytest
+from kafka_share_proxy.sharegroups.dead_letters.pace import GATHER_MAX_S, GATHER_S, RECORDS_MAX, LetterPace
 
 
 def test_retries_wait_from_one_second_to_thirty_and_go_on() -> None:
@@ -45,3 +46,11 @@ def test_a_transaction_that_is_too_large_is_halved_down_to_one_record_and_grows_
     for _ in range(20):
         pace.succeeded()
     assert pace.records_max == RECORDS_MAX
+
+
+def test_transactions_take_at_most_three_percent_of_the_time_unless_they_are_full() -> None:
+    pace = LetterPace("q")
+    assert pace.pause_s(0.0, 1) == GATHER_S
+    assert pace.pause_s(0.009, 499) == pytest.approx(0.3)
+    assert pace.pause_s(10.0, 499) == GATHER_MAX_S
+    assert pace.pause_s(0.009, 500) == GATHER_S

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from kafka_share_proxy.brokers import record_lookup
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
@@ -159,6 +161,28 @@ def test_many_dead_letters_are_gathered_in_at_most_twenty_transactions_a_second(
     world.timers.advance(0.2)
     assert world.offsets() == list(range(1000))
     assert len(world.journal.committed) <= 21
+
+
+def test_slow_transactions_leave_time_for_other_changes() -> None:
+    """Each takes 10 ms. One letter alone does not wait, those after it are gathered for a third of a second."""
+    world = LetterWorld()
+    world.journal.holds = True
+    topic = world.cluster.create("t")
+    member = world.member()
+    begun, opened, start = list[float](), 0, world.timers.now()
+    for step in range(3_000):
+        if step % 20 == 0:
+            world.cluster.produce(topic, 1)
+            ((first, last, _),) = acquired(member.fetch(topic))
+            member.send_fetch(acks={(topic.topic_id, 0): [(first, last, [REJECT])]}, wait_ms=0)
+        opened = opened + 1 if world.journal.transactions else 0
+        if opened == 10:
+            world.journal.commit()
+            begun.append(world.timers.now())
+        world.timers.advance(0.001)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert begun[0] < start + 0.05
+    assert all(0.29 <= pause <= 0.37 for pause in pauses), pauses
 
 
 def test_partitions_are_chosen_by_the_source_partition() -> None:

@@ -7,6 +7,10 @@ from zlib import crc32
 
 GATHER_S = 0.05
 """Minimum seconds between two transactions of one state partition: at most 20 a second."""
+GATHER_MAX_S = 0.5
+"""Maximum seconds between two transactions while dead letters wait."""
+SHARE_MAX = 0.03
+"""Maximum fraction of the time that a state partition spends in transactions, in which no other change is stored."""
 RECORDS_MAX = 500
 """Maximum number of dead letters in one transaction."""
 RETRY_FIRST_S, RETRY_MAX_S, RETRY_FACTOR, RETRY_JITTER = 1.0, 30.0, 2, 0.2
@@ -37,6 +41,12 @@ class LetterPace:
         self.failures += 1
         chance = (crc32(f"{self.name} {self.failures}".encode()) * SPREAD % CRC_RANGE) / CRC_RANGE
         self.retry_at = now + delay * (1 + RETRY_JITTER * (2 * chance - 1))
+
+    def pause_s(self, took_s: float, records: int) -> float:
+        """Return the seconds from the beginning of a transaction to the next. Full ones follow each other faster."""
+        if records >= self.records_max:
+            return GATHER_S
+        return min(max(GATHER_S, took_s / SHARE_MAX), GATHER_MAX_S)
 
     def shrink(self) -> bool:
         """Halve the transactions, because one was too large. False if it had one record."""

@@ -50,6 +50,8 @@ class _Queue:
     due: dict[ShareKey, None] = field(default_factory=dict)
     without_copies: bool = False
     """True if the next transaction has headers only, because one record is too large with key and value."""
+    pause_s: float = GATHER_S
+    """Seconds from the beginning of the last transaction to the next of the state partition."""
     unreadable: dict[ShareKey, LetterPace] = field(default_factory=dict)
     """Due share partitions whose records could not be read."""
 
@@ -162,11 +164,11 @@ class DeadLetterWriter:
             self._schedule(number, lane)
             return
         queue = lane.queues[topic] = lane.queues.pop(topic)
-        lane.is_busy, lane.free_at = True, now + GATHER_S
+        lane.is_busy, queue.pause_s = True, GATHER_S
         written = on_its_own(self._write(topic, queue))
 
         def ended() -> None:
-            lane.is_busy = False
+            lane.is_busy, lane.free_at = False, now + queue.pause_s
             if not queue.due:
                 del lane.queues[topic]
                 self._recovered(topic)
@@ -191,7 +193,9 @@ class DeadLetterWriter:
                 return
             outside = self._records(target, chosen, sources)
             self._count_requests(chosen)
+            begun, number = self._timers.now(), sum(len(each.records) for each in outside)
             await self._writes.write_letters([(each.key, each.write) for each in chosen], outside)
+            queue.pause_s = queue.pace.pause_s(self._timers.now() - begun, number)
         except _TooLarge:
             self._undo(chosen)
             self._smaller(topic, queue)

@@ -11,7 +11,7 @@ from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import Record
 
 from tests.support.brokers import OLD, QUICK, Running
-from tests.support.raw import Topic, until
+from tests.support.raw import GROUP_RESOURCE, Topic, until
 from tests.support.worlds import ACCEPT, GAP, REJECT, RELEASE, Member, World, warm_up
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
@@ -24,6 +24,7 @@ ENABLED = "errors.deadletterqueue.group.enable"
 SMALL, LARGE = 2_000, b"v" * 3_000
 """Limit of a batch in the topic for dead letters, and a value that is larger."""
 QUIET_S = 1.0
+INVALID_CONFIG = 40
 Letter = tuple[dict[str, str], bytes | None, bytes | None]
 Letters = dict[int, list[Letter]]
 
@@ -185,13 +186,14 @@ def test_record_that_is_too_large_for_the_topic_becomes_a_letter_without_key_and
     assert [(each["offset"], key, value) for each, key, value in found[0]] == [("0", None, None), ("1", None, None)]
 
 
-@pytest.mark.parametrize("name", ["__letters", "a b", "x" * 250])
+@pytest.mark.parametrize("name", ["__letters", "a b", "x" * 250], ids=["internal", "space", "long"])
 def test_refused_names(sides: list[Side], name: str) -> None:
-    """Both refuse the same names when they are set."""
+    """The proxy refuses also what no topic can be named. A broker accepts it, and loses the records."""
 
     def code(side: Side) -> int:
         group = side.world.group()
-        return int(side.world.raw.try_configure(32, group, {TOPIC: name}).error_code)
+        return int(side.world.raw.try_configure(GROUP_RESOURCE, group, {TOPIC: name}).error_code)
 
     native, proxy = map(code, sides)
-    assert proxy == native
+    assert proxy == INVALID_CONFIG
+    assert native == (INVALID_CONFIG if name.startswith("__") else 0)

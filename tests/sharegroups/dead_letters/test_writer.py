@@ -164,13 +164,13 @@ def test_many_dead_letters_are_gathered_in_at_most_twenty_transactions_a_second(
 
 
 def test_slow_transactions_leave_time_for_other_changes() -> None:
-    """Each takes 10 ms. One letter alone does not wait, those after it are gathered for a third of a second."""
+    """Each takes 10 ms. The first few do not wait, those after them are gathered for a third of a second."""
     world = LetterWorld()
     world.journal.holds = True
     topic = world.cluster.create("t")
     member = world.member()
     begun, opened, start = list[float](), 0, world.timers.now()
-    for step in range(3_000):
+    for step in range(4_000):
         if step % 20 == 0:
             world.cluster.produce(topic, 1)
             ((first, last, _),) = acquired(member.fetch(topic))
@@ -182,7 +182,7 @@ def test_slow_transactions_leave_time_for_other_changes() -> None:
         world.timers.advance(0.001)
     pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
     assert begun[0] < start + 0.05
-    assert all(0.29 <= pause <= 0.37 for pause in pauses), pauses
+    assert all(0.29 <= pause <= 0.4 for pause in pauses[6:]), pauses
 
 
 def test_partitions_are_chosen_by_the_source_partition() -> None:

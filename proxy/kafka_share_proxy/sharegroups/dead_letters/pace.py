@@ -9,14 +9,36 @@ GATHER_S = 0.05
 """Minimum seconds between two transactions of one state partition: at most 20 a second."""
 GATHER_MAX_S = 0.5
 """Maximum seconds between two transactions while dead letters wait."""
-SHARE_MAX = 0.03
-"""Maximum fraction of the time that a state partition spends in transactions, in which no other change is stored."""
+SHARE_MAX, CREDIT_MAX_S = 0.03, 0.05
+"""Maximum fraction of its time that a state partition spends in transactions, in which no other change is stored, and
+the seconds of transactions that may follow each other faster.
+"""
 RECORDS_MAX = 500
 """Maximum number of dead letters in one transaction."""
 RETRY_FIRST_S, RETRY_MAX_S, RETRY_FACTOR, RETRY_JITTER = 1.0, 30.0, 2, 0.2
 """As the producer of dead letters in Kafka 4.4.0, which gives up after 5 retries. The proxy continues."""
 CRC_RANGE, SPREAD = 1 << 32, 2_654_435_761
 """SPREAD separates the checksums of similar names (Knuth's multiplicative hash)."""
+
+
+@dataclass(slots=True)
+class TransactionTime:
+    """Time that the transactions of one state partition take."""
+
+    credit_s: float = CREDIT_MAX_S
+    counted_to: float = 0.0
+
+    def next_at(self, begun: float, now: float, *, is_full: bool) -> float:
+        """Return when the next transaction may begin, after one from `begun` to `now`. `is_full`: more may wait."""
+        self.credit_s = min(CREDIT_MAX_S, self.credit_s + SHARE_MAX * (now - self.counted_to)) - (now - begun)
+        self.counted_to = now
+        soonest = begun + GATHER_S
+        if is_full or self.credit_s >= 0:
+            self.credit_s = max(self.credit_s, -SHARE_MAX * GATHER_MAX_S)
+            return soonest
+        wait_s = min(-self.credit_s / SHARE_MAX, GATHER_MAX_S)
+        self.credit_s = -SHARE_MAX * wait_s
+        return max(soonest, now + wait_s)
 
 
 @dataclass(slots=True)
@@ -41,12 +63,6 @@ class LetterPace:
         self.failures += 1
         chance = (crc32(f"{self.name} {self.failures}".encode()) * SPREAD % CRC_RANGE) / CRC_RANGE
         self.retry_at = now + delay * (1 + RETRY_JITTER * (2 * chance - 1))
-
-    def pause_s(self, took_s: float, records: int) -> float:
-        """Return the seconds from the beginning of a transaction to the next. Full ones follow each other faster."""
-        if records >= self.records_max:
-            return GATHER_S
-        return min(max(GATHER_S, took_s / SHARE_MAX), GATHER_MAX_S)
 
     def shrink(self) -> bool:
         """Halve the transactions, because one was too large. False if it had one record."""

@@ -22,7 +22,7 @@ from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.promise import on_its_own
 from kafka_share_proxy.sharegroups.counters import ShareFigures
 from kafka_share_proxy.sharegroups.dead_letters.letter_records import LetterSource, batch_size, by_partition, letter_of
-from kafka_share_proxy.sharegroups.dead_letters.pace import GATHER_S, LetterPace
+from kafka_share_proxy.sharegroups.dead_letters.pace import GATHER_S, LetterPace, TransactionTime
 from kafka_share_proxy.sharegroups.dead_letters.target_topics import NotWritable, TargetTopic, TargetTopics
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetterWrite, undo
@@ -50,8 +50,6 @@ class _Queue:
     due: dict[ShareKey, None] = field(default_factory=dict)
     without_copies: bool = False
     """True if the next transaction has headers only, because one record is too large with key and value."""
-    pause_s: float = GATHER_S
-    """Seconds from the beginning of the last transaction to the next of the state partition."""
     unreadable: dict[ShareKey, LetterPace] = field(default_factory=dict)
     """Due share partitions whose records could not be read."""
 
@@ -68,6 +66,7 @@ class _Lane:
 
     queues: dict[str, _Queue] = field(default_factory=dict)
     is_busy: bool = False
+    time: TransactionTime = field(default_factory=TransactionTime)
     free_at: float = 0.0
     timer: Timer | None = None
     rings_at: float = inf
@@ -164,11 +163,11 @@ class DeadLetterWriter:
             self._schedule(number, lane)
             return
         queue = lane.queues[topic] = lane.queues.pop(topic)
-        lane.is_busy, queue.pause_s = True, GATHER_S
-        written = on_its_own(self._write(topic, queue))
+        lane.is_busy, lane.free_at = True, now + GATHER_S
+        written = on_its_own(self._write(topic, queue, lane))
 
         def ended() -> None:
-            lane.is_busy, lane.free_at = False, now + queue.pause_s
+            lane.is_busy = False
             if not queue.due:
                 del lane.queues[topic]
                 self._recovered(topic)
@@ -179,7 +178,7 @@ class DeadLetterWriter:
 
     # Writing
 
-    async def _write(self, topic: str, queue: _Queue) -> None:
+    async def _write(self, topic: str, queue: _Queue, lane: _Lane) -> None:
         """Write one transaction."""
         chosen: list[_Chosen] = []
         self._prune(topic, queue)
@@ -193,9 +192,9 @@ class DeadLetterWriter:
                 return
             outside = self._records(target, chosen, sources)
             self._count_requests(chosen)
-            begun, number = self._timers.now(), sum(len(each.records) for each in outside)
+            begun, is_full = self._timers.now(), sum(len(each.records) for each in outside) >= queue.pace.records_max
             await self._writes.write_letters([(each.key, each.write) for each in chosen], outside)
-            queue.pause_s = queue.pace.pause_s(self._timers.now() - begun, number)
+            lane.free_at = lane.time.next_at(begun, self._timers.now(), is_full=is_full)
         except _TooLarge:
             self._undo(chosen)
             self._smaller(topic, queue)

@@ -23,6 +23,8 @@ from tests.support.java_programs import java_program
 from tests.support.raw import Raw
 from tests.support.share_recorder import Place, Recorder, RecordingRelay, operations
 
+NODE = 1
+"""Id of the only broker."""
 OTHER_HOST = "127.0.0.2"
 """Address of the relays in front of a proxy, which listens on the same ports of HOST."""
 PARTITIONS, KEYS, EXPONENT = 2, 200, 0.7
@@ -43,7 +45,6 @@ class Recorded:
     recorded: str
     """Through a relay."""
     recorder: Recorder
-    front: Front | None = None
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -58,17 +59,19 @@ def native(running: Running, group: str) -> Iterator[Recorded]:
     relay.close()
 
 
+def proxy_for_relays(running: Running) -> Front:
+    """A proxy on 3.9.1 that advertises another address."""
+    share_groups = {"state": "topic", "broker": QUICK}
+    return running.front(running.cluster(OLD).bootstrap, {"advertise": OTHER_HOST, "share_groups": share_groups})
+
+
 @contextmanager
-def proxied(running: Running, group: str, **settings: str) -> Iterator[Recorded]:
-    """A proxy on 3.9.1 that advertises another address, at which relays listen."""
+def proxied(front: Front, group: str, **settings: str) -> Iterator[Recorded]:
+    """Relays at the address that a proxy for relays advertises."""
     recorder = Recorder(group)
-    kafka = running.cluster(OLD)
-    front = running.front(
-        kafka.bootstrap, {"advertise": OTHER_HOST, "share_groups": {"state": "topic", "broker": QUICK}}
-    )
-    ports = (front.port, front.first_port + kafka.nodes[0].node_id)
+    ports = (front.port, front.first_port + NODE)
     relays = [RecordingRelay(recorder, (OTHER_HOST, port), (HOST, port)) for port in ports]
-    yield Recorded(front.bootstrap, f"{OTHER_HOST}:{front.port}", recorder, front, settings)
+    yield Recorded(front.bootstrap, f"{OTHER_HOST}:{front.port}", recorder, settings)
     for relay in relays:
         relay.close()
 

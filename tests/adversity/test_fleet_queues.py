@@ -6,15 +6,18 @@ import time
 from collections.abc import Callable
 
 import pytest
+from kafka_share_proxy.client.share_opening import open_share_consumer
 from kafka_share_proxy.wire.records import records
 
+from tests.client.test_share_real_brokers import EXPLICIT
+from tests.stock.test_redelivery_delay import attempts, gaps
 from tests.support.fleet import Fleet, acquired_again, elsewhere, far_group
 from tests.support.raw import Topic
 from tests.support.worlds import ACCEPT, RELEASE, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(480)]
 
-DELAY_S = 20.0
+DELAY_S, NAMED_S = 20.0, 1.5
 
 
 def produce(world: World, topic: Topic, keys: str) -> None:
@@ -37,6 +40,18 @@ def test_members_at_both_proxies_get_the_records_of_a_key_in_order(fleet: Fleet,
     assert two.take(t).acquired(t) == [(4, 4, 1)]
     assert one.acknowledge((t, 0, 0, 0, ACCEPT)).code(t) == 0
     assert two.take(t).acquired(t) == [(2, 2, 1)]
+
+
+async def test_a_named_delay_holds_if_another_proxy_owns_the_group(fleet: Fleet, fresh: Callable[[str], str]) -> None:
+    """The group itself has no delay."""
+    a = fleet.world("a", fresh("w")[-16:])
+    t = a.topic()
+    produce(a, t, "a")
+    group = far_group(fleet, a, "a")
+    servers = fleet.fronts["a"].bootstrap
+    async with open_share_consumer(servers, group=group, topics=[t.name], **EXPLICIT) as one:
+        waited = gaps(await attempts(one, 3, delay_s=NAMED_S))
+    assert all(NAMED_S <= seconds < 5 * NAMED_S for seconds in waited), waited
 
 
 def test_after_kill_9_of_the_owner_each_key_is_in_order_and_delays_go_on(

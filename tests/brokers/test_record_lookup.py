@@ -29,7 +29,9 @@ def topic(world: LetterWorld) -> Topic:
 
 def read(world: LetterWorld, topic: Topic, *offsets: int) -> dict[int, Record]:
     lookup = RecordLookup(world.own, world.services.topology, world.timers.now)
-    return on_its_own(lookup.read(topic.topic_id, 1, offsets)).result()
+    found = on_its_own(lookup.read(topic.topic_id, 1, offsets)).result()
+    assert found.end > offsets[-1]
+    return found.records
 
 
 def test_only_the_wanted_records_are_returned(world: LetterWorld, topic: Topic) -> None:
@@ -43,6 +45,16 @@ def test_records_far_apart_are_read_by_several_fetches(
     monkeypatch.setattr(record_lookup, "READ_BYTES", 200)
     assert sorted(read(world, topic, 0, 15, 29)) == [0, 15, 29]
     assert world.cluster.count(1) >= 3
+
+
+def test_limits_leave_later_records_unread(world: LetterWorld, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookup = RecordLookup(world.own, world.services.topology, world.timers.now)
+    monkeypatch.setattr(record_lookup, "READ_BYTES", 200)
+    monkeypatch.setattr(record_lookup, "READS_MAX", 2)
+    found = on_its_own(lookup.read(topic.topic_id, 1, [0, 15, 29])).result()
+    assert (sorted(found.records), found.end) == ([0, 15], 29)
+    found = on_its_own(lookup.read(topic.topic_id, 1, [0, 15, 29], until=world.timers.now())).result()
+    assert (found.records, found.end) == ({}, 0)
 
 
 def test_deleted_records_are_missing(world: LetterWorld, topic: Topic) -> None:

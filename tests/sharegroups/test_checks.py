@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.feature.state_rights import StateRights
 from kafka_share_proxy.sharegroups.checks import ShareFindings, ShareGroupCheck
+from kafka_share_proxy.sharegroups.dead_letters.letter_checks import LetterFindings
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 
 from tests.app.serving.test_composition import A, sight
@@ -35,6 +36,14 @@ def test_rights_do_not_matter_where_no_state_is_kept(settings: dict[str, Any]) -
     told = report(ShareFindings(rights=StateRights(missing=("READ",), risks=("few replicas",))), **settings)
     assert (told.obstacles, told.risks) == ((), ())
     assert "will be off" not in told.line
+
+
+def test_findings_about_dead_letters_are_reported_where_state_is_kept() -> None:
+    found = ShareFindings(rights=StateRights(), letters=LetterFindings(("no WRITE",), ("not checked",)))
+    told = report(found, serve="local")
+    assert (told.obstacles, told.risks, told.remarks) == ((), ("no WRITE",), ("not checked",))
+    told = report(found, serve="local", state="memory")
+    assert (told.risks, told.remarks) == ((), ())
 
 
 def test_placement_by_group_is_in_the_line() -> None:

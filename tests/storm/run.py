@@ -3,7 +3,7 @@
 Runs one seed after the other, 500 steps each, until this many steps are done; a failure names its seed, which `--seed S
 --steps 500` repeats. `--logs` puts the product's writer and hostile leaders under it. `--tiny N` goes through every
 story of N steps of a tiny world instead. `--commits`: individual commits of one partition, against sets of offsets.
-`--order`: groups with key order, which is switched off and on.
+`--order`: groups with key order, which is switched off and on. `--delays`: groups with redelivery delay, alike.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import time
 
 from tests.sharegroups.model.world import RandomChooser
-from tests.support import storm, storm_admin, storm_commits, storm_order
+from tests.support import storm, storm_admin, storm_commits, storm_delays, storm_order
 
 STEPS_EACH = 500
 
@@ -26,9 +26,12 @@ def main() -> None:
     )
     parser.add_argument("--logs", action="store_true", help="over logs whose leaders append and then answer errors")
     parser.add_argument("--order", action="store_true", help="over groups with key order")
+    parser.add_argument("--delays", action="store_true", help="over groups with redelivery delay")
     parser.add_argument("--commits", action="store_true", help="individual commits in place of share groups")
     asked = parser.parse_args()
-    one_storm = storm_admin.run_over_logs if asked.logs else storm_order.run if asked.order else storm_admin.run
+    kinds = {"logs": storm_admin.run_over_logs, "order": storm_order.run, "delays": storm_delays.run}
+    kind = next((name for name in kinds if getattr(asked, name)), None)
+    one_storm = storm_admin.run if kind is None else kinds[kind]
     began = time.monotonic()
     if asked.commits:
         count = max(1, asked.steps // STEPS_EACH)
@@ -46,7 +49,7 @@ def main() -> None:
             except Exception as error:
                 error.add_note(
                     f"seed {seed}: python -m tests.storm.run --seed {seed} --steps {STEPS_EACH}"
-                    f"{' --logs' * asked.logs}{' --order' * asked.order}"
+                    f"{'' if kind is None else f' --{kind}'}"
                 )
                 raise
         print(f"{len(seeds) * STEPS_EACH:,} steps, seeds {seeds[0]}-{seeds[-1]}, {records:,} records", end="")

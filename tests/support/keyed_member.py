@@ -1,6 +1,6 @@
 """A confluent-kafka member of a share group that releases some records and sometimes works longer than the lock.
 
-    python -m tests.support.keyed_member BOOTSTRAP GROUP TOPIC SEED RELEASED HANGING HANG_MS POLL_RECORDS
+    python -m tests.support.keyed_member BOOTSTRAP GROUP TOPIC SEED RELEASED HANGING HANG_MS POLL_RECORDS [REJECTED]
 
 The arguments and the lines are those of `tests/clients/keyedmember`.
 """
@@ -16,6 +16,9 @@ from typing import Any
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
 Printed = tuple[object, ...]
+Shares = tuple[float, float]
+"""Shares of records that are released and rejected."""
+LINES = {AcknowledgeType.ACCEPT: "A", AcknowledgeType.RELEASE: "R"}
 
 
 def say(*lines: Printed) -> None:
@@ -31,16 +34,26 @@ def on_result(acknowledged: dict[Any, set[int]], error: KafkaException | None) -
     say(*(("S", place.partition, offset, now, word) for place, offsets in acknowledged.items() for offset in offsets))
 
 
-def acknowledge(consumer: ShareConsumer, messages: Sequence[Message], dice: random.Random, released: float) -> None:
-    kinds = ["R" if dice.random() < released else "A" for _ in messages]
-    say(*((kind, m.partition(), m.offset(), time.monotonic_ns()) for kind, m in zip(kinds, messages, strict=True)))
-    for kind, message in zip(kinds, messages, strict=True):
-        consumer.acknowledge(message, AcknowledgeType.RELEASE if kind == "R" else AcknowledgeType.ACCEPT)
+def acknowledge(consumer: ShareConsumer, messages: Sequence[Message], dice: random.Random, shares: Shares) -> None:
+    """Acknowledge the messages. Rejected ones have no line."""
+    chosen = [(_type(dice.random(), shares), message) for message in messages]
+    now = time.monotonic_ns()
+    say(*((LINES[kind], each.partition(), each.offset(), now) for kind, each in chosen if kind in LINES))
+    for kind, message in chosen:
+        consumer.acknowledge(message, kind)
+
+
+def _type(chance: float, shares: Shares) -> AcknowledgeType:
+    released, rejected = shares
+    if chance < released:
+        return AcknowledgeType.RELEASE
+    return AcknowledgeType.REJECT if chance < released + rejected else AcknowledgeType.ACCEPT
 
 
 def main() -> None:
     """Work until killed."""
-    bootstrap, group, topic, seed, released, hanging, hang_ms, poll_records = sys.argv[1:]
+    bootstrap, group, topic, seed, released, hanging, hang_ms, poll_records, *rejected = sys.argv[1:]
+    shares = float(released), float(rejected[0]) if rejected else 0.0
     dice = random.Random(int(seed))
     options: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}
     options |= {"max.poll.records": int(poll_records), "share.acknowledgement.mode": "explicit"}
@@ -58,7 +71,7 @@ def main() -> None:
                 if dice.random() < float(hanging):
                     say(("H",))
                     time.sleep(float(hang_ms) / 1000)
-                acknowledge(consumer, messages, dice, float(released))
+                acknowledge(consumer, messages, dice, shares)
                 consumer.commit_sync() if turn % 2 else consumer.commit_async()
         except KafkaException as error:
             say(("E", " ".join(str(error).split())))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from math import inf
+from typing import NamedTuple, TypeAlias
 
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata, Leader
 from kafka_share_proxy.brokers.interfaces import ClusterQueries
@@ -20,8 +21,17 @@ _Entry: TypeAlias = "messages.FetchResponse.PartitionData"
 READ_BYTES = 1 << 20
 """Bytes requested by one Fetch."""
 READS_MAX = 16
-"""Maximum number of Fetches for one look-up. Records beyond them count as missing."""
+"""Maximum number of Fetches for one look-up."""
 CONSUMER = -1
+
+
+class FoundRecords(NamedTuple):
+    """Records of a look-up."""
+
+    records: dict[int, Record]
+    """Records by offset. Those that no longer exist are missing."""
+    end: int
+    """Offsets from here on were not read, because the look-up reached a limit."""
 
 
 class RecordLookup:
@@ -30,8 +40,8 @@ class RecordLookup:
     def __init__(self, own: ClusterQueries, topology: ClusterMetadata, now: Callable[[], float]) -> None:
         self._own, self._topology, self._now = own, topology, now
 
-    async def read(self, topic_id: bytes, partition: int, offsets: Sequence[int]) -> dict[int, Record]:
-        """Return the records at these ascending offsets, without those that no longer exist.
+    async def read(self, topic_id: bytes, partition: int, offsets: Sequence[int], until: float = inf) -> FoundRecords:
+        """Return the records at these ascending offsets. No Fetch is sent at `until` or later.
 
         Raises UpstreamLost if the leader does not respond or refuses.
         """
@@ -39,6 +49,8 @@ class RecordLookup:
         to_find = set(offsets)
         offset, last = offsets[0], offsets[-1]
         for _ in range(READS_MAX):
+            if self._now() >= until:
+                return FoundRecords(found, offset)
             entry = await self._fetch(topic_id, partition, offset)
             if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 start = await self._log_start(topic_id, partition)
@@ -54,7 +66,9 @@ class RecordLookup:
             if end <= offset or end > last:
                 break
             offset = next(each for each in offsets if each >= end)
-        return found
+        else:
+            return FoundRecords(found, offset)
+        return FoundRecords(found, last + 1)
 
     async def name_of(self, topic_id: bytes) -> str:
         """Return the name of a topic. Raises UpstreamLost if no broker knows it."""

@@ -18,7 +18,7 @@ class CheckReport:
     obstacles: tuple[str, ...] = ()
     """Reasons why the proxy would not work."""
     risks: tuple[str, ...] = ()
-    """Settings of the cluster by which the proxy may lose state later."""
+    """Settings of the cluster by which the proxy may lose state later, or cannot do a part of its work."""
     remarks: tuple[str, ...] = ()
     """Limitations and other information."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import connection
@@ -12,6 +12,8 @@ from kafka_share_proxy.feature import state_rights
 from kafka_share_proxy.feature.checks import CheckReport
 from kafka_share_proxy.feature.state_rights import StateRights
 from kafka_share_proxy.sharegroups import serving_side
+from kafka_share_proxy.sharegroups.dead_letters import letter_checks
+from kafka_share_proxy.sharegroups.dead_letters.letter_checks import LetterFindings
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 from kafka_share_proxy.wire.definitions import messages
@@ -34,6 +36,7 @@ class ShareFindings:
     """True if the proxy's identity may DESCRIBE the cluster, so that ListGroups returns all groups."""
     rights: StateRights | None = None
     """Rights of the identity for share state; None if no server has responded."""
+    letters: LetterFindings = field(default_factory=LetterFindings)
 
 
 class ShareGroupCheck:
@@ -49,6 +52,7 @@ class ShareGroupCheck:
             sees_all_groups=await _may_describe_cluster(own, cluster.brokers.values()),
             groups=await _groups(own, cluster),
             rights=await _rights(own),
+            letters=await letter_checks.query(own, self._settings.dead_letters),
         )
 
     def report(self, found: ShareFindings | None, cluster: SeenCluster) -> CheckReport:
@@ -56,12 +60,13 @@ class ShareGroupCheck:
         is_kept = serving_side.keeps_state(self._settings, local=local)
         rights = None if found is None else found.rights
         missing = tuple(state_rights.judge(rights, SHARE_STATE)) if is_kept else ()
-        remarks = tuple(_remarks(self._settings, found or ShareFindings(), cluster, local))
+        letters = found.letters if is_kept and found is not None else LetterFindings()
+        remarks = (*_remarks(self._settings, found or ShareFindings(), cluster, local), *letters.remarks)
         return CheckReport(
             line=self._line(cluster, local, reason, is_off=bool(missing)),
             obstacles=missing if rights is not None else (),
             remarks=remarks if rights is not None else (*remarks, *missing),
-            risks=rights.risks if is_kept and rights is not None else (),
+            risks=(*(rights.risks if is_kept and rights is not None else ()), *letters.risks),
         )
 
     def _line(self, cluster: SeenCluster, local: bool, reason: str, *, is_off: bool) -> str:

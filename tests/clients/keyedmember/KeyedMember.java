@@ -18,10 +18,11 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
  * A member of a share group that releases some records and sometimes works longer than the lock:
- * KeyedMember BOOTSTRAP GROUP TOPIC SEED RELEASED HANGING HANG_MS POLL_RECORDS.
+ * KeyedMember BOOTSTRAP GROUP TOPIC SEED RELEASED HANGING HANG_MS POLL_RECORDS [REJECTED RENEWED].
  *
- * <p>RELEASED is a share of the records, HANGING a share of the polls. It prints the lines that
- * tests/support/keyed_ledger.py reads. Times are those of System.nanoTime.
+ * <p>RELEASED, REJECTED and RENEWED are shares of the records, HANGING a share of the polls. It prints the lines that
+ * tests/support/keyed_ledger.py reads, which has none for rejected and renewed records. Times are those of
+ * System.nanoTime.
  */
 public class KeyedMember {
     private static final Duration POLL = Duration.ofMillis(500);
@@ -31,6 +32,8 @@ public class KeyedMember {
     private final KafkaShareConsumer<String, String> consumer;
     private final Random dice;
     private final double released;
+    private final double rejected;
+    private final double renewed;
     private final double hanging;
     private final long hangMs;
 
@@ -45,6 +48,8 @@ public class KeyedMember {
         released = Double.parseDouble(arguments[4]);
         hanging = Double.parseDouble(arguments[5]);
         hangMs = Long.parseLong(arguments[6]);
+        rejected = arguments.length > 8 ? Double.parseDouble(arguments[8]) : 0;
+        renewed = arguments.length > 9 ? Double.parseDouble(arguments[9]) : 0;
         consumer = new KafkaShareConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
         consumer.setAcknowledgementCommitCallback(this::print);
         consumer.subscribe(List.of(arguments[2]));
@@ -88,12 +93,24 @@ public class KeyedMember {
     /** The lines are written before a request is sent, so that they outlive a kill. */
     private void acknowledge(ConsumerRecords<String, String> records) {
         for (ConsumerRecord<String, String> record : records) {
-            boolean isReleased = dice.nextDouble() < released;
-            OUT.printf("%s %d %d %d%n",
-                isReleased ? "R" : "A", record.partition(), record.offset(), System.nanoTime());
-            consumer.acknowledge(record, isReleased ? AcknowledgeType.RELEASE : AcknowledgeType.ACCEPT);
+            AcknowledgeType type = type(dice.nextDouble());
+            if (type == AcknowledgeType.ACCEPT || type == AcknowledgeType.RELEASE) {
+                OUT.printf("%s %d %d %d%n",
+                    type == AcknowledgeType.RELEASE ? "R" : "A", record.partition(), record.offset(), System.nanoTime());
+            }
+            consumer.acknowledge(record, type);
         }
         OUT.flush();
+    }
+
+    private AcknowledgeType type(double chance) {
+        if (chance < released) {
+            return AcknowledgeType.RELEASE;
+        }
+        if (chance < released + rejected) {
+            return AcknowledgeType.REJECT;
+        }
+        return chance < released + rejected + renewed ? AcknowledgeType.RENEW : AcknowledgeType.ACCEPT;
     }
 
     private void print(Map<TopicIdPartition, Set<Long>> acknowledged, Exception error) {

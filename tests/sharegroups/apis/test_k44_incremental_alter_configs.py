@@ -328,3 +328,12 @@ def test_no_result_is_no_permission(world):
     (altered,) = world.call(INCREMENTAL, 1, resources=[resource("g", (TIMEOUT, SET, "50000"))]).responses
     assert altered.error_code == -1
     assert world.services.coordinator.stored_settings("g") == {}
+
+
+def test_a_topic_for_dead_letters_is_refused_while_state_is_in_memory(world, knows_groups):
+    assert world.services.dead_letters is None
+    changed = resource("g", ("errors.deadletterqueue.topic.name", SET, "dlq.t"))
+    (entry,) = world.call(INCREMENTAL, 1, resources=[changed]).responses
+    assert entry.error_code == ErrorCode.INVALID_CONFIG
+    assert "Set `share_groups.state: topic` in the settings of the proxy." in entry.error_message
+    assert stored(world) == {}

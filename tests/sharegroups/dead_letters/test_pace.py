@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.sharegroups.dead_letters.pace import RECORDS_MAX, LetterPace
+import pytest
+from kafka_share_proxy.sharegroups.dead_letters.pace import RECORDS_MAX, LetterPace, TransactionTime
 
 
 def test_retries_wait_from_one_second_to_thirty_and_go_on() -> None:
@@ -45,3 +46,36 @@ def test_a_transaction_that_is_too_large_is_halved_down_to_one_record_and_grows_
     for _ in range(20):
         pace.succeeded()
     assert pace.records_max == RECORDS_MAX
+
+
+def begins(took_s: float, seconds: float, *, is_full: bool = False) -> list[float]:
+    """Return when transactions begin that always wait for the next."""
+    spent, at, found = TransactionTime(), 0.0, []
+    while at < seconds:
+        found.append(at)
+        at = max(spent.next_at(at, at + took_s, is_full=is_full), at + took_s)
+    return found
+
+
+def test_transactions_take_at_most_three_percent_of_the_time_after_the_first_ones() -> None:
+    found = begins(0.009, 60)
+    assert [round(at, 3) for at in found[:5]] == [0, 0.05, 0.1, 0.15, 0.2], "the credit of some transactions"
+    assert 0.028 <= 0.009 * len([at for at in found if 30 <= at < 60]) / 30 <= 0.0305
+
+
+def test_slow_transactions_begin_half_a_second_after_the_last() -> None:
+    found = begins(2.0, 60)
+    assert found[-1] - found[-2] == pytest.approx(2.5)
+
+
+def test_full_transactions_and_quick_ones_begin_twenty_times_a_second() -> None:
+    assert len(begins(0.009, 10, is_full=True)) == pytest.approx(200, abs=1)
+    assert len(begins(0.001, 10)) == pytest.approx(200, abs=1)
+
+
+def test_after_some_seconds_without_transactions_the_next_ones_do_not_wait() -> None:
+    spent = TransactionTime()
+    for at in (0.0, 0.05, 0.1):
+        spent.next_at(at, at + 0.03, is_full=False)
+    assert spent.next_at(0.15, 0.18, is_full=False) > 0.6
+    assert spent.next_at(5.0, 5.03, is_full=False) == 5.05

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
+from kafka_share_proxy.brokers import record_lookup
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.letter_world import COPIES, SETTING, TOPIC, LetterWorld
-from tests.support.ports import Topic, acquired, entries
+from tests.support.ports import ALL_BITS, Topic, acquired, entries
 from tests.support.share_steps import ACCEPT, REJECT, held, start_offset, ten_records
 
 PERMISSION = "errors.deadletterqueue.group.enable"
+READ_BIT = 1 << 3
 
 
 def rejected(world: LetterWorld, topic: Topic, *offsets: int) -> None:
@@ -159,6 +163,28 @@ def test_many_dead_letters_are_gathered_in_at_most_twenty_transactions_a_second(
     assert len(world.journal.committed) <= 21
 
 
+def test_slow_transactions_leave_time_for_other_changes() -> None:
+    """Each takes 10 ms. The first few do not wait, those after them are gathered for a third of a second."""
+    world = LetterWorld()
+    world.journal.holds = True
+    topic = world.cluster.create("t")
+    member = world.member()
+    begun, opened, start = list[float](), 0, world.timers.now()
+    for step in range(4_000):
+        if step % 20 == 0:
+            world.cluster.produce(topic, 1)
+            ((first, last, _),) = acquired(member.fetch(topic))
+            member.send_fetch(acks={(topic.topic_id, 0): [(first, last, [REJECT])]}, wait_ms=0)
+        opened = opened + 1 if world.journal.transactions else 0
+        if opened == 10:
+            world.journal.commit()
+            begun.append(world.timers.now())
+        world.timers.advance(0.001)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert begun[0] < start + 0.05
+    assert all(0.29 <= pause <= 0.4 for pause in pauses[6:]), pauses
+
+
 def test_partitions_are_chosen_by_the_source_partition() -> None:
     world = LetterWorld(partitions=2)
     topic = world.cluster.create("t", leaders=(1,) * 3)
@@ -236,6 +262,48 @@ def test_a_batch_that_the_broker_finds_too_large_is_divided() -> None:
     rejected(world, topic, *range(10))
     world.timers.advance(5)
     assert world.offsets() == list(range(10))
+
+
+def test_records_that_cannot_be_read_wait_and_hold_up_no_others() -> None:
+    world = LetterWorld()
+    world.configure("g", **{COPIES: "true"})
+    topics = [world.cluster.create(name) for name in ("s", "t")]
+    for topic in topics:
+        world.cluster.produce(topic, 2, value=topic.name.encode())
+    member = world.member()
+    member.fetch(*topics)
+    member.fetch(acks={(each.topic_id, 0): [(0, 1, [REJECT])] for each in topics}, wait_ms=0)
+    topics[0].bits = ALL_BITS & ~READ_BIT
+    world.timers.advance(0.5)
+    assert [each.value for each in world.letters()] == [b"t"] * 2
+    assert [world.waiting(each) for each in topics] == [2, 0]
+    assert world.services.dead_letters is not None
+    assert "TOPIC_AUTHORIZATION_FAILED" in world.services.dead_letters.unwritable[TOPIC]
+    requests = world.cluster.count(1)
+    world.timers.advance(20)
+    assert world.cluster.count(1) - requests <= 5, "retries wait from one second to thirty"
+    topics[0].bits = ALL_BITS
+    world.timers.advance(40)
+    assert [each.value for each in world.letters()] == [b"t"] * 2 + [b"s"] * 2
+    assert world.services.dead_letters.unwritable == {}
+
+
+def test_records_beyond_the_limits_of_one_read_are_copied_by_the_next_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record_lookup, "READ_BYTES", 1)
+    monkeypatch.setattr(record_lookup, "READS_MAX", 2)
+    world = LetterWorld()
+    world.configure("g", **{COPIES: "true"})
+    topic = world.cluster.create("t")
+    for number in range(5):
+        world.cluster.produce(topic, 1, value=b"%d" % number)
+    member = world.member()
+    member.fetch(topic)
+    member.fetch(acks={(topic.topic_id, 0): [(0, 4, [REJECT])]}, wait_ms=0)
+    world.timers.advance(1)
+    assert [each.value for each in world.letters()] == [b"%d" % number for number in range(5)]
+    assert world.journal.committed == [2, 2, 1]
 
 
 # Takeover

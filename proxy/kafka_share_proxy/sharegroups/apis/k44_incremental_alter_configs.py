@@ -41,6 +41,7 @@ from kafka_share_proxy.sharegroups.apis.group_resources import GROUPS_MAX, by_gr
 from kafka_share_proxy.sharegroups.model.queue_settings import DEAD_LETTER_TOPIC
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, check_stored
 from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 from kafka_share_proxy.sharegroups.state.state_writes import client_code
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -162,7 +163,7 @@ def _without_letters(services: ShareServices, after: Mapping[str, str]) -> Failu
     return (
         ErrorCode.INVALID_CONFIG,
         f"{DEAD_LETTER_TOPIC}: dead letters are written together with share state, which must be in a topic of the "
-        "cluster. Set share_groups.state=topic.",
+        f"cluster. Set `{SHARE_STATE.setting}: topic` in the settings of the proxy.",
     )
 
 

@@ -7,12 +7,38 @@ from zlib import crc32
 
 GATHER_S = 0.05
 """Minimum seconds between two transactions of one state partition: at most 20 a second."""
+GATHER_MAX_S = 0.5
+"""Maximum seconds between two transactions while dead letters wait."""
+SHARE_MAX, CREDIT_MAX_S = 0.03, 0.05
+"""Maximum fraction of its time that a state partition spends in transactions, in which no other change is stored, and
+the seconds of transactions that may follow each other faster.
+"""
 RECORDS_MAX = 500
 """Maximum number of dead letters in one transaction."""
 RETRY_FIRST_S, RETRY_MAX_S, RETRY_FACTOR, RETRY_JITTER = 1.0, 30.0, 2, 0.2
 """As the producer of dead letters in Kafka 4.4.0, which gives up after 5 retries. The proxy continues."""
 CRC_RANGE, SPREAD = 1 << 32, 2_654_435_761
 """SPREAD separates the checksums of similar names (Knuth's multiplicative hash)."""
+
+
+@dataclass(slots=True)
+class TransactionTime:
+    """Time that the transactions of one state partition take."""
+
+    credit_s: float = CREDIT_MAX_S
+    counted_to: float = 0.0
+
+    def next_at(self, begun: float, now: float, *, is_full: bool) -> float:
+        """Return when the next transaction may begin, after one from `begun` to `now`. `is_full`: more may wait."""
+        self.credit_s = min(CREDIT_MAX_S, self.credit_s + SHARE_MAX * (now - self.counted_to)) - (now - begun)
+        self.counted_to = now
+        soonest = begun + GATHER_S
+        if is_full or self.credit_s >= 0:
+            self.credit_s = max(self.credit_s, -SHARE_MAX * GATHER_MAX_S)
+            return soonest
+        wait_s = min(-self.credit_s / SHARE_MAX, GATHER_MAX_S)
+        self.credit_s = -SHARE_MAX * wait_s
+        return max(soonest, now + wait_s)
 
 
 @dataclass(slots=True)

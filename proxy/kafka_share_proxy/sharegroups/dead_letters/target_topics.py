@@ -51,6 +51,53 @@ class TargetTopic(NamedTuple):
     """Maximum bytes of a batch."""
 
 
+def existing(name: str, entry: TopicEntry) -> TopicEntry | None:
+    """Return the entry of a topic in a Metadata response, None if the topic does not exist.
+
+    Raises NotWritable without DESCRIBE, UpstreamLost for any other error.
+    """
+    if entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return None
+    if entry.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        raise NotWritable(f"the proxy's own identity has no DESCRIBE on topic {name}; it needs WRITE too")
+    if entry.error_code != ErrorCode.NONE or not entry.partitions:
+        raise UpstreamLost(f"topic {name}: {error_name(entry.error_code)}")
+    return entry
+
+
+def check_permission(name: str, entry: TopicEntry, values: Mapping[str, str], settings: DeadLetters) -> None:
+    """Raise NotWritable if the identity may not write the topic, or it may not get dead letters."""
+    operations = entry.topic_authorized_operations
+    if operations != UNKNOWN_OPERATIONS and not operations & WRITE_BIT:
+        raise NotWritable(f"the proxy's own identity has no WRITE on topic {name}")
+    permission = values.get(PERMISSION)
+    if permission is not None:
+        if permission.lower() != "true":
+            raise NotWritable(f"topic {name} does not allow dead letters: set its {PERMISSION}=true")
+    elif not any(fnmatchcase(name, pattern) for pattern in settings.topics) and not _is_created(name, settings):
+        raise NotWritable(
+            f"topic {name} may not get dead letters: its brokers do not have the setting {PERMISSION}, and no "
+            "pattern of share_groups.dead_letters.topics matches it"
+        )
+
+
+def check_creation(name: str, settings: DeadLetters) -> None:
+    """Raise NotWritable if a missing topic is not created."""
+    if not settings.auto_create_topics:
+        raise NotWritable(
+            f"topic {name} does not exist: create it, or set share_groups.dead_letters.auto_create_topics=true"
+        )
+    if not _is_created(name, settings):
+        raise NotWritable(
+            f"topic {name} does not exist and is not created, because its name does not begin with "
+            f"{settings.topic_name_prefix} (share_groups.dead_letters.topic_name_prefix)"
+        )
+
+
+def _is_created(name: str, settings: DeadLetters) -> bool:
+    return settings.auto_create_topics and name.startswith(settings.topic_name_prefix)
+
+
 class TargetTopics:
     """Checks of the topics for dead letters."""
 
@@ -75,7 +122,7 @@ class TargetTopics:
             if entry is None:
                 raise UpstreamLost(f"topic {name} was created and is not known to all brokers yet")
         values = await self._values(name)
-        self._check_permission(name, entry, values)
+        check_permission(name, entry, values, self._settings)
         target = TargetTopic(name, len(entry.partitions), int(values.get(MESSAGE_BYTES) or MESSAGE_BYTES_DEFAULT))
         if len(self._checked) >= TOPICS_MAX:
             self._checked.clear()
@@ -85,13 +132,7 @@ class TargetTopics:
     async def _described(self, name: str) -> TopicEntry | None:
         response = await self._query(ApiKey.METADATA, about_topics([name], operations=True))
         (entry,) = response.topics
-        if entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return None
-        if entry.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            raise NotWritable(f"the proxy's own identity has no DESCRIBE on topic {name}; it needs WRITE too")
-        if entry.error_code != ErrorCode.NONE or not entry.partitions:
-            raise UpstreamLost(f"topic {name}: {error_name(entry.error_code)}")
-        return entry
+        return existing(name, entry)
 
     async def _values(self, name: str) -> Mapping[str, str]:
         """Return the settings of a topic that brokers report. Empty without DESCRIBE_CONFIGS."""
@@ -102,36 +143,8 @@ class TargetTopics:
             return {}
         return {each.name: each.value for each in result.configs or () if each.value is not None}
 
-    def _check_permission(self, name: str, entry: TopicEntry, values: Mapping[str, str]) -> None:
-        operations = entry.topic_authorized_operations
-        if operations != UNKNOWN_OPERATIONS and not operations & WRITE_BIT:
-            raise NotWritable(f"the proxy's own identity has no WRITE on topic {name}")
-        permission = values.get(PERMISSION)
-        if permission is not None:
-            if permission.lower() != "true":
-                raise NotWritable(f"topic {name} does not allow dead letters: set its {PERMISSION}=true")
-        elif not self._is_allowed_here(name):
-            raise NotWritable(
-                f"topic {name} may not get dead letters: its brokers do not have the setting {PERMISSION}, and no "
-                "pattern of share_groups.dead_letters.topics matches it"
-            )
-
-    def _is_allowed_here(self, name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in self._settings.topics) or self._may_create(name)
-
-    def _may_create(self, name: str) -> bool:
-        return self._settings.auto_create_topics and name.startswith(self._settings.topic_name_prefix)
-
     async def _create(self, name: str) -> None:
-        if not self._settings.auto_create_topics:
-            raise NotWritable(
-                f"topic {name} does not exist: create it, or set share_groups.dead_letters.auto_create_topics=true"
-            )
-        if not self._may_create(name):
-            raise NotWritable(
-                f"topic {name} does not exist and is not created, because its name does not begin with "
-                f"{self._settings.topic_name_prefix} (share_groups.dead_letters.topic_name_prefix)"
-            )
+        check_creation(name, self._settings)
         settings = {TIMESTAMP_TYPE: CREATE_TIME}
         code, text = await self._attempt_create(name, settings | {PERMISSION: "true"})
         if code == ErrorCode.INVALID_CONFIG:  # brokers before 4.4

@@ -22,7 +22,7 @@ from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.promise import on_its_own
 from kafka_share_proxy.sharegroups.counters import ShareFigures
 from kafka_share_proxy.sharegroups.dead_letters.letter_records import LetterSource, batch_size, by_partition, letter_of
-from kafka_share_proxy.sharegroups.dead_letters.pace import GATHER_S, LetterPace
+from kafka_share_proxy.sharegroups.dead_letters.pace import GATHER_S, LetterPace, TransactionTime
 from kafka_share_proxy.sharegroups.dead_letters.target_topics import NotWritable, TargetTopic, TargetTopics
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetterWrite, undo
@@ -32,6 +32,8 @@ from kafka_share_proxy.sharegroups.state.state_writes import ShareWrites
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.records.records import Record
 
+COPIES_S = 5.0
+"""Maximum seconds in which reads of the records of one transaction begin."""
 TRANSACTION_BYTES_MAX = 1 << 20
 """Maximum bytes of the dead letters of one transaction. A single one may be larger."""
 
@@ -48,6 +50,14 @@ class _Queue:
     due: dict[ShareKey, None] = field(default_factory=dict)
     without_copies: bool = False
     """True if the next transaction has headers only, because one record is too large with key and value."""
+    unreadable: dict[ShareKey, LetterPace] = field(default_factory=dict)
+    """Due share partitions whose records could not be read."""
+
+    def next_at(self) -> float:
+        """Return the earliest time of the next transaction."""
+        if len(self.unreadable) < len(self.due):
+            return self.pace.retry_at
+        return max(self.pace.retry_at, min((each.retry_at for each in self.unreadable.values()), default=0.0))
 
 
 @dataclass(slots=True)
@@ -56,9 +66,18 @@ class _Lane:
 
     queues: dict[str, _Queue] = field(default_factory=dict)
     is_busy: bool = False
+    time: TransactionTime = field(default_factory=TransactionTime)
     free_at: float = 0.0
     timer: Timer | None = None
     rings_at: float = inf
+
+
+class _Source(NamedTuple):
+    """Source of the dead letters of one share partition."""
+
+    topic: str
+    records: Mapping[int, Record]
+    """Records to copy, by offset."""
 
 
 class _Chosen(NamedTuple):
@@ -128,7 +147,7 @@ class DeadLetterWriter:
     def _schedule(self, number: int, lane: _Lane) -> None:
         if lane.is_busy or not lane.queues:
             return
-        at = max(lane.free_at, min(queue.pace.retry_at for queue in lane.queues.values()))
+        at = max(lane.free_at, min(queue.next_at() for queue in lane.queues.values()))
         if lane.timer is not None:
             if lane.rings_at <= at:
                 return
@@ -139,13 +158,13 @@ class DeadLetterWriter:
     def _ring(self, number: int, lane: _Lane) -> None:
         lane.timer, lane.rings_at = None, inf
         now = self._timers.now()
-        topic = next((name for name, queue in lane.queues.items() if queue.pace.retry_at <= now), None)
+        topic = next((name for name, queue in lane.queues.items() if queue.next_at() <= now), None)
         if topic is None:
             self._schedule(number, lane)
             return
         queue = lane.queues[topic] = lane.queues.pop(topic)
         lane.is_busy, lane.free_at = True, now + GATHER_S
-        written = on_its_own(self._write(topic, queue))
+        written = on_its_own(self._write(topic, queue, lane))
 
         def ended() -> None:
             lane.is_busy = False
@@ -159,7 +178,7 @@ class DeadLetterWriter:
 
     # Writing
 
-    async def _write(self, topic: str, queue: _Queue) -> None:
+    async def _write(self, topic: str, queue: _Queue, lane: _Lane) -> None:
         """Write one transaction."""
         chosen: list[_Chosen] = []
         self._prune(topic, queue)
@@ -168,11 +187,14 @@ class DeadLetterWriter:
         try:
             target = await self._topics.of(topic)
             chosen = self._choose(topic, queue)
+            sources = await self._sources(topic, queue, chosen)
             if not chosen:
                 return
-            outside = await self._records(target, queue, chosen)
+            outside = self._records(target, chosen, sources)
             self._count_requests(chosen)
+            begun, is_full = self._timers.now(), sum(len(each.records) for each in outside) >= queue.pace.records_max
             await self._writes.write_letters([(each.key, each.write) for each in chosen], outside)
+            lane.free_at = lane.time.next_at(begun, self._timers.now(), is_full=is_full)
         except _TooLarge:
             self._undo(chosen)
             self._smaller(topic, queue)
@@ -191,6 +213,7 @@ class DeadLetterWriter:
             target = self._target(key)
             if target is None or target.topic != topic:
                 del queue.due[key]
+                queue.unreadable.pop(key, None)
                 self.due(key)
 
     def _choose(self, topic: str, queue: _Queue) -> list[_Chosen]:
@@ -201,53 +224,91 @@ class DeadLetterWriter:
         for key in list(queue.due):
             if remaining <= 0:
                 break
+            if key in queue.unreadable and queue.unreadable[key].retry_at > self._timers.now():
+                continue
             target, share = self._target(key), self._coordinator.share(key)
             del queue.due[key]
-            if target is None or share is None or not isinstance(share.partition, QueuePartition):
-                continue
-            write = share.partition.decide_dead_letters(remaining)
-            if write is not None:
+            queued = None if share is None else share.partition
+            write = queued.decide_dead_letters(remaining) if isinstance(queued, QueuePartition) else None
+            if write is None or target is None:
+                queue.unreadable.pop(key, None)
+            else:
                 queue.due[key] = None  # after the others: it may have more
                 chosen.append(_Chosen(key, target, write))
                 remaining -= len(write.letters())
         return chosen
 
-    async def _records(self, target: TargetTopic, queue: _Queue, chosen: list[_Chosen]) -> list[OutsideRecords]:
-        """Return the dead letters. Raises _TooLarge, NotWritable, or UpstreamLost if sources cannot be read."""
+    async def _sources(self, topic: str, queue: _Queue, chosen: list[_Chosen]) -> dict[ShareKey, _Source]:
+        """Return names of source topics, and the records to copy.
+
+        Share partitions that cannot be read are removed and wait again, as do records that were not read in time.
+        """
+        sources: dict[ShareKey, _Source] = {}
+        until = self._timers.now() + COPIES_S
+        for each in list(chosen):
+            try:
+                sources[each.key] = await self._source(queue, each, chosen, until)
+            except ProxyError as error:
+                self._remove(each, chosen)
+                self._unreadable(topic, queue, each, str(error))
+            else:
+                queue.unreadable.pop(each.key, None)
+        return sources
+
+    async def _source(self, queue: _Queue, each: _Chosen, chosen: list[_Chosen], until: float) -> _Source:
+        name = await self._lookup.name_of(each.key.topic_id)
+        if not each.target.copies_records or queue.without_copies:
+            return _Source(name, {})
+        offsets = [letter.offset for letter in each.write.letters()]
+        found = await self._lookup.read(each.key.topic_id, each.key.partition, offsets, until)
+        if offsets[-1] >= found.end:
+            self._shorten(each, chosen, found.end)
+        return _Source(name, found.records)
+
+    def _remove(self, each: _Chosen, chosen: list[_Chosen]) -> None:
+        self._undo([each])
+        chosen.remove(each)
+
+    def _shorten(self, each: _Chosen, chosen: list[_Chosen], end: int) -> None:
+        """Choose only the records before an offset."""
+        before = [letter.offset for letter in each.write.letters() if letter.offset < end]
+        self._remove(each, chosen)
+        share = self._coordinator.share(each.key)
+        if not before or share is None or not isinstance(share.partition, QueuePartition):
+            return
+        write = share.partition.decide_dead_letters(len(before))
+        if write is None:
+            return
+        chosen.append(each._replace(write=write))
+        if [letter.offset for letter in write.letters()] != before:  # others failed meanwhile
+            self._remove(chosen[-1], chosen)
+
+    def _records(
+        self, target: TargetTopic, chosen: list[_Chosen], sources: Mapping[ShareKey, _Source]
+    ) -> list[OutsideRecords]:
+        """Return the dead letters. Raises _TooLarge or NotWritable."""
         letters: list[tuple[int, Record]] = []
         now_ms = self._timers.wall_ms()
-        has_copies = False
-        for key, setting, write in chosen:
-            source = LetterSource(key.group_id, await self._lookup.name_of(key.topic_id), key.partition)
-            copies = await self._copies(queue, key, setting, write)
-            has_copies = has_copies or bool(copies)
+        for key, _, write in chosen:
+            name, found = sources[key]
+            source = LetterSource(key.group_id, name, key.partition)
             letters += [
                 (
                     key.partition,
-                    letter_of(
-                        source, each, copies.get(each.offset), now_ms=now_ms, copies_headers=self._copies_headers
-                    ),
+                    letter_of(source, each, found.get(each.offset), now_ms=now_ms, copies_headers=self._copies_headers),
                 )
                 for each in write.letters()
             ]
         outside = by_partition(target.name, target.partitions, letters)
         sizes = [batch_size(each.records) for each in outside]
         if max(sizes) > target.batch_bytes or (sum(sizes) > TRANSACTION_BYTES_MAX and len(letters) > 1):
-            if len(letters) == 1 and not has_copies:
+            if len(letters) == 1 and not any(each.records for each in sources.values()):
                 raise NotWritable(
                     f"a dead letter of {sizes[0]} bytes is larger than max.message.bytes of topic {target.name} "
                     f"({target.batch_bytes})"
                 )
             raise _TooLarge
         return outside
-
-    async def _copies(
-        self, queue: _Queue, key: ShareKey, setting: DeadLetterTarget, write: DeadLetterWrite
-    ) -> Mapping[int, Record]:
-        if not setting.copies_records or queue.without_copies:
-            return {}
-        offsets = [letter.offset for letter in write.letters()]
-        return await self._lookup.read(key.topic_id, key.partition, offsets)
 
     # Outcomes
 
@@ -284,6 +345,16 @@ class DeadLetterWriter:
         self._count_failures(chosen)
         self._topics.forget(topic)
         queue.pace.failed(self._timers.now())
+        self._report(topic, reason)
+
+    def _unreadable(self, topic: str, queue: _Queue, each: _Chosen, reason: str) -> None:
+        """Report why records cannot be copied, and retry them later. Other share partitions do not wait for them."""
+        self._count_failures([each])
+        pace = queue.unreadable.setdefault(each.key, LetterPace(f"{each.key}"))
+        pace.failed(self._timers.now())
+        self._report(topic, reason)
+
+    def _report(self, topic: str, reason: str) -> None:
         self.unwritable[topic] = reason
         trouble = self._troubles.get(topic)
         if trouble is None:
@@ -295,7 +366,8 @@ class DeadLetterWriter:
     def _succeeded(self, topic: str, queue: _Queue, chosen: list[_Chosen]) -> None:
         queue.pace.succeeded()
         queue.without_copies = False
-        self._recovered(topic)
+        if not queue.unreadable:
+            self._recovered(topic)
         for key, _, write in chosen:
             self._figures.of(key.group_id).dead_letters += sum(last - first + 1 for first, last, _, _ in write.changes)
 

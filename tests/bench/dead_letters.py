@@ -1,0 +1,319 @@
+"""Measure the cost of dead letters of share groups: transactions, latency, and the effect on other members.
+
+    python -m tests.bench.dead_letters [--rounds 50] [--seconds 8] [--singles 60]
+
+One broker of 3.9.1, one proxy.
+
+- Transactions: a member rejects 1,000 records a second, in acknowledgements of 10. The commit markers in the topic for
+  dead letters are counted by the second.
+- Latency: single records are rejected. The time from the response until the dead letter is visible to a
+  read_committed reader is compared with a transaction of a stock producer (confluent-kafka) that writes to two topics,
+  from its beginning until its record is visible to the same reader.
+- Bystanders: a member fetches and accepts as fast as it can: in a group of another state partition, in a group of the
+  same one, and in the same group with another share partition. Another member settles 1,000 records a second, which it
+  rejects and accepts in turns.
+
+The results are ratios within the run. The exit status is 1 if a bound is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import confluent_kafka
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import BatchHeader, Record
+
+from tests.support.brokers import OLD, Running
+from tests.support.raw import Raw, Topic, until
+from tests.support.worlds import ACCEPT, REJECT, Member, Place, World
+
+RATE, ACKNOWLEDGED = 1_000, 10
+"""Failed records a second, and in one acknowledgement."""
+BATCH, VALUE = 500, b"v" * 100
+TRANSACTIONS_MUST, LATENCY_MUST, BYSTANDER_MUST = 20, 1.0, 0.97
+SLICE_S, CHANGE_S = 0.7, 0.2
+"""Length of a slice, and of its beginning, which does not count: dead letters of the slice before are still written."""
+BYSTANDER_RATE_MAX = 15_000
+"""Records a second that a bystander settles at most."""
+PAUSE_S = 0.4
+"""Between two single rejected records: transactions take at most 3 % of the time of a state partition."""
+READ_BYTES = 1 << 20
+SETTING = "errors.deadletterqueue.topic.name"
+
+
+@dataclass
+class Bench:
+    """A proxy and its broker."""
+
+    proxy: str
+    direct: Raw
+    numbers: count[int] = field(default_factory=count)
+
+    def topic(self, size: int, name: str = "t", partitions: int = 1) -> Topic:
+        """Return a topic with this many records in each partition."""
+        topic = self.direct.create_topic(f"{name}.{next(self.numbers)}", partitions)
+        for partition in range(partitions):
+            for base in range(0, size, BATCH):
+                made = [Record(value=VALUE, offset=at) for at in range(min(BATCH, size - base))]
+                self.direct.append(topic, records.build_batch(0, made), partition)
+        return topic
+
+    def group(self, letters: Topic | None = None, beside: str | None = None) -> str:
+        """Return a group. `beside`: its state partition is the same as that of this group."""
+        while True:
+            name = f"g{next(self.numbers)}"
+            if beside is None or state_partition(name) == state_partition(beside):
+                break
+        values = {"share.auto.offset.reset": "earliest"} | ({} if letters is None else {SETTING: letters.name})
+        with Raw(self.proxy) as raw:
+            raw.configure_group(name, values)
+        return name
+
+    def member(self, group: str, topic: Topic) -> Member:
+        """Return a member for one thread."""
+        world = World("bench", self.proxy, "bench")
+        member = Member(world, group, f"m{next(self.numbers)}")
+        member.join([topic])
+        return member
+
+
+def settle(member: Member, place: Place, kind: Callable[[], int], each: int) -> Iterator[int]:
+    """Settle what is acquired, and yield the number of records after each acknowledgement of `each` records."""
+    topic, partition = place
+    while True:
+        for first, last, _ in member.fetch(place, silent=True).acquired(topic, partition):
+            for begin in range(first, last + 1, each):
+                end = min(begin + each - 1, last)
+                response = member.acknowledge((topic, partition, begin, end, kind()), silent=True)
+                assert response.code(topic, partition) == 0
+                yield end - begin + 1
+
+
+class Failing:
+    """A member that settles RATE records a second in a thread."""
+
+    def __init__(self, member: Member, place: Place, kind: int) -> None:
+        self._member, self._place, self.kind = member, place, kind
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.settled, self.took_s = 0, 0.0
+
+    def __enter__(self) -> Failing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+        self._member.disconnect()
+
+    def _run(self) -> None:
+        begun = time.monotonic()
+        for number in settle(self._member, self._place, lambda: self.kind, ACKNOWLEDGED):
+            self.settled += number
+            self.took_s = time.monotonic() - begun
+            if self._ends.wait(max(0.0, begun + self.settled / RATE - time.monotonic())):
+                return
+
+
+def log_of(raw: Raw, topic: Topic, partition: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield the committed batches of a partition with the buffer that they are in."""
+    offset, end = 0, raw.end_offset(topic, partition)
+    while offset < end:
+        data = _fetch(raw, topic, partition, offset, wait_ms=0)
+        for batch in records.iter_batches(data):
+            yield batch, data
+            offset = batch.last_offset + 1
+
+
+def _fetch(raw: Raw, topic: Topic, partition: int, offset: int, *, wait_ms: int) -> memoryview:
+    to_find = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": READ_BYTES}
+    response = raw.send_request(
+        "Fetch", 12, max_wait_ms=wait_ms, min_bytes=1, max_bytes=READ_BYTES, isolation_level=1, session_epoch=-1,
+        topics=[{"topic": topic.name, "partitions": [to_find]}],
+    )  # fmt: skip
+    (found,) = response.responses[0].partitions
+    assert found.error_code == 0
+    return memoryview(bytes(found.records or b""))
+
+
+# Transactions
+
+
+def transactions(bench: Bench, seconds: float) -> bool:
+    """Reject RATE records a second, and count transactions. Return True if the bound is met."""
+    letters, topic = bench.topic(0, "dlq"), bench.topic(int(2 * seconds * RATE))
+    with Failing(bench.member(bench.group(letters), topic), (topic, 0), REJECT) as failing:
+        time.sleep(seconds)
+    stored = until(lambda: _stored(bench, letters, failing.settled), "the dead letters")
+    by_second = Counter(batch.base_timestamp // 1000 for batch, _ in log_of(bench.direct, letters) if batch.is_control)
+    whole = [number for _, number in sorted(by_second.items())][1:-1]
+    print(
+        f"{failing.settled} records rejected in {failing.took_s:.1f} s ({failing.settled / failing.took_s:.0f} a "
+        f"second), {stored} dead letters in {sum(by_second.values())} transactions; in one second at most "
+        f"{max(whole)}, on average {statistics.mean(whole):.1f} (bound {TRANSACTIONS_MUST})",
+        flush=True,
+    )
+    return max(whole) <= TRANSACTIONS_MUST + 1 and statistics.mean(whole) <= TRANSACTIONS_MUST
+
+
+def _stored(bench: Bench, letters: Topic, wanted: int) -> int | None:
+    stored = sum(batch.records_count for batch, _ in log_of(bench.direct, letters) if not batch.is_control)
+    assert stored <= wanted
+    return stored if stored == wanted else None
+
+
+# Latency
+
+
+def visible_after(raw: Raw, topic: Topic, offset: int, begun: float) -> float:
+    """Wait until a committed record at this offset or after it is visible, and return the seconds since `begun`."""
+    while not len(_fetch(raw, topic, 0, offset, wait_ms=500)):
+        assert time.monotonic() < begun + 30
+    return time.monotonic() - begun
+
+
+def latency(bench: Bench, singles: int) -> bool:
+    """Compare single dead letters with transactions of a stock producer. Return True if the bound is met."""
+    letters, topic = bench.topic(0, "dlq"), bench.topic(singles + 1)
+    others = [bench.topic(0, "other") for _ in range(2)]
+    producer = confluent_kafka.Producer({"bootstrap.servers": bench.proxy, "transactional.id": "bench", "linger.ms": 0})
+    producer.init_transactions()
+    rejected = settle(bench.member(bench.group(letters), topic), (topic, 0), lambda: REJECT, 1)
+    acknowledged, of_letters, of_producer = [], [], []
+    for number in range(singles + 1):
+        begun = time.monotonic()
+        next(rejected)
+        confirmed = time.monotonic()
+        visible = visible_after(bench.direct, letters, 2 * number, confirmed)
+        time.sleep(PAUSE_S)
+        transacted = _transaction(bench, producer, others, number)
+        if number:  # the first one looks up the topic
+            acknowledged.append(confirmed - begun)
+            of_letters.append(visible)
+            of_producer.append(transacted)
+    ratio = statistics.median(of_letters) / statistics.median(of_producer)
+    print(
+        f"response to a reject {_ms(acknowledged)}; dead letter visible {_ms(of_letters)} later; transaction of a "
+        f"stock producer {_ms(of_producer)}: x {ratio:.2f} (bound {LATENCY_MUST})",
+        flush=True,
+    )
+    return ratio <= LATENCY_MUST
+
+
+def _transaction(bench: Bench, producer: confluent_kafka.Producer, topics: Sequence[Topic], number: int) -> float:
+    begun = time.monotonic()
+    producer.begin_transaction()
+    for topic in topics:
+        producer.produce(topic.name, VALUE, partition=0)
+    producer.commit_transaction()
+    return visible_after(bench.direct, topics[0], 2 * number, begun)
+
+
+def _ms(seconds: Sequence[float]) -> str:
+    ordered = sorted(seconds)
+    return f"{statistics.median(ordered) * 1e3:.1f} ms (p90 {ordered[len(ordered) * 9 // 10] * 1e3:.1f})"
+
+
+# Bystanders
+
+
+def bystanders(bench: Bench, rounds: int) -> bool:
+    """Compare the rates of other members. Return True if the bound is met."""
+    letters = bench.topic(0, "dlq")
+    failing = bench.group(letters)
+    groups = {"other state partition": _elsewhere(bench, failing), "same state partition": bench.group(beside=failing)}
+    is_kept = True
+    for name, group in groups.items():
+        is_kept &= _compare(bench, name, failing, group, rounds)
+    return _compare(bench, "same group", failing, failing, rounds) and is_kept
+
+
+def _elsewhere(bench: Bench, group: str) -> str:
+    return next(each for each in iter(bench.group, "") if state_partition(each) != state_partition(group))
+
+
+def _compare(bench: Bench, name: str, failing: str, group: str, rounds: int) -> bool:
+    """Compare slices of one run, in which the other member rejects and accepts in turns."""
+    size = int(rounds * 2 * SLICE_S * RATE * 1.5)
+    topic, own = bench.topic(size), bench.topic(int(rounds * 2 * SLICE_S * BYSTANDER_RATE_MAX))
+    rates: dict[int, list[float]] = {ACCEPT: [], REJECT: []}
+    member = bench.member(group, own)
+    settled = settle(member, (own, 0), lambda: ACCEPT, ACKNOWLEDGED)
+    with Failing(bench.member(failing, topic), (topic, 0), ACCEPT) as other:
+        for number in range(rounds + 1):
+            for kind in sorted(rates, reverse=bool(number % 2)):
+                other.kind = kind
+                rate = _rate(settled)
+                if number:  # the first round warms up
+                    rates[kind].append(rate)
+    member.disconnect()
+    for each in (topic, own):
+        bench.direct.delete_topic(each)
+    medians = {kind: statistics.median(found) for kind, found in rates.items()}
+    pairs = [with_letters / without for with_letters, without in zip(rates[REJECT], rates[ACCEPT], strict=True)]
+    ratio = statistics.median(pairs)
+    print(
+        f"bystander, {name:22}: {medians[REJECT]:7,.0f} records/s with dead letters, {medians[ACCEPT]:7,.0f} without: "
+        f"x {ratio:.3f} (half of {rounds} pairs in {_middle_half(pairs)}, bound {BYSTANDER_MUST})",
+        flush=True,
+    )
+    return ratio >= BYSTANDER_MUST
+
+
+def _rate(settled: Iterator[int]) -> float:
+    """Return the records that the bystander settles a second, after the change of the other member's kind."""
+    changed = time.monotonic()
+    done, begun = 0, 0.0
+    for number in settled:
+        now = time.monotonic()
+        if not begun and now > changed + CHANGE_S:
+            begun, done = now, 0
+        elif begun:
+            done += number
+            if now > begun + SLICE_S - CHANGE_S:
+                return done / (now - begun)
+    raise AssertionError("the bystander has no records")
+
+
+def _middle_half(pairs: Sequence[float]) -> str:
+    low, _, high = statistics.quantiles(pairs)
+    return f"{low:.2f} to {high:.2f}"
+
+
+def main() -> None:
+    """All cases on one broker."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--singles", type=int, default=60)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        running = Running(Path(folder))
+        try:
+            kafka = running.cluster(OLD)
+            front = running.front(kafka.bootstrap, {"share_groups": {"dead_letters": {"topics": ["dlq.*"]}}})
+            with Raw(kafka.bootstrap) as direct:
+                bench = Bench(front.bootstrap, direct)
+                is_kept = transactions(bench, options.seconds)
+                is_kept &= latency(bench, options.singles)
+                is_kept &= bystanders(bench, options.rounds)
+        finally:
+            running.close()
+    sys.exit(not is_kept)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,8 +16,8 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.values import Address
 
-from tests.support.brokers import QUICK, Running
-from tests.support.raw import Topic, until
+from tests.support.brokers import NEW, QUICK, Running
+from tests.support.raw import Raw, Topic, until
 from tests.support.worlds import ACCEPT, Member, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
@@ -90,12 +90,16 @@ class Case:
             native.close()
 
     def rejoined(self) -> list[tuple[int, int, int]]:
-        """Rejoin as a client does after UNKNOWN_MEMBER_ID and 122, and return what is acquired next."""
-        assert self.member.heartbeat(silent=True, follow=False).error_code == UNKNOWN_MEMBER_ID
-        assert self.member.fetch(self.topic, silent=True).error == SHARE_SESSION_NOT_FOUND
-        self.member.epoch, self.member.assigned = 0, set()
-        self.member.join([self.topic])
-        return self.member.take(self.topic).acquired(self.topic)
+        return rejoined(self.member, self.topic)
+
+
+def rejoined(member: Member, topic: Topic) -> list[tuple[int, int, int]]:
+    """Rejoin as a client does after UNKNOWN_MEMBER_ID and 122, and return what is acquired next."""
+    assert member.heartbeat(silent=True, follow=False).error_code == UNKNOWN_MEMBER_ID
+    assert member.fetch(topic, silent=True).error == SHARE_SESSION_NOT_FOUND
+    member.epoch, member.assigned = 0, set()
+    member.join([topic])
+    return member.take(topic).acquired(topic)
 
 
 UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, SHARE_SESSION_NOT_FOUND = 25, 69, 122
@@ -200,3 +204,48 @@ def test_group_that_would_be_created_here_again_is_refused(running: Running, kaf
     finally:
         world.close()
         front.stop()
+
+
+@pytest.fixture
+def upgraded_while_it_runs(running: Running) -> Iterator[tuple[Cluster, Front, World]]:
+    """A proxy that was started while brokers of 4.3.0 had no share groups."""
+    kafka = running.cluster(NEW, features=["share.version=0"], properties=QUICK)
+    front = running.front(
+        kafka.bootstrap, AUTO | {"upstream": {"bootstrap": kafka.bootstrap, "metadata_interval_s": 1}}
+    )
+    world = World("proxy", front.bootstrap, "upgraded")
+    yield kafka, front, world
+    world.close()
+    front.stop()
+
+
+def finalize(kafka: Cluster, feature: str, level: int) -> None:
+    """Do what kafka-features.sh upgrade does."""
+    with Raw(kafka.bootstrap) as raw:
+        updates = [{"feature": feature, "max_version_level": level, "upgrade_type": 1}]
+        response = raw.send_request("UpdateFeatures", 1, timeout_ms=10_000, feature_updates=updates)
+        assert response.error_code == 0, response
+
+
+def test_brokers_upgraded_while_the_proxy_runs_get_groups_without_a_restart(
+    upgraded_while_it_runs: tuple[Cluster, Front, World],
+) -> None:
+    """The group stays here until it is handed over. Groups without state are the brokers'."""
+    kafka, front, world = upgraded_while_it_runs
+    topic, group = world.topic(), world.group(lock_ms=LOCK_MS)
+    world.raw.produce(topic, 10)
+    member = world.member(group, "B", topics=[topic])
+    assert member.take(topic).acquired(topic) == [(0, 9, 1)]
+    admin = Address(HOST, front.admin_port)
+    with pytest.raises(NoResponse, match=r"broker 1 has no share\.version=1"):
+        groups_command.hand_over(admin, group, 0, force=False)
+    finalize(kafka, "share.version", 1)
+    until(lambda: "proxy or brokers, by group" in front.send_request("/readyz/share-groups")[1], "the proxy to notice")
+    assert member.heartbeat(silent=True).error_code == 0
+    assert member.acknowledge((topic, 0, 0, 9, ACCEPT)).error == 0
+    assert "is served by the brokers" in groups_command.hand_over(admin, group, 30, force=False)
+    world.raw.produce(topic, 5)
+    assert rejoined(member, topic) == [(10, 14, 1)]
+    other = world.group("other")
+    world.member(other, "C", topics=[topic])
+    assert [line["group"] for line in groups_command.fetch(admin, "/groups")["groups"]] == []

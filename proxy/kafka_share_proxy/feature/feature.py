@@ -164,6 +164,8 @@ class Feature:
     """Return the function that returns the routes needed now. None: all of them."""
     on_routes: Callable[[Callable[[], object]], None] = lambda _refresh: None
     """Register a callback for the moment when `narrow` returns other routes."""
+    on_apis: Callable[[Callable[[], object]], None] = lambda _rebuild: None
+    """Register a callback for the moment when `apis` has changed. It is rare: all routes are built again."""
     observed: Callable[[Routes], Routes] = lambda routes: routes
     """Return the routes of all features, with those that emit audit events about responses of the brokers."""
     status: Status | None = None

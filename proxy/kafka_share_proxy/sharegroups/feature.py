@@ -36,6 +36,7 @@ from kafka_share_proxy.sharegroups.lag import ShareLag
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.placement import ShareRules
 from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.sharegroups.state.deleted_topics import DeletedTopics
@@ -91,10 +92,16 @@ class ShareGroupFeature(FeatureKind):
             DeletedTopics(services).start()
         where = BY_GROUP if rules.are_mixed else "proxy"
         side = ServingSide(settings, platform.notes, where, reason, is_kept=is_kept)
-        lag = ShareLag(services)
+        lag, apis = ShareLag(services), {Stage.GROUPS: share_group_apis.served(services, rules)}
+
+        def serve_by_group() -> None:
+            apis[Stage.GROUPS] = share_group_apis.served(services, rules)
+
+        if not platform.is_fleet:
+            side.notice(rules, serve_by_group)
         carried = CarriedShareRequests(services, share_group_apis.of_owner(services))
         return Feature(
-            apis={Stage.GROUPS: share_group_apis.served(services, rules)},
+            apis=apis,
             carried=carried if is_kept else None,
             groups=carried,
             add_metrics=partial(metrics.add, services=services, lag=lag),
@@ -103,6 +110,7 @@ class ShareGroupFeature(FeatureKind):
             coverage=(_coverage(mixed=rules.are_mixed, is_fleet=platform.is_fleet),),
             on_open=side.open,
             on_cluster=side.seen,
+            on_apis=side.on_apis,
             observed=observed,
             pages={admin_pages.PATH: partial(admin_pages.response, services, hand_overs=HandOvers(services, rules))},
             services=services,
@@ -123,6 +131,19 @@ class ServingSide:
         self._reason = reason
         self._is_kept = is_kept
         self._is_restart_reported = False
+        self._rules: ShareRules | None = None
+        """Rules for which the support of the brokers can be noticed later; None if it has no effect on them."""
+        self._serve_by_group: Callable[[], None] = lambda: None
+        self._changed: list[Callable[[], object]] = []
+
+    def notice(self, rules: ShareRules, serve_by_group: Callable[[], None]) -> None:
+        """Notice when the brokers begin to serve share groups. Then set `rules`, and call `serve_by_group`."""
+        if not rules.native and any(rule.serve == "auto" for rule in rules.rules):
+            self._rules, self._serve_by_group = rules, serve_by_group
+
+    def on_apis(self, changed: Callable[[], object]) -> None:
+        """See Feature.on_apis."""
+        self._changed.append(changed)
 
     def open(self) -> None:
         """Log the side. A stored state is loaded next, or another proxy serves it."""
@@ -130,10 +151,15 @@ class ServingSide:
         self._notes(placed, by=self.where, reason=self._reason)
 
     def seen(self, cluster: SeenCluster) -> None:
-        """Log if share groups should move. They stay until a restart, because state must not vanish while it is in
-        use.
-        """
-        if self._settings.serve != "auto" or cluster.silent or not cluster.versions:
+        """Follow the support of the brokers (sharegroups/README.md rule 1). Log if only a restart can."""
+        if cluster.silent or not cluster.versions:
+            return
+        if self._rules is not None:
+            now = serving_side.rules(self._settings, cluster)
+            self._rules.lacking = now.lacking
+            if now.native:
+                self._noticed(self._rules)
+        if self._settings.serve != "auto":
             return
         local, reason = serving_side.decide(self._settings, cluster)
         if self.where == BY_GROUP:
@@ -144,6 +170,13 @@ class ServingSide:
         if differs and not self._is_restart_reported:
             self._notes("share-groups-need-restart", would_be="proxy" if local else "brokers", reason=reason)
         self._is_restart_reported = differs
+
+    def _noticed(self, rules: ShareRules) -> None:
+        rules.native, self._rules, self.where = True, None, BY_GROUP
+        self._notes("share-groups-of-brokers-noticed")
+        self._serve_by_group()
+        for changed in self._changed:
+            changed()
 
     def probe(self) -> Probe:
         state = f"in topic {TOPIC}" if self._is_kept else "in memory"

@@ -94,10 +94,7 @@ class HandOvers:
         if services.own is None:
             return "the proxy has no identity of its own at the brokers"
         if not self._rules.native:
-            return (
-                "the brokers had no share groups when this proxy started: they need ShareFetch v2 and share.version 1; "
-                "restart the proxy after the upgrade"
-            )
+            return self._rules.lacking or "it is not known yet whether the brokers serve share groups; try again soon"
         if self._rules.serve(group_id) == "local":
             return (
                 f"share_groups.serve is local for {group_id}, which would create it here again: say auto, and restart"

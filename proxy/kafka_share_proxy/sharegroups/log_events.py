@@ -12,6 +12,7 @@ EVENTS: EventLevels = {
     "share-groups-served": INFO,
     "share-groups-belong-here": INFO,
     "share-groups-need-restart": WARNING,
+    "share-groups-of-brokers-noticed": INFO,
     "commit-refused": WARNING,
     "share-fetch-at-bootstrap": WARNING,
     "share-group-deleted": INFO,

@@ -1,7 +1,7 @@
 """Placement of share groups: local, or on brokers that support share groups as well (sharegroups/README.md rules 1-3).
 
-Rules and brokers' features are fixed while the process lives, so that every connection gets the same decision. While
-the state is being loaded, requests wait (`while_loading`).
+The rules are fixed while the process lives. The brokers' support may be noticed later, for all connections together.
+While the state is being loaded, requests wait (`while_loading`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ class ServeRule:
     serve: Serve = "auto"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ShareRules:
     """Placement rules, and whether the brokers support share groups."""
 
     native: bool
+    """Never becomes False again: groups on the brokers would be created here once more."""
     rules: tuple[ServeRule, ...] = ()
     """The first rule that matches a group decides. The last one matches all groups."""
+    lacking: str = ""
+    """What brokers lack to serve share groups, as far as it is known."""
 
     def serve(self, group_id: str) -> Serve:
         return next((rule.serve for rule in self.rules if fnmatchcase(group_id, rule.groups)), "auto")

@@ -34,7 +34,13 @@ def rules(settings: ShareGroups, sight: SeenCluster) -> ShareRules:
     """Return the rules that place each group, from the settings and the brokers' features."""
     native = share_group_apis.is_native(versions.response for versions in sight.versions.values())
     by_group = [ServeRule(groups=rule.groups, serve=rule.serve) for rule in settings.serve_by_group]
-    return ShareRules(native, (*by_group, ServeRule(serve=settings.serve)))
+    return ShareRules(native, (*by_group, ServeRule(serve=settings.serve)), "; ".join(lacking(sight)))
+
+
+def lacking(sight: SeenCluster) -> list[str]:
+    """Return what brokers lack to serve share groups, one sentence each."""
+    reasons = {node_id: share_group_apis.lacks(each.response) for node_id, each in sorted(sight.versions.items())}
+    return [f"broker {node_id} {reason}" for node_id, reason in reasons.items() if reason]
 
 
 def checked_rules(settings: ShareGroups, sight: SeenCluster, *, local: bool, is_fleet: bool) -> ShareRules:

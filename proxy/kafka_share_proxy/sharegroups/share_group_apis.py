@@ -69,15 +69,19 @@ def is_native(responses: Iterable[messages.ApiVersionsResponse | None]) -> bool:
     That is, each decoded ApiVersionsResponse (v3+) has ShareFetch v2 and a finalized share.version of at least 1.
     """
     responses = list(responses)
-    return bool(responses) and all(map(_is_native, responses))
+    return bool(responses) and not any(map(lacks, responses))
 
 
-def _is_native(response: messages.ApiVersionsResponse | None) -> bool:
-    if response is None:
-        return False
+def lacks(response: messages.ApiVersionsResponse | None) -> str:
+    """Return what a broker lacks to serve share groups, and how to add it. Empty if it serves them."""
+    needed = k78_share_fetch.VERSIONS[1]
+    if response is None or ranges_of(response).get(k78_share_fetch.KEY, (0, -1))[1] < needed:
+        return f"has no ShareFetch v{needed} (Kafka 4.2 and later have it)"
     levels = {feature.name: feature.max_version_level for feature in response.finalized_features or ()}
-    highest = ranges_of(response).get(k78_share_fetch.KEY, (0, -1))[1]
-    return highest >= k78_share_fetch.VERSIONS[1] and levels.get(SHARE_FEATURE, 0) >= SHARE_FEATURE_LEVEL
+    if levels.get(SHARE_FEATURE, 0) < SHARE_FEATURE_LEVEL:
+        level = f"{SHARE_FEATURE}={SHARE_FEATURE_LEVEL}"
+        return f"has no {level} (kafka-features.sh upgrade --feature {level})"
+    return ""
 
 
 def served(services: ShareServices, rules: ShareRules | None = None) -> dict[int, Served]:

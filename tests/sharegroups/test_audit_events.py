@@ -134,7 +134,7 @@ def test_a_forced_release_is_told_apart(world, topic):
 
 
 def test_a_hand_over_to_the_brokers_is_recorded(world, topic):
-    world.services.audit.handed_over("g", 3, 0.0815, 2)
+    world.services.audit.moved("handed_over", "g", 3, 0.0815, 2)
     (told,) = events(world, "handed_over")
     assert (told["group"], told["topic"]) == ("g", None)
     assert (told["partitions"], told["held_back_ms"], told["records"]) == (3, 82, 2)

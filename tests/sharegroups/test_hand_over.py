@@ -55,7 +55,7 @@ class Case:
         assert self.member.acknowledge((self.topic, 0, first, last, ACCEPT)).error == 0
 
     def hand_over(self, wait_s: int, *, force: bool = False) -> str:
-        return groups_command.hand_over(self.admin, self.group, wait_s, force=force)
+        return groups_command.move(self.admin, self.group, "hand-over", wait_s, force=force)
 
     def begin(self) -> threading.Thread:
         def run() -> None:
@@ -198,9 +198,9 @@ def test_group_that_would_be_created_here_again_is_refused(running: Running, kaf
         member.take(topic)
         admin = Address(HOST, front.admin_port)
         with pytest.raises(NoResponse, match=f"share_groups.serve is local for {group}"):
-            groups_command.hand_over(admin, group, 0, force=False)
+            groups_command.move(admin, group, "hand-over", 0, force=False)
         with pytest.raises(NoResponse, match='share group "absent" is not held here'):
-            groups_command.hand_over(admin, "absent", 0, force=False)
+            groups_command.move(admin, "absent", "hand-over", 0, force=False)
     finally:
         world.close()
         front.stop()
@@ -238,12 +238,12 @@ def test_brokers_upgraded_while_the_proxy_runs_get_groups_without_a_restart(
     assert member.take(topic).acquired(topic) == [(0, 9, 1)]
     admin = Address(HOST, front.admin_port)
     with pytest.raises(NoResponse, match=r"broker 1 has no share\.version=1"):
-        groups_command.hand_over(admin, group, 0, force=False)
+        groups_command.move(admin, group, "hand-over", 0, force=False)
     finalize(kafka, "share.version", 1)
     until(lambda: "proxy or brokers, by group" in front.send_request("/readyz/share-groups")[1], "the proxy to notice")
     assert member.heartbeat(silent=True).error_code == 0
     assert member.acknowledge((topic, 0, 0, 9, ACCEPT)).error == 0
-    assert "is served by the brokers" in groups_command.hand_over(admin, group, 30, force=False)
+    assert "is served by the brokers" in groups_command.move(admin, group, "hand-over", 30, force=False)
     world.raw.produce(topic, 5)
     assert rejoined(member, topic) == [(10, 14, 1)]
     other = world.group("other")

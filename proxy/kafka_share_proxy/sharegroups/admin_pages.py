@@ -1,7 +1,7 @@
 """Share groups on the admin listener.
 
 GET /groups, GET /groups/ID, POST /groups/ID/members/MEMBER/release, POST /groups/ID/hand-over/SECONDS[/force],
-GET /groups/ID/hand-over.
+POST /groups/ID/take-back/SECONDS[/force], GET /groups/ID/hand-over and .../take-back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import trio
 from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
 from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.sharegroups import group_report
-from kafka_share_proxy.sharegroups.hand_over import HandOverRefused, HandOvers
+from kafka_share_proxy.sharegroups.moves_here import Moves
+from kafka_share_proxy.sharegroups.native_group import MoveRefused
 from kafka_share_proxy.sharegroups.services import ShareServices
 
 PATH = "groups"
@@ -29,9 +30,7 @@ async def of_brokers(_: AdminRequest) -> Page:
     return refused(HTTPStatus.NOT_FOUND, "share groups are served by the brokers, not here")
 
 
-async def response(
-    services: ShareServices, request: AdminRequest, *, hand_overs: HandOvers | None = None
-) -> Page | None:
+async def response(services: ShareServices, request: AdminRequest, *, moves: Moves | None = None) -> Page | None:
     match request.parts:
         case [] | [""]:
             listed = await _in_steps(group_report.groups(services))
@@ -45,8 +44,8 @@ async def response(
             if request.forbidden:
                 return refused(HTTPStatus.FORBIDDEN, request.forbidden)
             return await _release(services, group_id, member_id)
-        case [group_id, "hand-over", *rest] if hand_overs is not None:
-            return _hand_over(services, hand_overs, request, group_id, rest)
+        case [group_id, "hand-over" | "take-back" as action, *rest] if moves is not None:
+            return _move(services, moves, request, group_id, action, rest)
     return None
 
 
@@ -82,24 +81,25 @@ async def _release(services: ShareServices, group_id: str, member_id: str) -> Pa
     return HTTPStatus.OK, body | {"durable": True}
 
 
-def _hand_over(
-    services: ShareServices, hand_overs: HandOvers, request: AdminRequest, group_id: str, rest: Sequence[str]
+def _move(
+    services: ShareServices, moves: Moves, request: AdminRequest, group_id: str, action: str, rest: Sequence[str]
 ) -> Page | None:
-    """Begin a hand-over, or return its phase."""
-    latest = hand_overs.latest(group_id)
+    """Begin a hand-over or a take-back, or return the phase of the latest."""
+    latest = moves.latest(group_id)
     if not rest:
         return _no_group(services, group_id) if latest is None else _read(request, latest.view())
     if len(rest) > len(("seconds", "force")) or not rest[0].isdecimal() or rest[1:] not in ([], ["force"]):
         return None
     if request.method != "POST":
-        return refused(HTTPStatus.METHOD_NOT_ALLOWED, "only POST hands over")
+        return refused(HTTPStatus.METHOD_NOT_ALLOWED, f"only POST begins a {action}")
     if request.forbidden:
         return refused(HTTPStatus.FORBIDDEN, request.forbidden)
-    if services.coordinator.group(group_id) is None:
+    if action == "hand-over" and services.coordinator.group(group_id) is None:
         return _no_group(services, group_id)
+    begin = moves.hand_over if action == "hand-over" else moves.take_back
     try:
-        begun = hand_overs.start(group_id, wait_s=float(rest[0]), force=len(rest) > 1)
-    except HandOverRefused as refusal:
+        begun = begin(group_id, wait_s=float(rest[0]), force=len(rest) > 1)
+    except MoveRefused as refusal:
         return refused(HTTPStatus.CONFLICT, str(refusal))
     return HTTPStatus.ACCEPTED, begun.view()
 

@@ -31,11 +31,11 @@ from kafka_share_proxy.sharegroups import admin_pages, log_events, metrics, serv
 from kafka_share_proxy.sharegroups import services as share_services
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
-from kafka_share_proxy.sharegroups.hand_over import HandOvers
 from kafka_share_proxy.sharegroups.lag import ShareLag
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.moves_here import Moves
 from kafka_share_proxy.sharegroups.placement import ShareRules
 from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices
 from kafka_share_proxy.sharegroups.settings import ShareGroups
@@ -112,7 +112,7 @@ class ShareGroupFeature(FeatureKind):
             on_cluster=side.seen,
             on_apis=side.on_apis,
             observed=observed,
-            pages={admin_pages.PATH: partial(admin_pages.response, services, hand_overs=HandOvers(services, rules))},
+            pages={admin_pages.PATH: partial(admin_pages.response, services, moves=Moves(services, rules))},
             services=services,
         )
 

@@ -6,7 +6,7 @@ While the state is being loaded, requests wait (`while_loading`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -68,8 +68,11 @@ class ShareRules:
 class ShareChoice:
     """Decides for each group whether it is served locally."""
 
-    def __init__(self, rules: ShareRules, held: HeldAnywhere, gate: StateGate) -> None:
-        self._rules, self._held, self._gate = rules, held, gate
+    def __init__(
+        self, rules: ShareRules, held: HeldAnywhere, gate: StateGate, followed: Container[str] = frozenset()
+    ) -> None:
+        """`followed`: groups of the brokers whose requests are followed here."""
+        self._rules, self._held, self._gate, self._followed = rules, held, gate, followed
 
     def is_local(self, group_id: str) -> bool:
         """Return True if requests of the group are served here: it is placed here, or has state here."""
@@ -79,8 +82,8 @@ class ShareChoice:
         return serve == "local" or not self._rules.native
 
     def may_be_local(self, group_id: str) -> bool:
-        """Return True if `is_local`, or if the group's state is being loaded and may be local."""
-        return self.is_local(group_id) or self._gate.is_loading(group_id)
+        """Return True if `is_local`, or if the group's state is being loaded and may be local, or if it is followed."""
+        return self.is_local(group_id) or self._gate.is_loading(group_id) or group_id in self._followed
 
     def refusal(self, group_id: str) -> tuple[ErrorCode, str] | None:
         """Return why a group that is served here accepts no new members. None if it does."""
@@ -113,6 +116,11 @@ def _of_one(handler: Handler, choice: ShareChoice, services: ShareServices) -> H
     async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         group_id = call.message.group_id or ""
         await _known(services, (group_id,))
+        followed = services.followed.get(group_id)
+        if followed is not None:
+            await followed.until_it_goes_on()
+            if not choice.is_local(group_id):
+                return await followed.serve(call)
         if not choice.may_be_local(group_id):
             return None
         refusal = (

@@ -89,7 +89,7 @@ def served(services: ShareServices, rules: ShareRules | None = None) -> dict[int
     handlers = {api.key: api.served(services, _handler(api, services)) for api in APIS}
     if rules is None or not rules.are_mixed:
         return handlers
-    choice = ShareChoice(rules, held_anywhere(services), services.gate)
+    choice = ShareChoice(rules, held_anywhere(services), services.gate, services.followed)
     return {api.key: chosen(api, handlers[api.key], choice, services) for api in APIS}
 
 

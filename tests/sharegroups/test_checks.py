@@ -69,7 +69,7 @@ def test_settings_that_brokers_replace_or_do_not_have_are_remarks() -> None:
 
 
 def test_brokers_that_lack_share_groups_are_named_during_an_upgrade() -> None:
-    """Where none has them, nothing is said: there is no side to move a group to."""
+    """If no broker has them, there is no remark, because no group can be moved."""
     check = ShareGroupCheck(ShareGroups(state="memory"))
     brokers = {1: A, 2: B}
     upgrading = check.report(ShareFindings(), sight(brokers, [versions(), versions(share_fetch=1)])).remarks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.brokers import NEW, QUICK, Running
+from tests.support.fleet import Fleet, far_group
 from tests.support.raw import Raw, Topic, until
 from tests.support.worlds import ACCEPT, Member, World
 
@@ -249,3 +251,83 @@ def test_brokers_upgraded_while_the_proxy_runs_get_groups_without_a_restart(
     other = world.group("other")
     world.member(other, "C", topics=[topic])
     assert [line["group"] for line in groups_command.fetch(admin, "/groups")["groups"]] == []
+
+
+def test_whole_fleet_hands_a_group_over_at_any_of_its_proxies(running: Running) -> None:
+    """Members at both proxies stay. While one proxy is missing, the hand-over is refused. Restarts are no problem."""
+    kafka = running.cluster(NEW, features=["share.version=0"], properties=QUICK)
+    fleet = Fleet(running, kafka)
+    upstream = {"upstream": {"bootstrap": kafka.bootstrap, "metadata_interval_s": 1}}
+    for name in ("a", "b"):
+        fleet.start(name, settings=upstream)
+    fleet.settled("a", "b")
+    worlds = {name: fleet.world(name, "whole") for name in ("a", "b")}
+    try:
+        topic = worlds["a"].topic(partitions=2)
+        group = far_group(fleet, worlds["a"], "a", lock_ms=LOCK_MS)
+        for partition in (0, 1):
+            worlds["a"].raw.produce(topic, 5, partition=partition)
+        finalize(kafka, "share.version", 1)
+        for front in fleet.fronts.values():
+            until(lambda front=front: "by group" in front.send_request("/readyz/share-groups")[1], "it to be noticed")
+        _suspended_peer_is_refused(fleet, group)
+        members = {name: worlds[name].member(group, name.upper()) for name in ("a", "b")}
+        for member in members.values():
+            member.heartbeat(0, topics=[topic.name], silent=True)
+        assert members["a"].take((topic, 0)).acquired(topic) == [(0, 4, 1)]
+        assert members["b"].take((topic, 1)).acquired(topic, 1) == [(0, 4, 1)]
+        for partition, name in enumerate(("a", "b")):
+            assert members[name].acknowledge((topic, partition, 0, 4, ACCEPT)).error == 0
+        admin = Address(HOST, fleet.fronts["a"].admin_port)
+        assert "is served by the brokers" in groups_command.move(admin, group, "hand-over", 30, force=False)
+        with pytest.raises(NoResponse, match="a fleet takes no groups back"):
+            groups_command.move(Address(HOST, fleet.fronts["b"].admin_port), group, "take-back", 0, force=False)
+        for partition in (0, 1):
+            worlds["a"].raw.produce(topic, 3, partition=partition)
+        for partition, name in enumerate(("a", "b")):
+            _joins_again(members[name], topic)
+            assert members[name].take((topic, partition)).acquired(topic, partition) == [(5, 7, 1)]
+        fleet.fronts["b"].stop()
+        fleet.fronts["b"].start()
+        assert "by group" in fleet.fronts["b"].send_request("/readyz/share-groups")[1]
+    finally:
+        fleet.close_worlds()
+        for front in fleet.fronts.values():
+            front.stop()
+
+
+def _joins_again(member: Member, topic: Topic) -> None:
+    """Repeat as clients do until the brokers have the member: 14, 15 and 16, and 25 and 122, after which it rejoins."""
+
+    def beats() -> bool:
+        code = member.heartbeat(silent=True).error_code
+        assert code in (0, 14, 15, 16, UNKNOWN_MEMBER_ID), code
+        if code == UNKNOWN_MEMBER_ID:
+            code = member.heartbeat(0, topics=[topic.name], silent=True).error_code
+        return bool(code == 0)
+
+    until(beats, "the brokers to have the member")
+    until(lambda: member.heartbeat(silent=True).error_code == 0, "a heartbeat")
+    member.epoch = 0
+    until(
+        lambda: member.fetch(topic, silent=True, epoch=0, wait_ms=0, records=0).error == 0, "a session at the brokers"
+    )
+
+
+def _suspended_peer_is_refused(fleet: Fleet, group: str) -> None:
+    """The owner says which link is missing. The proxy that does not run is `a`, which does not own the group."""
+    address = Address(HOST, fleet.fronts["b"].admin_port)
+    child = fleet.fronts["a"].child
+    assert child is not None
+    child.signal(signal.SIGSTOP)
+    try:
+
+        def refused() -> bool:
+            with pytest.raises(NoResponse) as refusal:
+                groups_command.move(address, group, "hand-over", 0, force=False)
+            return "the fleet is not whole: no link to" in str(refusal.value)
+
+        until(refused, "the link to be lost", pause_s=0.3)
+    finally:
+        child.signal(signal.SIGCONT)
+    until(lambda: fleet.owned("a") > 0, "the fleet to be whole")

@@ -105,7 +105,7 @@ def cases(front: Front, kafka_43_quick: Cluster, request: pytest.FixtureRequest)
 
 
 def test_members_stay_and_settled_records_and_delivery_counts_are_taken_over(cases: Any) -> None:
-    """What was settled out of order is not delivered again. The group and its settings are gone at the brokers."""
+    """Records settled out of order are not delivered again. The group and its settings are gone at the brokers."""
     case = cases(deliveries="7")
     thread = case.begin()
     assert case.member.acknowledge((case.topic, 0, 0, 1, ACCEPT), (case.topic, 0, 3, 4, ACCEPT)).error == 0

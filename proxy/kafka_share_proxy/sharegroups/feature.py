@@ -85,7 +85,7 @@ class ShareGroupFeature(FeatureKind):
                 status=status.of_brokers,
                 pages={admin_pages.PATH: admin_pages.of_brokers},
             )
-        rules = serving_side.checked_rules(settings, platform.cluster, local=True, is_fleet=platform.is_fleet)
+        rules = serving_side.rules(settings, platform.cluster)
         is_kept = not platform.is_displayed and serving_side.keeps_state(settings, local=True)
         services = new_services(settings, platform, is_kept=is_kept)
         if not platform.is_displayed:
@@ -93,17 +93,19 @@ class ShareGroupFeature(FeatureKind):
         where = BY_GROUP if rules.are_mixed else "proxy"
         side = ServingSide(settings, platform.notes, where, reason, is_kept=is_kept)
         lag, apis = ShareLag(services), {Stage.GROUPS: share_group_apis.served(services, rules)}
+        choice, moves = share_group_apis.choice_of(services, rules), Moves(services, rules)
+        carried = CarriedShareRequests(services, share_group_apis.of_owner(services, rules), choice)
 
         def serve_by_group() -> None:
             apis[Stage.GROUPS] = share_group_apis.served(services, rules)
+            carried.serve_with(share_group_apis.of_owner(services, rules))
 
-        if not platform.is_fleet:
-            side.notice(rules, serve_by_group)
-        carried = CarriedShareRequests(services, share_group_apis.of_owner(services))
+        side.notice(rules, serve_by_group)
         return Feature(
             apis=apis,
             carried=carried if is_kept else None,
             groups=carried,
+            command=partial(admin_pages.command, services, moves),
             add_metrics=partial(metrics.add, services=services, lag=lag),
             status=partial(status.section, services, lag),
             probe=side.probe(),
@@ -112,7 +114,7 @@ class ShareGroupFeature(FeatureKind):
             on_cluster=side.seen,
             on_apis=side.on_apis,
             observed=observed,
-            pages={admin_pages.PATH: partial(admin_pages.response, services, moves=Moves(services, rules))},
+            pages={admin_pages.PATH: partial(admin_pages.response, services, moves=moves)},
             services=services,
         )
 

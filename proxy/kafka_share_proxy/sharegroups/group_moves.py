@@ -42,7 +42,7 @@ class Move(ABC):
         self.left_out: list[str] = []
         """Settings that the new side does not have."""
         self.remark = ""
-        """What remains to be done. Empty if there is nothing."""
+        """Text about the remaining work for the operator, empty if there is none."""
         self.held_back_s = 0.0
         """Time for which new records were held back."""
         self.partitions = 0

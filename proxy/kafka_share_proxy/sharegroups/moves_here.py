@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.loop.promise import on_its_own
-from kafka_share_proxy.sharegroups.group_moves import KEPT_MAX, Move
+from kafka_share_proxy.sharegroups.group_moves import KEPT_MAX, Move, some
 from kafka_share_proxy.sharegroups.hand_over import HandOver
 from kafka_share_proxy.sharegroups.native_group import MoveRefused
 from kafka_share_proxy.sharegroups.placement import ShareRules
@@ -53,6 +53,8 @@ class Moves:
             raise MoveRefused(
                 f"share_groups.serve is upstream for {group_id}, which would refuse its members: say auto, and restart"
             )
+        if self._services.fleet is not None:
+            raise MoveRefused("a fleet takes no groups back: run one proxy with cluster.mode: single for it")
         self._refuse_anything()
         if self._services.writes.transactions is None:
             raise MoveRefused("share_groups.state is memory: the state would be gone when the proxy ends")
@@ -68,8 +70,10 @@ class Moves:
 
     def _refuse_anything(self) -> None:
         """Raise MoveRefused if no group can be moved."""
-        if self._services.fleet is not None:
-            raise MoveRefused("a fleet does not move groups: run one proxy with cluster.mode: single for it")
+        fleet = self._services.fleet
+        missing = [] if fleet is None else sorted(address for address, peer in fleet.members.items() if peer is None)
+        if missing:
+            raise MoveRefused(f"the fleet is not whole: no link to {some(missing)}; try again when it is")
         if self._services.own is None:
             raise MoveRefused(IDENTITY)
         if not self._rules.native:

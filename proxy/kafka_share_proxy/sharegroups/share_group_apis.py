@@ -26,7 +26,7 @@ from kafka_share_proxy.sharegroups.apis import (
     k92_delete_share_group_offsets,
 )
 from kafka_share_proxy.sharegroups.apis.held_groups import held_anywhere
-from kafka_share_proxy.sharegroups.placement import ShareChoice, ShareRules, chosen
+from kafka_share_proxy.sharegroups.placement import ShareChoice, ShareRules, at_owner, chosen
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.while_loading import when_all_is_loaded, when_loaded
 from kafka_share_proxy.wire.definitions import messages
@@ -86,22 +86,27 @@ def lacks(response: messages.ApiVersionsResponse | None) -> str:
 
 def served(services: ShareServices, rules: ShareRules | None = None) -> dict[int, Served]:
     """Return handler and request filter by API key. Without rules every share group is served here."""
-    handlers = {api.key: api.served(services, _handler(api, services)) for api in APIS}
+    handlers = {api.key: api.served(services, _handler(api, services, rules)) for api in APIS}
     if rules is None or not rules.are_mixed:
         return handlers
-    choice = ShareChoice(rules, held_anywhere(services), services.gate, services.followed)
+    choice = choice_of(services, rules)
     return {api.key: chosen(api, handlers[api.key], choice, services) for api in APIS}
 
 
-def of_owner(services: ShareServices) -> dict[int, FramedHandler]:
+def choice_of(services: ShareServices, rules: ShareRules) -> ShareChoice:
+    at_brokers = None if services.fleet is None else services.at_brokers
+    return ShareChoice(rules, held_anywhere(services), services.gate, services.followed, at_brokers)
+
+
+def of_owner(services: ShareServices, rules: ShareRules | None = None) -> dict[int, FramedHandler]:
     """Return the handlers, by API key, that other proxies may call at a group's owner. Elsewhere they return None."""
-    return {api.key: _owned(api, services).handle_peers for api in APIS if api.needs is Needs.OWNER}
+    return {api.key: _owned(api, services, rules).handle_peers for api in APIS if api.needs is Needs.OWNER}
 
 
-def _handler(api: DeclaredApi[ShareServices], services: ShareServices) -> Handler:
+def _handler(api: DeclaredApi[ShareServices], services: ShareServices, rules: ShareRules | None) -> Handler:
     """Return the handler that runs at the proxy that holds the required state, once it is loaded."""
     if api.needs is Needs.OWNER:
-        return _owned(api, services).handle
+        return _owned(api, services, rules).handle
     if api.needs is Needs.GROUP_LOADED:
         return when_loaded(api, services)
     if api.needs is Needs.ALL_LOADED:
@@ -109,5 +114,8 @@ def _handler(api: DeclaredApi[ShareServices], services: ShareServices) -> Handle
     return api.handler(services)
 
 
-def _owned(api: DeclaredApi[ShareServices], services: ShareServices) -> OwnedApi:
-    return OwnedApi(api, api.handler(services), services)
+def _owned(api: DeclaredApi[ShareServices], services: ShareServices, rules: ShareRules | None) -> OwnedApi:
+    handler = api.handler(services)
+    if rules is not None and rules.are_mixed and services.fleet is not None:
+        handler = at_owner(api, handler, choice_of(services, rules))
+    return OwnedApi(api, handler, services)

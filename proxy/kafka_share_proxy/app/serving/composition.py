@@ -218,7 +218,7 @@ def _with_home(
     built = features.build(config, replace(platform, fleet=links, home=home), kinds)
     for feature in built:
         if feature.carried is not None:
-            carried.add(feature.carried, feature.groups)
+            carried.add(feature.carried, feature.groups, feature.command)
     return built, home
 
 

@@ -1,6 +1,6 @@
 """Acquisition locks of one share group that the brokers serve, as far as its requests show them. No I/O.
 
-Brokers do not list their locks. Whoever has followed all requests of a group for the duration of a lock knows them.
+Brokers do not list their locks. After all requests of a group were followed for the duration of a lock, they are known.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from kafka_share_proxy.feature.admin import AdminRequest
 from kafka_share_proxy.fleet.group_owners import CommandResult, PeerLost
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.sharegroups import admin_pages
-from kafka_share_proxy.sharegroups.moves_here import IDENTITY, Moves
+from kafka_share_proxy.sharegroups.moves_here import Moves
 from kafka_share_proxy.sharegroups.placement import ServeRule, ShareRules
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -165,30 +165,6 @@ async def test_move_is_unavailable_while_the_owner_is(world, autojump_clock: tri
     lost = Owner()
     lost.result.fail(PeerLost("the link ended"))
     assert await moving(world, lost)(asked("/groups/far/hand-over")) == (UNAVAILABLE, {"reason": "the link ended"})
-
-
-async def test_moves_that_are_refused_immediately_say_why(world):
-    services = world.services
-
-    def refusal(action, rules):
-        words = ["POST", "a/g" if action == "hand-over" else "far", action, "1"]
-        status, body = admin_pages.command(services, Moves(services, rules), words)
-        assert status == HTTPStatus.CONFLICT
-        return body["reason"]
-
-    auto, local, upstream = (ShareRules(True, (ServeRule(serve=serve),)) for serve in ("auto", "local", "upstream"))
-    lacking = ShareRules(False, (ServeRule(),), "broker 1 has nothing")
-    assert "would create it here again" in refusal("hand-over", local)
-    assert "would refuse its members" in refusal("take-back", upstream)
-    assert "memory" in refusal("take-back", auto)
-    for action in ("hand-over", "take-back"):
-        assert refusal(action, lacking) == "broker 1 has nothing"
-        own, services.own = services.own, None
-        assert refusal(action, auto) == IDENTITY
-        services.own = own
-    services.fleet = SimpleNamespace(groups={}, members={"b:1": None, "c:1": object()})
-    assert "the fleet is not whole: no link to b:1;" in refusal("hand-over", auto)
-    assert "a fleet takes no groups back" in refusal("take-back", auto)
 
 
 async def test_command_that_is_not_known_is_not_found(world):

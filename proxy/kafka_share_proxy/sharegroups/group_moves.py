@@ -106,7 +106,7 @@ class Move(ABC):
 
     @abstractmethod
     def _end(self) -> None:
-        """Undo what held the group back, whatever the outcome is."""
+        """End the hold, after success and after a refusal."""
 
 
 def named(windows: list[Window]) -> str:

@@ -171,6 +171,19 @@ def test_group_without_members_is_taken_back_where_it_was(cases: Any) -> None:
     assert acquired == [(4, 5, 2), (8, 9, 2)]
 
 
+def test_group_that_was_taken_back_can_be_handed_over_and_taken_back_again(cases: Any) -> None:
+    case = cases()
+    assert case.member.acknowledge((case.topic, 0, 0, 9, ACCEPT)).error == 0
+    case.member.heartbeat(epoch=-1)
+    case.take_back()
+    groups_command.move(case.admin, case.group, "hand-over", 30, force=False)
+    assert case.code_at_brokers() == 0
+    case.take_back()
+    case.world.raw.produce(case.topic, 2)
+    member = case.world.member(case.group, "C", topics=[case.topic])
+    assert member.take(case.topic).acquired(case.topic) == [(10, 11, 1)]
+
+
 def test_group_that_begins_at_latest_skips_nothing_that_was_not_delivered(cases: Any) -> None:
     """Brokers do not store a start offset before the first delivery has ended."""
     case = cases()

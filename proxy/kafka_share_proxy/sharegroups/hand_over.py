@@ -46,7 +46,7 @@ class HandOver(Move):
 
     def _end(self) -> None:
         services, self._group.deleting = self._services, False
-        if services.coordinator.group(self._group_id) is self._group:
+        if self.phase != self.done:  # requests that arrived before the end must acquire nothing either
             services.coordinator.hold_back(self._group_id, None)
         for key in services.coordinator.keys_of(self._group_id):
             services.reads.wake(key)

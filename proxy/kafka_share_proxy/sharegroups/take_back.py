@@ -180,6 +180,7 @@ class TakeBack(Move):
 
         def hold() -> None:
             if succeeded(stored):
+                services.coordinator.hold_back(group_id, None)  # since it was handed over
                 services.coordinator.store_settings(group_id, settings)
                 for key, value in values.items():
                     services.coordinator.rest(key, value)

@@ -74,17 +74,7 @@ class ShareGroupFeature(FeatureKind):
         local, reason = serving_side.decide(settings, platform.cluster)
         observed = observed_routes(platform.audit)
         if not local:
-            side = ServingSide(settings, platform.notes, "brokers", reason)
-            coverage = Coverage("share_groups", PART, f"the brokers serve share groups: {FORWARDED}")
-            return Feature(
-                probe=side.probe(),
-                coverage=(coverage,),
-                on_open=side.open,
-                on_cluster=side.seen,
-                observed=observed,
-                status=status.of_brokers,
-                pages={admin_pages.PATH: admin_pages.of_brokers},
-            )
+            return _of_brokers(ServingSide(settings, platform.notes, "brokers", reason), observed)
         rules = serving_side.rules(settings, platform.cluster)
         is_kept = not platform.is_displayed and serving_side.keeps_state(settings, local=True)
         services = new_services(settings, platform, is_kept=is_kept)
@@ -120,6 +110,20 @@ class ShareGroupFeature(FeatureKind):
 
 
 SHARE_GROUPS = ShareGroupFeature()
+
+
+def _of_brokers(side: ServingSide, observed: Callable[[Routes], Routes]) -> Feature:
+    """Return the feature where the brokers serve all share groups."""
+    coverage = Coverage("share_groups", PART, f"the brokers serve share groups: {FORWARDED}")
+    return Feature(
+        probe=side.probe(),
+        coverage=(coverage,),
+        on_open=side.open,
+        on_cluster=side.seen,
+        observed=observed,
+        status=status.of_brokers,
+        pages={admin_pages.PATH: admin_pages.of_brokers},
+    )
 
 
 class ServingSide:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafka_share_proxy.fleet.carried import CarriedFeatures, CarriedRequests, EdgeOfLink, NothingKept
+from kafka_share_proxy.fleet.group_owners import CommandResult
 from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.wire.definitions import registry
@@ -85,3 +86,12 @@ def test_nothing_kept_leaves_requests_and_responses_as_they_are() -> None:
     response = memoryview(b"of a broker")
     assert edge.to_owner(1, 0, b"", response) is response
     edge.forget([1])
+
+
+def test_command_reaches_the_feature_it_names_only() -> None:
+    one, two = Feature("one", {}), Feature("two", {})
+    carried = CarriedFeatures()
+    carried.add(one, command=lambda words: CommandResult(200, {"words": list(words)}))
+    carried.add(two)
+    assert carried.command("one", ["GET", "g"]) == (200, {"words": ["GET", "g"]})
+    assert [carried.command(name, ["GET"]).status for name in ("two", "three")] == [404, 404]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.fleet import edge
-from kafka_share_proxy.fleet.group_owners import PeerLost
+from kafka_share_proxy.fleet.group_owners import CommandResult, PeerLost
 from kafka_share_proxy.fleet.peer_protocol import MESSAGES
 from kafka_share_proxy.forwarding.apis.k32_broker_addresses import BROKER
 from kafka_share_proxy.forwarding.limits import Limits
@@ -273,6 +273,7 @@ def unknown(kind: str, number: int) -> object:
     [
         ("PeerHoldingsRequest", lambda peer: peer.holdings()),
         ("PeerGroupKnownRequest", lambda peer: peer.knows("f", "g")),
+        ("PeerCommand", lambda peer: peer.command("f", ["GET"])),
     ],
 )
 def test_request_that_the_owner_does_not_know_fails_and_the_link_goes_on(world, kind, asks):
@@ -285,3 +286,25 @@ def test_request_that_the_owner_does_not_know_fails_and_the_link_goes_on(world, 
     with pytest.raises(PeerLost, match="earlier version"):
         promise.result()
     world.peer.receive(unknown(kind, 1))
+
+
+def test_command_is_run_at_the_owner_and_its_result_returned(world):
+    world.carried.add(world.carried_shares, command=lambda words: CommandResult(202, {"phase": " ".join(words)}))
+    result = world.peer.command(FEATURE, ["POST", "g", "hand-over"])
+    assert result.result() == (202, {"phase": "POST g hand-over"})
+    world.wire.held = []
+    lost = world.peer.command(FEATURE, ["GET", "g"])
+    world.wire.cut()
+    with pytest.raises(PeerLost):
+        lost.result()
+    with pytest.raises(PeerLost):
+        world.peer.command(FEATURE, ["GET", "g"]).result()
+
+
+def test_result_of_a_command_that_is_not_json_is_refused(world):
+    world.wire.held = []
+    result = world.peer.command(FEATURE, ["GET", "g"])
+    with pytest.raises(RemoteProtocolError):
+        world.peer.receive(registry.message("PeerCommandResult")(id=1, status=200, body="{"))
+    with pytest.raises(PeerLost):
+        result.result()

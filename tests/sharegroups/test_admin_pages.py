@@ -10,11 +10,16 @@ import pytest
 import trio
 import trio.testing
 from kafka_share_proxy.feature.admin import AdminRequest
+from kafka_share_proxy.fleet.group_owners import CommandResult, PeerLost
+from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.sharegroups import admin_pages
+from kafka_share_proxy.sharegroups.moves_here import Moves
+from kafka_share_proxy.sharegroups.placement import ServeRule, ShareRules
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.ports import SlowJournal, World, acquired
 
+UNAVAILABLE = HTTPStatus.SERVICE_UNAVAILABLE
 RELEASE = "/groups/a%2Fg/members/m%201/release"
 
 
@@ -121,3 +126,50 @@ async def test_groups_of_other_proxies_are_named_and_told_about_there(world):
     status, body = await responded(world, asked("/groups/far"))
     assert (status, "another proxy" in body["reason"]) == (HTTPStatus.NOT_FOUND, True)
     assert "another proxy" not in (await responded(world, asked("/groups/none")))[1]["reason"]
+
+
+class Owner:
+    """Another proxy of the fleet, which owns every group. It does not respond until `result` is set."""
+
+    def __init__(self):
+        self.commands, self.result = [], Promise()
+
+    def command(self, feature, words):
+        self.commands.append(words)
+        return self.result
+
+
+def moving(world, owner):
+    """Return the function that requests a page about moves at a proxy that owns nothing. `owner`: None for no link."""
+    world.services.gate.close(ErrorCode.NOT_COORDINATOR, "another proxy owns it")
+    world.services.fleet = SimpleNamespace(groups={"far": None}, owner=lambda _: owner, members={"b:1": owner})
+    moves = Moves(world.services, ShareRules(True, (ServeRule(),)))
+    return lambda request: admin_pages.response(world.services, request, moves=moves)
+
+
+async def test_move_of_a_group_that_another_proxy_owns_is_begun_there(world):
+    owner = Owner()
+    page = moving(world, owner)
+    owner.result.set(CommandResult(202, {"phase": "checking"}))
+    assert await page(asked("/groups/far/hand-over/60/force", "POST")) == (HTTPStatus.ACCEPTED, {"phase": "checking"})
+    assert (await page(asked("/groups/far/hand-over")))[1] == {"phase": "checking"}
+    assert owner.commands == [["POST", "far", "hand-over", "60", "force"], ["GET", "far", "hand-over"]]
+    refused = await page(asked("/groups/far/hand-over/60", "POST", forbidden="not allowed"))
+    assert (refused[0], len(owner.commands)) == (HTTPStatus.FORBIDDEN, 2)
+
+
+async def test_move_is_unavailable_while_the_owner_is(world, autojump_clock: trio.testing.MockClock):
+    """Without a link to it, without its response, or after the link was lost."""
+    for owner in (None, Owner()):
+        assert (await moving(world, owner)(asked("/groups/far/hand-over")))[0] in (HTTPStatus.NOT_FOUND, UNAVAILABLE)
+    lost = Owner()
+    lost.result.fail(PeerLost("the link ended"))
+    assert await moving(world, lost)(asked("/groups/far/hand-over")) == (UNAVAILABLE, {"reason": "the link ended"})
+
+
+async def test_command_that_is_not_known_is_not_found(world):
+    moves = Moves(world.services, ShareRules(True, (ServeRule(),)))
+    late, more = ["POST", "a/g", "hand-over", "soon"], ["POST", "a/g", "hand-over", "1", "x"]
+    for words in ([], ["GET"], ["GET", "a/g"], late, more):
+        assert admin_pages.command(world.services, moves, words).status == HTTPStatus.NOT_FOUND
+    assert admin_pages.command(world.services, moves, ["GET", "a/g", "hand-over", "1"]).status == 405

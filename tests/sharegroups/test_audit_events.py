@@ -133,9 +133,10 @@ def test_a_forced_release_is_told_apart(world, topic):
     assert short(told[1])[:4] == (0, 9, 1, "forced_release")
 
 
-def test_a_hand_over_to_the_brokers_is_recorded(world, topic):
-    world.services.audit.handed_over("g", 3, 0.0815, 2)
-    (told,) = events(world, "handed_over")
+@pytest.mark.parametrize("kind", ["handed_over", "taken_back"])
+def test_a_group_that_moved_is_recorded(world, topic, kind):
+    world.services.audit.moved(kind, "g", 3, 0.0815, 2)
+    (told,) = events(world, kind)
     assert (told["group"], told["topic"]) == ("g", None)
     assert (told["partitions"], told["held_back_ms"], told["records"]) == (3, 82, 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,9 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.values import Address
 
-from tests.support.brokers import QUICK, Running
-from tests.support.raw import Topic, until
+from tests.support.brokers import NEW, QUICK, Running
+from tests.support.fleet import Fleet, far_group
+from tests.support.raw import Raw, Topic, until
 from tests.support.worlds import ACCEPT, Member, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
@@ -55,7 +57,7 @@ class Case:
         assert self.member.acknowledge((self.topic, 0, first, last, ACCEPT)).error == 0
 
     def hand_over(self, wait_s: int, *, force: bool = False) -> str:
-        return groups_command.hand_over(self.admin, self.group, wait_s, force=force)
+        return groups_command.move(self.admin, self.group, "hand-over", wait_s, force=force)
 
     def begin(self) -> threading.Thread:
         def run() -> None:
@@ -90,12 +92,16 @@ class Case:
             native.close()
 
     def rejoined(self) -> list[tuple[int, int, int]]:
-        """Rejoin as a client does after UNKNOWN_MEMBER_ID and 122, and return what is acquired next."""
-        assert self.member.heartbeat(silent=True, follow=False).error_code == UNKNOWN_MEMBER_ID
-        assert self.member.fetch(self.topic, silent=True).error == SHARE_SESSION_NOT_FOUND
-        self.member.epoch, self.member.assigned = 0, set()
-        self.member.join([self.topic])
-        return self.member.take(self.topic).acquired(self.topic)
+        return rejoined(self.member, self.topic)
+
+
+def rejoined(member: Member, topic: Topic) -> list[tuple[int, int, int]]:
+    """Rejoin as a client does after UNKNOWN_MEMBER_ID and 122, and return what is acquired next."""
+    assert member.heartbeat(silent=True, follow=False).error_code == UNKNOWN_MEMBER_ID
+    assert member.fetch(topic, silent=True).error == SHARE_SESSION_NOT_FOUND
+    member.epoch, member.assigned = 0, set()
+    member.join([topic])
+    return member.take(topic).acquired(topic)
 
 
 UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, SHARE_SESSION_NOT_FOUND = 25, 69, 122
@@ -194,9 +200,134 @@ def test_group_that_would_be_created_here_again_is_refused(running: Running, kaf
         member.take(topic)
         admin = Address(HOST, front.admin_port)
         with pytest.raises(NoResponse, match=f"share_groups.serve is local for {group}"):
-            groups_command.hand_over(admin, group, 0, force=False)
+            groups_command.move(admin, group, "hand-over", 0, force=False)
         with pytest.raises(NoResponse, match='share group "absent" is not held here'):
-            groups_command.hand_over(admin, "absent", 0, force=False)
+            groups_command.move(admin, "absent", "hand-over", 0, force=False)
     finally:
         world.close()
         front.stop()
+
+
+@pytest.fixture
+def upgraded_while_it_runs(running: Running) -> Iterator[tuple[Cluster, Front, World]]:
+    """A proxy that was started while brokers of 4.3.0 had no share groups."""
+    kafka = running.cluster(NEW, features=["share.version=0"], properties=QUICK)
+    front = running.front(
+        kafka.bootstrap, AUTO | {"upstream": {"bootstrap": kafka.bootstrap, "metadata_interval_s": 1}}
+    )
+    world = World("proxy", front.bootstrap, "upgraded")
+    yield kafka, front, world
+    world.close()
+    front.stop()
+
+
+def finalize(kafka: Cluster, feature: str, level: int) -> None:
+    """Do what kafka-features.sh upgrade does."""
+    with Raw(kafka.bootstrap) as raw:
+        updates = [{"feature": feature, "max_version_level": level, "upgrade_type": 1}]
+        response = raw.send_request("UpdateFeatures", 1, timeout_ms=10_000, feature_updates=updates)
+        assert response.error_code == 0, response
+
+
+def test_brokers_upgraded_while_the_proxy_runs_get_groups_without_a_restart(
+    upgraded_while_it_runs: tuple[Cluster, Front, World],
+) -> None:
+    """The group stays here until it is handed over. Groups without state are the brokers'."""
+    kafka, front, world = upgraded_while_it_runs
+    topic, group = world.topic(), world.group(lock_ms=LOCK_MS)
+    world.raw.produce(topic, 10)
+    member = world.member(group, "B", topics=[topic])
+    assert member.take(topic).acquired(topic) == [(0, 9, 1)]
+    admin = Address(HOST, front.admin_port)
+    with pytest.raises(NoResponse, match=r"broker 1 has no share\.version=1"):
+        groups_command.move(admin, group, "hand-over", 0, force=False)
+    finalize(kafka, "share.version", 1)
+    until(lambda: "proxy or brokers, by group" in front.send_request("/readyz/share-groups")[1], "the proxy to notice")
+    assert member.heartbeat(silent=True).error_code == 0
+    assert member.acknowledge((topic, 0, 0, 9, ACCEPT)).error == 0
+    assert "is served by the brokers" in groups_command.move(admin, group, "hand-over", 30, force=False)
+    world.raw.produce(topic, 5)
+    assert rejoined(member, topic) == [(10, 14, 1)]
+    other = world.group("other")
+    world.member(other, "C", topics=[topic])
+    assert [line["group"] for line in groups_command.fetch(admin, "/groups")["groups"]] == []
+
+
+def test_whole_fleet_hands_a_group_over_at_any_of_its_proxies(running: Running) -> None:
+    """Members at both proxies stay. While one proxy is missing, the hand-over is refused. Restarts are no problem."""
+    kafka = running.cluster(NEW, features=["share.version=0"], properties=QUICK)
+    fleet = Fleet(running, kafka)
+    upstream = {"upstream": {"bootstrap": kafka.bootstrap, "metadata_interval_s": 1}}
+    for name in ("a", "b"):
+        fleet.start(name, settings=upstream)
+    fleet.settled("a", "b")
+    worlds = {name: fleet.world(name, "whole") for name in ("a", "b")}
+    try:
+        topic = worlds["a"].topic(partitions=2)
+        group = far_group(fleet, worlds["a"], "a", lock_ms=LOCK_MS)
+        for partition in (0, 1):
+            worlds["a"].raw.produce(topic, 5, partition=partition)
+        finalize(kafka, "share.version", 1)
+        for front in fleet.fronts.values():
+            until(lambda front=front: "by group" in front.send_request("/readyz/share-groups")[1], "it to be noticed")
+        _suspended_peer_is_refused(fleet, group)
+        members = {name: worlds[name].member(group, name.upper()) for name in ("a", "b")}
+        for member in members.values():
+            member.heartbeat(0, topics=[topic.name], silent=True)
+        assert members["a"].take((topic, 0)).acquired(topic) == [(0, 4, 1)]
+        assert members["b"].take((topic, 1)).acquired(topic, 1) == [(0, 4, 1)]
+        for partition, name in enumerate(("a", "b")):
+            assert members[name].acknowledge((topic, partition, 0, 4, ACCEPT)).error == 0
+        admin = Address(HOST, fleet.fronts["a"].admin_port)
+        assert "is served by the brokers" in groups_command.move(admin, group, "hand-over", 30, force=False)
+        with pytest.raises(NoResponse, match="a fleet takes no groups back"):
+            groups_command.move(Address(HOST, fleet.fronts["b"].admin_port), group, "take-back", 0, force=False)
+        for partition in (0, 1):
+            worlds["a"].raw.produce(topic, 3, partition=partition)
+        for partition, name in enumerate(("a", "b")):
+            _joins_again(members[name], topic)
+            assert members[name].take((topic, partition)).acquired(topic, partition) == [(5, 7, 1)]
+        fleet.fronts["b"].stop()
+        fleet.fronts["b"].start()
+        assert "by group" in fleet.fronts["b"].send_request("/readyz/share-groups")[1]
+    finally:
+        fleet.close_worlds()
+        for front in fleet.fronts.values():
+            front.stop()
+
+
+def _joins_again(member: Member, topic: Topic) -> None:
+    """Repeat as clients do until the brokers have the member: 14, 15 and 16, and 25 and 122, after which it rejoins."""
+
+    def beats() -> bool:
+        code = member.heartbeat(silent=True).error_code
+        assert code in (0, 14, 15, 16, UNKNOWN_MEMBER_ID), code
+        if code == UNKNOWN_MEMBER_ID:
+            code = member.heartbeat(0, topics=[topic.name], silent=True).error_code
+        return bool(code == 0)
+
+    until(beats, "the brokers to have the member")
+    until(lambda: member.heartbeat(silent=True).error_code == 0, "a heartbeat")
+    member.epoch = 0
+    until(
+        lambda: member.fetch(topic, silent=True, epoch=0, wait_ms=0, records=0).error == 0, "a session at the brokers"
+    )
+
+
+def _suspended_peer_is_refused(fleet: Fleet, group: str) -> None:
+    """The owner says which link is missing. The proxy that does not run is `a`, which does not own the group."""
+    address = Address(HOST, fleet.fronts["b"].admin_port)
+    child = fleet.fronts["a"].child
+    assert child is not None
+    child.signal(signal.SIGSTOP)
+    try:
+
+        def refused() -> bool:
+            with pytest.raises(NoResponse) as refusal:
+                groups_command.move(address, group, "hand-over", 0, force=False)
+            return "the fleet is not whole: no link to" in str(refusal.value)
+
+        until(refused, "the link to be lost", pause_s=0.3)
+    finally:
+        child.signal(signal.SIGCONT)
+    until(lambda: fleet.owned("a") > 0, "the fleet to be whole")

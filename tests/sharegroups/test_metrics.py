@@ -121,3 +121,16 @@ def test_lag_is_shown_by_group_after_a_look_up_and_unknown_before() -> None:
     page = metrics.render().decode()
     assert 'ksp_share_group_lag{group="g"} 11.0' in page
     assert 'ksp_share_lag_partitions_unknown{group="g"} 0.0' in page
+
+
+def test_moves_of_groups_are_counted_by_outcome() -> None:
+    world, page = world_and_page()
+    world.services.figures.moves["refused"] += 2
+    world.services.figures.held_back_s.observe(0.3)
+    lines = page()
+    for line in (
+        'ksp_share_group_moves_total{outcome="handed_over"} 0.0',
+        'ksp_share_group_moves_total{outcome="refused"} 2.0',
+        "ksp_share_group_held_back_seconds_count 1.0",
+    ):
+        assert line in lines

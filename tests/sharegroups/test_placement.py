@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.fleet.group_owners import PeerLost
 from kafka_share_proxy.forwarding.served.interfaces import Call
-from kafka_share_proxy.loop.promise import Task, settled
+from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.placement import ServeRule, ShareRules
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
@@ -226,3 +228,99 @@ def test_rules_that_agree_choose_nothing():
     assert not ShareRules(True, (ServeRule(serve="upstream"),)).are_mixed
     assert ShareRules(True, (ServeRule(),)).are_mixed
     assert ShareRules(False, (ServeRule(groups="a", serve="upstream"), ServeRule())).are_mixed
+
+
+class Owner:
+    """Another proxy of the fleet, which owns every group."""
+
+    def __init__(self) -> None:
+        self.queries: list[tuple[str, Promise[bool]]] = []
+
+    def knows(self, feature: str, group_id: str) -> Promise[bool]:
+        self.queries.append((group_id, Promise()))
+        return self.queries[-1][1]
+
+    def serve(self, call: Any, feature: str) -> Promise[bytes | None]:
+        message = registry.message(f"{registry.API_KEYS[call.key]}Response")
+        return settled(frames.response(call.key, call.version, call.correlation_id, message(error_code=-1)))
+
+    def give_up(self, response: Any) -> None:
+        """Nothing waits."""
+
+
+class Fleet:
+    """A fleet of this proxy and `other`. None: there is no link to it."""
+
+    def __init__(self, other: Owner | None) -> None:
+        self.other, self.groups = other, dict[str, None]()
+
+    def owner(self, partition: int) -> Owner | None:
+        return self.other
+
+
+class MixedFleet(Mixed):
+    """Brokers with share groups, and a proxy that owns nothing."""
+
+    def __init__(self, other: Owner | None) -> None:
+        super().__init__()
+        services = self.world.services
+        services.fleet = Fleet(other)  # type: ignore[assignment]
+        services.gate.close(ErrorCode.NOT_COORDINATOR, "another proxy owns it")
+        self.served = share_group_apis.served(services, ShareRules(True, (*RULES, ServeRule())))
+
+
+FROM_OWNER = -1
+"""Error code of the owner's responses."""
+
+
+def test_in_a_fleet_the_owner_says_once_that_the_brokers_serve_a_group():
+    owner = Owner()
+    fleet = MixedFleet(owner)
+    joining = fleet.send(76, 1, group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+    owner.queries[0][1].set(False)
+    assert told(joining, 76, 1) == FORWARDED
+    assert fleet.join("g") == FORWARDED
+    assert [group_id for group_id, _ in owner.queries] == ["g"]
+
+
+def test_in_a_fleet_the_owner_serves_what_it_holds_or_may_hold():
+    """Also if it does not respond in time, or the link to it is lost."""
+    owner = Owner()
+    fleet = MixedFleet(owner)
+    for settle in (
+        lambda promise: promise.set(True),
+        lambda promise: promise.fail(PeerLost("gone")),
+        lambda _promise: fleet.world.timers.advance(HOLD_MAX_S),
+    ):
+        joining = fleet.send(76, 1, group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+        settle(owner.queries[-1][1])
+        assert told(joining, 76, 1).error_code == FROM_OWNER
+    fleet.world.services.fleet.groups["held"] = None
+    assert fleet.join("held")[0] == FROM_OWNER
+    assert len(owner.queries) == 3
+
+
+def test_in_a_fleet_an_unknown_owner_is_not_taken_for_the_brokers():
+    fleet = MixedFleet(None)
+    joining = fleet.send(76, 1, group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+    fleet.world.timers.advance(HOLD_MAX_S)
+    assert told(joining, 76, 1).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_owner_of_a_fleet_creates_no_group_that_the_brokers_serve():
+    """Other proxies have not noticed the share groups of the brokers yet: their members retry."""
+    mixed = Mixed()
+    services = mixed.world.services
+    services.fleet = Fleet(None)  # type: ignore[assignment]
+    rules = ShareRules(True, (ServeRule(),))
+    handlers = share_group_apis.of_owner(services, rules)
+    message = registry.message("ShareGroupHeartbeatRequest")
+    request = message(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+    call = Call(76, 1, 7, "client", request, mixed.client)
+    task: Task[Any] = Task(handlers[76](call), lambda _: None)
+    task.start()
+    assert told(task, 76, 1).error_code == LOADING
+    carried = CarriedShareRequests(services, handlers, share_group_apis.choice_of(services, rules))
+    assert not carried.knows("g")
+    mixed.hold("g")
+    assert carried.knows("g")

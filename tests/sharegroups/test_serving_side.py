@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.brokers.cluster_connection import BrokerVersions
-from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.sharegroups import serving_side
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.wire.definitions import registry
@@ -51,15 +50,6 @@ def test_rules_by_group_that_send_some_here_have_them_served_here() -> None:
         assert serving_side.rules(ShareGroups.model_validate(share_groups), sight({1: A})).are_mixed
     here = ShareGroups.model_validate({"serve": "local", "serve_by_group": rule})
     assert not serving_side.rules(here, sight({1: A})).are_mixed
-
-
-def test_fleet_takes_no_choice_that_hangs_on_who_holds_a_group() -> None:
-    """A group whose owner is not to be reached must not pass for one of the brokers'."""
-    with pytest.raises(ConfigError, match=r"share_groups\.serve: local"):
-        serving_side.checked_rules(ShareGroups(), sight({1: A}), local=True, is_fleet=True)
-    assert serving_side.checked_rules(ShareGroups(serve="local"), sight({1: A}), local=True, is_fleet=True)
-    assert serving_side.checked_rules(ShareGroups(), sight({1: A}), local=True, is_fleet=False)
-    assert serving_side.checked_rules(ShareGroups(), sight({1: A}), local=False, is_fleet=True)
 
 
 def test_nobody_s_versions_are_no_reason_to_forward() -> None:

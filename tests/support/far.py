@@ -112,11 +112,12 @@ class FarWorld(World):
         """A new link between the two."""
         self.wire = Wire()
         edges = {FEATURE: ShareEdge(self.edge)}
-        carried = CarriedShareRequests(self.services, share_group_apis.of_owner(self.services))
+        self.carried_shares = CarriedShareRequests(self.services, share_group_apis.of_owner(self.services))
+        self.carried = CarriedFeatures([self.carried_shares], self.carried_shares)
         self.peer = PeerEdge(edges, self.timers, self.wire.to_owner, lambda: self.generations[0])
         self.owner = PeerOwner(
             self.services,
-            CarriedFeatures([carried], carried),
+            self.carried,
             self.wire.to_edge,
             lambda: self.generations[1],
             _numbers,

@@ -45,16 +45,25 @@ class Fleet:
         self.relays: list[Relay] = []
         self.worlds: list[World] = []
 
-    def start(self, name: str, *, relayed: bool = False, command: Sequence[str] | None = None) -> Front:
-        """A proxy more; `relayed`: other proxies reach it through a relay; `command`: what is run in its place."""
+    def start(
+        self,
+        name: str,
+        *,
+        relayed: bool = False,
+        command: Sequence[str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Front:
+        """A proxy more; `relayed`: other proxies reach it through a relay; `command`: what is run in its place.
+        `settings`: more sections of its settings.
+        """
         port = free_ports(1)[0]
         peer: dict[str, Any] = {"listen": f"{HOST}:{port}", "secret": SECRET, "tls": self._tls}
         if relayed:
             relay = Relay(f"{HOST}:{port}").__enter__()
             self.relays.append(relay)
             peer["advertise"] = relay.address
-        settings = {"cluster": {"mode": "fleet", "peer": peer}, "share_groups": {"broker": QUICK}}
-        self.fronts[name] = front = self._running.front(self._kafka.bootstrap, settings, command)
+        sections = {"cluster": {"mode": "fleet", "peer": peer}, "share_groups": {"broker": QUICK}, **(settings or {})}
+        self.fronts[name] = front = self._running.front(self._kafka.bootstrap, sections, command)
         return front
 
     def owned(self, name: str) -> int:

@@ -161,7 +161,8 @@ def decode(
 def groups(
     group: Annotated[str | None, typer.Argument(metavar="GROUP", help="One group, with its members and locks.")] = None,
     action: Annotated[
-        str | None, typer.Argument(metavar="[hand-over]", help="Move GROUP to the share groups of the brokers.")
+        str | None,
+        typer.Argument(metavar="[hand-over|take-back]", help="Move GROUP to the share groups of the brokers, or back."),
     ] = None,
     admin: RunningProxy = "",
     watch: Annotated[bool, typer.Option("--watch", help="Look again every second, until interrupted.")] = False,
@@ -170,21 +171,21 @@ def groups(
         str | None, typer.Option(metavar="MEMBER", help="Take everything back that this member of GROUP holds.")
     ] = None,
     wait: Annotated[
-        int, typer.Option(min=0, max=900, metavar="SECONDS", help="hand-over: wait for unsettled records.")
+        int, typer.Option(min=0, max=900, metavar="SECONDS", help="Moves: wait for unsettled records.")
     ] = 60,
-    force: Annotated[bool, typer.Option("--force", help="hand-over: unsettled records are delivered again.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Moves: unsettled records are delivered again.")] = False,
 ) -> None:
-    """Show who holds which records of the share groups of a running proxy, or hand a group over to the brokers."""
+    """Show who holds which records of the share groups of a running proxy, or move a group to the brokers or back."""
     from kafka_share_proxy.app.commands import groups_command as showing
 
     address = _admin_address(admin)
     if release is not None and group is None:
         _fail("--release needs the GROUP as well", MISUSED)
-    if action not in (None, "hand-over"):
-        _fail(f"{action} is no action on a group: there is hand-over", MISUSED)
+    if action is not None and action not in showing.ACTIONS:
+        _fail(f"{action} is no action on a group: there are {', '.join(showing.ACTIONS)}", MISUSED)
     try:
         if action is not None and group is not None:
-            print(showing.hand_over(address, group, wait, force=force))
+            print(showing.move(address, group, action, wait, force=force))
             return
         if release is not None and group is not None:
             print(showing.release(address, group, release))

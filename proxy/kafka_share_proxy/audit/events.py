@@ -39,6 +39,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "delayed": ("first", "last", "attempt", "due_ms"),
     "blocked": ("key_hash", "behind", "waiting", "blocked_ms"),
     "handed_over": ("partitions", "held_back_ms", "records"),
+    "taken_back": ("partitions", "held_back_ms", "records"),
     "offsets_altered": ("request", "start_offset", "previous"),
     "scope": ("subject", "sees", "reason"),
 }

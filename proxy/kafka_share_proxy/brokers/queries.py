@@ -16,6 +16,7 @@ class CoordinatorOf(IntEnum):
 
     GROUP = 0
     TRANSACTION = 1
+    SHARE = 2
 
 
 class Resource(IntEnum):

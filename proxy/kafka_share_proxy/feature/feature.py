@@ -27,7 +27,7 @@ from kafka_share_proxy.feature.checks import FeatureCheck
 from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.feature.status import Status
 from kafka_share_proxy.fleet.carried import CarriedRequests, HoldsGroups
-from kafka_share_proxy.fleet.group_owners import Fleet
+from kafka_share_proxy.fleet.group_owners import Command, Fleet
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.offered_versions import FeatureOffer
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
@@ -147,6 +147,8 @@ class Feature:
     """API key -> handler with its selection of requests, by stage."""
     carried: CarriedRequests | None = None
     """Requests that other proxies may send to this one."""
+    command: Command | None = None
+    """Commands of operators that other proxies may send to this one."""
     groups: HoldsGroups | None = None
     """Groups that every other proxy must know."""
     guards: tuple[TopicGuard, ...] = ()
@@ -164,6 +166,8 @@ class Feature:
     """Return the function that returns the routes needed now. None: all of them."""
     on_routes: Callable[[Callable[[], object]], None] = lambda _refresh: None
     """Register a callback for the moment when `narrow` returns other routes."""
+    on_apis: Callable[[Callable[[], object]], None] = lambda _rebuild: None
+    """Register a callback for the moment when `apis` has changed. It is rare: all routes are built again."""
     observed: Callable[[Routes], Routes] = lambda routes: routes
     """Return the routes of all features, with those that emit audit events about responses of the brokers."""
     status: Status | None = None

@@ -6,12 +6,13 @@ of brokers' responses, and insert them into the owner's response (`EdgeOfLink`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from http import HTTPStatus
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
-from kafka_share_proxy.fleet.group_owners import Holdings
+from kafka_share_proxy.fleet.group_owners import Command, CommandResult, Holdings
 from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
@@ -105,11 +106,20 @@ class CarriedFeatures:
         """`held`: the groups that other proxies are notified of."""
         self.held: HoldsGroups = held or NoGroups()
         self._features = {each.feature: each for each in features}
+        self._commands: dict[str, Command] = {}
 
-    def add(self, feature: CarriedRequests, held: HoldsGroups | None = None) -> None:
+    def add(self, feature: CarriedRequests, held: HoldsGroups | None = None, command: Command | None = None) -> None:
         """Call this before the first link is made."""
         self._features[feature.feature] = feature
         self.held = held or self.held
+        if command is not None:
+            self._commands[feature.feature] = command
+
+    def command(self, feature: str, words: Sequence[str]) -> CommandResult:
+        command = self._commands.get(feature)
+        if command is None:
+            return CommandResult(HTTPStatus.NOT_FOUND, {"reason": f"{feature} has no commands at this proxy"})
+        return command(words)
 
     def handler(self, feature: str, key: int) -> FramedHandler | None:
         served = self._features.get(feature)

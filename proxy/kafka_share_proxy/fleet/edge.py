@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from kafka_share_proxy.brokers.connection_slots import OptionalSlot
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.fleet.carried import EdgeOfLink
-from kafka_share_proxy.fleet.group_owners import HeldGroup, Holdings, PeerLost
+from kafka_share_proxy.fleet.group_owners import CommandResult, HeldGroup, Holdings, PeerLost
 from kafka_share_proxy.fleet.peer_protocol import MESSAGES
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.interfaces import Timers
@@ -18,7 +19,7 @@ from kafka_share_proxy.loop.promise import PROCESS, CallbackOwner, Promise
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.messages import Message
-from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
+from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 
 RESPONDED, NOT_OWNER, FAILED = range(3)
 """Outcomes of a request."""
@@ -63,6 +64,7 @@ class PeerEdge:
         self._requests: dict[int, _PendingRequest] = {}
         self._holdings: dict[int, Promise[Holdings]] = {}
         self._known: dict[int, Promise[bool]] = {}
+        self._commands: dict[int, Promise[CommandResult]] = {}
         self._connections: dict[int, Connection] = {}
         self._lost = ""
 
@@ -125,6 +127,16 @@ class PeerEdge:
         self._send(messages.PeerGroupKnownRequest(id=number, feature=feature, group_id=group_id))
         return promise
 
+    def command(self, feature: str, words: Sequence[str]) -> Promise[CommandResult]:
+        promise: Promise[CommandResult] = Promise()
+        if self._lost:
+            promise.fail(PeerLost(self._lost))
+            return promise
+        number = next(self._numbers)
+        self._commands[number] = promise
+        self._send(messages.PeerCommand(id=number, feature=feature, words=list(words)))
+        return promise
+
     def receive(self, message: Message) -> None:
         """Raises RemoteProtocolError."""
         receiver = _RECEIVERS.get(type(message).__name__)
@@ -145,6 +157,9 @@ class PeerEdge:
             promise.fail(PeerLost(self._lost))
         for response in known.values():
             response.fail(PeerLost(self._lost))
+        commands, self._commands = self._commands, {}
+        for result in commands.values():
+            result.fail(PeerLost(self._lost))
 
     # Connections
 
@@ -258,6 +273,17 @@ class PeerEdge:
         if promise is not None:
             promise.set(message.is_known)
 
+    def _commanded(self, message: messages.PeerCommandResult) -> None:
+        """Raises RemoteProtocolError if the result is not JSON."""
+        promise = self._commands.pop(message.id, None)
+        if promise is None:
+            return
+        try:
+            promise.set(CommandResult(message.status, json.loads(message.body)))
+        except ValueError:
+            promise.fail(PeerLost("the other proxy sent an invalid result"))
+            raise RemoteProtocolError("the result of a command is not JSON") from None
+
     def _not_known(self, message: messages.PeerUnknown) -> None:
         """Fail a request that the other proxy has skipped because its version is earlier."""
         kind = MESSAGES[message.kind] if 0 <= message.kind < len(MESSAGES) else ""
@@ -266,6 +292,7 @@ class PeerEdge:
         waiting: Mapping[str, dict[int, Any]] = {
             "PeerHoldingsRequest": self._holdings,
             "PeerGroupKnownRequest": self._known,
+            "PeerCommand": self._commands,
         }
         promise = waiting.get(kind, {}).pop(message.id, None)
         if promise is not None:
@@ -293,5 +320,6 @@ _RECEIVERS: dict[str, Callable[[PeerEdge, Any], None]] = {
     "PeerHoldings": PeerEdge._held,
     "PeerGroupKnown": PeerEdge._on_group_known,
     "PeerGroups": PeerEdge._groups_changed,
+    "PeerCommandResult": PeerEdge._commanded,
     "PeerUnknown": PeerEdge._not_known,
 }

@@ -7,7 +7,7 @@ bytes, which the edge inserts (`fleet.edge`, `reading.far_records`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafka_share_proxy.forwarding.served.interfaces import Call
@@ -34,6 +34,18 @@ class Holdings(NamedTuple):
     with_settings: Sequence[str]
 
 
+class CommandResult(NamedTuple):
+    """Result of a command of an operator."""
+
+    status: int
+    """HTTP status."""
+    body: Mapping[str, Any]
+
+
+Command = Callable[[Sequence[str]], CommandResult]
+"""Function that begins a command of a feature and returns the first result."""
+
+
 class Peer(Protocol):
     """Another proxy of the fleet."""
 
@@ -46,6 +58,9 @@ class Peer(Protocol):
 
     def knows(self, feature: str, group_id: str) -> Promise[bool]:
         """True if it sends all requests about this group to the owner. Fails with PeerLost."""
+
+    def command(self, feature: str, words: Sequence[str]) -> Promise[CommandResult]:
+        """Begin a command of an operator there. Fails with PeerLost."""
 
 
 class Fleet(Protocol):

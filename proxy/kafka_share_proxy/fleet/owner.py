@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -262,6 +263,10 @@ class PeerOwner:
         is_known = self._carried.knows(message.feature, message.group_id)
         self._send(messages.PeerGroupKnown(id=message.id, is_known=is_known))
 
+    def _on_command(self, message: messages.PeerCommand) -> None:
+        status, body = self._carried.command(message.feature, message.words)
+        self._send(messages.PeerCommandResult(id=message.id, status=status, body=json.dumps(body)))
+
 
 _RECEIVERS: dict[str, Callable[[PeerOwner, Any], None]] = {
     "PeerRequest": PeerOwner._requested,
@@ -270,5 +275,6 @@ _RECEIVERS: dict[str, Callable[[PeerOwner, Any], None]] = {
     "PeerCancel": PeerOwner._cancelled,
     "PeerHoldingsRequest": PeerOwner._holdings,
     "PeerGroupKnownRequest": PeerOwner._on_group_query,
+    "PeerCommand": PeerOwner._on_command,
     "PeerUnknown": PeerOwner._not_known,
 }

@@ -42,6 +42,8 @@ MESSAGES = (
     "PeerGroupKnownRequest",
     "PeerGroupKnown",
     "PeerUnknown",
+    "PeerCommand",
+    "PeerCommandResult",
 )
 """Messages by kind. Only appended to (fleet/README.md rule 18)."""
 HANDSHAKE_KINDS = 3

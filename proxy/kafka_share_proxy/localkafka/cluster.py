@@ -194,19 +194,36 @@ class Cluster:
 
     def start(self) -> None:
         """Return when all nodes serve. Raises BrokerError."""
-        java, jars = find_java(), os.pathsep.join((class_path(self.release), *map(str, self._plugins)))
         archive = _archived(self.release) if self._java_options is None else ()
-        options = (*SMALL, *archive) if self._java_options is None else self._java_options
         for node in self._started:
-            self._format(node, [java, *QUICK_START, *archive, "-cp", jars])
-            node.command = [
-                java, *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                "-Dorg.slf4j.simpleLogger.showDateTime=true",
-                "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaConfig=error", "-cp", jars,
-                "kafka.Kafka", str(_settings(node)),
-            ]  # fmt: skip
+            self._format(node, [find_java(), *QUICK_START, *archive, "-cp", self._class_path()])
+            node.command = self._command(node)
             node.start()
         self.wait_ready()
+
+    def upgrade(self, release: str) -> Iterator[Node]:
+        """Start one node after the other in the other release, in its folder. Yield each node that was started."""
+        self.release = release
+        for node in self._started:
+            node.stop()
+            _settings(node).write_text("".join(f"{key}={value}\n" for key, value in self._node_properties(node)))
+            node.command = self._command(node)
+            node.start()
+            self.wait_ready()
+            yield node
+
+    def _class_path(self) -> str:
+        return os.pathsep.join((class_path(self.release), *map(str, self._plugins)))
+
+    def _command(self, node: Node) -> list[str]:
+        archive = _archived(self.release) if self._java_options is None else ()
+        options = (*SMALL, *archive) if self._java_options is None else self._java_options
+        return [
+            find_java(), *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaConfig=error", "-cp", self._class_path(),
+            "kafka.Kafka", str(_settings(node)),
+        ]  # fmt: skip
 
     def stop(self) -> None:
         """Kill several nodes, because each would wait for a quorum that is shutting down."""

@@ -1,7 +1,7 @@
 """Share groups on the admin listener.
 
 GET /groups, GET /groups/ID, POST /groups/ID/members/MEMBER/release, POST /groups/ID/hand-over/SECONDS[/force],
-GET /groups/ID/hand-over.
+POST /groups/ID/take-back/SECONDS[/force], GET /groups/ID/hand-over and .../take-back.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ from typing import Any
 import trio
 
 from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
+from kafka_share_proxy.fleet.group_owners import CommandResult, PeerLost
 from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.sharegroups import group_report
-from kafka_share_proxy.sharegroups.hand_over import HandOverRefused, HandOvers
+from kafka_share_proxy.sharegroups.moves_here import Moves
+from kafka_share_proxy.sharegroups.native_group import MoveRefused
 from kafka_share_proxy.sharegroups.services import ShareServices
 
 PATH = "groups"
+COMMAND_WAIT_S = 8.0
+"""Seconds that a response waits for the owner of a group."""
 RELEASE_WAIT_S = 8.0
 """Seconds that a response waits until a release is durable. The release becomes durable in any case."""
 
@@ -29,9 +33,7 @@ async def of_brokers(_: AdminRequest) -> Page:
     return refused(HTTPStatus.NOT_FOUND, "share groups are served by the brokers, not here")
 
 
-async def response(
-    services: ShareServices, request: AdminRequest, *, hand_overs: HandOvers | None = None
-) -> Page | None:
+async def response(services: ShareServices, request: AdminRequest, *, moves: Moves | None = None) -> Page | None:
     match request.parts:
         case [] | [""]:
             listed = await _in_steps(group_report.groups(services))
@@ -45,8 +47,8 @@ async def response(
             if request.forbidden:
                 return refused(HTTPStatus.FORBIDDEN, request.forbidden)
             return await _release(services, group_id, member_id)
-        case [group_id, "hand-over", *rest] if hand_overs is not None:
-            return _hand_over(services, hand_overs, request, group_id, rest)
+        case [group_id, "hand-over" | "take-back" as action, *rest] if moves is not None:
+            return await _move_anywhere(services, moves, request, [group_id, action, *rest])
     return None
 
 
@@ -82,24 +84,52 @@ async def _release(services: ShareServices, group_id: str, member_id: str) -> Pa
     return HTTPStatus.OK, body | {"durable": True}
 
 
-def _hand_over(
-    services: ShareServices, hand_overs: HandOvers, request: AdminRequest, group_id: str, rest: Sequence[str]
+async def _move_anywhere(
+    services: ShareServices, moves: Moves, request: AdminRequest, words: Sequence[str]
 ) -> Page | None:
-    """Begin a hand-over, or return its phase."""
-    latest = hand_overs.latest(group_id)
+    """Begin or show a move of a group here or, in a fleet, at its owner."""
+    if request.method == "POST" and len(words) > len(("group", "action")) and request.forbidden:
+        return refused(HTTPStatus.FORBIDDEN, request.forbidden)
+    group_id = words[0]
+    is_here = services.gate.lets_in((services.gate.partition_of(group_id),)) or moves.latest(group_id) is not None
+    if services.fleet is None or is_here:
+        return _move(services, moves, request.method, words)
+    owner = services.fleet.owner(services.gate.partition_of(group_id))
+    if owner is None:
+        return _no_group(services, group_id)
+    result = owner.command(services.feature, [request.method, *words])
+    try:
+        with trio.move_on_after(COMMAND_WAIT_S):
+            await until_settled(result)
+            status, body = result.result()
+            return HTTPStatus(status), body
+    except PeerLost as error:
+        return refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+    return refused(HTTPStatus.SERVICE_UNAVAILABLE, "the proxy that owns the group does not respond; try again")
+
+
+def command(services: ShareServices, moves: Moves, words: Sequence[str]) -> CommandResult:
+    """Serve the command of another proxy about a group that this one owns."""
+    page = _move(services, moves, words[0], words[1:]) if len(words) > len(("method", "group")) else None
+    return CommandResult(*(page or refused(HTTPStatus.NOT_FOUND, "this proxy does not know the command")))
+
+
+def _move(services: ShareServices, moves: Moves, method: str, words: Sequence[str]) -> Page | None:
+    """Begin a hand-over or a take-back, or return the phase of the latest."""
+    group_id, action, *rest = words
+    latest = moves.latest(group_id)
     if not rest:
-        return _no_group(services, group_id) if latest is None else _read(request, latest.view())
+        return _no_group(services, group_id) if latest is None else (HTTPStatus.OK, latest.view())
     if len(rest) > len(("seconds", "force")) or not rest[0].isdecimal() or rest[1:] not in ([], ["force"]):
         return None
-    if request.method != "POST":
-        return refused(HTTPStatus.METHOD_NOT_ALLOWED, "only POST hands over")
-    if request.forbidden:
-        return refused(HTTPStatus.FORBIDDEN, request.forbidden)
-    if services.coordinator.group(group_id) is None:
+    if method != "POST":
+        return refused(HTTPStatus.METHOD_NOT_ALLOWED, f"only POST begins a {action}")
+    if action == "hand-over" and services.coordinator.group(group_id) is None:
         return _no_group(services, group_id)
+    begin = moves.hand_over if action == "hand-over" else moves.take_back
     try:
-        begun = hand_overs.start(group_id, wait_s=float(rest[0]), force=len(rest) > 1)
-    except HandOverRefused as refusal:
+        begun = begin(group_id, wait_s=float(rest[0]), force=len(rest) > 1)
+    except MoveRefused as refusal:
         return refused(HTTPStatus.CONFLICT, str(refusal))
     return HTTPStatus.ACCEPTED, begun.view()
 

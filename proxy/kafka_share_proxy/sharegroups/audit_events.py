@@ -136,9 +136,9 @@ class ShareAudit:
         records = sum(run.last - run.first + 1 for run in transition.runs)
         self._audit.offer("forced_release", _place(key), key.group_id, member_id, (records, len(transition.runs)))
 
-    def handed_over(self, group_id: str, partitions: int, held_back_s: float, records: int) -> None:
-        """Record that the brokers serve a group from now on. `records`: number that they deliver again."""
-        self._audit.offer("handed_over", NOWHERE, group_id, None, (partitions, round(held_back_s * 1000), records))
+    def moved(self, kind: str, group_id: str, partitions: int, held_back_s: float, records: int) -> None:
+        """Record that the other side serves a group from now on. `records`: number that it delivers again."""
+        self._audit.offer(kind, NOWHERE, group_id, None, (partitions, round(held_back_s * 1000), records))
 
     def replacing(self, request: Request, begins: Mapping[ShareKey, int | None]) -> Replacing:
         """Prepare events for replaced state. `begins`: new start offset by share partition. None if it is deleted."""

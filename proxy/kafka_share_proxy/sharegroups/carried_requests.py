@@ -22,7 +22,7 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.reading.far_records import HeldRecords
 from kafka_share_proxy.reading.upstream_fetch import SMALL_PART
-from kafka_share_proxy.sharegroups.apis.held_groups import held_anywhere
+from kafka_share_proxy.sharegroups.placement import ShareChoice
 from kafka_share_proxy.sharegroups.services import FEATURE, ShareServices
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.codec.compiler import Codec
@@ -179,13 +179,18 @@ class CarriedShareRequests:
 
     feature = FEATURE
 
-    def __init__(self, services: ShareServices, handlers: Mapping[int, FramedHandler]) -> None:
-        self._services = services
+    def __init__(
+        self, services: ShareServices, handlers: Mapping[int, FramedHandler], choice: ShareChoice | None = None
+    ) -> None:
+        self._services, self._choice = services, choice
         self._handlers = handlers
 
     @property
     def handlers(self) -> Mapping[int, FramedHandler]:
         return self._handlers
+
+    def serve_with(self, handlers: Mapping[int, FramedHandler]) -> None:
+        self._handlers = handlers
 
     @property
     def groups(self) -> AbstractSet[str]:
@@ -197,7 +202,10 @@ class CarriedShareRequests:
         return Holdings(groups, list(coordinator.groups_with_settings()))
 
     def knows(self, group_id: str) -> bool:
-        return group_id in held_anywhere(self._services)
+        """Return False if this proxy owns the group's state, and the brokers serve the group."""
+        services = self._services
+        is_owner = services.gate.lets_in((services.gate.partition_of(group_id),))
+        return not is_owner or self._choice is None or self._choice.is_local(group_id)
 
     def edge(self) -> ShareEdge:
         return ShareEdge(self._services)

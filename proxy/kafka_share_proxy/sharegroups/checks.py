@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import connection
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.queries import Resource, about_settings
 from kafka_share_proxy.feature import state_rights
 from kafka_share_proxy.feature.checks import CheckReport
 from kafka_share_proxy.feature.state_rights import StateRights
 from kafka_share_proxy.sharegroups import serving_side
 from kafka_share_proxy.sharegroups.dead_letters import letter_checks
 from kafka_share_proxy.sharegroups.dead_letters.letter_checks import LetterFindings
+from kafka_share_proxy.sharegroups.model.broker_limits import broker_names
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 from kafka_share_proxy.wire.definitions import messages
@@ -23,6 +25,7 @@ from kafka_share_proxy.wire.values import Address
 
 DESCRIBE_BIT = 1 << 8
 """Operation code of DESCRIBE as a bit of an authorized-operations field (org.apache.kafka.common.acl.AclOperation)."""
+CLUSTER_ACTION_BIT = 1 << 9
 GROUPS_SHOWN = 20
 
 
@@ -37,6 +40,10 @@ class ShareFindings:
     rights: StateRights | None = None
     """Rights of the identity for share state; None if no server has responded."""
     letters: LetterFindings = field(default_factory=LetterFindings)
+    may_act_on_cluster: bool = True
+    """True if the identity has CLUSTER_ACTION, which a take-back needs."""
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    """`group.share.*` of a broker, as far as the identity may see them."""
 
 
 class ShareGroupCheck:
@@ -48,11 +55,14 @@ class ShareGroupCheck:
         self._settings = settings
 
     async def query(self, own: ClusterClient, cluster: SeenCluster) -> ShareFindings:
+        bits = await _cluster_rights(own, cluster.brokers.values())
         return ShareFindings(
-            sees_all_groups=await _may_describe_cluster(own, cluster.brokers.values()),
+            sees_all_groups=bool(bits & DESCRIBE_BIT),
             groups=await _groups(own, cluster),
             rights=await _rights(own),
             letters=await letter_checks.query(own, self._settings.dead_letters),
+            may_act_on_cluster=bool(bits & CLUSTER_ACTION_BIT),
+            broker_settings=await _broker_settings(own, cluster),
         )
 
     def report(self, found: ShareFindings | None, cluster: SeenCluster) -> CheckReport:
@@ -103,11 +113,10 @@ async def _groups(own: ClusterClient, cluster: SeenCluster) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-async def _may_describe_cluster(own: ClusterClient, brokers: Iterable[Address]) -> bool:
-    """Return True if the identity may DESCRIBE the cluster, which is always so without an authorizer on the
-    brokers.
+async def _cluster_rights(own: ClusterClient, brokers: Iterable[Address]) -> int:
+    """Return the operations on the cluster that the identity is allowed, as bits. All without an authorizer.
 
-    Brokers without DescribeCluster are skipped; without any response the result is True.
+    Brokers without DescribeCluster are skipped; without any response the result is all bits.
     """
     query = messages.DescribeClusterRequest(include_cluster_authorized_operations=True)
     for address in brokers:
@@ -116,8 +125,21 @@ async def _may_describe_cluster(own: ClusterClient, brokers: Iterable[Address]) 
                 response = await opened.send_request(ApiKey.DESCRIBE_CLUSTER, query)
         except ProxyError:
             continue
-        return bool(response.cluster_authorized_operations & DESCRIBE_BIT)
-    return True
+        return response.cluster_authorized_operations
+    return -1
+
+
+async def _broker_settings(own: ClusterClient, cluster: SeenCluster) -> dict[str, str]:
+    """Return the `group.share.*` settings of the first broker that responds; none without the right to see them."""
+    for node_id, address in sorted(cluster.brokers.items()):
+        query = about_settings(Resource.BROKER, str(node_id), sorted(broker_names()))
+        try:
+            async with connection(address, own.settings) as opened:
+                response = await opened.send_request(ApiKey.DESCRIBE_CONFIGS, query)
+        except ProxyError:
+            continue
+        return {each.name: each.value for each in response.results[0].configs if each.value is not None}
+    return {}
 
 
 def _remarks(settings: ShareGroups, found: ShareFindings, cluster: SeenCluster, local: bool) -> Iterator[str]:
@@ -128,5 +150,30 @@ def _remarks(settings: ShareGroups, found: ShareFindings, cluster: SeenCluster, 
     if local and found.groups:
         shown = ", ".join(found.groups[:GROUPS_SHOWN])
         yield f"the brokers hold share groups of their own, which clients will not see: {shown}"
+    if local:
+        yield from _about_moves(settings, found, cluster)
     if not local and settings.serve == "upstream" and not serving_side.rules(settings, cluster).native:
         yield "share_groups.serve is upstream, but not every broker serves share groups with renewal"
+
+
+def _about_moves(settings: ShareGroups, found: ShareFindings, cluster: SeenCluster) -> Iterator[str]:
+    """Yield what concerns `groups GROUP hand-over` and `take-back`, where there are brokers to move a group to."""
+    lacking, brokers = serving_side.lacking(cluster), len(cluster.versions)
+    if lacking:
+        if len(lacking) < brokers or any("share.version" in each for each in lacking):
+            yield f"groups GROUP hand-over waits: {'; '.join(lacking)}"
+        return
+    if not found.may_act_on_cluster:
+        yield (
+            "the proxy's own identity lacks CLUSTER_ACTION on the cluster, by which groups GROUP take-back reads the "
+            "state of a group"
+        )
+    here = {name: str(settings.limits.value(name)) for name in broker_names()}
+    theirs = found.broker_settings
+    differing = [
+        f"{name} {theirs[name]} (here {here[name]})" for name in here if theirs.get(name, here[name]) != here[name]
+    ]
+    if differing:
+        yield f"after a hand-over the brokers' own settings apply: {', '.join(differing)}"
+    if settings.renewal_limits:
+        yield "share_groups.renewal_limits do not apply after a hand-over: brokers have no such limits"

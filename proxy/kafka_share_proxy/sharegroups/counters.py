@@ -74,6 +74,10 @@ class ShareFigures:
         """Seconds from the first ShareFetch of a share partition until its start offset was stored."""
         self.state_write_s = seconds()
         """Duration of the append of one change of share state, in seconds."""
+        self.moves: Counter[str] = Counter(dict.fromkeys(("handed_over", "taken_back", "refused"), 0))
+        """Number of ended hand-overs and take-backs by outcome."""
+        self.held_back_s = seconds()
+        """Seconds for which a hand-over or a take-back held new records back."""
 
     def of(self, group_id: str) -> GroupFigures:
         return self._groups.get(group_id) or self._admit(group_id)

@@ -31,11 +31,12 @@ from kafka_share_proxy.sharegroups import admin_pages, log_events, metrics, serv
 from kafka_share_proxy.sharegroups import services as share_services
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
-from kafka_share_proxy.sharegroups.hand_over import HandOvers
 from kafka_share_proxy.sharegroups.lag import ShareLag
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.moves_here import Moves
+from kafka_share_proxy.sharegroups.placement import ShareRules
 from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.sharegroups.state.deleted_topics import DeletedTopics
@@ -73,43 +74,56 @@ class ShareGroupFeature(FeatureKind):
         local, reason = serving_side.decide(settings, platform.cluster)
         observed = observed_routes(platform.audit)
         if not local:
-            side = ServingSide(settings, platform.notes, "brokers", reason)
-            coverage = Coverage("share_groups", PART, f"the brokers serve share groups: {FORWARDED}")
-            return Feature(
-                probe=side.probe(),
-                coverage=(coverage,),
-                on_open=side.open,
-                on_cluster=side.seen,
-                observed=observed,
-                status=status.of_brokers,
-                pages={admin_pages.PATH: admin_pages.of_brokers},
-            )
-        rules = serving_side.checked_rules(settings, platform.cluster, local=True, is_fleet=platform.is_fleet)
+            return _of_brokers(ServingSide(settings, platform.notes, "brokers", reason), observed)
+        rules = serving_side.rules(settings, platform.cluster)
         is_kept = not platform.is_displayed and serving_side.keeps_state(settings, local=True)
         services = new_services(settings, platform, is_kept=is_kept)
         if not platform.is_displayed:
             DeletedTopics(services).start()
         where = BY_GROUP if rules.are_mixed else "proxy"
         side = ServingSide(settings, platform.notes, where, reason, is_kept=is_kept)
-        lag = ShareLag(services)
-        carried = CarriedShareRequests(services, share_group_apis.of_owner(services))
+        lag, apis = ShareLag(services), {Stage.GROUPS: share_group_apis.served(services, rules)}
+        choice, moves = share_group_apis.choice_of(services, rules), Moves(services, rules)
+        carried = CarriedShareRequests(services, share_group_apis.of_owner(services, rules), choice)
+
+        def serve_by_group() -> None:
+            apis[Stage.GROUPS] = share_group_apis.served(services, rules)
+            carried.serve_with(share_group_apis.of_owner(services, rules))
+
+        side.notice(rules, serve_by_group)
         return Feature(
-            apis={Stage.GROUPS: share_group_apis.served(services, rules)},
+            apis=apis,
             carried=carried if is_kept else None,
             groups=carried,
+            command=partial(admin_pages.command, services, moves),
             add_metrics=partial(metrics.add, services=services, lag=lag),
             status=partial(status.section, services, lag),
             probe=side.probe(),
             coverage=(_coverage(mixed=rules.are_mixed, is_fleet=platform.is_fleet),),
             on_open=side.open,
             on_cluster=side.seen,
+            on_apis=side.on_apis,
             observed=observed,
-            pages={admin_pages.PATH: partial(admin_pages.response, services, hand_overs=HandOvers(services, rules))},
+            pages={admin_pages.PATH: partial(admin_pages.response, services, moves=moves)},
             services=services,
         )
 
 
 SHARE_GROUPS = ShareGroupFeature()
+
+
+def _of_brokers(side: ServingSide, observed: Callable[[Routes], Routes]) -> Feature:
+    """Return the feature where the brokers serve all share groups."""
+    coverage = Coverage("share_groups", PART, f"the brokers serve share groups: {FORWARDED}")
+    return Feature(
+        probe=side.probe(),
+        coverage=(coverage,),
+        on_open=side.open,
+        on_cluster=side.seen,
+        observed=observed,
+        status=status.of_brokers,
+        pages={admin_pages.PATH: admin_pages.of_brokers},
+    )
 
 
 class ServingSide:
@@ -123,6 +137,19 @@ class ServingSide:
         self._reason = reason
         self._is_kept = is_kept
         self._is_restart_reported = False
+        self._rules: ShareRules | None = None
+        """Rules for which the support of the brokers can be noticed later; None if it has no effect on them."""
+        self._serve_by_group: Callable[[], None] = lambda: None
+        self._changed: list[Callable[[], object]] = []
+
+    def notice(self, rules: ShareRules, serve_by_group: Callable[[], None]) -> None:
+        """Notice when the brokers begin to serve share groups. Then set `rules`, and call `serve_by_group`."""
+        if not rules.native and any(rule.serve == "auto" for rule in rules.rules):
+            self._rules, self._serve_by_group = rules, serve_by_group
+
+    def on_apis(self, changed: Callable[[], object]) -> None:
+        """See Feature.on_apis."""
+        self._changed.append(changed)
 
     def open(self) -> None:
         """Log the side. A stored state is loaded next, or another proxy serves it."""
@@ -130,10 +157,15 @@ class ServingSide:
         self._notes(placed, by=self.where, reason=self._reason)
 
     def seen(self, cluster: SeenCluster) -> None:
-        """Log if share groups should move. They stay until a restart, because state must not vanish while it is in
-        use.
-        """
-        if self._settings.serve != "auto" or cluster.silent or not cluster.versions:
+        """Follow the support of the brokers (sharegroups/README.md rule 1). Log if only a restart can."""
+        if cluster.silent or not cluster.versions:
+            return
+        if self._rules is not None:
+            now = serving_side.rules(self._settings, cluster)
+            self._rules.lacking = now.lacking
+            if now.native:
+                self._noticed(self._rules)
+        if self._settings.serve != "auto":
             return
         local, reason = serving_side.decide(self._settings, cluster)
         if self.where == BY_GROUP:
@@ -144,6 +176,13 @@ class ServingSide:
         if differs and not self._is_restart_reported:
             self._notes("share-groups-need-restart", would_be="proxy" if local else "brokers", reason=reason)
         self._is_restart_reported = differs
+
+    def _noticed(self, rules: ShareRules) -> None:
+        rules.native, self._rules, self.where = True, None, BY_GROUP
+        self._notes("share-groups-of-brokers-noticed")
+        self._serve_by_group()
+        for changed in self._changed:
+            changed()
 
     def probe(self) -> Probe:
         state = f"in topic {TOPIC}" if self._is_kept else "in memory"

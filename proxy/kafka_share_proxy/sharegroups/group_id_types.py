@@ -21,6 +21,7 @@ DESCRIBE_GROUPS_VERSION = 5
 
 
 DEAD = "Dead"
+NATIVE = "a share group of the cluster itself"
 
 _Described: TypeAlias = (
     "messages.ConsumerGroupDescribeResponse | messages.ShareGroupDescribeResponse"
@@ -29,7 +30,7 @@ _Described: TypeAlias = (
 
 _TYPES: Mapping[int, str] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: "a consumer group",
-    ApiKey.SHARE_GROUP_DESCRIBE: "a share group of the cluster itself",
+    ApiKey.SHARE_GROUP_DESCRIBE: NATIVE,
     ApiKey.STREAMS_GROUP_DESCRIBE: "a streams group",
 }
 

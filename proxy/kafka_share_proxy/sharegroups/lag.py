@@ -1,4 +1,4 @@
-"""Lag of share groups as KIP-1226 computes it, for metrics and the status page (sharegroups/README.md rule 100).
+"""Lag of share groups as KIP-1226 computes it, for metrics and the status page (sharegroups/README.md rule 105).
 
 Computed from the state held here and the ends of logs that `brokers.log_ends` looked up. In a fleet each proxy has the
 lag of the groups that it owns.

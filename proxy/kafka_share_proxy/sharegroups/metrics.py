@@ -149,6 +149,10 @@ def _of_process(metrics: Metrics, services: ShareServices) -> None:
         "Time to append one change of share state.",
         lambda: figures.state_write_s,
     )
+    words = "Hand-overs to the brokers and take-backs that ended, by outcome."
+    metrics.add("share_group_moves", "counter", words, lambda: dict(figures.moves), "outcome")
+    words = "Time for which a hand-over or a take-back held new records back."
+    metrics.add("share_group_held_back_seconds", "histogram", words, lambda: figures.held_back_s)
     metrics.add("share_sessions", "gauge", "Open share sessions.", lambda: len(coordinator.sessions))
     metrics.add(
         "share_session_partitions",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, JournalRefused
 from kafka_share_proxy.loop.waiting import settled_within
-from kafka_share_proxy.sharegroups.group_id_types import taken_by
+from kafka_share_proxy.sharegroups.group_id_types import NATIVE, taken_by
 from kafka_share_proxy.sharegroups.model.group import ShareGroup
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.state_writes import client_code
@@ -26,6 +26,9 @@ async def hold_group(connection: Connection, services: ShareServices, group_id: 
     holder = await taken_by(connection, services, group_id)
     if holder is not None:
         services.notes("share-group-id-taken", group_id=group_id, holder=holder)
+        if holder == NATIVE and services.fleet is not None:
+            # Other proxies may have noticed the brokers' share groups before this one. 69 ends Java clients.
+            return GroupRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"Group {group_id} is {holder}.")
         return GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group: it is {holder}.")
     try:
         stored = services.changes.hold_group(group_id)

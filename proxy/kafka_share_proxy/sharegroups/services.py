@@ -25,6 +25,7 @@ from kafka_share_proxy.sharegroups.counters import ShareFigures
 from kafka_share_proxy.sharegroups.dead_letters.target_topics import TargetTopics
 from kafka_share_proxy.sharegroups.dead_letters.writer import DeadLetterWriter
 from kafka_share_proxy.sharegroups.fetch.head_reads import CHUNKS_PER_PARTITION, ShareChunk, ShareHead, ShareReads
+from kafka_share_proxy.sharegroups.followed_group import FollowedGroup
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.settings import DeadLetters
@@ -88,6 +89,10 @@ class ShareServices(Services):
     """None if state is not in a topic: then there are no dead letters (sharegroups/README.md rule 94)."""
     fleet: Fleet | None = None
     """Other proxies that own groups; None if this one owns all or none."""
+    at_brokers: dict[str, None] = field(default_factory=dict)
+    """Groups that their owners in the fleet do not hold. They stay at the brokers, because a fleet takes none back."""
+    followed: dict[str, FollowedGroup] = field(default_factory=dict)
+    """Groups of the brokers that are being taken back."""
     has_ranges: Callable[[str, str | None], bool] = no_ranges
     """Returns True if a commit of a group with this metadata lists ranges of finished offsets (individual commits)."""
 

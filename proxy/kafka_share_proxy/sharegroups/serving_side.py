@@ -6,7 +6,6 @@ See sharegroups/README.md rule 1.
 from __future__ import annotations
 
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.sharegroups.placement import ServeRule, ShareRules
 from kafka_share_proxy.sharegroups.settings import ShareGroups
@@ -34,23 +33,13 @@ def rules(settings: ShareGroups, sight: SeenCluster) -> ShareRules:
     """Return the rules that place each group, from the settings and the brokers' features."""
     native = share_group_apis.is_native(versions.response for versions in sight.versions.values())
     by_group = [ServeRule(groups=rule.groups, serve=rule.serve) for rule in settings.serve_by_group]
-    return ShareRules(native, (*by_group, ServeRule(serve=settings.serve)))
+    return ShareRules(native, (*by_group, ServeRule(serve=settings.serve)), "; ".join(lacking(sight)))
 
 
-def checked_rules(settings: ShareGroups, sight: SeenCluster, *, local: bool, is_fleet: bool) -> ShareRules:
-    """Return `rules`.
-
-    Raises:
-        ConfigError: the place of a group would depend on its current owner, which a proxy of a fleet cannot know for
-            sure: a group with an unreachable owner would be taken for a group on the brokers.
-    """
-    placement = rules(settings, sight)
-    if local and is_fleet and placement.are_mixed:
-        raise ConfigError(
-            "cluster.mode: fleet and several workers need all share groups in one place; say share_groups.serve: "
-            "local, and nothing else in share_groups.serve_by_group (the brokers can serve share groups as well)"
-        )
-    return placement
+def lacking(sight: SeenCluster) -> list[str]:
+    """Return what brokers lack to serve share groups, one sentence each."""
+    reasons = {node_id: share_group_apis.lacks(each.response) for node_id, each in sorted(sight.versions.items())}
+    return [f"broker {node_id} {reason}" for node_id, reason in reasons.items() if reason]
 
 
 def keeps_state(settings: ShareGroups, *, local: bool) -> bool:

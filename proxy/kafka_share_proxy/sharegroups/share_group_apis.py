@@ -26,7 +26,7 @@ from kafka_share_proxy.sharegroups.apis import (
     k92_delete_share_group_offsets,
 )
 from kafka_share_proxy.sharegroups.apis.held_groups import held_anywhere
-from kafka_share_proxy.sharegroups.placement import ShareChoice, ShareRules, chosen
+from kafka_share_proxy.sharegroups.placement import ShareChoice, ShareRules, at_owner, chosen
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.while_loading import when_all_is_loaded, when_loaded
 from kafka_share_proxy.wire.definitions import messages
@@ -69,35 +69,44 @@ def is_native(responses: Iterable[messages.ApiVersionsResponse | None]) -> bool:
     That is, each decoded ApiVersionsResponse (v3+) has ShareFetch v2 and a finalized share.version of at least 1.
     """
     responses = list(responses)
-    return bool(responses) and all(map(_is_native, responses))
+    return bool(responses) and not any(map(lacks, responses))
 
 
-def _is_native(response: messages.ApiVersionsResponse | None) -> bool:
-    if response is None:
-        return False
+def lacks(response: messages.ApiVersionsResponse | None) -> str:
+    """Return what a broker lacks to serve share groups, and how to add it. Empty if it serves them."""
+    needed = k78_share_fetch.VERSIONS[1]
+    if response is None or ranges_of(response).get(k78_share_fetch.KEY, (0, -1))[1] < needed:
+        return f"has no ShareFetch v{needed} (Kafka 4.2 and later have it)"
     levels = {feature.name: feature.max_version_level for feature in response.finalized_features or ()}
-    highest = ranges_of(response).get(k78_share_fetch.KEY, (0, -1))[1]
-    return highest >= k78_share_fetch.VERSIONS[1] and levels.get(SHARE_FEATURE, 0) >= SHARE_FEATURE_LEVEL
+    if levels.get(SHARE_FEATURE, 0) < SHARE_FEATURE_LEVEL:
+        level = f"{SHARE_FEATURE}={SHARE_FEATURE_LEVEL}"
+        return f"has no {level} (kafka-features.sh upgrade --feature {level})"
+    return ""
 
 
 def served(services: ShareServices, rules: ShareRules | None = None) -> dict[int, Served]:
     """Return handler and request filter by API key. Without rules every share group is served here."""
-    handlers = {api.key: api.served(services, _handler(api, services)) for api in APIS}
+    handlers = {api.key: api.served(services, _handler(api, services, rules)) for api in APIS}
     if rules is None or not rules.are_mixed:
         return handlers
-    choice = ShareChoice(rules, held_anywhere(services), services.gate)
+    choice = choice_of(services, rules)
     return {api.key: chosen(api, handlers[api.key], choice, services) for api in APIS}
 
 
-def of_owner(services: ShareServices) -> dict[int, FramedHandler]:
+def choice_of(services: ShareServices, rules: ShareRules) -> ShareChoice:
+    at_brokers = None if services.fleet is None else services.at_brokers
+    return ShareChoice(rules, held_anywhere(services), services.gate, services.followed, at_brokers)
+
+
+def of_owner(services: ShareServices, rules: ShareRules | None = None) -> dict[int, FramedHandler]:
     """Return the handlers, by API key, that other proxies may call at a group's owner. Elsewhere they return None."""
-    return {api.key: _owned(api, services).handle_peers for api in APIS if api.needs is Needs.OWNER}
+    return {api.key: _owned(api, services, rules).handle_peers for api in APIS if api.needs is Needs.OWNER}
 
 
-def _handler(api: DeclaredApi[ShareServices], services: ShareServices) -> Handler:
+def _handler(api: DeclaredApi[ShareServices], services: ShareServices, rules: ShareRules | None) -> Handler:
     """Return the handler that runs at the proxy that holds the required state, once it is loaded."""
     if api.needs is Needs.OWNER:
-        return _owned(api, services).handle
+        return _owned(api, services, rules).handle
     if api.needs is Needs.GROUP_LOADED:
         return when_loaded(api, services)
     if api.needs is Needs.ALL_LOADED:
@@ -105,5 +114,8 @@ def _handler(api: DeclaredApi[ShareServices], services: ShareServices) -> Handle
     return api.handler(services)
 
 
-def _owned(api: DeclaredApi[ShareServices], services: ShareServices) -> OwnedApi:
-    return OwnedApi(api, api.handler(services), services)
+def _owned(api: DeclaredApi[ShareServices], services: ShareServices, rules: ShareRules | None) -> OwnedApi:
+    handler = api.handler(services)
+    if rules is not None and rules.are_mixed and services.fleet is not None:
+        handler = at_owner(api, handler, choice_of(services, rules))
+    return OwnedApi(api, handler, services)

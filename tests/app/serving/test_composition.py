@@ -17,7 +17,7 @@ from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.brokers.rights import Right, rights_of
-from kafka_share_proxy.feature.feature import Platform
+from kafka_share_proxy.feature.feature import Platform, Stage
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, header
 from kafka_share_proxy.forwarding.limits import Limits
@@ -134,15 +134,32 @@ def sight(brokers: dict[int, Address], told: list[BrokerVersions] | None = None,
     )
 
 
-def test_a_cluster_that_learns_share_groups_is_told_once_and_changes_nothing() -> None:
-    """State in use must not disappear: a restart decides again."""
+def test_brokers_that_begin_to_serve_share_groups_are_noticed_once() -> None:
+    """Groups with state stay, so no restart is needed. The routes are built again, with a choice for each group."""
     made = parts(config(), local=True)
     made.open(sight({0: A}, [versions(level=0)]))
+    rebuilt: list[str] = []
+    (feature,) = made.features
+    feature.on_apis(lambda: rebuilt.append(made.features[0].probe.details()["share_groups"]))  # type: ignore[arg-type,func-returns-value]
+    made.seen(sight({0: A}, [versions(level=0)]))
+    assert (rebuilt, feature.apis[Stage.GROUPS][78].wants) == ([], None)
     for _ in range(2):
         made.seen(sight({0: A}))
+    assert rebuilt == ["proxy or brokers, by group"]
+    assert made.services.notes.events.count("share-groups-of-brokers-noticed") == 1
+    assert "share-groups-need-restart" not in made.services.notes.events
+    assert feature.apis[Stage.GROUPS][78].wants is not None
+    assert "share-groups-of-brokers-noticed" not in _after_a_silent_broker()
+
+
+def test_brokers_that_no_longer_serve_share_groups_change_nothing_until_a_restart() -> None:
+    """A group on the brokers would be created here once more."""
+    made = parts(config(), local=True)
+    made.open(sight({0: A}, [versions(level=0)]))
+    for level in (1, 0, 0):
+        made.seen(sight({0: A}, [versions(level=level)]))
     assert made.services.notes.events.count("share-groups-need-restart") == 1
-    assert made.state()["share_groups"] == "proxy"
-    assert "share-groups-need-restart" not in _after_a_silent_broker()
+    assert made.state()["share_groups"] == "proxy or brokers, by group"
 
 
 def _after_a_silent_broker() -> list[str]:

@@ -269,6 +269,9 @@ async def test_share_groups_are_served_where_every_broker_can(
         await running.said("share-groups-served")
         if where == "brokers":
             await running.said("share-groups-need-restart")
+        elif share_fetch == (1, 2):
+            await running.said("share-groups-of-brokers-noticed")
+            where = "proxy or brokers, by group"
         assert (await running.until(200))["share_groups"] == where
 
 

@@ -84,21 +84,28 @@ def release(admin: Address, group: str, member: str) -> str:
     return printable(f"{result['released_records']} records of {member} in {group} are free again{durable}")
 
 
-def hand_over(admin: Address, group: str, wait_s: int, *, force: bool) -> str:
-    """Hand a group over to the brokers, and return a text about the result. Raises NoResponse."""
-    path = f"/groups/{quote(group, safe='')}/hand-over"
+ACTIONS = {"hand-over": "the brokers", "take-back": "the proxy"}
+"""Moves of a group, and the side that serves it afterwards."""
+
+
+def move(admin: Address, group: str, action: str, wait_s: int, *, force: bool) -> str:
+    """Hand a group over to the brokers or take it back, and return a text about the result. Raises NoResponse."""
+    path = f"/groups/{quote(group, safe='')}/{action}"
     result = fetch(admin, f"{path}/{wait_s}" + ("/force" if force else ""), "POST")
-    while result["phase"] not in ("handed over", "refused"):
+    while result["phase"] not in ("handed over", "taken back", "refused"):
         time.sleep(POLL_EVERY_S)
         result = fetch(admin, path)
     if result["phase"] == "refused":
-        raise NoResponse(printable(f"{group} stays at the proxy: {result['reason']}"))
-    lines = [f"{group} is served by the brokers; new records were held back for {result['held_back_s']:.1f} s"]
+        stays = "the proxy" if action == "hand-over" else "the brokers"
+        raise NoResponse(printable(f"{group} stays at {stays}: {result['reason']}"))
+    side, seconds = ACTIONS[action], result["held_back_s"]
+    lines = [f"{group} is served by {side}; new records were held back for {seconds:.1f} s"]
     lines += [
         f"delivered again: {each['topic']}-{each['partition']} offsets {each['start_offset']}-{each['end_offset']}"
         for each in result["delivered_again"]
     ]
     lines += [f"no longer in force: {name}" for name in result["settings_left_out"]]
+    lines += [f"to do: {result['remark']}"] if result["remark"] else []
     return "\n".join(map(printable, lines))
 
 

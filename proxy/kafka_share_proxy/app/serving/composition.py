@@ -208,13 +208,11 @@ def compose(
     platform = replace(platform, audit=None if audit is None else audit.audit)
     built, home = _with_home(config, platform, reactor, kinds, tls.proxies, seat)
     audit_setup.report(audit, (each for feature in built for each in feature.coverage), config, notes)
-    routes = route_table.build(services.book, services.versions, services.limits, features.handlers(built))
-    for feature in built:
-        routes = feature.observed(routes)
-    times = ServedTimes()
-    plane = _plane(config, reactor, services, _current(built, routes), times, nursery, tls, opening)
+    times, current = ServedTimes(), _CurrentRoutes(services, built)
+    plane = _plane(config, reactor, services, current, times, nursery, tls, opening)
     for feature in built:
         feature.on_routes(plane.refresh_routes)
+        feature.on_apis(partial(current.rebuild, plane.refresh_routes))
     return ServingParts(config, services, listeners, plane, built, home, audit, times, seat)
 
 
@@ -236,14 +234,32 @@ def _with_home(
     built = features.build(config, replace(platform, fleet=links, home=home), kinds)
     for feature in built:
         if feature.carried is not None:
-            carried.add(feature.carried, feature.groups)
+            carried.add(feature.carried, feature.groups, feature.command)
     return built, home
 
 
-def _current(built: Sequence[Feature], routes: Routes) -> Callable[[], Routes]:
-    """Return the function that returns the routes needed now."""
-    narrowing = [feature.narrow(routes) for feature in built if feature.narrow is not None]
-    return narrowing[0] if narrowing else lambda: routes
+class _CurrentRoutes:
+    """Function that returns the routes needed now."""
+
+    def __init__(self, services: Services, built: Sequence[Feature]) -> None:
+        self._services, self._built = services, built
+        self._routes = self._build()
+
+    def __call__(self) -> Routes:
+        return self._routes()
+
+    def rebuild(self, then: Callable[[], None]) -> None:
+        """Follow the changed APIs of a feature."""
+        self._routes = self._build()
+        then()
+
+    def _build(self) -> Callable[[], Routes]:
+        services = self._services
+        routes = route_table.build(services.book, services.versions, services.limits, features.handlers(self._built))
+        for feature in self._built:
+            routes = feature.observed(routes)
+        narrowing = [feature.narrow(routes) for feature in self._built if feature.narrow is not None]
+        return narrowing[0] if narrowing else lambda: routes
 
 
 def _services(

@@ -2323,6 +2323,18 @@ class PeerClosed(Message):
     connection_id: int = 0
     unknown_tags: Tags = ()
 
+class PeerCommand(Message):
+    id: int = 0
+    feature: str = ""
+    words: list[str] = ...
+    unknown_tags: Tags = ()
+
+class PeerCommandResult(Message):
+    id: int = 0
+    status: int = 0
+    body: str = ""
+    unknown_tags: Tags = ()
+
 class PeerForget(Message):
     chunks: list[int] = ...
     unknown_tags: Tags = ()

@@ -121,10 +121,15 @@ async def test_a_change_is_sent_to_the_worker_that_holds_the_group(workers: Work
     assert workers.posted == [("admin-1", "/groups/a/members/m/release")]
 
 
-async def test_a_change_of_a_group_that_nobody_holds_is_refused(workers: Workers) -> None:
+async def test_a_change_of_a_group_that_no_worker_holds_is_decided_by_one(workers: Workers) -> None:
+    """A group that the brokers hold can be taken back, for example."""
     workers.all_respond("/groups/a", NO_GROUP, NO_GROUP)
-    assert await workers.get("/groups/a/members/m/release", "POST") == NO_GROUP
-    assert workers.posted == []
+    assert await workers.get("/groups/a/take-back/30", "POST") == (200, {})
+    assert workers.posted == [("admin-0", "/groups/a/take-back/30")]
+
+
+async def test_without_a_worker_nothing_is_changed(workers: Workers) -> None:
+    assert await workers.get("/groups/a/take-back/30", "POST") == (503, {"reason": "no worker responds"})
 
 
 @pytest.mark.parametrize(("peer", "headers"), [("192.0.2.1", {}), ("127.0.0.1", {"Origin": "http://evil.example"})])

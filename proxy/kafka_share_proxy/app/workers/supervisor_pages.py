@@ -96,14 +96,15 @@ class SupervisorPages:
         return self._merged.text({OWN: self._own_metrics.render()} | texts)
 
     async def _changed(self, target: str, forbidden: str) -> Response:
-        """Pass a request that changes something to the worker that has the share group."""
+        """Pass a request that changes something to the worker that has the share group, else to any."""
         if forbidden:
             return admin_listener.refusal(HTTPStatus.FORBIDDEN, forbidden)
         subject = "/".join(target.split("/")[:3])
-        owners = _good(await self._from_all(subject))
-        worker = next((self._running[number] for number in owners if number in self._running), None)
-        if worker is None:
-            return _most_specific(list((await self._from_all(subject)).values()))
+        responses = await self._from_all(subject)
+        numbers = [number for number in (*_good(responses), *responses) if number in self._running]
+        if not numbers:
+            return _most_specific(())
+        worker = self._running[numbers[0]]
         response = await worker_client.request(worker.admin, "POST", target)
         return response or admin_listener.refusal(HTTPStatus.BAD_GATEWAY, f"worker {worker.number} does not respond")
 

@@ -25,7 +25,10 @@ from kafka_share_proxy.app.observing import status_html
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.proxy_headers import Network, is_among, with_advice
 from kafka_share_proxy.loop.trio_waiting import until_settled
+from kafka_share_proxy.wire import proxy_header
+from kafka_share_proxy.wire.errors import ProxyHeaderRefused
 from kafka_share_proxy.wire.values import Address
 
 REQUEST_BYTES_MAX = 16 << 10
@@ -67,6 +70,8 @@ class Probes:
     pages: AdminPages = field(default_factory=AdminPages)
     hosts: frozenset[str] = frozenset({"localhost"})
     """Host names of this listener (`own_names`). Addresses are always accepted."""
+    balancers: Sequence[Network] = ()
+    """Networks of load balancers, whose connections begin with a PROXY protocol header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,9 @@ async def _serve_one(stream: trio.abc.Stream, *, probes: Probes, notes: Notes, o
             await _respond_one(stream, probes)
     except h11.RemoteProtocolError as error:
         notes("admin-bad-request", reason=str(error))
+    except ProxyHeaderRefused as error:
+        host = _peer(stream)
+        notes("proxy-header-refused", client=host, reason=with_advice(error, host, "proxy_protocol.admin"))
     except (trio.BrokenResourceError, OSError):
         pass  # the client closed the connection, and only the client needed the response
     finally:
@@ -107,6 +115,7 @@ async def _serve_one(stream: trio.abc.Stream, *, probes: Probes, notes: Notes, o
 
 
 async def _respond_one(stream: trio.abc.Stream, probes: Probes) -> None:
+    client = await _client(stream, probes.balancers)
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
     try:
         request = await _request(stream, http)
@@ -117,7 +126,7 @@ async def _respond_one(stream: trio.abc.Stream, probes: Probes) -> None:
             await _linger(stream)
         raise
     if request is not None:
-        response = await _response(request, probes, _peer(stream))
+        response = await _response(request, probes, client)
         await stream.send_all(_bytes(http, response, head=request.method == b"HEAD"))
         await _linger(stream)
 
@@ -143,6 +152,19 @@ async def _linger(stream: trio.abc.Stream) -> None:
         if not chunk:
             return
         allowed -= len(chunk)
+
+
+async def _client(stream: trio.abc.Stream, balancers: Sequence[Network]) -> str:
+    """Return the address of the client; empty if unknown. A load balancer names it."""
+    host, header = _peer(stream), b""
+    if not host or not is_among(balancers, host):
+        return host
+    while (missing := proxy_header.length(header) - len(header)) > 0:
+        received = await stream.receive_some(missing)
+        if not received:
+            raise trio.BrokenResourceError
+        header += received
+    return proxy_header.client_of(header) or host
 
 
 def _peer(stream: trio.abc.Stream) -> str:

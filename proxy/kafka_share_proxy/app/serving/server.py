@@ -9,6 +9,7 @@ immediately.
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -63,6 +64,7 @@ def run(config: Config, kinds: features.Kinds = features.FEATURES, read: Callabl
     garbage_collection.share_one_arena()
     lines, level = observe.log_lines(config.log_format), observe.LEVELS[config.log_level]
     notes = observe.LogNotes(lines, level, levels=features.event_levels(kinds))
+    sys.unraisablehook = partial(_note_ignored, notes)
     config = _with_room(config, notes)
     reactor = Reactor(new_pump, notes)
     try:
@@ -72,6 +74,15 @@ def run(config: Config, kinds: features.Kinds = features.FEATURES, read: Callabl
         raise _innermost(group) from None
     finally:
         reactor.shut()
+        sys.unraisablehook = sys.__unraisablehook__
+
+
+def _note_ignored(notes: Notes, ignored: sys.UnraisableHookArgs) -> None:
+    """Log, within the limits of repeated lines, an exception that Python could only print.
+
+    Clients can cause one: `ssl` does so for a TLS server name that is not ASCII.
+    """
+    notes(observe.EXCEPTION_IGNORED, reason=ignored.err_msg or "in C code or a destructor", error=ignored.exc_value)
 
 
 async def _load_in_thread(names: Iterable[str], loaded: trio.Event) -> None:
@@ -238,6 +249,7 @@ class Server:
             lookups=self._metrics.lookups,
             pages=self._pages,
             hosts=admin_listener.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
+            balancers=self._config.proxy_protocol.admin,
         )
         try:
             opened = await admin_listener.open_admin(address)

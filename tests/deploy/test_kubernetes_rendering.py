@@ -26,6 +26,7 @@ from tests.support.helm_charts import (
 )
 
 BOOTSTRAP = ("--set", "settings.upstream.bootstrap=kafka:9092")
+ONE_PORT = r"settings.exposure=sni,settings.advertise=a.b,settings.broker_names=b\{id\}.a.b"
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +53,10 @@ WRONG = {
     "replicas: 3 needs mode: fleet": (*BOOTSTRAP, "--set", "replicas=3"),
     "no secret may be in the ConfigMap; use password_file": (*BOOTSTRAP, "--set", "settings.upstream.sasl.password=x"),
     "use fleet.existingSecret": (*BOOTSTRAP, "--set", "mode=fleet,settings.cluster.peer.secret=x"),
+    "exposure sni needs settings.advertise": (*BOOTSTRAP, "--set", "settings.exposure=sni"),
+    "needs settings.broker_names": (*BOOTSTRAP, "--set", "settings.exposure=sni,settings.advertise=a.b"),
+    "needs tls.secretName": (*BOOTSTRAP, "--set", ONE_PORT),
+    "tlsRoute needs settings.exposure": (*BOOTSTRAP, "--set", "tlsRoute.enabled=true"),
     "needs settings.advertise": (*BOOTSTRAP, "--set", "service.type=LoadBalancer"),
     "which another listener has": (*BOOTSTRAP, "--set", "settings.first_port=8079"),
     "set mode: fleet of the chart": (*BOOTSTRAP, "--set", "settings.cluster.mode=fleet"),

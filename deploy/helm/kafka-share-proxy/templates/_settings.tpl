@@ -3,7 +3,7 @@
 {{- $files := "/etc/kafka-share-proxy" -}}
 {{- $s := deepCopy .Values.settings -}}
 {{- if not $s.listen }}{{- $_ := set $s "listen" "0.0.0.0:9092" }}{{- end -}}
-{{- if not $s.first_port }}{{- $_ := set $s "first_port" (add1 (regexFind "[0-9]+$" $s.listen | int)) }}{{- end -}}
+{{- if and (not $s.first_port) (not (include "kafka-share-proxy.onePort" .)) }}{{- $_ := set $s "first_port" (add1 (regexFind "[0-9]+$" $s.listen | int)) }}{{- end -}}
 {{- if not $s.admin }}{{- $_ := set $s "admin" "0.0.0.0:8080" }}{{- end -}}
 {{- if not $s.advertise }}{{- $_ := set $s "advertise" (include "kafka-share-proxy.serviceHost" .) }}{{- end -}}
 {{- if not $s.log_format }}{{- $_ := set $s "log_format" "json" }}{{- end -}}
@@ -33,7 +33,17 @@
 {{- toYaml $s -}}
 {{- end -}}
 
-{{/* Ports as YAML: bootstrap, admin, peer (0: none), brokers ({id, port}). */}}
+{{/* Not empty if all brokers have the bootstrap port, and each a TLS server name. */}}
+{{- define "kafka-share-proxy.onePort" -}}
+{{- if eq (default "ports" .Values.settings.exposure) "sni" }}true{{ end -}}
+{{- end -}}
+
+{{/* With one port: names of the clients' certificate and of the TLSRoute, as a list in JSON. */}}
+{{- define "kafka-share-proxy.serverNames" -}}
+{{- list .Values.settings.advertise (regexReplaceAll "^[^.]*[{]id[}][^.]*" (default "" .Values.settings.broker_names) "*") | toJson -}}
+{{- end -}}
+
+{{/* Ports as YAML: bootstrap, admin, peer (0: none), brokers ({id, port}; none with one port). */}}
 {{- define "kafka-share-proxy.ports" -}}
 {{- $s := include "kafka-share-proxy.settings" . | fromYaml -}}
 {{- $ids := .Values.brokers.ids -}}
@@ -42,9 +52,11 @@ bootstrap: {{ regexFind "[0-9]+$" $s.listen | int }}
 admin: {{ regexFind "[0-9]+$" $s.admin | int }}
 peer: {{ if eq .Values.mode "fleet" }}{{ regexFind "[0-9]+$" $s.cluster.peer.listen | int }}{{ else }}0{{ end }}
 brokers:
+{{- if include "kafka-share-proxy.onePort" . }} []{{- else }}
 {{- range $ids }}
   - id: {{ int . }}
     port: {{ add (int $s.first_port) (int .) }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -60,6 +72,12 @@ brokers:
 {{- if and (ne .Values.service.type "ClusterIP") (not $s.advertise) }}{{- fail (printf "service.type %s needs settings.advertise: the host name at which clients reach the Service" .Values.service.type) }}{{- end -}}
 {{- if and .Values.tls.certificate.enabled (not .Values.tls.certificate.issuerRef) }}{{- fail "tls.certificate.issuerRef is missing: {name: ISSUER, kind: Issuer or ClusterIssuer}" }}{{- end -}}
 {{- if and .Values.fleet.tls.certificate.enabled (not .Values.fleet.tls.certificate.issuerRef) }}{{- fail "fleet.tls.certificate.issuerRef is missing: {name: ISSUER, kind: Issuer or ClusterIssuer}" }}{{- end -}}
+{{- if include "kafka-share-proxy.onePort" . -}}
+{{- if not $s.advertise }}{{- fail "settings.exposure sni needs settings.advertise: the name that clients bootstrap from" }}{{- end -}}
+{{- if not (regexMatch "^[^.]*[{]id[}][^.]*[.]" (default "" $s.broker_names)) }}{{- fail "settings.exposure sni needs settings.broker_names with {id} before the first dot, for example broker-{id}.kafka.example" }}{{- end -}}
+{{- if not (include "kafka-share-proxy.tlsSecretName" .) }}{{- fail "settings.exposure sni needs tls.secretName or tls.certificate: clients name their broker by TLS" }}{{- end -}}
+{{- else if .Values.tlsRoute.enabled }}{{- fail "tlsRoute needs settings.exposure: sni" }}
+{{- end -}}
 {{- $ports := include "kafka-share-proxy.ports" . | fromYaml -}}
 {{- range $ports.brokers -}}
 {{- if or (eq (int .port) (int $ports.bootstrap)) (eq (int .port) (int $ports.admin)) (eq (int .port) (int $ports.peer)) }}{{- fail (printf "broker %d would have port %d, which another listener has; set settings.first_port, settings.admin or fleet.port" (int .id) (int .port)) }}{{- end -}}

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
@@ -37,6 +38,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 BOOTSTRAP, PATTERN = "kafka.example", "broker-{id}.kafka.example"
 BROKERS = [PATTERN.replace("{id}", str(node)) for node in NODES]
+HOSTS = (HOST, "127.0.0.2")
+"""Addresses of the proxies."""
+STATE_PARTITIONS = 50
 BALANCED_HOST = "127.0.0.88"
 """Address of the load balancer for clients."""
 RECORDS = 30
@@ -59,8 +63,10 @@ class Files:
         pair = self.authority.issue_cert(*names)
         chain = b"".join(each.bytes() for each in pair.cert_chain_pems)
         (self.folder / f"{name}.pem").write_bytes(chain)
-        (self.folder / f"{name}-key.pem").write_bytes(pair.private_key_pem.bytes())
-        (self.folder / f"{name}-both.pem").write_bytes(pair.private_key_pem.bytes() + chain)
+        key = load_pem_private_key(pair.private_key_pem.bytes(), None)
+        written = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # the form that Java reads
+        (self.folder / f"{name}-key.pem").write_bytes(written)
+        (self.folder / f"{name}-both.pem").write_bytes(written + chain)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -103,45 +109,56 @@ def kafka(running: Running) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def front(running: Running, kafka: Cluster, files: Files) -> Front:
-    return running.front(kafka.bootstrap, files.settings)
+def fleet(running: Running, kafka: Cluster, files: Files) -> list[Front]:
+    """Two proxies with the same names and the same port, at two addresses."""
+    port, *peers = free_ports(3)
+    made = []
+    for host, peer in zip(HOSTS, peers, strict=True):
+        links = {"mode": "fleet", "peer": {"listen": f"{HOST}:{peer}", "secret": "of this fleet alone"}}
+        settings = {"listen": f"{host}:{port}", "cluster": links}
+        made.append(running.front(kafka.bootstrap, files.settings | settings))
+        made[-1].port = port
+    until(lambda: sum(map(owned, made)) == STATE_PARTITIONS and min(map(owned, made)) > 0, "an even share")
+    return made
+
+
+@pytest.fixture
+def front(fleet: list[Front]) -> Front:
+    return fleet[0]
 
 
 @pytest.fixture(scope="module", params=["directly", "balanced"])
-def way(request: pytest.FixtureRequest, front: Front, files: Files) -> Iterator[Path]:
-    """The folder of host names for a way to the proxy."""
-    folder = files.folder / request.param
+def way(request: pytest.FixtureRequest, fleet: list[Front], files: Files) -> Iterator[HostNames]:
+    """The host names that lead to the first proxy, or to the load balancer in front of both."""
+    folder, port = files.folder / request.param, fleet[0].port
     with ExitStack() as stack:
         host = HOST
         if request.param == "balanced":
             host = BALANCED_HOST
-            stack.enter_context(load_balancer(folder, Address(host, front.port), [Address(HOST, front.port)]))
-        HostNames(folder, host, [BOOTSTRAP, *BROKERS])
-        yield folder
+            targets = [Address(each, port) for each in HOSTS]
+            stack.enter_context(load_balancer(folder, Address(host, port), targets))
+        yield HostNames(folder, host, [BOOTSTRAP, *BROKERS])
 
 
 @pytest.fixture
-def run(way: Path, front: Front, files: Files) -> Callable[..., str]:
-    """Return what a program prints that sees the names, and check which broker's names it used."""
+def run(way: HostNames, fleet: list[Front], files: Files) -> Callable[..., str]:
+    """Return what a program prints that sees the names. The log names the program's own address."""
 
     def run_it(command: list[str], text: str | None = None) -> str:
-        before = len(front.log.read_text())
-        hosted = HostNames(way, way_host(way), [BOOTSTRAP, *BROKERS]).command(command)
-        printed = output_of(
-            ["env", *(f"{key}={value}" for key, value in files.environment.items()), *hosted], text=text
-        )
-        lines = [json.loads(line) for line in front.log.read_text()[before:].splitlines()]
-        ended = [line for line in lines if line["event"] == "connection-closed"]
-        assert {line["client"] for line in ended} <= {HOST, SOURCE}, "SOURCE for health checks"
-        assert HOST in {line["client"] for line in ended}
-        assert not [line for line in lines if line["event"] in TROUBLE]
+        before = [len(each.log.read_text()) for each in fleet]
+        environment = ["env", *(f"{key}={value}" for key, value in files.environment.items())]
+        printed = output_of([*environment, *way.command(command)], text=text)
+
+        def lines(event: str) -> list[dict[str, Any]]:
+            logs = [each.log.read_text()[begin:].splitlines() for each, begin in zip(fleet, before, strict=True)]
+            return [json.loads(line) for log in logs for line in log if f'"{event}"' in line]
+
+        until(lambda: any(line["client"] == HOST for line in lines("connection-closed")), "the client to be logged")
+        assert {line["client"] for line in lines("connection-closed")} <= {HOST, SOURCE}, "SOURCE for health checks"
+        assert not [line for event in TROUBLE for line in lines(event)]
         return printed
 
     return run_it
-
-
-def way_host(way: Path) -> str:
-    return BALANCED_HOST if way.name == "balanced" else HOST
 
 
 @pytest.fixture
@@ -167,20 +184,30 @@ def test_python_clients(run: Callable[..., str], front: Front, topic: str, fresh
     assert shown["brokers"] == [f"{name}:{front.port}" for name in BROKERS]
 
 
-def test_java(run: Callable[..., str], front: Front, files: Files, topic: str, fresh: Fresh) -> None:
+def java_options(front: Front, files: Files) -> list[str]:
+    return ["--bootstrap-server", bootstrap(front), "--command-config", str(files.folder / "java.properties")]
+
+
+@pytest.fixture
+def share_group(run: Callable[..., str], front: Front, files: Files, fresh: Fresh) -> str:
+    """A share group that begins at the start of the log."""
+    group = fresh("share")
+    entity = ["--alter", "--entity-type", "groups", "--entity-name", group]
+    settings = ["--add-config", "share.auto.offset.reset=earliest,share.assignment.interval.ms=0"]
+    run(java_command("kafka.admin.ConfigCommand", *java_options(front, files), *entity, *settings))
+    return group
+
+
+def test_java(run: Callable[..., str], front: Front, files: Files, topic: str, share_group: str, fresh: Fresh) -> None:
     """Producer, consumer and share consumer of Kafka's own tools, with PEM files."""
     lines = [f"line {number}" for number in range(RECORDS)]
-    common = ["--bootstrap-server", bootstrap(front), "--command-config", str(files.folder / "java.properties")]
-    group = fresh("share")
-    settings = "share.auto.offset.reset=earliest"
-    entity = ["--entity-type", "groups", "--entity-name", group]
-    run(java_command("kafka.admin.ConfigCommand", *common, "--alter", *entity, "--add-config", settings))
+    common = java_options(front, files)
     run(java_command("ConsoleProducer", *common, "--topic", topic), "".join(f"{line}\n" for line in lines))
     limits = ["--max-messages", str(RECORDS), "--timeout-ms", "90000"]
     reading = [*common, "--topic", topic, *limits]
     read = run(java_command("consumer.ConsoleConsumer", *reading, "--group", fresh("group"), "--from-beginning"))
     assert sorted(read.splitlines()) == sorted(lines)
-    shared = run(java_command("consumer.ConsoleShareConsumer", *reading, "--group", group))
+    shared = run(java_command("consumer.ConsoleShareConsumer", *reading, "--group", share_group))
     assert sorted(shared.splitlines()) == sorted(lines)
 
 
@@ -190,6 +217,12 @@ def test_franz_go(run: Callable[..., str], front: Front, fresh: Fresh) -> None:
     shown = json.loads(run([str(program), bootstrap(front), fresh("run")]))
     assert (shown["produced"], shown["consumed"]) == (40, 40)
     assert shown["brokers"] in [f"{node}@{name}:{front.port}" for node, name in zip(NODES, BROKERS, strict=True)]
+
+
+def test_a_share_group_of_librdkafka(run: Callable[..., str], front: Front, topic: str, share_group: str) -> None:
+    """In a fleet, a member may reach each broker through another proxy."""
+    shown = json.loads(run(python_client(front, "share", topic, share_group)))
+    assert shown["seen"] == sorted(f"share {number}" for number in range(RECORDS))
 
 
 def test_a_view(run: Callable[..., str], front: Front, topic: str, fresh: Fresh) -> None:
@@ -277,36 +310,6 @@ def test_a_load_balancer_without_a_header_of_version_2_is_closed_and_logged(
         with suppress(ConnectionResetError):  # with bytes that were not read
             assert sock.recv(1) == b""
     until(lambda: reason in front.log.read_text(), "the line")
-
-
-@pytest.mark.parametrize("family", ["share", "view"])
-def test_a_fleet_behind_one_load_balancer(
-    running: Running, kafka: Cluster, files: Files, fresh: Fresh, family: str, topic: str, tmp_path: Path
-) -> None:
-    """Every proxy has the same names, so a client may reach each broker by another proxy."""
-    port, *others = free_ports(5)
-    shared = {"advertise_port": port, "proxy_protocol": {"clients": [SOURCE]}}
-    proxies = []
-    for number in range(2):
-        listen, peer = f"{HOST}:{others[number]}", f"{HOST}:{others[number + 2]}"
-        fleet = {"mode": "fleet", "peer": {"listen": peer, "secret": "of this fleet alone"}}
-        proxies.append(running.front(kafka.bootstrap, files.settings | shared | {"listen": listen, "cluster": fleet}))
-    until(lambda: sum(owned(each) for each in proxies) == 50 and min(map(owned, proxies)) > 0, "an even share")
-    names = HostNames(tmp_path / "names", BALANCED_HOST, [BOOTSTRAP, *BROKERS])
-    at, group = f"{BOOTSTRAP}:{port}", fresh("group")
-    environment = ["env", *(f"{key}={value}" for key, value in files.environment.items())]
-    with load_balancer(tmp_path, Address(BALANCED_HOST, port), [Address(HOST, each) for each in others[:2]]):
-        if family == "share":
-            common = ["--bootstrap-server", at, "--command-config", str(files.folder / "java.properties")]
-            alter = ["--alter", "--entity-type", "groups", "--entity-name", group]
-            settings = ["--add-config", "share.auto.offset.reset=earliest"]
-            output_of(names.command(java_command("kafka.admin.ConfigCommand", *common, *alter, *settings)))
-        client = [sys.executable, one_port_client.__file__, family, at, topic, group, str(RECORDS)]
-        shown = json.loads(output_of([*environment, *names.command(client)]))
-    assert shown["seen"] == sorted(f"{family} {number}" for number in range(RECORDS))
-    for proxy in proxies:
-        ended = [json.loads(line) for line in proxy.log.read_text().splitlines() if "connection-closed" in line]
-        assert {line["node_id"] for line in ended if line["client"] == HOST}, "both proxies served clients"
 
 
 def owned(front: Front) -> int:

@@ -83,7 +83,6 @@ def view(topic: str, group: str, values: list[str]) -> tuple[list[str], list[str
 
     seen = read(poll, len(values))
     for member in members:
-        member.commit(asynchronous=False)
         member.close()
     return seen, []
 

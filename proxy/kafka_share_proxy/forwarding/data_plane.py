@@ -126,14 +126,10 @@ class Plane:
         self.dial = dial
         self.client_tls = client_tls
         self._tls_memory = TlsMemory(limits.tls_total_bytes)
-        self._handshakes: Handshakes | None = None
         self._by_name: dict[str, Port] | None = {} if names_advice else None
         """Ports by TLS server name. None: a client reaches the port of its listener."""
         self._proxy_headers = proxy_headers
-        if client_tls is not None:
-            names = ServerNames(self._is_name, names_advice) if names_advice else None
-            most = handshake_limits(limits)
-            self._handshakes = Handshakes(reactor, client_tls, most, notes, self._tls_memory, names)
+        self._handshakes = None if client_tls is None else self._new_handshakes(client_tls, names_advice)
         self.upstream_tls = upstream_tls
         self._upstream_server_name = upstream_server_name
         self.keep_alive = keep_alive
@@ -163,6 +159,10 @@ class Plane:
         self._totals: Counter[str] = Counter()
         self.refresh_routes()
         self._alarm = reactor.call_at(reactor.now() + SWEEP_S, self._sweep)
+
+    def _new_handshakes(self, tls: TlsContext, names_advice: str) -> Handshakes:
+        names = ServerNames(self._is_name, names_advice) if names_advice else None
+        return Handshakes(self.reactor, tls, handshake_limits(self.limits), self.notes, self._tls_memory, names)
 
     # listeners
 

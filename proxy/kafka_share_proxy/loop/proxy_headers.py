@@ -1,4 +1,4 @@
-"""Connections of load balancers that begin with a PROXY protocol header (rules 25 and 26)."""
+"""Connections of load balancers that begin with a PROXY protocol header (loop/README.md rules 25 and 26)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS server names (SNI) that clients of one listener may request (rules 22 to 24)."""
+"""TLS server names (SNI) that clients of one listener may request (loop/README.md rules 22 to 24)."""
 
 from __future__ import annotations
 

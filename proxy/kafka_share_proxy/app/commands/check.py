@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kafka_share_proxy.app.commands import check_certificate, check_listeners
-from kafka_share_proxy.app.commands.check_certificate import Coverage
+from kafka_share_proxy.app.commands.check_certificate import CertificateNames
 from kafka_share_proxy.app.commands.check_listeners import Listening
 from kafka_share_proxy.app.commands.terminal import cell, printable
 from kafka_share_proxy.app.serving import features, open_files
@@ -60,7 +60,7 @@ class Findings:
     room: Room | None = None
     """Number of clients that the limit of open files allows, if the proxy runs with the same limit as this command."""
     listening: tuple[Listening, ...] = ()
-    certificate: Coverage | None = None
+    certificate: CertificateNames | None = None
     """Names in the proxy's certificate. None without TLS for clients."""
 
     @property

@@ -15,7 +15,7 @@ STEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class CertificateNames:
     """Names that clients dial, by what the certificate says about them."""
 
     refused: dict[str, str]
@@ -24,7 +24,7 @@ class Coverage:
     """True if it covers the names of brokers that the cluster does not have yet."""
 
 
-def coverage(config: Config, node_ids: Iterable[int]) -> Coverage | None:
+def coverage(config: Config, node_ids: Iterable[int]) -> CertificateNames | None:
     """Return what the certificate covers. None without TLS for clients."""
     if not config.client_tls.on:
         return None
@@ -33,13 +33,13 @@ def coverage(config: Config, node_ids: Iterable[int]) -> Coverage | None:
     names = dict.fromkeys([config.advertised_host, *brokers])
     check = _Check(config.client_tls)
     last = addresses.of(NODE_MAX)
-    return Coverage(
+    return CertificateNames(
         {name: reason for name in names if (reason := check.refusal(name))},
         any_broker=last is not None and not check.refusal(last.host),
     )
 
 
-def mistakes(config: Config, found: Coverage | None) -> Iterator[str]:
+def mistakes(config: Config, found: CertificateNames | None) -> Iterator[str]:
     """Yield why clients that verify the certificate refuse it."""
     if found is not None and found.refused:
         reasons = "; ".join(dict.fromkeys(found.refused.values()))
@@ -49,7 +49,7 @@ def mistakes(config: Config, found: Coverage | None) -> Iterator[str]:
         )
 
 
-def remarks(config: Config, found: Coverage | None) -> Iterator[str]:
+def remarks(config: Config, found: CertificateNames | None) -> Iterator[str]:
     """Yield whether brokers that are added need a new certificate, if each broker has a name."""
     if found is None or found.refused or config.exposure != "sni":
         return

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kafka_share_proxy.wire import proxy_header
 from kafka_share_proxy.wire.errors import ProxyHeaderRefused
 
@@ -76,3 +80,24 @@ def test_a_header_has_a_largest_size() -> None:
 def test_an_invalid_header_is_refused(sent: bytes, reason: str) -> None:
     with pytest.raises(ProxyHeaderRefused, match=reason):
         proxy_header.client_of(sent)
+
+
+@given(st.binary(max_size=64), st.integers(0, 255), st.integers(0, 255))
+def test_any_bytes_are_a_header_or_refused(rest: bytes, command: int, kind: int) -> None:
+    sent = header(command, kind, rest)
+    assert proxy_header.length(sent) == len(sent)
+    try:
+        client = proxy_header.client_of(sent)
+    except ProxyHeaderRefused:
+        return
+    assert client is None or str(ip_address(client)) == client
+
+
+@given(st.binary(max_size=40))
+def test_any_beginning_is_refused_or_needs_more(received: bytes) -> None:
+    try:
+        needed = proxy_header.length(received)
+    except ProxyHeaderRefused:
+        assert not SIGNATURE.startswith(received[:12])
+    else:
+        assert needed > len(received) or received.startswith(SIGNATURE)

@@ -12,7 +12,7 @@ import yaml
 from tests.support.helm_charts import ONE_FILE, RENDERED, documents, one
 
 NAMES = sorted(path.stem for path in RENDERED.glob("*.yaml"))
-FLEETS = ("fleet", "fleet_secret", "fleet_tls", "load_balancer", "closed")
+FLEETS = ("fleet", "fleet_secret", "fleet_tls", "load_balancer", "closed", "one_port")
 
 
 def read(name: str) -> list[dict[str, Any]]:
@@ -94,10 +94,24 @@ def test_the_service_has_the_ports_of_the_settings(name: str) -> None:
     ports = {port["name"]: port for port in service(name)["spec"]["ports"]}
     assert settings(name)["listen"].endswith(f":{ports['bootstrap']['port']}")
     brokers = {int(each.removeprefix("broker-")): port for each, port in ports.items() if each.startswith("broker-")}
-    assert brokers
+    assert bool(brokers) is (name != "one_port")
     for node_id, port in brokers.items():
         assert port["port"] == port["targetPort"] == settings(name)["first_port"] + node_id
     assert all(port.get("nodePort", port["port"]) == port["port"] for port in ports.values())
+
+
+def test_with_one_port_the_certificate_and_the_route_have_the_names_of_all_brokers() -> None:
+    names = ["kafka.example", "*.kafka.example"]
+    manifests = read("one_port")
+    assert set(names) <= set(one(manifests, "Certificate")["spec"]["dnsNames"])
+    route = one(manifests, "TLSRoute")["spec"]
+    assert route["hostnames"] == names
+    backend = {"name": service("one_port")["metadata"]["name"], "port": 9092}
+    assert route["rules"] == [{"backendRefs": [backend]}]
+    assert [port["port"] for port in service("one_port")["spec"]["ports"]] == [9092]
+    assert "first_port" not in settings("one_port")
+    opened = one(manifests, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
+    assert [each["port"] for each in opened] == [9092]
 
 
 def test_node_ids_of_brokers_are_a_range_or_a_list() -> None:

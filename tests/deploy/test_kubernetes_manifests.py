@@ -15,7 +15,7 @@ from tests.support.helm_charts import CHECKOUT, ONE_FILE, RENDERED, VALUES, docu
 
 RELEASES = ("1.30", "1.33", "1.37")
 """The oldest release that the charts allow, and later ones."""
-CUSTOM = {"monitoring.coreos.com/v1", "cert-manager.io/v1"}
+CUSTOM = {"monitoring.coreos.com/v1", "cert-manager.io/v1", "gateway.networking.k8s.io/v1alpha2"}
 """API groups of operators, whose schemas are not Kubernetes' own."""
 KUBERNETES = CHECKOUT / "deploy" / "kubernetes"
 FILES = sorted([*RENDERED.rglob("*.yaml"), ONE_FILE, KUBERNETES / "sidecar.yaml", KUBERNETES / "job.yaml"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from kafka_share_proxy.forwarding.sasl import Sasl, SaslStage
+from kafka_share_proxy.forwarding.sasl_user import SaslUser
 
 
 def authenticated(lifetime_ms: int = 0) -> Sasl:
@@ -90,3 +92,30 @@ def test_an_intermediate_round_does_not_lengthen_a_session() -> None:
     sasl.authenticate_responded(0, 0, sent_at=14.0)
     sasl.ordinary_request()
     assert not sasl.may_send_request(15.0)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_user_is_known_once_the_broker_has_accepted_all_rounds(rounds: int) -> None:
+    sasl = Sasl()
+    sasl.handshake_sent(1)
+    sasl.claims(SaslUser("alice", rounds))
+    for number in range(rounds):
+        assert sasl.user is None
+        sasl.authenticate_responded(0, 0, sent_at=number)
+        sasl.claims(None)
+    assert sasl.user == "alice"
+
+
+def test_a_refused_user_stays_unknown_and_another_exchange_begins_anew() -> None:
+    sasl = Sasl()
+    sasl.handshake_sent(1)
+    sasl.claims(SaslUser("alice", 2))
+    sasl.authenticate_responded(0, 0, sent_at=1.0)
+    sasl.authenticate_responded(58, 0, sent_at=2.0)
+    assert sasl.user is None
+    accepted = Sasl()
+    accepted.handshake_sent(1)
+    accepted.claims(SaslUser("alice", 1))
+    accepted.authenticate_responded(0, 0, sent_at=1.0)
+    accepted.handshake_sent(1)
+    assert accepted.user is None, "re-authentication (KIP-368)"

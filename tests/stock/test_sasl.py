@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -9,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, ShareConsumer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, ShareConsumer
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.codec import frames
@@ -207,6 +208,17 @@ def _settings(front: Front, user: tuple[str, str], **more: Any) -> dict[str, Any
         "bootstrap.servers": front.bootstrap, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
         "sasl.username": user[0], "sasl.password": user[1], **QUIET, **more,
     }  # fmt: skip
+
+
+def test_connections_show_the_user_once_the_broker_has_accepted_it(front: Front) -> None:
+    good, bad = Producer(_settings(front, ALICE)), Producer(_settings(front, ("mallory", "wrong")))
+    assert good.list_topics(timeout=30).brokers
+    with pytest.raises(KafkaException):
+        bad.list_topics(timeout=2)
+    users = {each["user"] for each in json.loads(front.send_request("/connections")[1])["connections"]}
+    assert "alice" in users
+    assert "mallory" not in users
+    assert "alice-secret" not in front.log.read_text()
 
 
 @pytest.fixture

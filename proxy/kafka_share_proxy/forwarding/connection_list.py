@@ -40,6 +40,7 @@ def _line(connection: ForwardedConnection, now: float) -> dict[str, Any]:
         "client": connection.client_host,
         "client_id": None if software is None else software.client_id,
         "software": None if software is None else f"{software.name} {software.version}".strip(),
+        "user": connection.sasl.user,
         "listener": "bootstrap" if connection.is_bootstrap else connection.node_id,
         "age_s": round(connection.age_s(now)),
         "quiet_s": connection.requests.quiet_s,

@@ -21,13 +21,22 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from kafka_share_proxy.loop import faults
-from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.errors import (
+    LocalProtocolError,
+    ProxyHeaderRefused,
+    RemoteProtocolError,
+    ServerNameRefused,
+)
 
 FAILED = "connection-failed"
 """Event of a connection that an unexpected error ended."""
 
 
 def event_of(error: Exception) -> str:
+    if isinstance(error, ProxyHeaderRefused):
+        return "proxy-header-refused"
+    if isinstance(error, ServerNameRefused):
+        return "server-name-refused"
     if isinstance(error, RemoteProtocolError):
         return "client-protocol-error"
     return "connection-closed" if faults.is_network_trouble(error) else FAILED

@@ -16,37 +16,25 @@ from kafka_share_proxy.brokers.dialling import Dial, Dialled
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.connection_state import FAILED, event_of
-from kafka_share_proxy.forwarding.dispatch.early_matches import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
-from kafka_share_proxy.forwarding.dispatch.request_inspection import (
-    AcksMatch,
-    GroupMatch,
-    IdMatch,
-    RememberedMatch,
-    TopicMatch,
-    WordMatch,
-    look_at_beginning,
-    look_to_amend,
-    look_to_inspect,
-)
-from kafka_share_proxy.forwarding.dispatch.routes import Context, Kind, Route, Routes
+from kafka_share_proxy.forwarding.dispatch.passing_requests import passing
+from kafka_share_proxy.forwarding.dispatch.routes import Context, Routes
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
 from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
 from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
 from kafka_share_proxy.forwarding.served.injected_requests import Query
-from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Passing
-from kafka_share_proxy.forwarding.walk.walk import Look
+from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.listeners import Listener, bind
+from kafka_share_proxy.loop.proxy_headers import ProxyHeaders
 from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.server_names import ServerNames
 from kafka_share_proxy.loop.slices import Slices
 from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
-from kafka_share_proxy.loop.turns import Turns
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import RequestRefused
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
@@ -72,6 +60,9 @@ class Port:
     context: Context
     host: str = ""
     listeners: tuple[Listener, ...] = ()
+    """Empty if clients select the broker by the TLS server name at the bootstrap listener."""
+    name: str = ""
+    """TLS server name that selects it, in small letters. Empty if the listener does."""
 
     @property
     def number(self) -> int:
@@ -98,9 +89,14 @@ class Plane:
         slices: Slices | None = None,
         served: Callable[[int, float], None] = lambda _key, _seconds: None,
         node_at: Callable[[Address | None], int] = lambda _address: UNKNOWN_NODE,
+        names_advice: str = "",
+        proxy_headers: ProxyHeaders | None = None,
         bind: Bind = bind,
     ) -> None:
-        """`routes` is called once a second and by `refresh_routes`. `bind` returns the sockets of a listener."""
+        """`routes` is called once a second and by `refresh_routes`. `bind` returns the sockets of a listener.
+
+        `names_advice`: what clients with an unknown TLS server name have to do. Empty: they need no name.
+        """
         self.reactor = reactor
         self._get_routes = routes
         self.limits = limits
@@ -108,9 +104,10 @@ class Plane:
         self.dial = dial
         self.client_tls = client_tls
         self._tls_memory = TlsMemory(limits.tls_total_bytes)
-        self._handshakes: Handshakes | None = None
-        if client_tls is not None:
-            self._handshakes = Handshakes(reactor, client_tls, handshake_limits(limits), notes, self._tls_memory)
+        self._by_name: dict[str, Port] | None = {} if names_advice else None
+        """Ports by TLS server name. None: a client reaches the port of its listener."""
+        self._proxy_headers = proxy_headers
+        self._handshakes = None if client_tls is None else self._new_handshakes(client_tls, names_advice)
         self.upstream_tls, self._upstream_server_name = upstream_tls, upstream_server_name
         self.keep_alive = keep_alive
         """Returns a request to keep an idle upstream connection open, or None."""
@@ -142,24 +139,37 @@ class Plane:
         self.refresh_routes()
         self._alarm = reactor.call_at(reactor.now() + SWEEP_S, self._sweep)
 
+    def _new_handshakes(self, tls: TlsContext, names_advice: str) -> Handshakes:
+        names = ServerNames(self._is_name, names_advice) if names_advice else None
+        return Handshakes(self.reactor, tls, handshake_limits(self.limits), self.notes, self._tls_memory, names)
+
     # listeners
 
-    def listen(self, node_id: int, host: str, port: int, targets: Callable[[], Sequence[Address]]) -> int:
-        """Listen for a broker (UNKNOWN_NODE: bootstrap) and return the port.
+    def listen(
+        self, node_id: int, host: str, port: int, targets: Callable[[], Sequence[Address]], name: str = ""
+    ) -> int:
+        """Listen for a broker (UNKNOWN_NODE: bootstrap) and return the port. `name`: its own TLS server name.
 
         Raises OSError with a reason: the port is in use, above 65535, or not allowed.
         """
-        entry = Port(node_id, targets, Context(node_id), host)
+        entry = Port(node_id, targets, Context(node_id), host, name=name.lower())
         sockets = self._bind(host, port)
-        self.close_listener(node_id)
+        self._add(entry)
         entry.listeners = tuple(self._listener(entry, sock) for sock in sockets)
-        self._ports[node_id] = entry
         return entry.number
+
+    def serve_by_name(self, node_id: int, name: str, targets: Callable[[], Sequence[Address]]) -> None:
+        """Serve a broker to clients of the bootstrap listener that request this TLS server name."""
+        self._add(Port(node_id, targets, Context(node_id), name=name.lower()))
 
     def close_listener(self, node_id: int) -> None:
         entry = self._ports.pop(node_id, None)
-        for listener in entry.listeners if entry is not None else ():
+        if entry is None:
+            return
+        for listener in entry.listeners:
             listener.close()
+        if self._by_name is not None:
+            self._by_name.pop(entry.name, None)
 
     def cover(self, number: int, bind: Bind) -> None:
         """Accept the clients of another process on the same ports too. `bind` returns its sockets.
@@ -169,7 +179,7 @@ class Plane:
         self.uncover(number)
         listeners = self._covered[number] = []
         try:
-            for entry in list(self._ports.values()):
+            for entry in [each for each in self._ports.values() if each.listeners]:
                 listeners += [self._listener(entry, sock) for sock in bind(entry.host, entry.number)]
         except OSError:
             self.uncover(number)
@@ -188,6 +198,8 @@ class Plane:
             self.close_listener(node_id)
         if self._handshakes is not None:
             self._handshakes.close()
+        if self._proxy_headers is not None:
+            self._proxy_headers.close()
 
     async def drained(self, deadline: float, spread_s: float = 0) -> bool:
         """Let requests in flight finish until `deadline`. Return False if connections had to be cut.
@@ -229,7 +241,7 @@ class Plane:
 
     @property
     def is_idle(self) -> bool:
-        return not (self._connections or self._lingering or self._handshaking)
+        return not (self._connections or self._lingering or self._beginning)
 
     def connections(self) -> Iterable[ForwardedConnection]:
         return self._connections.values()
@@ -346,6 +358,15 @@ class Plane:
         if self._empty is not None and not self._connections and not self._lingering:
             self._empty.set()
 
+    def _add(self, entry: Port) -> None:
+        self.close_listener(entry.node_id)
+        self._ports[entry.node_id] = entry
+        if self._by_name is not None:
+            self._by_name[entry.name] = entry
+
+    def _is_name(self, name: str) -> bool:
+        return self._by_name is not None and name in self._by_name
+
     def _listener(self, entry: Port, sock: socket.socket) -> Listener:
         def accepted(client: socket.socket, client_host: str) -> None:
             self._accept(entry, client, client_host)
@@ -355,26 +376,46 @@ class Plane:
 
         return Listener(self.reactor, sock, accepted, trouble)
 
-    def _accept(self, entry: Port, sock: socket.socket, client_host: str) -> None:
+    def _accept(self, entry: Port, sock: socket.socket, host: str) -> None:
+        """Accept a connection of a client or of a load balancer, which names its client."""
+        headers = self._proxy_headers
+        if headers is None or not headers.expects(host):
+            self._accept_client(entry, sock, host)
+        elif not self._accepts or self._is_full:
+            self._refuse(sock, host, self._limit_reached(host) if self._accepts else "")
+        else:
+            headers.begin(sock, host, partial(self._accept_client, entry), partial(self._not_admitted, entry, host))
+
+    def _accept_client(self, entry: Port, sock: socket.socket, client_host: str) -> None:
         limit = self._limit_reached(client_host)
         if not self._accepts or limit:
-            sock.close()
-            self._ended["connection-limit"] += 1
-            self.notes("connection-limit", client=client_host, reason=limit or "the proxy stops")
+            self._refuse(sock, client_host, limit)
             return
         self._totals["connections"] += 1
         if self._handshakes is None:
             self._admit(entry, client_host, PlainTransport(self.reactor, sock))
         else:
-            failed = partial(self._handshake_failed, entry, client_host)
-            self._handshakes.begin(sock, client_host, partial(self._admit, entry, client_host), failed)
+            failed = partial(self._not_admitted, entry, client_host)
+            self._handshakes.begin(sock, client_host, partial(self._admit_tls, entry, client_host), failed)
+
+    def _refuse(self, sock: socket.socket, client_host: str, limit: str) -> None:
+        sock.close()
+        self._ended["connection-limit"] += 1
+        self.notes("connection-limit", client=client_host, reason=limit or "the proxy stops")
+
+    def _admit_tls(self, entry: Port, client_host: str, transport: TlsTransport) -> None:
+        named = entry if self._by_name is None else self._by_name.get(transport.server_name or "")
+        if named is None:  # the broker was forgotten during the handshake
+            transport.close()
+        else:
+            self._admit(named, client_host, transport)
 
     def _admit(self, entry: Port, client_host: str, transport: Transport) -> None:
         connection = ForwardedConnection(self, entry, transport, client_host)
         self._connections[connection.id] = connection
         self._by_address[client_host] += 1
 
-    def _handshake_failed(self, entry: Port, client_host: str, error: Exception) -> None:
+    def _not_admitted(self, entry: Port, client_host: str, error: Exception) -> None:
         context: dict[str, Any] = {"client": client_host, "node_id": entry.node_id, "reason": str(error)}
         event = event_of(error)
         if event == FAILED:
@@ -386,15 +427,21 @@ class Plane:
     def _handshaking(self) -> int:
         return 0 if self._handshakes is None else self._handshakes.pending
 
-    def _limit_reached(self, client_host: str) -> str:
-        """Return the reached limit, or "".
+    @property
+    def _beginning(self) -> int:
+        """Number of accepted sockets that are not connections yet."""
+        return self._handshaking + (0 if self._proxy_headers is None else self._proxy_headers.pending)
 
-        A socket that still sends bytes after its connection ended counts too.
-        """
-        limits = self.limits
-        if len(self._connections) + len(self._lingering) + self._handshaking >= limits.connections:
-            return f"limits.connections ({limits.connections}) is reached"
-        most = limits.connections_per_address
+    @property
+    def _is_full(self) -> bool:
+        """True at the limit. A socket that still sends bytes after its connection ended counts too."""
+        return len(self._connections) + len(self._lingering) + self._beginning >= self.limits.connections
+
+    def _limit_reached(self, client_host: str) -> str:
+        """Return the reached limit, or ""."""
+        if self._is_full:
+            return f"limits.connections ({self.limits.connections}) is reached"
+        most = self.limits.connections_per_address
         unfinished = 0 if self._handshakes is None else self._handshakes.of(client_host)
         if most is not None and self._by_address[client_host] + unfinished >= most:
             return f"limits.connections_per_address ({most}) is reached"
@@ -420,58 +467,3 @@ def handshake_limits(limits: Limits) -> HandshakeLimits:
 
 def _unfinished(held: HeldBytes) -> int:
     return held.unfinished
-
-
-def passing(routes: Routes, turns: Turns) -> Passing:
-    """Requests that can be forwarded without being gathered. `turns` records those under inspection."""
-    plain: dict[bytes, Route] = {}
-    inspected: dict[bytes, Look] = {}
-    produce = set()
-    for name, route in routes.items():
-        if route.kind is Kind.PRODUCE and route.serve_here is not None:
-            inspected[name] = _shortened(route, look_at_beginning(route.serve_here, AcksMatch(route.version, route)))
-        elif route.kind is Kind.PRODUCE and route.amend is None:
-            inspected[name] = AcksMatch(route.version, route)
-            produce.add(name)
-        elif route.key == ApiKey.API_VERSIONS:
-            continue  # read by request_dispatch: the client says who it is
-        elif route.kind in (Kind.FORWARD, Kind.RESPONSE):
-            if route.amend is None:
-                plain[name] = route
-            else:
-                inspected[name] = _shortened(route, look_to_amend(route.amend, route))
-        elif route.kind is Kind.INSPECT and route.serve_here is not None:
-            look = look_to_inspect(
-                _noted(route, route.serve_here, turns), look_to_amend(route.amend or _unchanged, route)
-            )
-            inspected[name] = _shortened(route, look)
-    return Passing(plain, inspected, frozenset(produce))
-
-
-def _noted(route: Route, serve_here: Callable[[memoryview], bool], turns: Turns) -> Callable[[memoryview], bool]:
-    doing = (None, route)
-
-    def look(frame: memoryview) -> bool:
-        turns.doing = doing
-        return serve_here(frame)
-
-    return look
-
-
-def _shortened(route: Route, look: Look) -> Look:
-    if route.repeats:
-        return RememberedMatch(look)
-    if route.amend is not None:
-        return look
-    if isinstance(route.wants, ContainsAny):
-        return WordMatch(route.wants.words, look, route)
-    if isinstance(route.wants, ByTopicPrefix) and route.kind is Kind.PRODUCE:
-        return TopicMatch(route.version, route.wants.prefix.encode(), look, route)
-    if isinstance(route.wants, ByIdOrTag):
-        return IdMatch(route.wants.known, route.version, look, route)
-    if isinstance(route.wants, ByKnownGroup):
-        return GroupMatch(route.wants, (route.key, route.version), look, route)
-    return look
-
-
-def _unchanged(_frame: memoryview) -> None: ...

@@ -57,6 +57,8 @@ class Limits:
     """Maximum number of unfinished TLS handshakes per client address, at most half of the limit for all."""
     tls_handshake_s: float = 10.0
     """Seconds that a client may keep the proxy waiting during its TLS handshake before the connection is closed."""
+    proxy_header_s: float = 5.0
+    """Seconds that a load balancer may take to send its PROXY protocol header."""
     tls_total_bytes: int = 1024 * MIB
     """Estimated bytes of memory for all TLS connections of clients. At this limit, new ones are refused."""
     in_flight_requests: int = 10_000

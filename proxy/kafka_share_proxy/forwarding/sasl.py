@@ -13,6 +13,8 @@ from __future__ import annotations
 from enum import Enum, auto
 from math import inf
 
+from kafka_share_proxy.forwarding.sasl_user import SaslUser
+
 
 class SaslStage(Enum):
     """Stage of the authentication exchange."""
@@ -32,15 +34,31 @@ _JUDGED = (SaslStage.NONE, SaslStage.DONE)
 class Sasl:
     """Authentication state of one connection."""
 
-    __slots__ = ("_agreed", "_expires", "stage")
+    __slots__ = ("_agreed", "_claimed", "_expires", "_unproven", "stage")
 
     def __init__(self) -> None:
         self.stage = SaslStage.NONE
         self._agreed = False
+        self._claimed: SaslUser | None = None
+        self._unproven = 0
+        """Rounds that the claimed name still has to pass."""
         self._expires = inf
+
+    @property
+    def user(self) -> str | None:
+        """Name that the client authenticated with. None before that, and if the mechanism does not show it."""
+        if self._claimed is None or self._unproven > 0 or self.stage is SaslStage.FAILED:
+            return None
+        return self._claimed.name
+
+    def claims(self, user: SaslUser | None) -> None:
+        """Note the name in a round of the exchange. Later rounds have none."""
+        if user is not None:
+            self._claimed, self._unproven = user, user.rounds
 
     def handshake_sent(self, version: int) -> None:
         self.stage = SaslStage.EXCHANGING if version else SaslStage.TOKENS
+        self._claimed = None
         self._agreed = False
 
     def handshake_responded(self, error_code: int) -> None:
@@ -56,6 +74,7 @@ class Sasl:
             self.stage = SaslStage.FAILED
             return
         self._agreed = True
+        self._unproven -= 1
         if session_lifetime_ms > 0:
             self._expires = sent_at + session_lifetime_ms / 1000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
+from kafka_share_proxy.loop.server_names import ServerNames
 from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import LEFT_IN_HANDSHAKE, TOO_SLOW, PlainTransport, TlsTransport
@@ -47,11 +49,16 @@ class Handshakes:
         limits: HandshakeLimits,
         notes: Notes,
         memory: TlsMemory | None = None,
+        names: ServerNames | None = None,
     ) -> None:
-        """`memory`: account of these connections, including established ones. None: no limit."""
+        """`memory`: account of these connections, including established ones. None: no limit.
+
+        `names`: names that clients may request. None: any, or none.
+        """
         self.memory = TlsMemory() if memory is None else memory
         self.reactor = reactor
-        self.context = context
+        self._context = context
+        self._names = names
         self.limits = limits
         self._notes = notes
         self._sources: dict[str, _Source] = {}
@@ -103,6 +110,12 @@ class Handshakes:
         self._notes("callback-failed", error=error)
 
     # for handshakes
+
+    def context(self) -> ssl.SSLContext:
+        context = self._context.current
+        if self._names is not None:
+            self._names.require(context)
+        return context
 
     def queue(self, handshake: _Handshake) -> None:
         source = handshake.source
@@ -252,7 +265,7 @@ class _Handshake:
         self._transport = transport = TlsTransport(
             room.reactor,
             self._plain,
-            room.context.current,
+            room.context(),
             server_side=True,
             server_hostname=None,
             handshake_timeout_s=None,

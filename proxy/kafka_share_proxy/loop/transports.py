@@ -16,8 +16,9 @@ from typing import Protocol
 
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
+from kafka_share_proxy.loop.server_names import NamedObject
 from kafka_share_proxy.loop.tls_memory import CHUNK_BYTES, ESTABLISHED_BYTES, HANDSHAKE_BYTES, TlsMemory, buffer_bytes
-from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.errors import RemoteProtocolError, ServerNameRefused
 
 HANDSHAKE_FEED_BYTES = 16 * 1024
 """Maximum bytes of ciphertext read in one step during a handshake: OpenSSL's buffers keep their maximum size."""
@@ -304,6 +305,11 @@ class TlsTransport:
         self._proceed()
 
     @property
+    def server_name(self) -> str | None:
+        """Name that the client requested, if the context requires one (`server_names`)."""
+        return self._object.server_name if isinstance(self._object, NamedObject) else None
+
+    @property
     def waits_for_peer(self) -> bool:
         return not self._queued
 
@@ -395,6 +401,8 @@ class TlsTransport:
             return
         except ssl.SSLError as error:
             self._push_farewell()
+            if isinstance(self._object, NamedObject) and self._object.refusal:
+                raise ServerNameRefused(self._object.refusal) from error
             raise RemoteProtocolError(f"TLS handshake failed: {error.reason or error}") from error
         self._shaken = True
         self._hold(ESTABLISHED_BYTES - HANDSHAKE_BYTES)

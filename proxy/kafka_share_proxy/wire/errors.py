@@ -188,6 +188,14 @@ class RequestRefused(RemoteProtocolError):
     """A request that must not be forwarded and has no possible response. The connection is closed."""
 
 
+class ProxyHeaderRefused(RemoteProtocolError):
+    """A connection of a load balancer without a valid PROXY protocol header. It is closed."""
+
+
+class ServerNameRefused(RemoteProtocolError):
+    """A TLS client without a server name, or with one that no broker has. It gets the alert unrecognized_name."""
+
+
 class TooManyElements(RemoteProtocolError):
     """A message has more array elements than its reader accepts."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 from kafka_share_proxy.app.commands.check import Findings, inspect, judge, show
+from kafka_share_proxy.app.commands.check_certificate import CertificateNames
 from kafka_share_proxy.app.commands.check_listeners import Listening
 from kafka_share_proxy.app.serving.open_files import Room
 from kafka_share_proxy.app.settings.config import Config
@@ -22,7 +23,7 @@ from rich.console import Console
 from tests.support.small_broker import RANGES, Broker, Net
 
 PLAIN = {"mechanism": "PLAIN", "username": "proxy", "password": "s3cret"}
-A, B1, B2 = Address("a", 1), Address("b1", 9092), Address("b2", 9092)
+A, B1, B2, B70 = Address("a", 1), Address("b1", 9092), Address("b2", 9092), Address("b70000", 9092)
 
 
 def config(**settings: Any) -> Config:
@@ -306,3 +307,19 @@ def test_scram_over_tls_is_not_warned_of() -> None:
     sasl = PLAIN | {"mechanism": "SCRAM-SHA-512"}
     settings = config(upstream={"bootstrap": ["a:1"], "sasl": sasl, "tls": {"enabled": True}})
     assert judge(settings, Findings(servers={A: ""}, mechanisms=("SCRAM-SHA-512",))).warnings == ()
+
+
+async def test_with_one_port_brokers_are_shown_by_name(autojump_clock: trio.testing.MockClock) -> None:
+    """And what the certificate says about these names."""
+    settings = config(exposure="sni", advertise="kafka.example", advertise_port=443, broker_names="b{id}.kafka.example")
+    broker = Broker(70_000)
+    found = await found_by({A: broker, B70: broker}, settings)
+    found.certificate = CertificateNames({"b70000.kafka.example": "Hostname mismatch"}, any_broker=False)
+    verdict = judge(settings, found)
+    assert verdict.obstacles == ()
+    assert any("refuse it for b70000.kafka.example (Hostname mismatch)" in text for text in verdict.warnings)
+    text = printed(settings, found)
+    assert "b70000.kafka.example:443" in text
+    assert "Clients bootstrap from kafka.example:443" in text
+    found.certificate = CertificateNames({}, any_broker=True)
+    assert any("every b{id}.kafka.example by a wildcard" in text for text in judge(settings, found).remarks)

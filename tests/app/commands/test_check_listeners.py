@@ -56,3 +56,15 @@ def test_check_finds_an_address_that_is_not_of_this_machine() -> None:
     elsewhere = config(9092, listen="192.0.2.1:9092")
     assert tried(elsewhere)["bootstrap"] == os.strerror(errno.EADDRNOTAVAIL)
     assert tried(config(9092, listen="no-such-host.invalid:9092"))["bootstrap"]
+
+
+def test_with_one_port_there_is_no_listener_for_a_broker() -> None:
+    """An advertised name that is a broker's own address is a mistake all the same."""
+    names = {"exposure": "sni", "advertise": "kafka.example", "broker_names": "kafka-{id}.example"}
+    settings = config(free_ports(1)[0], advertise_port=9092, **names)
+    assert tried(settings) == {"bootstrap": ""}
+    brokers = {1: Address("kafka-1.example", 9092), 2: Address("elsewhere", 9092)}
+    assert list(check_listeners.mistakes(settings, (), brokers)) == [
+        "broker 1 becomes kafka-1.example:9092, which is a broker's own address: clients would go past the proxy; "
+        "choose another"
+    ]

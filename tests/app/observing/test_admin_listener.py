@@ -1,18 +1,24 @@
 """The admin listener: probes and metrics, and peers that do not behave."""
 
+import ipaddress
 import json
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 
 import pytest
 import trio
 import trio.testing
 from kafka_share_proxy.app.observing import admin_listener
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.feature.admin import AdminRequest, Page
 from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.proxy_headers import Network
+
+from tests.support.proxy_headers import LOCAL, header, of_client
 
 
 class Heard:
@@ -40,6 +46,7 @@ async def running(
     hosts: frozenset[str] = frozenset({"localhost"}),
     lookups: Sequence[Callable[[], Promise[None]]] = (),
     status: Callable[[], Iterable[bytes]] | None = None,
+    balancers: Sequence[Network] = (),
 ) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
     """An admin listener on a free port."""
     probes = admin_listener.Probes(
@@ -55,7 +62,7 @@ async def running(
     listeners = [trio.SocketListener(await _bound())]
     port = listeners[0].socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(admin_listener.serve_admin, listeners, probes.response, heard)
+        nursery.start_soon(admin_listener.serve_admin, listeners, probes.response, heard, balancers)
         yield partial(trio.open_tcp_stream, "127.0.0.1", port), heard
         nursery.cancel_scope.cancel()
 
@@ -235,3 +242,33 @@ async def test_a_look_up_that_does_not_end_holds_up_a_scrape_only_for_a_while(mo
     async with running(lookups=[lambda: never]) as (dial, _):
         assert (await send_request(dial, GET_METRICS))[2] == b"ksp_up 1\n"
     assert never._callbacks == []
+
+
+@pytest.mark.parametrize(
+    ("before", "forbidden"),
+    [
+        (of_client("192.0.2.7"), "only this machine may change something: admin_changes is local"),
+        (of_client("127.0.0.9"), ""),
+        (header(LOCAL, 0, b""), ""),
+    ],
+)
+async def test_behind_a_load_balancer_rights_are_those_of_its_client(before: bytes, forbidden: str) -> None:
+    """A load balancer on this machine would otherwise be local for all of its clients."""
+    seen: list[str] = []
+
+    async def page(request: AdminRequest) -> Page:
+        seen.append(request.forbidden)
+        return HTTPStatus.OK, {}
+
+    pages = AdminPages(own={"reload": page})
+    async with running(pages=pages, balancers=[ipaddress.ip_network("127.0.0.0/8")]) as (dial, _):
+        assert (await send_request(dial, before + get("/reload", "POST")))[0] == 200
+    assert seen == [forbidden]
+
+
+async def test_a_load_balancer_without_a_header_is_refused() -> None:
+    async with running(balancers=[ipaddress.ip_network("127.0.0.1")]) as (dial, heard), await dial() as stream:
+        await stream.send_all(get("/livez"))
+        assert await heard.first() == "proxy-header-refused"
+    async with running(balancers=[ipaddress.ip_network("192.0.2.0/24")]) as (dial, _):
+        assert (await send_request(dial, get("/livez")))[0] == 200, "it is none"

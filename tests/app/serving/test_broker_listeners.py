@@ -74,6 +74,23 @@ def test_a_vanished_broker_keeps_its_listener_for_the_grace_time() -> None:
     assert made.plane.listening[1][0] == 9094
 
 
+def test_with_one_port_brokers_have_names_and_the_port_of_the_bootstrap_listener() -> None:
+    """They come and go like listeners. The advertised port may be that of a load balancer."""
+    names = {"exposure": "sni", "advertise": "kafka.example", "broker_names": "broker-{id}.kafka.example"}
+    made = parts(config(**names, advertise_port=443, vanished_broker_grace_s=1))
+    made.open(sight({0: A, 60_000: B}))
+    assert {node: port for node, (port, _) in made.plane.listening.items()} == {UNKNOWN_NODE: 9092}
+    assert {node: (name, targets()) for node, (name, targets) in made.plane.named.items()} == {
+        0: ("broker-0.kafka.example", [A]),
+        60_000: ("broker-60000.kafka.example", [B]),
+    }
+    assert made.state()["brokers"] == {"0": "broker-0.kafka.example:443", "60000": "broker-60000.kafka.example:443"}
+    for _ in range(2):
+        made.seen(sight({0: A}))
+        made.services.timers.time += 2
+    assert list(made.plane.named) == [0]
+
+
 def test_a_look_without_identity_lets_no_broker_go() -> None:
     """Brokers that clients' own responses named are not known to the proxy otherwise."""
     made = parts(config(vanished_broker_grace_s=1))

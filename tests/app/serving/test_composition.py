@@ -55,15 +55,19 @@ class Plane:
 
     taken: set[int] = field(default_factory=set)
     listening: dict[int, tuple[int, Any]] = field(default_factory=dict)
+    named: dict[int, tuple[str, Any]] = field(default_factory=dict)
 
-    def listen(self, node_id: int, host: str, port: int, targets: Any) -> int:
+    def listen(self, node_id: int, host: str, port: int, targets: Any, name: str) -> int:
         if port in self.taken:
             raise OSError(errno.EADDRINUSE, "Address already in use")
         self.listening[node_id] = (port, targets)
         return port
 
+    def serve_by_name(self, node_id: int, name: str, targets: Any) -> None:
+        self.named[node_id] = (name, targets)
+
     def close_listener(self, node_id: int) -> None:
-        del self.listening[node_id]
+        del (self.named if node_id in self.named else self.listening)[node_id]
 
 
 class Said:

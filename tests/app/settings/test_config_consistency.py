@@ -7,6 +7,13 @@ import pytest
 from kafka_share_proxy.app.settings import config_consistency
 from kafka_share_proxy.app.settings.config import Config
 
+ONE_PORT: dict[str, Any] = {
+    "exposure": "sni",
+    "advertise": "k.example",
+    "broker_names": "b{id}.k.example",
+    "client_tls": {"cert_file": __file__, "key_file": __file__},
+}
+
 
 def found(**settings: Any) -> dict[str, str]:
     """Mistakes by dotted path, of settings that would work but for these."""
@@ -23,6 +30,14 @@ def test_what_works_has_no_mistakes() -> None:
     assert found() == {}
     assert found(cluster={"mode": "fleet", "peer": {"listen": "h:1", "secret": "x" * 16}}) == {}
     assert found(cluster={"mode": "fleet", "peer": {"listen": "h:1", "insecure": True}}) == {}
+
+
+def test_one_port_has_room_for_every_broker() -> None:
+    """Node ids are no ports. The names of brokers and the bootstrap name may be alike."""
+    assert found(**ONE_PORT, upstream={"nodes": {60_000: "a:1"}}) == {}
+    assert found(**ONE_PORT | {"listen": "h:65535", "advertise_port": 443}) == {}
+    assert found(**ONE_PORT | {"advertise": "b.k.example"}) == {}
+    assert found(**ONE_PORT | {"advertise": "b01x.k.example"}) == {}
 
 
 def test_tls_between_proxies_takes_all_of_its_files() -> None:
@@ -94,6 +109,17 @@ def test_secret_of_a_fleet_is_read_without_its_line_end(tmp_path: Path) -> None:
         ({"client_tls": {"cert_file": __file__}}, "client_tls.key_file"),
         ({"upstream": {"tls": {"key_file": __file__}}}, "upstream.tls.cert_file"),
         ({"share_groups": {"broker": {"group.share.max.size": "many"}}}, "share_groups.broker.group.share.max.size"),
+        ({"broker_names": "b{id}.k.example"}, "broker_names"),
+        ({"advertise_port": 443}, "advertise_port"),
+        (ONE_PORT | {"client_tls": {}}, "client_tls.cert_file"),
+        (ONE_PORT | {"first_port": 9093}, "first_port"),
+        (ONE_PORT | {"advertise": None}, "advertise"),
+        (ONE_PORT | {"advertise": "127.0.0.1"}, "advertise"),
+        (ONE_PORT | {"advertise": "B7.k.example"}, "advertise"),
+        (ONE_PORT | {"broker_names": None}, "broker_names"),
+        (ONE_PORT | {"broker_names": "b.k.example"}, "broker_names"),
+        (ONE_PORT | {"broker_names": "b{id}{id}.k.example"}, "broker_names"),
+        (ONE_PORT | {"broker_names": "b{id}"}, "broker_names"),
         ({"limits": {"nonsense": 1}}, "limits.nonsense"),
         ({"limits": {"local_answers_total_bytes": 1000}}, "limits.local_answers_total_bytes"),
     ],

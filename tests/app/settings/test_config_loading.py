@@ -28,7 +28,7 @@ def test_two_flags_are_enough() -> None:
     """Upstream and listen given, everything else has a default."""
     settings = config_loading.load(REQUIRED, {})
     assert settings.upstream.bootstrap == (Address("kafka-1", 9092), Address("kafka-2", 9093))
-    assert (settings.first_broker_port, settings.advertised_host) == (19093, "127.0.0.1")
+    assert (settings.broker_addresses.of(0), settings.advertised_host) == (Address("127.0.0.1", 19093), "127.0.0.1")
     assert settings.named_limits == Limits()
     assert settings.share_groups.limits.group_share_max_size == 200
     assert not settings.upstream.tls.on

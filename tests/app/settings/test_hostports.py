@@ -1,9 +1,17 @@
 """How people write addresses."""
 
+from ipaddress import ip_network
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka_share_proxy.app.settings.hostports import parse_address, parse_addresses, parse_nodes
+from kafka_share_proxy.app.settings.hostports import (
+    is_server_name,
+    parse_address,
+    parse_addresses,
+    parse_networks,
+    parse_nodes,
+)
 from kafka_share_proxy.wire.values import Address
 
 
@@ -48,3 +56,39 @@ def test_what_names_no_broker_is_refused(wrong: object) -> None:
     """Broker ids are whole numbers from 0 on."""
     with pytest.raises(ValueError, match="broker id"):
         parse_nodes(wrong)
+
+
+def test_networks_are_read_from_a_list_or_text() -> None:
+    """An address alone is a network of one."""
+    expected = (ip_network("10.1.0.0/16"), ip_network("::1/128"))
+    assert parse_networks("10.1.0.0/16, ::1") == parse_networks(["10.1.0.0/16", "::1"]) == expected
+    assert parse_networks(expected) == expected
+
+
+@pytest.mark.parametrize("wrong", [5, {"a": 1}, ["10.1.0.0/33"], "10.1.2.3/16", "kafka.example"])
+def test_what_is_no_network_is_refused(wrong: object) -> None:
+    """A host name is none: its addresses may change."""
+    with pytest.raises(ValueError, match=r"network|host bits|IPv4"):
+        parse_networks(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kafka.example", True),
+        ("Broker-1.Kafka.example", True),
+        ("1.kafka.example", True),
+        ("localhost", False),
+        ("127.0.0.1", False),
+        ("::1", False),
+        ("kafka.example.", False),
+        ("-a.example", False),
+        ("k\u00e4fka.example", False),
+        ("*.example", False),
+        ("", False),
+        ("a" * 64 + ".example", False),
+        (".".join(["a" * 63] * 4), False),
+    ],
+)
+def test_a_server_name_is_one_that_every_client_sends(text: str, expected: bool) -> None:
+    assert is_server_name(text) is expected

@@ -7,6 +7,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -44,9 +46,23 @@ func check(err error, doing string) {
 }
 
 func (r *run) client(opts ...kgo.Opt) *kgo.Client {
-	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(strings.Split(r.bootstrap, ",")...))...)
+	client, err := kgo.NewClient(append(append(opts, secured()...), kgo.SeedBrokers(strings.Split(r.bootstrap, ",")...))...)
 	check(err, "new client")
 	return client
+}
+
+// TLS with the files that the environment names, or none.
+func secured() []kgo.Opt {
+	if os.Getenv("KSP_TEST_CA") == "" {
+		return nil
+	}
+	authority, err := os.ReadFile(os.Getenv("KSP_TEST_CA"))
+	check(err, "read authority")
+	pair, err := tls.LoadX509KeyPair(os.Getenv("KSP_TEST_CERT"), os.Getenv("KSP_TEST_KEY"))
+	check(err, "read certificate")
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	return []kgo.Opt{kgo.DialTLSConfig(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}})}
 }
 
 func main() {

@@ -131,6 +131,12 @@ def test_an_empty_host_is_no_address_and_one_missing_broker_is_enough(book, plan
     assert placed([Endpoint(-1, 0, 4, "kafka-x", 1)], book) is None, "an address of nobody does not pass"
 
 
+def test_with_one_port_a_broker_is_advertised_by_its_name(plane):
+    book = AddressBook(443, "broker-{id}.kafka.example", plane.bind, is_one_port=True)
+    assert book.advertise(70_000, KAFKA_1) == Address("broker-70000.kafka.example", 443)
+    assert plane.bound == [(70_000, KAFKA_1)]
+
+
 def test_a_pinned_broker_is_dialled_where_the_settings_say(plane):
     """Regardless of its advertised address: the proxy's host may know it by another name."""
     book = AddressBook(19093, "proxy.example", plane.bind, pinned={3: MOVED})

@@ -13,7 +13,7 @@
 {{- $s := deepCopy .Values.settings -}}
 {{- include "kafka-share-proxy.prune" $s -}}
 {{- if not $s.listen }}{{- $_ := set $s "listen" "0.0.0.0:9092" }}{{- end -}}
-{{- if not $s.first_port }}{{- $_ := set $s "first_port" (add1 (regexFind "[0-9]+$" $s.listen | int)) }}{{- end -}}
+{{- if and (not $s.first_port) (not (include "kafka-share-proxy.onePort" .)) }}{{- $_ := set $s "first_port" (add1 (regexFind "[0-9]+$" $s.listen | int)) }}{{- end -}}
 {{- if not $s.admin }}{{- $_ := set $s "admin" "0.0.0.0:8080" }}{{- end -}}
 {{- if not $s.advertise }}{{- $_ := set $s "advertise" (include "kafka-share-proxy.serviceHost" .) }}{{- end -}}
 {{- if not $s.log_format }}{{- $_ := set $s "log_format" "json" }}{{- end -}}
@@ -43,7 +43,17 @@
 {{- toYaml $s -}}
 {{- end -}}
 
-{{/* Ports as YAML: bootstrap, admin, peer (0: none), brokers ({id, port}). */}}
+{{/* Not empty if all brokers have the bootstrap port, and each a TLS server name. */}}
+{{- define "kafka-share-proxy.onePort" -}}
+{{- if eq (default "ports" .Values.settings.exposure) "sni" }}true{{ end -}}
+{{- end -}}
+
+{{/* With one port: names of the clients' certificate and of the TLSRoute, as a list in JSON. */}}
+{{- define "kafka-share-proxy.serverNames" -}}
+{{- list .Values.settings.advertise (regexReplaceAll "^[^.]*[{]id[}][^.]*" (default "" .Values.settings.broker_names) "*") | toJson -}}
+{{- end -}}
+
+{{/* Ports as YAML: bootstrap, admin, peer (0: none), brokers ({id, port}; none with one port). */}}
 {{- define "kafka-share-proxy.ports" -}}
 {{- $s := include "kafka-share-proxy.settings" . | fromYaml -}}
 {{- $ids := .Values.brokers.ids -}}
@@ -52,9 +62,11 @@ bootstrap: {{ regexFind "[0-9]+$" $s.listen | int }}
 admin: {{ regexFind "[0-9]+$" $s.admin | int }}
 peer: {{ if eq .Values.mode "fleet" }}{{ regexFind "[0-9]+$" $s.cluster.peer.listen | int }}{{ else }}0{{ end }}
 brokers:
+{{- if include "kafka-share-proxy.onePort" . }} []{{- else }}
 {{- range $ids }}
   - id: {{ int . }}
     port: {{ add (int $s.first_port) (int .) }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -72,6 +84,12 @@ brokers:
 {{- if and .Values.fleet.tls.certificate.enabled (not .Values.fleet.tls.certificate.issuerRef) }}{{- fail "fleet.tls.certificate.issuerRef is missing: {name: ISSUER, kind: Issuer or ClusterIssuer}" }}{{- end -}}
 {{- range concat .Values.secretEnv .Values.extraEnv -}}
 {{- if has .name (list "KSP_LISTEN" "KSP_FIRST_PORT" "KSP_ADMIN" "KSP_DRAIN_S" "KSP_CLUSTER__MODE" "KSP_CLUSTER__PEER__LISTEN" "KSP_CLUSTER__PEER__ADVERTISE") }}{{- fail (printf "%s: ports, probes and the grace period of the manifests follow `settings`; set it there, or mode and fleet.port" .name) }}{{- end -}}
+{{- end -}}
+{{- if include "kafka-share-proxy.onePort" . -}}
+{{- if not $s.advertise }}{{- fail "settings.exposure sni needs settings.advertise: the name that clients bootstrap from" }}{{- end -}}
+{{- if not (regexMatch "^[^.]*[{]id[}][^.]*[.]" (default "" $s.broker_names)) }}{{- fail "settings.exposure sni needs settings.broker_names with {id} before the first dot, for example broker-{id}.kafka.example" }}{{- end -}}
+{{- if not (include "kafka-share-proxy.tlsSecretName" .) }}{{- fail "settings.exposure sni needs tls.secretName or tls.certificate: clients name their broker by TLS" }}{{- end -}}
+{{- else if .Values.tlsRoute.enabled }}{{- fail "tlsRoute needs settings.exposure: sni" }}
 {{- end -}}
 {{- $ports := include "kafka-share-proxy.ports" . | fromYaml -}}
 {{- range $ports.brokers -}}

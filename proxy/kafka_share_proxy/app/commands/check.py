@@ -16,7 +16,8 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from kafka_share_proxy.app.commands import check_listeners
+from kafka_share_proxy.app.commands import check_certificate, check_listeners
+from kafka_share_proxy.app.commands.check_certificate import CertificateNames
 from kafka_share_proxy.app.commands.check_listeners import Listening
 from kafka_share_proxy.app.commands.terminal import cell, printable
 from kafka_share_proxy.app.serving import features, open_files
@@ -59,6 +60,8 @@ class Findings:
     room: Room | None = None
     """Number of clients that the limit of open files allows, if the proxy runs with the same limit as this command."""
     listening: tuple[Listening, ...] = ()
+    certificate: CertificateNames | None = None
+    """Names in the proxy's certificate. None without TLS for clients."""
 
     @property
     def cluster(self) -> SeenCluster:
@@ -94,6 +97,7 @@ def run(config: Config, *, apis: bool = False) -> bool:
     findings = trio.run(inspect, config, settings)
     findings.room = open_files.look(config.named_limits.connections)
     findings.listening = check_listeners.try_all(config, findings.brokers)
+    findings.certificate = check_certificate.coverage(config, findings.brokers)
     verdict = judge(config, findings)
     show(config, findings, verdict, Console(), apis=apis)
     return not verdict.obstacles
@@ -188,6 +192,7 @@ def judge(config: Config, findings: Findings) -> Verdict:
         remarks += chain.from_iterable(report.remarks for report in reports)
         remarks += [f"broker {node_id} does not answer: {why}" for node_id, why in sorted(findings.silent.items())]
     obstacles += check_listeners.mistakes(config, findings.listening, findings.brokers)
+    remarks += check_certificate.remarks(config, findings.certificate)
     return Verdict(
         obstacles=tuple(dict.fromkeys(obstacles)),
         warnings=(*_warnings(config, findings), *chain.from_iterable(report.risks for report in reports)),
@@ -199,6 +204,7 @@ def judge(config: Config, findings: Findings) -> Verdict:
 
 
 def _warnings(config: Config, findings: Findings) -> Iterator[str]:
+    yield from check_certificate.mistakes(config, findings.certificate)
     sasl = config.upstream.sasl
     if sasl.on and not findings.mechanisms and not all(findings.servers.values()):
         yield (
@@ -212,11 +218,12 @@ def _warnings(config: Config, findings: Findings) -> Iterator[str]:
 
 
 def _ports(config: Config, findings: Findings) -> list[str]:
-    above = {node_id: config.first_broker_port + node_id for node_id in findings.brokers}
+    addresses = config.broker_addresses
     return [
-        f"broker {node_id} would get port {port}, and ports end at {PORT_MAX}: set a lower first_port"
-        for node_id, port in sorted(above.items())
-        if port > PORT_MAX
+        f"broker {node_id} would get port {addresses.first_port + node_id}, and ports end at {PORT_MAX}: set a lower "
+        "first_port"
+        for node_id in sorted(findings.brokers)
+        if addresses.of(node_id) is None
     ]
 
 
@@ -290,7 +297,7 @@ def _summary(config: Config, verdict: Verdict) -> str:
     also = f" ({', '.join(counts)})" if counts else ""
     if verdict.obstacles:
         return f"This would not work, for {len(verdict.obstacles)} reason{'s' * (len(verdict.obstacles) > 1)}{also}."
-    return f"This would work{also}. Clients bootstrap from {Address(config.advertised_host, config.bound.port)}."
+    return f"This would work{also}. Clients bootstrap from {config.bootstrap_address}."
 
 
 def _features(config: Config, findings: Findings, verdict: Verdict) -> Sequence[str]:
@@ -328,8 +335,7 @@ def _brokers(config: Config, findings: Findings) -> Table:
         table.add_column(column)
     racks = {broker.node_id: broker.rack or "" for broker in (findings.metadata.brokers if findings.metadata else ())}
     for node_id, address in sorted(findings.brokers.items()):
-        port = config.first_broker_port + node_id
-        ours = str(Address(config.advertised_host, port)) if port <= PORT_MAX else "no port"
+        ours = config.broker_addresses.of(node_id) or "no port"
         state = findings.silent.get(node_id, "answers")
         table.add_row(*map(cell, (node_id, address, ours, racks.get(node_id, ""), state)))
     return table

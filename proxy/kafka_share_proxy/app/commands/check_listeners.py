@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.settings.hostports import PORT_MAX
 from kafka_share_proxy.loop import listeners
 from kafka_share_proxy.wire.values import Address
 
@@ -61,20 +60,20 @@ def require(config: Config, bind: Callable[[str, int], list[socket.socket]]) -> 
 def mistakes(config: Config, listening: tuple[Listening, ...], brokers: Mapping[int, Address]) -> Iterator[str]:
     """Yield listeners that cannot be opened, and advertised addresses that bypass the proxy."""
     yield from filter(None, (each.obstacle for each in listening))
-    meanings = {config.bound.port: "clients bootstrap from"}
-    meanings |= {config.first_broker_port + node_id: f"broker {node_id} becomes" for node_id in sorted(brokers)}
+    meanings: dict[Address | None, str] = {config.bootstrap_address: "clients bootstrap from"}
+    meanings |= {config.broker_addresses.of(node_id): f"broker {node_id} becomes" for node_id in sorted(brokers)}
     upstream = {*config.upstream.bootstrap, *brokers.values()}
-    for port, what in meanings.items():
-        ours = Address(config.advertised_host, port)
+    for ours, what in meanings.items():
         if ours in upstream:
             yield f"{what} {ours}, which is a broker's own address: clients would go past the proxy; choose another"
 
 
 def _addresses(config: Config, brokers: Mapping[int, Address]) -> Iterator[tuple[str, Address]]:
     yield "bootstrap", config.bound
-    for node_id in sorted(brokers):
-        if config.first_broker_port + node_id <= PORT_MAX:
-            yield f"broker {node_id}", Address(config.bound.host, config.first_broker_port + node_id)
+    for node_id in sorted(brokers) if config.exposure == "ports" else ():
+        ours = config.broker_addresses.of(node_id)
+        if ours is not None:
+            yield f"broker {node_id}", Address(config.bound.host, ours.port)
     if config.admin is not None:
         yield "admin", config.admin
     listen = config.cluster.peer.listen

@@ -27,7 +27,10 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.feature.admin import Page
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.proxy_headers import Network, is_among, with_advice
 from kafka_share_proxy.loop.trio_waiting import until_settled
+from kafka_share_proxy.wire import proxy_header
+from kafka_share_proxy.wire.errors import ProxyHeaderRefused
 from kafka_share_proxy.wire.values import Address
 
 REQUEST_BYTES_MAX = 16 << 10
@@ -100,17 +103,31 @@ async def open_admin(address: Address, notes: Notes) -> list[trio.SocketListener
 
 
 async def serve_admin(
-    listeners: list[trio.SocketListener], respond: Respond, notes: Notes, timeout_s: float | None = None
+    listeners: list[trio.SocketListener],
+    respond: Respond,
+    notes: Notes,
+    balancers: Sequence[Network] = (),
+    timeout_s: float | None = None,
 ) -> None:
-    """Serve requests until cancelled. `timeout_s`: see REQUEST_TIMEOUT_S, which is the default."""
+    """Serve requests until cancelled.
+
+    `balancers`: networks of load balancers, whose connections begin with a PROXY protocol header. `timeout_s`: see
+    REQUEST_TIMEOUT_S, which is the default.
+    """
     open_now: set[int] = set()
+    respond_one = partial(_respond_one, respond=respond, balancers=balancers)
     limit_s = REQUEST_TIMEOUT_S if timeout_s is None else timeout_s
-    serve_one = partial(_serve_one, respond=respond, notes=notes, open_now=open_now, timeout_s=limit_s)
+    serve_one = partial(_serve_one, respond_one=respond_one, notes=notes, open_now=open_now, timeout_s=limit_s)
     await trio.serve_listeners(serve_one, listeners)
 
 
 async def _serve_one(
-    stream: trio.abc.Stream, *, respond: Respond, notes: Notes, open_now: set[int], timeout_s: float
+    stream: trio.abc.Stream,
+    *,
+    respond_one: Callable[[trio.abc.Stream], Awaitable[None]],
+    notes: Notes,
+    open_now: set[int],
+    timeout_s: float,
 ) -> None:
     """Serve one connection. No failure of a client may end the proxy."""
     if len(open_now) >= CONNECTIONS_MAX:
@@ -119,9 +136,12 @@ async def _serve_one(
     open_now.add(id(stream))
     try:
         with trio.move_on_after(timeout_s):
-            await _respond_one(stream, respond)
+            await respond_one(stream)
     except h11.RemoteProtocolError as error:
         notes("admin-bad-request", reason=str(error))
+    except ProxyHeaderRefused as error:
+        host = _peer(stream)
+        notes("proxy-header-refused", client=host, reason=with_advice(error, host, "proxy_protocol.admin"))
     except (trio.BrokenResourceError, OSError):
         pass  # the client closed the connection, and only the client needed the response
     finally:
@@ -129,7 +149,8 @@ async def _serve_one(
         await trio.aclose_forcefully(stream)
 
 
-async def _respond_one(stream: trio.abc.Stream, respond: Respond) -> None:
+async def _respond_one(stream: trio.abc.Stream, respond: Respond, balancers: Sequence[Network]) -> None:
+    client = await _client(stream, balancers)
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
     try:
         request = await _request(stream, http)
@@ -140,7 +161,7 @@ async def _respond_one(stream: trio.abc.Stream, respond: Respond) -> None:
             await _linger(stream)
         raise
     if request is not None:
-        response = await respond(request, _peer(stream))
+        response = await respond(request, client)
         await stream.send_all(_bytes(http, response, head=request.method == b"HEAD"))
         await _linger(stream)
 
@@ -166,6 +187,19 @@ async def _linger(stream: trio.abc.Stream) -> None:
         if not chunk:
             return
         allowed -= len(chunk)
+
+
+async def _client(stream: trio.abc.Stream, balancers: Sequence[Network]) -> str:
+    """Return the address of the client; empty if unknown. A load balancer names it."""
+    host, header = _peer(stream), b""
+    if not host or not is_among(balancers, host):
+        return host
+    while (missing := proxy_header.length(header) - len(header)) > 0:
+        received = await stream.receive_some(missing)
+        if not received:
+            raise trio.BrokenResourceError
+        header += received
+    return proxy_header.client_of(header) or host
 
 
 def _peer(stream: trio.abc.Stream) -> str:

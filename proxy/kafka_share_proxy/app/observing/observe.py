@@ -44,6 +44,7 @@ LINES_LEFT_OUT = "lines-left-out"
 """Number of lines that the limiter omitted, logged after its window."""
 ADMIN_LISTENING = "admin-listening"
 ADMIN_BAD_REQUEST = "admin-bad-request"
+EXCEPTION_IGNORED = "exception-ignored"
 LOOP_BLOCKED = "loop-blocked"
 LOOP_CONTINUES = "loop-continues"
 RELOADED = "reloaded"
@@ -77,6 +78,7 @@ EVENT_LEVELS: EventLevels = {
     LINES_LEFT_OUT: WARNING,
     ADMIN_LISTENING: INFO,
     ADMIN_BAD_REQUEST: DEBUG,
+    EXCEPTION_IGNORED: WARNING,
     LOOP_BLOCKED: ERROR,
     LOOP_CONTINUES: WARNING,
     RELOADED: INFO,
@@ -90,6 +92,8 @@ EVENT_LEVELS: EventLevels = {
     "connection-cut": INFO,
     "connection-limit": WARNING,
     "tls-handshake-limit": WARNING,
+    "server-name-refused": WARNING,
+    "proxy-header-refused": WARNING,
     "turn-long": WARNING,
     "accept-failed": WARNING,
     BROKER_UNREACHABLE: WARNING,

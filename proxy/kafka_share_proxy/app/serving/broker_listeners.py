@@ -13,13 +13,17 @@ from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 
+def address_book(config: Config, on_new: Callable[[int, Address], bool]) -> AddressBook:
+    """Return the empty address book of these settings."""
+    host, port, is_one_port = config.broker_addresses
+    return AddressBook(port, host, on_new, config.upstream.nodes, is_one_port=is_one_port)
+
+
 class BrokerListeners:
     """Listeners for the bootstrap address and for each broker. They are opened by `open`."""
 
     def __init__(self, config: Config, notes: Notes, now: Callable[[], float]) -> None:
-        self.book = AddressBook(
-            config.first_broker_port, config.advertised_host, self._bind, pinned=config.upstream.nodes
-        )
+        self.book = address_book(config, self._bind)
         """A new broker gets its listener before its address is sent."""
         self._config = config
         self._notes = notes
@@ -44,8 +48,8 @@ class BrokerListeners:
                 f"broker {node_id} has no listener: {reason}" for node_id, reason in sorted(self._refused.items())
             )
             raise OSError("; ".join(reasons))
-        bound = self._config.bound
-        plane.listen(UNKNOWN_NODE, bound.host, bound.port, lambda: list(self._config.upstream.bootstrap))
+        bound, name = self._config.bound, self._config.advertised_host
+        plane.listen(UNKNOWN_NODE, bound.host, bound.port, lambda: list(self._config.upstream.bootstrap), name)
 
     def go_by(self, config: Config) -> None:
         """Use other bootstrap servers, and another grace time of vanished brokers."""
@@ -86,7 +90,10 @@ class BrokerListeners:
             return [] if address is None else [address]
 
         try:
-            self._plane.listen(node_id, self._config.bound.host, ours.port, targets)
+            if self._config.exposure == "sni":
+                self._plane.serve_by_name(node_id, ours.host, targets)
+            else:
+                self._plane.listen(node_id, self._config.bound.host, ours.port, targets, ours.host)
         except OSError as error:
             return self._not_bound(node_id, error.strerror or str(error))
         self._listening.add(node_id)
@@ -96,7 +103,7 @@ class BrokerListeners:
 
     def _no_port(self, node_id: int) -> None:
         if self.book.address_for(node_id) is None:
-            port = self._config.first_broker_port + node_id
+            port = self._config.broker_addresses.first_port + node_id
             self._not_bound(node_id, f"its port would be {port}, and ports end at 65535; set a lower first_port")
 
     def _not_bound(self, node_id: int, reason: str) -> bool:

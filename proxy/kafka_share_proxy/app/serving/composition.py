@@ -11,7 +11,7 @@ import trio
 
 from kafka_share_proxy.app.observing.audit_shipping import AuditShipping
 from kafka_share_proxy.app.serving import audit_setup, features, state_setup
-from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners
+from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners, address_book
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
 from kafka_share_proxy.app.workers.seat import Seat
@@ -41,6 +41,7 @@ from kafka_share_proxy.forwarding.served_times import ServedTimes
 from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers, Workers
 from kafka_share_proxy.loop.listeners import bind
 from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.proxy_headers import ProxyHeaders
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.workers import WorkerThreads
@@ -149,7 +150,7 @@ def keep_alive_query(connection: Connection) -> Query:
 
 
 def planned_routes(config: Config, cluster: SeenCluster, kinds: features.Kinds = features.FEATURES) -> Routes:
-    book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
+    book = address_book(config, lambda _node_id, _upstream: False)
     services = _services(config, _StoppedClock(), lambda *_, **__: None, book, cluster, kinds)
     platform = _platform(config, services, cluster_client_settings(config, None), _NoWorkers(), cluster, kinds)
     built = features.build(config, replace(platform, is_displayed=True), kinds)
@@ -330,9 +331,27 @@ def _plane(
         served=times.observe,
         node_at=services.topology.node_at,
         bind=opening,
+        names_advice=_names_advice(config),
+        proxy_headers=_proxy_headers(config, reactor),
     )
+
+
+def _names_advice(config: Config) -> str:
+    if config.exposure != "sni":
+        return ""
+    return (
+        f"let the client bootstrap from {config.bootstrap_address}, by this name and with TLS; brokers have the names "
+        f"{config.broker_names}"
+    )
+
+
+def _proxy_headers(config: Config, reactor: Reactor) -> ProxyHeaders | None:
+    sources = config.proxy_protocol.clients
+    if not sources:
+        return None
+    return ProxyHeaders(reactor, sources, config.named_limits.proxy_header_s, "proxy_protocol.clients")
 
 
 def advertised(config: Config) -> str:
     """Return the bootstrap address, which identifies this proxy among others."""
-    return str(Address(config.advertised_host, config.bound.port))
+    return str(config.bootstrap_address)

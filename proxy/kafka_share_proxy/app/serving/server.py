@@ -9,6 +9,7 @@ immediately.
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -78,6 +79,7 @@ def run(
     if seat is not None:
         lines = observe.with_fields(lines, worker=seat.number)
     notes = observe.LogNotes(lines, level, levels=features.event_levels(kinds))
+    sys.unraisablehook = partial(_note_ignored, notes)
     config = _with_room(config, notes)
     reactor = Reactor(new_pump, notes)
     try:
@@ -87,6 +89,15 @@ def run(
         raise _innermost(group) from None
     finally:
         reactor.shut()
+        sys.unraisablehook = sys.__unraisablehook__
+
+
+def _note_ignored(notes: Notes, ignored: sys.UnraisableHookArgs) -> None:
+    """Log, within the limits of repeated lines, an exception that Python could only print.
+
+    Clients can cause one: `ssl` does so for a TLS server name that is not ASCII.
+    """
+    notes(observe.EXCEPTION_IGNORED, reason=ignored.err_msg or "in C code or a destructor", error=ignored.exc_value)
 
 
 async def _load_in_thread(names: Iterable[str], loaded: trio.Event) -> None:
@@ -284,7 +295,8 @@ class Server:
             pages=self._pages,
             hosts=admin_listener.names_of(self._config),
         )
-        nursery.start_soon(admin_listener.serve_admin, opened, probes.response, self._notes)
+        balancers = self._config.proxy_protocol.admin if self._seat is None else ()
+        nursery.start_soon(admin_listener.serve_admin, opened, probes.response, self._notes, balancers)
 
     async def _admin_listeners(self) -> list[trio.SocketListener]:
         if self._seat is not None:

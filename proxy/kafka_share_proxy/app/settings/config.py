@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,12 +11,19 @@ from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, Sec
 
 from kafka_share_proxy.app.settings import limit_settings
 from kafka_share_proxy.app.settings.available_cpus import available_cpus
-from kafka_share_proxy.app.settings.hostports import PORT_MAX, parse_address, parse_addresses, parse_nodes
+from kafka_share_proxy.app.settings.hostports import (
+    PORT_MAX,
+    parse_address,
+    parse_addresses,
+    parse_networks,
+    parse_nodes,
+)
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.settings import Seconds, Section
 from kafka_share_proxy.forwarding.dispatch import denied_apis
 from kafka_share_proxy.forwarding.limits import Limits
+from kafka_share_proxy.forwarding.rewriting.broker_addresses import BrokerAddresses
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.wire.values import Address
@@ -30,6 +38,12 @@ Nodes = Annotated[
     dict[int, Address],
     PlainValidator(parse_nodes),
     PlainSerializer(lambda nodes: {node_id: str(address) for node_id, address in nodes.items()}),
+]
+
+Networks = Annotated[
+    tuple[IPv4Network | IPv6Network, ...],
+    PlainValidator(parse_networks),
+    PlainSerializer(lambda networks: [str(network) for network in networks]),
 ]
 
 
@@ -111,6 +125,15 @@ class ClientTls(Section):
     def on(self) -> bool:
         """True if clients are served with TLS."""
         return self.cert_file is not None
+
+
+class ProxyProtocol(Section):
+    """Load balancers that name their client in a PROXY protocol header (version 2) on each connection, by listener."""
+
+    clients: Networks = ()
+    """Addresses or networks of those before the listeners for Kafka clients. All others connect without the header."""
+    admin: Networks = ()
+    """Addresses or networks of those before the admin listener."""
 
 
 class AuditSettings(Section):
@@ -223,11 +246,20 @@ class Config(Section):
     """Needed: HOST:PORT that clients bootstrap from."""
     advertise: str | None = None
     """Host that clients receive and dial. Unset: the host of `listen`."""
+    exposure: Literal["ports", "sni"] = "ports"
+    """ports: each broker has its own port. sni: all have the port of `listen`, and the name that a client requests by
+    TLS selects the broker."""
     first_port: int | None = Field(None, ge=1, le=PORT_MAX)
-    """The broker with node id N is served on this port + N. Unset: the port of `listen` + 1."""
+    """ports: the broker with node id N is served on this port + N. Unset: the port of `listen` + 1."""
+    broker_names: str | None = None
+    """sni: name of each broker with {id} for its node id, for example broker-{id}.kafka.example. Clients bootstrap from
+    the name in `advertise`."""
+    advertise_port: int | None = Field(None, ge=1, le=PORT_MAX)
+    """sni: port that clients receive and dial, of a load balancer for example. Unset: the port of `listen`."""
     client_tls: ClientTls = ClientTls()
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
     """Processes that serve clients on the same ports. auto: one for each CPU that this machine or container has."""
+    proxy_protocol: ProxyProtocol = ProxyProtocol()
     admin: HostPort | None = None
     """HOST:PORT of /livez, /readyz, /metrics and /groups. Unset: they are not served."""
     admin_hosts: tuple[str, ...] = ()
@@ -285,9 +317,17 @@ class Config(Section):
         return self.advertise or self.bound.host
 
     @property
-    def first_broker_port(self) -> int:
-        """The port of the broker with node id 0."""
-        return self.bound.port + 1 if self.first_port is None else self.first_port
+    def bootstrap_address(self) -> Address:
+        """The address that clients bootstrap from."""
+        return Address(self.advertised_host, self.advertise_port or self.bound.port)
+
+    @property
+    def broker_addresses(self) -> BrokerAddresses:
+        """The addresses of the brokers for clients."""
+        if self.exposure == "sni":
+            return BrokerAddresses(self.broker_names or "", self.bootstrap_address.port, is_one_port=True)
+        first_port = self.bound.port + 1 if self.first_port is None else self.first_port
+        return BrokerAddresses(self.advertised_host, first_port)
 
     def with_connections(self, connections: int) -> Config:
         """The same settings with another `limits.connections`."""

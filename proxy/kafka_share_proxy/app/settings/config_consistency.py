@@ -17,9 +17,10 @@ from kafka_share_proxy.app.settings.config import (
     UpstreamTls,
 )
 from kafka_share_proxy.app.settings.config_sources import Key
-from kafka_share_proxy.app.settings.hostports import PORT_MAX
+from kafka_share_proxy.app.settings.hostports import PORT_MAX, is_server_name
 from kafka_share_proxy.feature.settings import Section
 from kafka_share_proxy.forwarding.limits import Limits
+from kafka_share_proxy.forwarding.rewriting.broker_addresses import NODE_ID, NODE_MAX
 from kafka_share_proxy.wire.values import DECODED_BYTES
 
 SECRET_BYTES_MIN = 16
@@ -51,14 +52,47 @@ def _listening(config: Config) -> Found:
             (key,),
             f"needed, since nobody can dial {config.advertised_host}; give the host clients reach this proxy by",
         )
-    if config.first_broker_port > PORT_MAX:
-        yield ("listen",), f"no port is left for brokers above {config.listen.port}; set first_port, or another port"
-    for node_id in config.upstream.nodes:
-        if config.first_broker_port + node_id > PORT_MAX:
-            port = config.first_broker_port + node_id
-            yield ("upstream", "nodes", str(node_id)), f"its port would be {port}, above {PORT_MAX}; lower first_port"
+    yield from _one_port(config) if config.exposure == "sni" else _ports(config)
     if config.admin == config.listen:
         yield ("admin",), "is the address of `listen`; give another port"
+
+
+def _ports(config: Config) -> Found:
+    for name in ("broker_names", "advertise_port"):
+        if getattr(config, name) is not None:
+            yield (name,), "set, but exposure is ports; say sni, or take it out"
+    first_port = config.broker_addresses.first_port
+    if first_port > PORT_MAX:
+        yield ("listen",), f"no port is left for brokers above {config.bound.port}; set first_port, or another port"
+    for node_id in config.upstream.nodes:
+        if first_port + node_id > PORT_MAX:
+            port = first_port + node_id
+            yield ("upstream", "nodes", str(node_id)), f"its port would be {port}, above {PORT_MAX}; lower first_port"
+
+
+def _one_port(config: Config) -> Found:
+    if not config.client_tls.on:
+        yield ("client_tls", "cert_file"), "needed with exposure sni: clients name their broker by TLS"
+    if config.first_port is not None:
+        yield ("first_port",), "set, but with exposure sni all brokers have one port; take it out"
+    name, pattern = config.advertised_host, config.broker_names
+    if not is_server_name(name):
+        yield ("advertise",), f"needed with exposure sni: a DNS name with a dot, since TLS clients do not send {name!r}"
+    if pattern is None:
+        yield ("broker_names",), f"needed with exposure sni, for example broker-{NODE_ID}.{name}"
+    elif pattern.count(NODE_ID) != 1 or not is_server_name(pattern.replace(NODE_ID, str(NODE_MAX))):
+        yield (
+            ("broker_names",),
+            f"must be a DNS name with a dot and {NODE_ID} once, for example broker-{NODE_ID}.{name}",
+        )
+    elif _is_named_by(pattern, name):
+        yield ("advertise",), f"is the name of a broker by {pattern}; give another one"
+
+
+def _is_named_by(pattern: str, name: str) -> bool:
+    before, _, after = pattern.lower().partition(NODE_ID)
+    number = name.lower().removeprefix(before).removesuffix(after)
+    return number.isdecimal() and f"{before}{number}{after}" == name.lower()
 
 
 def _upstream(upstream: Upstream) -> Found:

@@ -1,4 +1,4 @@
-"""Metrics of all workers as those of one proxy (app/README.md rule 12)."""
+"""Metrics of all workers as those of one proxy (app/README.md rule 14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON pages of all workers as those of one proxy (app/README.md rule 11)."""
+"""JSON pages of all workers as those of one proxy (app/README.md rule 13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""End of a worker: what its supervisor has assigned to it, and requests to it (app/README.md rules 8 to 14)."""
+"""End of a worker: what its supervisor has assigned to it, and requests to it (app/README.md rules 10 to 16)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_share_proxy.forwarding import client_software
+from kafka_share_proxy.forwarding import client_software, sasl_user
 from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.dispatch.response_dispatch import SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
@@ -107,6 +107,8 @@ def _sasl(
     connection: ForwardedConnection, buffer: memoryview, at: int, end: int, head: RequestHead, route: Route
 ) -> int | None:
     if route.kind is Kind.SASL_AUTHENTICATE:
+        if end - at >= head.size + SIZE.size:
+            connection.sasl.claims(sasl_user.read(buffer[at + SIZE.size : at + SIZE.size + head.size]))
         sent_at = connection.plane.reactor.now()
         return _pass(connection, buffer, at, end, head, SaslAuthenticateResponse(route.version, sent_at))
     if route.version == 0 and end - at < head.size + 4:

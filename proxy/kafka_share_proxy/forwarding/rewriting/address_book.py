@@ -10,10 +10,9 @@ from typing import Protocol, TypeVar
 
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Rewrite
+from kafka_share_proxy.forwarding.rewriting.broker_addresses import PORT_MAX, BrokerAddresses
 from kafka_share_proxy.wire.definitions.endpoints import Endpoint
 from kafka_share_proxy.wire.values import Address
-
-PORT_MAX = 65535
 
 UNBOUND_MAX = PORT_MAX
 """Maximum number of remembered brokers without a listener."""
@@ -29,7 +28,7 @@ RESPONSE_BYTES_MAX = 256 << 10
 class AddressBook:
     """Two-way map between node ids and addresses of the proxy. `on_new` binds a listener and returns True on success.
 
-    `pinned`: addresses to connect to, instead of the advertised ones.
+    `pinned`: addresses to connect to, instead of the advertised ones. `is_one_port`: see BrokerAddresses.
     """
 
     def __init__(
@@ -38,12 +37,13 @@ class AddressBook:
         advertised_host: str,
         on_new: Callable[[int, Address], bool],
         pinned: Mapping[int, Address] | None = None,
+        *,
+        is_one_port: bool = False,
     ) -> None:
         self.generation = 0
         """Grows whenever cached responses become stale."""
         self._on_change: list[Callable[[], None]] = []
-        self._first_port = first_port
-        self._host = advertised_host
+        self._addresses = BrokerAddresses(advertised_host, first_port, is_one_port)
         self._on_new = on_new
         self._pinned = dict(pinned or {})
         self._upstream: dict[int, Address] = {}
@@ -91,8 +91,7 @@ class AddressBook:
 
     def address_for(self, node_id: int) -> Address | None:
         """None if the port is out of range."""
-        port = self._first_port + node_id
-        return Address(self._host, port) if node_id >= 0 and port <= PORT_MAX else None
+        return self._addresses.of(node_id)
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Register a callback that runs first whenever `generation` grows."""

@@ -1,0 +1,78 @@
+"""Requests that are forwarded without being gathered, by their first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafka_share_proxy.forwarding.dispatch.early_matches import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
+from kafka_share_proxy.forwarding.dispatch.request_inspection import (
+    AcksMatch,
+    GroupMatch,
+    IdMatch,
+    RememberedMatch,
+    TopicMatch,
+    WordMatch,
+    look_at_beginning,
+    look_to_amend,
+    look_to_inspect,
+)
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, Routes
+from kafka_share_proxy.forwarding.walk.client_requests import Passing
+from kafka_share_proxy.forwarding.walk.walk import Look
+from kafka_share_proxy.loop.turns import Turns
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+
+
+def passing(routes: Routes, turns: Turns) -> Passing:
+    """Requests that can be forwarded without being gathered. `turns` records those under inspection."""
+    plain: dict[bytes, Route] = {}
+    inspected: dict[bytes, Look] = {}
+    produce = set()
+    for name, route in routes.items():
+        if route.kind is Kind.PRODUCE and route.serve_here is not None:
+            inspected[name] = _shortened(route, look_at_beginning(route.serve_here, AcksMatch(route.version, route)))
+        elif route.kind is Kind.PRODUCE and route.amend is None:
+            inspected[name] = AcksMatch(route.version, route)
+            produce.add(name)
+        elif route.key == ApiKey.API_VERSIONS:
+            continue  # read by request_dispatch: the client says who it is
+        elif route.kind in (Kind.FORWARD, Kind.RESPONSE):
+            if route.amend is None:
+                plain[name] = route
+            else:
+                inspected[name] = _shortened(route, look_to_amend(route.amend, route))
+        elif route.kind is Kind.INSPECT and route.serve_here is not None:
+            look = look_to_inspect(
+                _noted(route, route.serve_here, turns), look_to_amend(route.amend or _unchanged, route)
+            )
+            inspected[name] = _shortened(route, look)
+    return Passing(plain, inspected, frozenset(produce))
+
+
+def _noted(route: Route, serve_here: Callable[[memoryview], bool], turns: Turns) -> Callable[[memoryview], bool]:
+    doing = (None, route)
+
+    def look(frame: memoryview) -> bool:
+        turns.doing = doing
+        return serve_here(frame)
+
+    return look
+
+
+def _shortened(route: Route, look: Look) -> Look:
+    if route.repeats:
+        return RememberedMatch(look)
+    if route.amend is not None:
+        return look
+    if isinstance(route.wants, ContainsAny):
+        return WordMatch(route.wants.words, look, route)
+    if isinstance(route.wants, ByTopicPrefix) and route.kind is Kind.PRODUCE:
+        return TopicMatch(route.version, route.wants.prefix.encode(), look, route)
+    if isinstance(route.wants, ByIdOrTag):
+        return IdMatch(route.wants.known, route.version, look, route)
+    if isinstance(route.wants, ByKnownGroup):
+        return GroupMatch(route.wants, (route.key, route.version), look, route)
+    return look
+
+
+def _unchanged(_frame: memoryview) -> None: ...

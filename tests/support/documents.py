@@ -21,6 +21,7 @@ VIEWS = DOCS / "views.md"
 ALL = [README, *sorted(DOCS.rglob("*.md"))]
 
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 
 
@@ -42,6 +43,12 @@ def block(document: Path, language: str, containing: str) -> str:
     """Return the only fenced block of a language that contains a text."""
     (found,) = [code for code in blocks(document, language) if containing in code]
     return found
+
+
+def links(document: Path) -> list[str]:
+    """Return the targets of all links that are relative."""
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    return [target for target in LINK.findall(text) if not target.startswith(("http:", "https:"))]
 
 
 def _blanked(fence: re.Match[str]) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import documents
 
+BUILD_COMMAND = ("sphinx", "-W", "--keep-going", "-q", "-b", "html")
 BUILD_S = 240
 QUERY = re.compile(r"\?[^#]*")
 BUILDERS_OWN = {"genindex.html", "search.html"}
@@ -39,9 +40,8 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
     done = subprocess.run(
-        [*command, "-d", str(folder / "trees"), str(documents.DOCS), str(folder / "html")],
+        [sys.executable, "-m", *BUILD_COMMAND, "-d", str(folder / "trees"), str(documents.DOCS), str(folder / "html")],
         capture_output=True, text=True, timeout=BUILD_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

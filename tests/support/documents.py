@@ -9,16 +9,23 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 DOCS = CHECKOUT / "docs"
 
 README = CHECKOUT / "README.md"
+CONTRIBUTING = CHECKOUT / "CONTRIBUTING.md"
+SECURITY = CHECKOUT / "SECURITY.md"
+CLIENTS = DOCS / "clients.md"
 CONFORMANCE = DOCS / "conformance.md"
 DEVELOPING = DOCS / "developing.md"
 INDIVIDUAL_COMMITS = DOCS / "individual-commits.md"
+INSTALL = DOCS / "install.md"
 OPERATE = DOCS / "operate.md"
+QUEUES = DOCS / "queues.md"
+SECURE = DOCS / "secure.md"
 SHARE_GROUPS = DOCS / "share-groups.md"
 SPARK = DOCS / "spark.md"
+START = DOCS / "start.md"
 TRIO = DOCS / "trio.md"
 VIEWS = DOCS / "views.md"
 
-ALL = [README, *sorted(DOCS.rglob("*.md"))]
+ALL = [README, CONTRIBUTING, SECURITY, *sorted(DOCS.rglob("*.md"))]
 
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -44,15 +44,11 @@ class FakeRecord(NamedTuple):
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize(
-    ("document", "bootstrap"), [(documents.README, "proxy.example:19092"), (documents.QUEUES, "localhost:9092")]
-)
-def test_the_settings_of_a_queue_are_set_with_the_stock_tool(
-    proxy_39: Front, fresh: Fresh, document: Path, bootstrap: str
-) -> None:
+@pytest.mark.parametrize("document", [documents.README, documents.QUEUES], ids=lambda path: path.name)
+def test_the_settings_of_a_queue_are_set_with_the_stock_tool(proxy_39: Front, fresh: Fresh, document: Path) -> None:
     group = fresh("jobs")
     text = documents.block(document, "sh", "share.ordering=key")
-    (words,) = shell_examples.commands(text, {bootstrap: proxy_39.bootstrap, "jobs": group})
+    (words,) = shell_examples.commands(text, {"proxy.example:19092": proxy_39.bootstrap, "jobs": group})
     assert "Completed updating config" in tool(shell_examples.TOOLS[words[0]], *words[1:])
     with Raw(proxy_39.bootstrap) as raw:
         described = raw.describe(GROUP_RESOURCE, group, raw.on_coordinator(group))

@@ -97,7 +97,7 @@ def _lines(config: Config) -> Iterator[str]:
         is_top = len(each.path) == 1
         if is_top and was_in_section:
             yield ""
-        was_in_section = was_in_section and not is_top or each.is_section
+        was_in_section = (was_in_section and not is_top) or each.is_section
         yield from _setting(each)
 
 

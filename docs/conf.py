@@ -26,9 +26,12 @@ myst_links_external_new_tab = False
 suppress_warnings: list[str] = []
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_copy_source = False
 html_show_sourcelink = False
 highlight_language = "none"
+smartquotes = False  # options begin with two hyphens
 pygments_style = "friendly"
 
 PLACE = re.compile(r"<!-- generated: ([\w-]+) -->")

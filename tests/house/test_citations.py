@@ -81,9 +81,10 @@ def rules_of(document: Path) -> frozenset[int]:
 
 @cache
 def document_at(cited: str) -> Path | None:
-    return next(
-        (base / cited for base in (CHECKOUT, PROXY, SOURCE_ROOT, CHECKOUT / "docs") if (base / cited).is_file()), None
-    )
+    """Return the document, seen from the checkout, the package, docs/ or, with `../`, from a folder in one of these."""
+    plain = re.sub(r"^(?:\.\./)+", "", cited)
+    bases = (CHECKOUT, PROXY, SOURCE_ROOT, CHECKOUT / "docs")
+    return next((base / plain for base in bases if (base / plain).is_file()), None)
 
 
 # What cannot be looked up

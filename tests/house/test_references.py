@@ -16,7 +16,11 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCE_ROOT = CHECKOUT / "proxy"
 PROXY = SOURCE_ROOT / "kafka_share_proxy"
 SOURCES = sorted(PROXY.rglob("*.py"))
-DOCUMENTS = [CHECKOUT / "README.md", *sorted(SOURCE_ROOT.rglob("*.md")), *sorted((CHECKOUT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    *(CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted(SOURCE_ROOT.rglob("*.md")),
+    *sorted((CHECKOUT / "docs").rglob("*.md")),
+]
 DESCRIBED = [*SOURCES, *DOCUMENTS]
 
 FENCED = re.compile(r"```.*?```", re.DOTALL)
@@ -29,9 +33,11 @@ OUTPUTS = {
     "environment.tar.gz",
     "holes.json",
     "pipeline-demo",
+    "produce.py",
     "range_plan.json",
     "report.html",
     "run.py",
+    "worker.py",
     "_compacting.json",
 }
 """Files that users name, or that commands write."""

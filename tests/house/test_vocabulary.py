@@ -19,6 +19,7 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FOLDERS = ("proxy", "deploy")
+DOCUMENTS = ("README", "CONTRIBUTING", "SECURITY")
 SCHEMAS = CHECKOUT / "schemas" / "internal"
 HOUSE = CHECKOUT / "proxy" / "README.md"
 
@@ -159,7 +160,7 @@ def texts() -> Iterator[tuple[Path, int, str]]:
     for path in files("*.py", *FOLDERS):
         for line, text in prose_in(path.read_text()):
             yield path, line, text
-    for path in (*files("*.md", *FOLDERS, "docs"), CHECKOUT / "README.md"):
+    for path in (*files("*.md", *FOLDERS, "docs"), *(CHECKOUT / f"{name}.md" for name in DOCUMENTS)):
         yield path, 1, CODE.sub("", path.read_text())
     for path in sorted(SCHEMAS.glob("*.json")):
         for text in described_in(path.read_text()):

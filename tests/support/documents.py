@@ -9,19 +9,26 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 DOCS = CHECKOUT / "docs"
 
 README = CHECKOUT / "README.md"
+CONTRIBUTING = CHECKOUT / "CONTRIBUTING.md"
+SECURITY = CHECKOUT / "SECURITY.md"
+CLIENTS = DOCS / "clients.md"
 CONFORMANCE = DOCS / "conformance.md"
 DEVELOPING = DOCS / "developing.md"
 INDIVIDUAL_COMMITS = DOCS / "individual-commits.md"
+INSTALL = DOCS / "install.md"
 OPERATE = DOCS / "operate.md"
 QUEUES = DOCS / "queues.md"
+SECURE = DOCS / "secure.md"
 SHARE_GROUPS = DOCS / "share-groups.md"
 SPARK = DOCS / "spark.md"
+START = DOCS / "start.md"
 TRIO = DOCS / "trio.md"
 VIEWS = DOCS / "views.md"
 
-ALL = [README, *sorted(DOCS.rglob("*.md"))]
+ALL = [README, CONTRIBUTING, SECURITY, *sorted(DOCS.rglob("*.md"))]
 
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 
 
@@ -43,6 +50,12 @@ def block(document: Path, language: str, containing: str) -> str:
     """Return the only fenced block of a language that contains a text."""
     (found,) = [code for code in blocks(document, language) if containing in code]
     return found
+
+
+def links(document: Path) -> list[str]:
+    """Return the targets of all links that are relative."""
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    return [target for target in LINK.findall(text) if not target.startswith(("http:", "https:"))]
 
 
 def _blanked(fence: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Settings that a reload changes in a running proxy. All others need a restart (README, "Change it while it runs")."""
+"""Settings that a reload changes in a running proxy. All others need a restart (docs/operate.md)."""
 
 from __future__ import annotations
 

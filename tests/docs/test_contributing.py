@@ -1,0 +1,79 @@
+"""CONTRIBUTING.md, the hooks of pre-commit and the issue templates are what the tools accept."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs.test_build import BUILD_COMMAND
+from tests.support import documents, shell_examples
+from tests.support.documents import CHECKOUT
+
+TOOL_S = 110
+TEMPLATES = CHECKOUT / ".github" / "ISSUE_TEMPLATE"
+INPUTS = {"input", "textarea", "dropdown", "checkboxes"}
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=TOOL_S, check=False)
+
+
+@pytest.mark.slow
+def test_the_commands_that_run_one_room_select_tests() -> None:
+    for words in shell_examples.commands(documents.block(documents.CONTRIBUTING, "sh", "tests/run tests/wire"), {}):
+        assert words[0] == "tests/run"
+        done = run(sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *words[1:])
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "no tests" not in done.stdout
+
+
+def test_the_documentation_is_built_as_the_test_builds_it() -> None:
+    (words,) = shell_examples.commands(documents.block(documents.CONTRIBUTING, "sh", "sphinx"), {})
+    assert words[:2] == [".venv/bin/python", "-m"]
+    assert set(words[2:-2]) <= set(BUILD_COMMAND)
+    assert words[-2:] == ["docs", "build/docs"]
+
+
+def hooks() -> list[dict[str, Any]]:
+    (local,) = yaml.safe_load((CHECKOUT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert local["repo"] == "local"
+    found: list[dict[str, Any]] = local["hooks"]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hook", hooks(), ids=lambda hook: hook["id"])
+def test_a_hook_runs_and_finds_a_mistake(hook: dict[str, Any], tmp_path: Path) -> None:
+    """With the tools of this environment. mypy names no files: it checks the package."""
+    words = shlex.split(hook["entry"])
+    assert words[0] == ".venv/bin/python"
+    assert hook["language"] == "system"
+    good, bad = CHECKOUT / "docs" / "conf.py", tmp_path / "bad.py"
+    bad.write_text("import os\nx = (  1)\n")
+    if hook.get("pass_filenames", True):
+        assert run(sys.executable, *words[1:], str(good)).returncode == 0
+        assert run(sys.executable, *words[1:], "--no-cache", str(bad)).returncode == 1
+    else:
+        assert words[1:] == ["-m", "mypy"]
+
+
+@pytest.mark.parametrize("path", sorted(TEMPLATES.glob("*.yml")), ids=lambda path: path.name)
+def test_a_template_has_what_a_form_needs(path: Path) -> None:
+    form = yaml.safe_load(path.read_text())
+    if path.name == "config.yml":
+        assert form == {"blank_issues_enabled": True}
+        return
+    assert {"name", "description", "body"} <= form.keys()
+    fields = [field for field in form["body"] if field["type"] != "markdown"]
+    assert {field["type"] for field in fields} <= INPUTS
+    assert all(field["attributes"]["label"] for field in fields)
+    assert len({field["id"] for field in fields}) == len(fields)
+    assert any(field.get("validations", {}).get("required") for field in fields)
+    for field in fields:
+        assert ("options" in field["attributes"]) == (field["type"] == "dropdown")

@@ -1,0 +1,85 @@
+"""docs/start.md, step by step: its commands and programs, with a real broker of 3.9.1."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka_share_proxy.localkafka.addresses import HOST, free_ports
+from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.cluster import Cluster
+
+from tests.support import documents, shell_examples
+from tests.support.raw import until
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+RUN_S = 60
+
+
+@pytest.fixture
+def own(kafka_39: Cluster, fresh: Callable[[str], str]) -> dict[str, str]:
+    """Names of the page -> those of this test."""
+    ports = free_ports(16)
+    return {
+        "localhost:9092": kafka_39.bootstrap,
+        "localhost:19092": f"{HOST}:{ports[0]}",
+        "localhost:19090": f"{HOST}:{ports[15]}",
+        "workers": fresh("workers"),
+        "orders": fresh("orders"),
+    }
+
+
+def named(text: str, own: dict[str, str]) -> str:
+    for name, by in own.items():
+        text = text.replace(name, by)
+    return text
+
+
+def command(containing: str, own: dict[str, str]) -> list[str]:
+    (words,) = shell_examples.commands(named(documents.block(documents.START, "sh", containing), own), {})
+    return shell_examples.runnable(words)
+
+
+def run(words: list[str]) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def proxy(own: dict[str, str], tmp_path: Path) -> Iterator[Child]:
+    # State in memory: of the session's other proxies, one may keep its state in this cluster.
+    more = ["--set", "share_groups.state=memory", "--set", "commits.state=memory", "--set", "views.serve=false"]
+    child = Child([*command(" serve ", own), *more], tmp_path / "proxy.log")
+    yield child
+    child.stop()
+
+
+def test_two_workers_share_the_queue_and_the_group_is_shown(proxy: Child, own: dict[str, str], tmp_path: Path) -> None:
+    until(lambda: " serving " in proxy.log.read_text(), f"the proxy serves: {proxy.log}")
+    programs = {name: tmp_path / name for name in ("worker.py", "produce.py")}
+    programs["worker.py"].write_text(named(documents.block(documents.START, "python", "ShareConsumer"), own))
+    programs["produce.py"].write_text(named(documents.block(documents.START, "python", "Producer"), own))
+    producer = Child([sys.executable, str(programs["produce.py"])], tmp_path / "produce.log")
+    workers = [Child([sys.executable, str(programs["worker.py"])], tmp_path / f"worker-{n}.log") for n in range(2)]
+    try:
+        for worker in workers:
+            until(lambda log=worker.log: "b'order " in log.read_text(), "each worker gets records", 60)
+        shown = run(command(" groups ", own))
+        assert own["workers"] in shown
+        assert own["orders"] in shown
+    finally:
+        for child in (producer, *workers):
+            child.kill()
+    assert "created" in producer.log.read_text()
+    lines = [line for worker in workers for line in worker.log.read_text().splitlines()]
+    assert all(re.fullmatch(r"\d+ \d+ b'order \d+'", line) for line in lines), lines
+
+
+def test_check_reports_the_cluster_and_changes_nothing(own: dict[str, str]) -> None:
+    assert own["localhost:19092"] in run(command(" check ", own))

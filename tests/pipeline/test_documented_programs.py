@@ -1,0 +1,96 @@
+"""The programs of docs/spark.md, and the options of its commands."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kafka_share_proxy
+import pytest
+from kafka_share_proxy.app.cli import app
+from kafka_share_proxy.app.commands import pipeline_demo
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from typer.main import get_command
+
+from tests.support import documents
+from tests.support.raw import Raw, Topic
+
+Fresh = Callable[[str], str]
+PAID = 7
+
+
+@pytest.fixture
+def as_session(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Give programs the session of the tests, because a process has one Java only."""
+    monkeypatch.setattr(kafka_share_proxy, "open_spark_session", lambda *_, **__: spark, raising=False)
+    return spark
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_a_topic_is_read_by_key_range(
+    as_session: Any, views_front: Front, orders: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = documents.block(documents.SPARK, "python", 'format("keyrange")')
+    own = {"proxy:9092": views_front.bootstrap, 'topic="orders"': f'topic="{orders.name}"'}
+    for name, by in own.items():
+        assert name in code
+        code = code.replace(name, by)
+    exec(compile(code, "spark.md", "exec"), {})
+    rows = as_session.read.parquet("file://" + str(tmp_path / "orders"))
+    with Raw(views_front.bootstrap) as raw:
+        assert rows.count() == raw.end_offset(orders, 0) > 1_000
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_a_share_group_is_written_and_acknowledged(
+    as_session: Any, kafka_43: Cluster, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    topic, group = fresh("orders"), fresh("lake")
+    with Raw(kafka_43.bootstrap) as raw:
+        made = raw.create_topic(topic, 1)
+        raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
+        raw.produce(made, [b"paid %d" % number if number < PAID else b"open" for number in range(20)])
+        code = documents.block(documents.SPARK, "python", "ShareStream(")
+        own = {"proxy:9092": kafka_43.bootstrap, '"topic": "orders"': f'"topic": "{topic}"'}
+        own |= {
+            '"group": "lake"': f'"group": "{group}"',
+            "query.awaitTermination()": "query.processAllAvailable(); query.stop()",
+        }
+        for name, by in own.items():
+            assert name in code
+            code = code.replace(name, by)
+        exec(compile(code, "spark.md", "exec"), {})
+        assert raw.share_start_offset(group, topic) == 20
+    rows = as_session.read.parquet("file://" + str(tmp_path / "paid"))
+    assert rows.count() == PAID
+
+
+def test_every_option_of_the_listed_commands_exists() -> None:
+    text = documents.block(documents.SPARK, "text", "kafka-share-proxy pipeline")
+    root = get_command(app)
+    group = root.get_command(None, "pipeline")
+    lines = re.findall(r"^kafka-share-proxy pipeline (\w+)(.*)$", text, re.MULTILINE)
+    assert {name for name, _ in lines} == set(group.commands)
+    for name, rest in lines:
+        options = {option for parameter in group.commands[name].params for option in parameter.opts}
+        named = set(re.findall(r"(?<!\w)--?[a-z]+", rest.partition("#")[0]))
+        assert named - options == set(), name
+
+
+def test_the_demonstration_prints_the_steps_that_the_page_shows() -> None:
+    """tests/long/run_pipeline runs it whole."""
+    shown = re.findall(r"^(\d\. .*?) ─", documents.block(documents.SPARK, "console", "pipeline demo"), re.MULTILINE)
+    titles = re.findall(r'_title\(f?"(\d\. [^"]+)"', inspect.getsource(pipeline_demo))
+    assert len(shown) == 5
+    for step in shown:
+        (title,) = [title for title in titles if title[0] == step[0]]
+        pattern = ".+".join(map(re.escape, re.split(r"\{[^}]*\}", title)))
+        assert re.fullmatch(pattern, step), (title, step)

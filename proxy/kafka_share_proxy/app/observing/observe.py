@@ -23,6 +23,8 @@ _NAMES = {number: name for name, number in LEVELS.items()}
 
 # Events of the shell itself.
 STARTING = "starting"
+KERNELS_IN_PYTHON = "kernels-in-python"
+"""Requests cost more CPU than with the kernels in C."""
 CONNECTIONS_LOWERED = "connections-lowered"
 SERVING = "serving"
 STOPPING = "stopping"
@@ -54,6 +56,7 @@ RELOAD_NEEDS_RESTART = "reload-needs-restart"
 EVENT_LEVELS: EventLevels = {
     # Events of the shell itself.
     STARTING: INFO,
+    KERNELS_IN_PYTHON: WARNING,
     CONNECTIONS_LOWERED: WARNING,
     SERVING: INFO,
     STOPPING: INFO,

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import trio
 
+from kafka_share_proxy.app import build_info
 from kafka_share_proxy.app.commands import check_listeners
 from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
@@ -38,6 +39,7 @@ from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.watchdog import Watchdog
+from kafka_share_proxy.wire import kernels
 
 T = TypeVar("T")
 
@@ -138,7 +140,9 @@ class Server:
         """Run all phases in order. Return the exit status."""
         config = self._config
         upstream = ",".join(map(str, config.upstream.bootstrap))
-        self._notes(observe.STARTING, upstream=upstream, listen=str(config.bound))
+        self._notes(observe.STARTING, version=build_info.version(), upstream=upstream, listen=str(config.bound))
+        for reason, names in build_info.fallbacks(kernels.chosen()).items():
+            self._notes(observe.KERNELS_IN_PYTHON, kernels=", ".join(names), reason=reason)
         _try_ports(config)
         with trio.CancelScope() as everything:
             async with trio.open_nursery() as nursery:

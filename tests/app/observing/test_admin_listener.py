@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from kafka_share_proxy.app.observing import admin_listener
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.loop.promise import Promise
 
 
@@ -39,7 +40,8 @@ async def running(
     pages: AdminPages | None = None,
     hosts: frozenset[str] = frozenset({"localhost"}),
     lookups: Sequence[Callable[[], Promise[None]]] = (),
-    status: Callable[[], Iterable[bytes]] | None = None,
+    status: Callable[[bool], Iterable[bytes]] | None = None,
+    confirmations: Confirmations | None = None,
 ) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
     """An admin listener on a free port."""
     probes = admin_listener.Probes(
@@ -48,6 +50,7 @@ async def running(
         metrics=metrics,
         lookups=lookups,
         status=status,
+        confirmations=confirmations,
         pages=pages or AdminPages(),
         hosts=hosts,
     )

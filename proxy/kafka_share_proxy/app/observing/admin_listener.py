@@ -1,8 +1,8 @@
 """Admin listener: the status page, /livez, /readyz and its parts, /metrics and the features' pages over HTTP/1.1.
 
-It is deliberately small (with h11): GET, HEAD and POST, no request bodies, one response per connection, each limited in
-bytes and time. A request with a foreign name in its Host header is refused: a web page may let its own name resolve to
-this machine (DNS rebinding), and could then read the responses.
+It is deliberately small (with h11): GET, HEAD and POST, no request bodies except those of confirmations, one response
+per connection, each limited in bytes and time. A request with a foreign name in its Host header is refused: a web page
+may let its own name resolve to this machine (DNS rebinding), and could then read the responses.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from itertools import islice
 import h11
 import trio
 
-from kafka_share_proxy.app.observing import status_html
+from kafka_share_proxy.app.observing import confirmation_html, confirmations, status_html
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.app.observing.confirmations import Confirmations, Sender
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.trio_waiting import until_settled
@@ -62,8 +63,10 @@ class Probes:
     """Text of /metrics, in pieces that each take little time to make."""
     lookups: Sequence[Callable[[], Promise[None]]] = ()
     """Look-ups at brokers that figures need. None of them fails."""
-    status: Callable[[], Iterable[bytes]] | None = None
-    """The status page, in pieces. None: there is none."""
+    status: Callable[[bool], Iterable[bytes]] | None = None
+    """The status page, in pieces, with links to changes if the argument is True. None: there is none."""
+    confirmations: Confirmations | None = None
+    """Changes that the status page links to. None: there are none."""
     pages: AdminPages = field(default_factory=AdminPages)
     hosts: frozenset[str] = frozenset({"localhost"})
     """Host names of this listener (`own_names`). Addresses are always accepted."""
@@ -117,7 +120,9 @@ async def _respond_one(stream: trio.abc.Stream, probes: Probes) -> None:
             await _linger(stream)
         raise
     if request is not None:
-        response = await _response(request, probes, _peer(stream))
+        response = await _confirmation(request, probes, stream, http)
+        if response is None:
+            response = await _response(request, probes, _peer(stream))
         await stream.send_all(_bytes(http, response, head=request.method == b"HEAD"))
         await _linger(stream)
 
@@ -131,6 +136,27 @@ async def _request(stream: trio.abc.Stream, http: h11.Connection) -> h11.Request
         if event is not h11.NEED_DATA:
             return None
         http.receive_data(bytes(await stream.receive_some(READ_BYTES)))
+
+
+def _misdirected() -> _Response:
+    reason = "this is no name of the admin listener: call it by its address, or name it in admin_hosts"
+    return _Response(HTTPStatus.MISDIRECTED_REQUEST, _json({"reason": reason}))
+
+
+async def _body(stream: trio.abc.Stream, http: h11.Connection, limit: int) -> bytes | None:
+    """Return the body of the request. None if it is longer, or the client closed the connection."""
+    body = b""
+    while len(body) <= limit:
+        event = http.next_event()
+        if isinstance(event, h11.Data):
+            body += bytes(event.data)
+        elif isinstance(event, h11.EndOfMessage):
+            return body
+        elif event is h11.NEED_DATA:
+            http.receive_data(bytes(await stream.receive_some(READ_BYTES)))
+        else:
+            return None
+    return None
 
 
 async def _linger(stream: trio.abc.Stream) -> None:
@@ -185,8 +211,7 @@ def _is_address(host: str) -> bool:
 
 async def _response(request: h11.Request, probes: Probes, peer: str) -> _Response:
     if not _is_ours(request, probes.hosts):
-        reason = "this is no name of the admin listener: call it by its address, or name it in admin_hosts"
-        return _Response(HTTPStatus.MISDIRECTED_REQUEST, _json({"reason": reason}))
+        return _misdirected()
     path = request.target.partition(b"?")[0]
     if path == METRICS_PATH and METRICS_LIBRARY not in sys.modules:
         # Import it here, because a proxy without scrapes does not need these several MiB. The import takes a tenth of a
@@ -202,8 +227,33 @@ async def _response(request: h11.Request, probes: Probes, peer: str) -> _Respons
         return _Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
     if path in STATUS_PATHS and probes.status is not None and request.method in (b"GET", b"HEAD"):
         await _finish_lookups(probes.lookups)
-        return _Response(HTTPStatus.OK, await _in_steps(probes.status()), HTML, status_html.HEADERS)
+        may_change = probes.confirmations is not None and probes.confirmations.may_change(peer)
+        return _Response(HTTPStatus.OK, await _in_steps(probes.status(may_change)), HTML, status_html.HEADERS)
     return _probed(request, path, probes)
+
+
+async def _confirmation(
+    request: h11.Request, probes: Probes, stream: trio.abc.Stream, http: h11.Connection
+) -> _Response | None:
+    """Return the response to a request for the confirmation of a change, or None for any other request."""
+    path = request.target.partition(b"?")[0].decode("ascii", "replace").removeprefix(status_html.CONFIRM)
+    if probes.confirmations is None or not request.target.startswith(f"{status_html.CONFIRM}/".encode()):
+        return None
+    if not _is_ours(request, probes.hosts):
+        return _misdirected()
+    sent = {name.decode(): value.decode("ascii", "replace") for name, value in request.headers}
+    sender = Sender(_peer(stream), *(sent.get(name, "") for name in ("host", "origin", "sec-fetch-site")))
+    if request.method in (b"GET", b"HEAD"):
+        shown = await probes.confirmations.form(path, sender)
+    elif request.method == b"POST":
+        body = await _body(stream, http, confirmations.BODY_MAX)
+        if body is None:
+            reason = f"the form has at most {confirmations.BODY_MAX} bytes"
+            return _Response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _json({"reason": reason}))
+        shown = await probes.confirmations.change(path, sender, body)
+    else:
+        return _Response(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET, HEAD and POST are served here"}))
+    return _Response(shown.status, await _in_steps(shown.body), HTML, confirmation_html.HEADERS)
 
 
 async def _finish_lookups(begins: Iterable[Callable[[], Promise[None]]]) -> None:

@@ -1,7 +1,8 @@
 """Pages of the features on the admin listener, and who may change something through them.
 
 Parts of a path are percent-encoded. By default, only requests from this machine may change something (`admin_changes`).
-Requests of web pages never may; they are recognised by the Origin header that browsers send.
+Requests of web pages never may; they are recognised by the Origin header that browsers send. The exception is a
+confirmed form of the status page (`confirmations.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class AdminPages:
         _, first, *parts = [unquote(part) for part in path.split("/")] if "/" in path else ("", "")
         if method not in METHODS or first not in self.paths:
             return None
-        request = AdminRequest(method=method, parts=parts, forbidden=self._forbidden(peer, from_page=from_page))
+        request = AdminRequest(method=method, parts=parts, forbidden=self.forbidden(peer, from_page=from_page))
         if first in self._own:
             return await self._own[first](request)
         built = self._built()
@@ -60,7 +61,8 @@ class AdminPages:
                 return await feature.pages[first](request)
         return None
 
-    def _forbidden(self, peer: str, *, from_page: bool) -> str:
+    def forbidden(self, peer: str, *, from_page: bool) -> str:
+        """Return the reason why a client may not change anything. Empty if it may."""
         if self.changes == "never":
             return "admin_changes is never"
         if from_page:

@@ -20,6 +20,7 @@ from kafka_share_proxy.app import build_info
 from kafka_share_proxy.app.commands import check_listeners
 from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.app.observing.connections_page import ConnectionsPage
 from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.observing.status_page import StatusPage
@@ -241,6 +242,7 @@ class Server:
             metrics=self._metrics.steps,
             lookups=self._metrics.lookups,
             pages=self._pages,
+            confirmations=Confirmations(self._pages),
             hosts=admin_listener.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
         )
         try:

@@ -58,7 +58,7 @@ GIT_S = 30
 
 
 class Source(NamedTuple):
-    """What the package is built from."""
+    """Commit and time of the files that are built."""
 
     commit: str
     """Empty if unknown."""
@@ -119,9 +119,9 @@ def _same_each_time(source: Source) -> Iterator[None]:
         extra = Path(folder) / "setup.cfg"
         extra.write_text(f"[build]\nbuild_base = {folder}/build\n")
         flags = f"{os.environ.get('CFLAGS', '')} -g0".strip()  # sections for debuggers name the folder
-        wanted = {"SOURCE_DATE_EPOCH": str(source.epoch), "DIST_EXTRA_CONFIG": str(extra), "CFLAGS": flags}
-        before = {name: os.environ.get(name) for name in wanted}
-        os.environ.update(wanted)
+        variables = {"SOURCE_DATE_EPOCH": str(source.epoch), "DIST_EXTRA_CONFIG": str(extra), "CFLAGS": flags}
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
         try:
             yield
         finally:

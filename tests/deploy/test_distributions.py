@@ -92,6 +92,12 @@ def test_wheels_of_checkout_and_sdist_have_the_same_bytes(built: Built) -> None:
     assert built.wheel.read_bytes() == built.wheel_of_sdist.read_bytes()
 
 
+def test_repaired_wheels_have_the_same_bytes(built: Built, repaired: Path, tmp_path: Path) -> None:
+    words = ["auditwheel", "repair", "--wheel-dir", str(tmp_path), str(built.wheel_of_sdist)]
+    run(words, SOURCE_DATE_EPOCH=str(EPOCH))
+    assert (tmp_path / repaired.name).read_bytes() == repaired.read_bytes()
+
+
 def test_sdist_of_the_sdist_has_the_same_bytes(built: Built, tmp_path: Path) -> None:
     assert distributions.sdist(built.unpacked, tmp_path / "again").read_bytes() == built.sdist.read_bytes()
 

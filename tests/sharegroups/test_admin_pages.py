@@ -92,7 +92,7 @@ async def test_preview_of_a_release_names_the_records_and_releases_none(world):
     for _ in range(2):
         status, body = await responded(world, asked(RELEASE, "GET", forbidden="only read"))
         assert (status, body["group"], body["member"], body["records"]) == (HTTPStatus.OK, "a/g", "m 1", 10)
-        assert body["question"] == "Release all 10 records that member m 1 of share group a/g holds?"
+        assert body["change"] == "Release all 10 records that member m 1 of share group a/g holds?"
     for path in ("/groups/x/members/m/release", "/groups/a%2Fg/members/m1/release"):
         assert (await responded(world, asked(path)))[0] == HTTPStatus.NOT_FOUND
 

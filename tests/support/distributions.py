@@ -10,6 +10,8 @@ import tarfile
 import venv
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 BUILD_S = 240
 RUN_S = 120
@@ -19,7 +21,9 @@ EPOCH = 1_795_824_880
 
 
 def tracked() -> list[str]:
-    """Return the files of this checkout, or of the unpacked sdist that these tests are in."""
+    """Return the files of this checkout. Skips the test in an unpacked sdist, where git knows none."""
+    if not (CHECKOUT / ".git").exists():
+        pytest.skip("distributions are built from a checkout")
     git = ["git", "-C", str(CHECKOUT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(git, capture_output=True, text=True, timeout=RUN_S, check=True).stdout
     return sorted(name for name in listed.split("\0") if name and (CHECKOUT / name).is_file())

@@ -27,9 +27,9 @@ Pages = Callable[[AdminRequest], Awaitable[Page | None]]
 """Function that returns the response, or None if there is no such page."""
 
 
-def preview(question: str, effect: str, button: str, **facts: Any) -> Page:
+def preview(change: str, effect: str, button: str, **facts: Any) -> Page:
     """Return the response to a GET of a change, which the status page shows before the change is made."""
-    return HTTPStatus.OK, {"question": question, "effect": effect, "button": button, **facts}
+    return HTTPStatus.OK, {"change": change, "effect": effect, "button": button, **facts}
 
 
 def refused(status: HTTPStatus, reason: str) -> Page:

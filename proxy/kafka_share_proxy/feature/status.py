@@ -61,7 +61,7 @@ class StatusTable:
     left_out: int = 0
     """Number of rows that are not shown."""
     changes: Sequence[Change | None] = ()
-    """What can be changed in each row. Empty: nothing in any."""
+    """Change that each row offers. Empty: no row offers one."""
 
 
 class HeatCell(NamedTuple):

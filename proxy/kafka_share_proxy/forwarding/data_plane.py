@@ -34,6 +34,7 @@ from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
 from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
 from kafka_share_proxy.forwarding.served.injected_requests import Query
+from kafka_share_proxy.forwarding.served.tracing import Tracing
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Passing
 from kafka_share_proxy.forwarding.walk.walk import Look
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
@@ -121,6 +122,7 @@ class Plane:
         slices: Slices | None = None,
         served: Callable[[int, float], None] = lambda _key, _seconds: None,
         node_at: Callable[[Address | None], int] = lambda _address: UNKNOWN_NODE,
+        tracing: Tracing | None = None,
     ) -> None:
         """`routes` is called once a second and by `refresh_routes`."""
         self.reactor = reactor
@@ -138,6 +140,8 @@ class Plane:
         self.keep_alive = keep_alive
         """Returns a request to keep an idle upstream connection open, or None."""
         self.introduction = introduction
+        self.tracing = tracing
+        """Recorder of served requests. None if tracing is off."""
         """Request that brokers serve for known clients only."""
         self.served = served
         """Called with the API key and the duration in seconds of each locally served request."""

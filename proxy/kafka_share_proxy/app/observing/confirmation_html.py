@@ -42,16 +42,16 @@ HEADERS = (
 
 
 def form(preview: Mapping[str, Any], action: str, hidden: Mapping[str, str]) -> Iterator[bytes]:
-    """Yield the page with a question, its consequences, and the form that answers it with yes.
+    """Yield the page with a change, its consequences, and the form that makes it.
 
     Args:
-        preview: "question", "effect", "button", and facts.
+        preview: "change", "effect", "button", and facts.
         action: path of the POST, percent-encoded.
         hidden: fields of the form.
     """
     yield HEAD.encode()
-    facts = [(name, preview[name]) for name in preview if name not in ("question", "button", "effect")]
-    yield from _section("Confirm", [str(preview["question"]), str(preview["effect"])], facts)
+    facts = [(name, preview[name]) for name in preview if name not in ("change", "button", "effect")]
+    yield from _section("Confirm", [str(preview["change"]), str(preview["effect"])], facts)
     fields = "".join(
         f'<input type="hidden" name="{text(name)}" value="{text(value)}">' for name, value in hidden.items()
     )

@@ -33,7 +33,7 @@ FOREIGN = "the form was not sent from a page of this address"
 
 
 class Sender(NamedTuple):
-    """What is known about the sender of a request."""
+    """Address and headers of the sender of a request."""
 
     peer: str
     """Address. Empty if unknown."""
@@ -65,7 +65,7 @@ class Confirmations:
         return not self._pages.forbidden(peer, from_page=False)
 
     async def form(self, path: str, sender: Sender) -> Shown:
-        """Return the page with the question. `path`: the change, percent-encoded."""
+        """Return the page with the form. `path`: the change, percent-encoded."""
         forbidden = self._pages.forbidden(sender.peer, from_page=False)
         if forbidden:
             return _refused(HTTPStatus.FORBIDDEN, forbidden)
@@ -73,7 +73,7 @@ class Confirmations:
         status, preview = (HTTPStatus.OK, {}) if page is None else page
         if status != HTTPStatus.OK:
             return _refused(status, str(preview["reason"]))
-        if "question" not in preview:
+        if "change" not in preview:
             return _refused(HTTPStatus.NOT_FOUND, NO_CHANGE)
         issued = int(self._now())
         html = confirmation_html.form(preview, f"{CONFIRM}{path}", {FIELD: f"{issued}.{self._signature(issued, path)}"})

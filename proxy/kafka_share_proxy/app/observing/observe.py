@@ -52,6 +52,7 @@ RELOADED = "reloaded"
 RELOAD_REFUSED = "reload-refused"
 """A setting or a file is invalid, and nothing was changed."""
 RELOAD_NEEDS_RESTART = "reload-needs-restart"
+SPANS_NOT_EXPORTED = "spans-not-exported"
 
 EVENT_LEVELS: EventLevels = {
     # Events of the shell itself.
@@ -81,6 +82,7 @@ EVENT_LEVELS: EventLevels = {
     RELOADED: INFO,
     RELOAD_REFUSED: ERROR,
     RELOAD_NEEDS_RESTART: WARNING,
+    SPANS_NOT_EXPORTED: WARNING,
     # Connections. Normal behaviour of clients and networks is DEBUG; events that need attention are not.
     "connection-closed": DEBUG,
     "connection-cut": INFO,

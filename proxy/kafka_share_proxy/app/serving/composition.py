@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from kafka_share_proxy.app.observing.audit_shipping import AuditShipping
+from kafka_share_proxy.app.observing.spans import Spans
 from kafka_share_proxy.app.serving import audit_setup, features, state_setup
 from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners
 from kafka_share_proxy.app.settings.config import Config
@@ -36,6 +37,7 @@ from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.served.injected_requests import Query
 from kafka_share_proxy.forwarding.served.services import Services
+from kafka_share_proxy.forwarding.served.tracing import Tracing
 from kafka_share_proxy.forwarding.served_times import ServedTimes
 from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers, Workers
 from kafka_share_proxy.loop.promise import Promise
@@ -46,6 +48,9 @@ from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import LocalProtocolError
 from kafka_share_proxy.wire.values import Address
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 T = TypeVar("T")
 
@@ -186,8 +191,14 @@ def compose(
     tls: TlsContexts,
     bootstrap: Sequence[Address] | None = None,
     kinds: features.Kinds = features.FEATURES,
+    tracer: Tracer | None = None,
 ) -> ServingParts:
-    """Open no listeners. `bootstrap`: the bootstrap servers, if a reload may change them."""
+    """Open no listeners.
+
+    Args:
+        bootstrap: the bootstrap servers, if a reload may change them.
+        tracer: source of spans of served requests; None if tracing is off.
+    """
     settings = cluster_client_settings(config, tls.brokers)
     listeners = BrokerListeners(config, notes, reactor.now)
     own = ClusterClientQueries(nursery, settings, listeners.book.upstream_of)
@@ -200,8 +211,11 @@ def compose(
     routes = route_table.build(services.book, services.versions, services.limits, features.handlers(built))
     for feature in built:
         routes = feature.observed(routes)
+    tracing = None if tracer is None else Tracing(Spans(tracer, partial(_topic_name, services.topology)).record)
+    if tracing is not None:
+        routes = tracing.traced(routes)
     times = ServedTimes()
-    plane = _plane(config, reactor, services, _current(built, routes), times, nursery, tls)
+    plane = _plane(config, reactor, services, _current(built, routes), times, nursery, tls, tracing)
     for feature in built:
         feature.on_routes(plane.refresh_routes)
     return ServingParts(config, services, listeners, plane, built, home, audit, times)
@@ -280,6 +294,7 @@ def _plane(
     times: ServedTimes,
     nursery: trio.Nursery,
     tls: TlsContexts,
+    tracing: Tracing | None,
 ) -> Plane:
     return Plane(
         reactor,
@@ -296,7 +311,13 @@ def _plane(
         slices=services.slices,
         served=times.observe,
         node_at=services.topology.node_at,
+        tracing=tracing,
     )
+
+
+def _topic_name(topology: ClusterMetadata, topic_id: bytes) -> str | None:
+    topic = topology.topic_by_id(topic_id)
+    return None if topic is None else topic.name
 
 
 def advertised(config: Config) -> str:

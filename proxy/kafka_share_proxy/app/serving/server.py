@@ -12,20 +12,20 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
 from kafka_share_proxy.app import build_info
 from kafka_share_proxy.app.commands import check_listeners
-from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe
+from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe, spans
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.app.observing.connections_page import ConnectionsPage
 from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.observing.status_page import StatusPage
 from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files
-from kafka_share_proxy.app.serving.composition import ServingParts, cluster_client_settings, compose
+from kafka_share_proxy.app.serving.composition import ServingParts, advertised, cluster_client_settings, compose
 from kafka_share_proxy.app.serving.garbage_collection import Garbage
 from kafka_share_proxy.app.serving.reloading import Reloading
 from kafka_share_proxy.app.settings import tls_contexts
@@ -42,7 +42,12 @@ from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.watchdog import Watchdog
 from kafka_share_proxy.wire import kernels
 
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
 T = TypeVar("T")
+SPANS_FLUSH_S = 5.0
+"""Maximum seconds that the export of the last spans may take at the end."""
 
 LIBRARIES = ("crc32c", "cramjam", "lz4.frame", "zstandard")
 """Libraries loaded at startup, not at first use: loading blocks the loop for up to a tenth of a second, and there may
@@ -133,6 +138,8 @@ class Server:
             notes=notes,
             topics=self._topics,
         )
+        self._tracing = self._tracer_provider()
+        """None if tracing is off."""
         metrics.of_events(self._metrics, notes)
         metrics.of_turns(self._metrics, reactor.turns)
         metrics.of_garbage(self._metrics, self._garbage)
@@ -173,6 +180,7 @@ class Server:
             tls=self._tls,
             bootstrap=self._bootstrap,
             kinds=self._kinds,
+            tracer=None if self._tracing is None else self._tracing.get_tracer(spans.SERVICE),
         )
         metrics.of_parts(self._metrics, parts)
         parts.open(sight)
@@ -216,6 +224,20 @@ class Server:
             await parts.home.retire()
         if parts.audit is not None:
             await parts.audit.finish()
+        if self._tracing is not None:
+            with trio.move_on_after(SPANS_FLUSH_S):
+                await trio.to_thread.run_sync(self._tracing.shutdown, abandon_on_cancel=True)
+
+    def _tracer_provider(self) -> TracerProvider | None:
+        if self._config.tracing.export == "none":
+            return None
+
+        def note(reason: str) -> None:
+            """Called by the thread of OpenTelemetry."""
+            self._reactor.call_from_thread(partial(self._notes, observe.SPANS_NOT_EXPORTED, reason=reason))
+
+        spans.redirect(note)
+        return spans.provider(build_info.version(), advertised(self._config), self._config.tracing.sample_ratio)
 
     async def _receive_signals(self, everything: trio.CancelScope) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:

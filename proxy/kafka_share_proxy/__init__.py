@@ -140,6 +140,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.client.share_consumer import ShareConsumer, ShareConsumerState
     from kafka_share_proxy.client.share_opening import open_share_consumer
     from kafka_share_proxy.client.share_records import ShareRecord
+    from kafka_share_proxy.client.tracing import TracingMissing, processing_span
     from kafka_share_proxy.consumer.events import BrokerRefused, CallTimedOut, ConsumerError, PartitionLostError
     from kafka_share_proxy.consumer.fetch.key_filter import KeyFilter, slots_of
     from kafka_share_proxy.consumer.fetch.offset_requests import NoOffsetForPartition
@@ -211,6 +212,7 @@ __all__ = [
     "SparkMissing",
     "TooManyRanges",
     "TopicPartition",
+    "TracingMissing",
     "UnknownCommitTextVersion",
     "WokenUp",
     "after_individual_commit",
@@ -221,6 +223,7 @@ __all__ = [
     "open_share_consumer",
     "open_spark_session",
     "parse_commit_text",
+    "processing_span",
     "slots_of",
     "write_commit_text",
 ]
@@ -265,11 +268,13 @@ _LAZY = {
     "ShareStream": "kafka_share_proxy.pipeline.share.share_stream",
     "SparkMissing": "kafka_share_proxy.pipeline.session",
     "TopicPartition": "kafka_share_proxy.wire.values",
+    "TracingMissing": "kafka_share_proxy.client.tracing",
     "WokenUp": "kafka_share_proxy.client.network_task",
     "kept_start": "kafka_share_proxy.pipeline.source.starting",
     "open_consumer": "kafka_share_proxy.client.opening",
     "open_share_consumer": "kafka_share_proxy.client.share_opening",
     "open_spark_session": "kafka_share_proxy.pipeline.session",
+    "processing_span": "kafka_share_proxy.client.tracing",
     "slots_of": "kafka_share_proxy.consumer.fetch.key_filter",
 }
 """Name -> the module that has it, loaded with all it needs when the name is first used."""

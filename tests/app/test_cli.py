@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,7 +31,7 @@ def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_python_m_proxy_is_the_command() -> None:
-    """`python -m kafka_share_proxy --version` prints one line and ends with 0."""
+    """`python -m kafka_share_proxy --version` says version, commit and kernels, and ends with 0."""
     done = subprocess.run(
         [sys.executable, "-m", "kafka_share_proxy", "--version"],
         cwd=CHECKOUT,
@@ -40,7 +41,7 @@ def test_python_m_proxy_is_the_command() -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("kafka-share-proxy ")
+    assert re.match(r"kafka-share-proxy [\d.]+, commit [0-9a-z]+(\+changes)?, kernels (in C|\d+ in C)", done.stdout)
 
 
 def test_help_names_the_commands() -> None:

@@ -29,7 +29,7 @@ def test_what_the_package_is_built_from_is_copied() -> None:
     pyproject = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")
     folders = re.findall(r'(?m)^"[\w.]*" = "(\w+)[/\w]*"$', pyproject)
     assert set(folders) == {"proxy", "schemas"}
-    assert {*folders, "README.md", "LICENSE", "pyproject.toml"} == set(copied())
+    assert {*folders, "README.md", "LICENSE", "pyproject.toml", "deploy/release"} == set(copied())
 
 
 def test_user_and_entry_point_are_those_of_the_chart() -> None:

@@ -16,7 +16,7 @@ USED = "import kafka_share_proxy as k; print(k.__file__, k.OffsetLedger.from_com
 def test_the_names_are_in_the_wheel(tmp_path: Path) -> None:
     """Built from a copy, without a C compiler, and imported out of the wheel by a Python that has nothing else."""
     source, made = tmp_path / "source", tmp_path / "made"
-    for folder in ("proxy", "schemas"):
+    for folder in ("proxy", "schemas", "deploy/release"):
         shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source)

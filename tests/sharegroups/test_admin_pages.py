@@ -90,8 +90,16 @@ async def test_a_partition_that_another_proxy_owns_leaves_the_list_complete(worl
 async def test_release_is_told_when_it_is_durable(world):
     status, body = await responded(world, asked(RELEASE, "POST"))
     assert (status, body["released_records"], body["durable"]) == (HTTPStatus.OK, 10, True)
-    assert (await responded(world, asked(RELEASE, "GET")))[0] == HTTPStatus.METHOD_NOT_ALLOWED
     assert (await responded(world, asked("/groups/x/members/m/release", "POST")))[0] == HTTPStatus.NOT_FOUND
+
+
+async def test_preview_of_a_release_names_the_records_and_releases_none(world):
+    for _ in range(2):
+        status, body = await responded(world, asked(RELEASE, "GET", forbidden="only read"))
+        assert (status, body["group"], body["member"], body["records"]) == (HTTPStatus.OK, "a/g", "m 1", 10)
+        assert body["change"] == "Release all 10 records that member m 1 of share group a/g holds?"
+    for path in ("/groups/x/members/m/release", "/groups/a%2Fg/members/m1/release"):
+        assert (await responded(world, asked(path)))[0] == HTTPStatus.NOT_FOUND
 
 
 async def test_release_of_a_member_that_does_not_exist_is_refused(world):

@@ -417,11 +417,15 @@ def _print(lines: list[str]) -> None:
 
 @app.callback(invoke_without_command=True)
 def version(
-    show: Annotated[bool, typer.Option("--version", help="Print the version and end.", is_eager=True)] = False,
+    show: Annotated[
+        bool, typer.Option("--version", help="Print version, commit and kernels, and end.", is_eager=True)
+    ] = False,
 ) -> None:
     """Share groups with lock renewal for a Kafka cluster that has none; everything else is forwarded."""
     if show:
-        print(f"{DISTRIBUTION} {_version()}")
+        from kafka_share_proxy.app import build_info
+
+        _print(list(build_info.lines()))
         raise typer.Exit
 
 
@@ -479,15 +483,6 @@ def _captured(file: str) -> bytes:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from None
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return "(run from a checkout)"
 
 
 def _fail(text: str, status: int) -> NoReturn:

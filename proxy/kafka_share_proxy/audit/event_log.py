@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from kafka_share_proxy.audit.events import COSTS, FIELDS, VERSION, Place, as_json
+from kafka_share_proxy.wire import kernels
 
 try:
     from kafka_share_proxy.audit import _event_log
@@ -134,5 +135,5 @@ class _PythonEventLog:
         return count
 
 
-KERNEL = "c" if _event_log is not None and _event_log.VERSION == BUILT_VERSION else "python"
+KERNEL = kernels.choose("audit._event_log", _event_log, BUILT_VERSION)
 _Log: Callable[..., EventLog] = _event_log.EventLog if KERNEL == "c" else _PythonEventLog

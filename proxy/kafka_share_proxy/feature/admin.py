@@ -27,5 +27,10 @@ Pages = Callable[[AdminRequest], Awaitable[Page | None]]
 """Function that returns the response, or None if there is no such page."""
 
 
+def preview(change: str, effect: str, button: str, **facts: Any) -> Page:
+    """Return the response to a GET of a change, which the status page shows before the change is made."""
+    return HTTPStatus.OK, {"change": change, "effect": effect, "button": button, **facts}
+
+
 def refused(status: HTTPStatus, reason: str) -> Page:
     return status, {"reason": reason}

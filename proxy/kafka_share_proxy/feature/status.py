@@ -39,7 +39,15 @@ class Alarm(NamedTuple):
     text: str
 
 
-Cell = str | int | None | Link | Seconds | Alarm
+class Change(NamedTuple):
+    """Link to the confirmation of a change, for clients that may change something (`admin_changes`)."""
+
+    text: str
+    parts: tuple[str, ...]
+    """Path of the page that makes the change by POST, and describes it by GET (`feature.admin.preview`)."""
+
+
+Cell = str | int | None | Link | Change | Seconds | Alarm
 """None: unknown or not applicable."""
 
 
@@ -52,6 +60,8 @@ class StatusTable:
     rows: Sequence[Sequence[Cell]]
     left_out: int = 0
     """Number of rows that are not shown."""
+    changes: Sequence[Change | None] = ()
+    """Change that each row offers. Empty: no row offers one."""
 
 
 class HeatCell(NamedTuple):

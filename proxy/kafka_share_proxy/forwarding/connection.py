@@ -120,6 +120,8 @@ class ForwardedConnection:
         if self._injected is None:
             self._injected = InjectedRequests(self)
         promise = self._injected.send_request(key, version, body, self._local.client_id if self._local else None)
+        if self.plane.tracing is not None:
+            self.plane.tracing.sent(self, key, version, promise)
         self.requests.flows = False
         self._injected.send()
         self._watch()

@@ -24,6 +24,7 @@ from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBud
 from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
 from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
 from kafka_share_proxy.forwarding.served.injected_requests import Query
+from kafka_share_proxy.forwarding.served.tracing import Tracing
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes
@@ -92,6 +93,7 @@ class Plane:
         names_advice: str = "",
         proxy_headers: ProxyHeaders | None = None,
         bind: Bind = bind,
+        tracing: Tracing | None = None,
     ) -> None:
         """`routes` is called once a second and by `refresh_routes`. `bind` returns the sockets of a listener.
 
@@ -112,6 +114,8 @@ class Plane:
         self.keep_alive = keep_alive
         """Returns a request to keep an idle upstream connection open, or None."""
         self.introduction = introduction
+        self.tracing = tracing
+        """Recorder of served requests. None if tracing is off."""
         """Request that brokers serve for known clients only."""
         self.served = served
         """Called with the API key and the duration in seconds of each locally served request."""

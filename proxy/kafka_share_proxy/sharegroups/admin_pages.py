@@ -1,7 +1,8 @@
 """Share groups on the admin listener.
 
-GET /groups, GET /groups/ID, POST /groups/ID/members/MEMBER/release, POST /groups/ID/hand-over/SECONDS[/force],
-POST /groups/ID/take-back/SECONDS[/force], GET /groups/ID/hand-over and .../take-back.
+GET /groups, GET /groups/ID, POST /groups/ID/members/MEMBER/release (GET: what it would do),
+POST /groups/ID/hand-over/SECONDS[/force], POST /groups/ID/take-back/SECONDS[/force], GET /groups/ID/hand-over and
+.../take-back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import trio
 
-from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
+from kafka_share_proxy.feature.admin import AdminRequest, Page, preview, refused
 from kafka_share_proxy.fleet.group_owners import CommandResult, PeerLost
 from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.sharegroups import group_report
@@ -43,7 +44,7 @@ async def response(services: ShareServices, request: AdminRequest, *, moves: Mov
             return _no_group(services, group_id) if group is None else _read(request, group)
         case [group_id, "members", member_id, "release"]:
             if request.method != "POST":
-                return refused(HTTPStatus.METHOD_NOT_ALLOWED, "only POST releases")
+                return _release_preview(services, group_id, member_id)
             if request.forbidden:
                 return refused(HTTPStatus.FORBIDDEN, request.forbidden)
             return await _release(services, group_id, member_id)
@@ -63,12 +64,36 @@ async def _in_steps(steps: Generator[None, None, group_report.View]) -> group_re
         await trio.lowlevel.checkpoint()
 
 
+def _no_member(services: ShareServices, group_id: str, member_id: str) -> Page | None:
+    """Return the refusal if this proxy does not hold the group, or the group has no such member."""
+    if services.coordinator.group(group_id) is None:
+        return _no_group(services, group_id)
+    if group_report.knows_member(services, group_id, member_id):
+        return None
+    ids = f"share group {json.dumps(group_id)} has no member {json.dumps(member_id)}"
+    return refused(HTTPStatus.NOT_FOUND, f"{ids}, and no member of that id holds records of it")
+
+
+def _release_preview(services: ShareServices, group_id: str, member_id: str) -> Page:
+    refusal = _no_member(services, group_id, member_id)
+    if refusal is not None:
+        return refusal
+    records = group_report.held_records(services, group_id, member_id)
+    return preview(
+        f"Release all {records} records that member {member_id} of share group {group_id} holds?",
+        "They are delivered again, to any member. Work on them that is in progress may be done twice, and later "
+        "acknowledgements of them by this member are refused.",
+        f"Release {records} records",
+        group=group_id,
+        member=member_id,
+        records=records,
+    )
+
+
 async def _release(services: ShareServices, group_id: str, member_id: str) -> Page:
-    if services.coordinator.group(group_id) is not None and not group_report.knows_member(
-        services, group_id, member_id
-    ):
-        ids = f"share group {json.dumps(group_id)} has no member {json.dumps(member_id)}"
-        return refused(HTTPStatus.NOT_FOUND, f"{ids}, and no member of that id holds records of it")
+    refusal = _no_member(services, group_id, member_id)
+    if refusal is not None:
+        return refusal
     released = group_report.release(services, group_id, member_id)
     if released is None:
         return _no_group(services, group_id)

@@ -168,6 +168,13 @@ def knows_member(services: ShareServices, group_id: str, member_id: str) -> bool
     return any(lock.member_id == member_id for _, share in loaded for lock in share.partition.locks())
 
 
+def held_records(services: ShareServices, group_id: str, member_id: str) -> int:
+    """Return the number of records that a member holds."""
+    loaded = services.coordinator.loaded_of(group_id)
+    locks = (lock for _, share in loaded for lock in share.partition.locks() if lock.member_id == member_id)
+    return sum(lock.last - lock.first + 1 for lock in locks)
+
+
 def release(services: ShareServices, group_id: str, member_id: str) -> tuple[int, Promise[Outcome]] | None:
     """Release all records that a member holds. Return their number, and a promise of the durable outcome.
 

@@ -11,6 +11,7 @@ from kafka_share_proxy.feature.status import (
     ROWS_MAX,
     Alarm,
     Cell,
+    Change,
     Detail,
     Link,
     Seconds,
@@ -114,8 +115,14 @@ def _detail(services: ShareServices, lag: ShareLag, group_id: str) -> Detail | N
     rows += [_resting_row(services, lag, key) for key in at_rest]
     parts = [
         StatusTable("Partitions", PARTITION_COLUMNS, rows, len(keys) - len(rows)),
-        _table("Locks: who holds what, and until when", LOCK_COLUMNS, report["locks"], _lock_row),
-        _table("Members", MEMBER_COLUMNS, report["members"], _member_row),
+        _table(
+            *("Locks: who holds what, and until when", LOCK_COLUMNS, report["locks"], _lock_row),
+            lambda each: _release(group_id, each["member"], 1),
+        ),
+        _table(
+            *("Members", MEMBER_COLUMNS, report["members"], _member_row),
+            lambda each: _release(group_id, each["member"], each["acquired"]),
+        ),
         _table("Delayed records", DELAYED_COLUMNS, report["delayed"], _delayed_row),
         _table("Keys with blocked records", BLOCKED_COLUMNS, report["blocked_keys"], _blocked_row),
     ]
@@ -135,10 +142,19 @@ def _lag_of_partition(services: ShareServices, lag: ShareLag, group_id: str, eac
 
 
 def _table(
-    title: str, columns: Sequence[str], entries: Sequence[Entry], row: Callable[[Entry], Sequence[Cell]]
+    title: str,
+    columns: Sequence[str],
+    entries: Sequence[Entry],
+    row: Callable[[Entry], Sequence[Cell]],
+    change: Callable[[Entry], Change | None] | None = None,
 ) -> StatusTable:
     shown, left_out = first(entries, DETAIL_ROWS_MAX)
-    return StatusTable(title, columns, [row(each) for each in shown], left_out)
+    changes = [] if change is None else [change(each) for each in shown]
+    return StatusTable(title, columns, [row(each) for each in shown], left_out, changes)
+
+
+def _release(group_id: str, member_id: str, records: int) -> Change | None:
+    return Change(f"release {member_id}", (PATH, group_id, "members", member_id, "release")) if records else None
 
 
 def _dead_letter_notes(report: Entry) -> list[str]:

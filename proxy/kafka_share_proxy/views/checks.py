@@ -124,5 +124,5 @@ def line(settings: Views, found: ViewRights | None) -> str:
         return "Views: off (views.serve)."
     is_limited = any(judge(settings, found)) or any(obstacles(settings, found))
     limited = " with the limits above" if is_limited else ""
-    kernel = "in C" if slicing.KERNEL == "c" else "in Python, for the one in C was not built: slow"
+    kernel = "in C" if slicing.KERNEL == "c" else "in Python, which is slow (`--version` says why)"
     return f"Views: served by the proxy{limited}; records are divided {kernel}."

@@ -14,6 +14,7 @@ import trio
 import trio.testing
 from kafka_share_proxy.app.observing import admin_listener
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.feature.admin import AdminRequest, Page
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.proxy_headers import Network
@@ -45,7 +46,8 @@ async def running(
     pages: AdminPages | None = None,
     hosts: frozenset[str] = frozenset({"localhost"}),
     lookups: Sequence[Callable[[], Promise[None]]] = (),
-    status: Callable[[], Iterable[bytes]] | None = None,
+    status: Callable[[bool], Iterable[bytes]] | None = None,
+    confirmations: Confirmations | None = None,
     balancers: Sequence[Network] = (),
 ) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
     """An admin listener on a free port."""
@@ -55,6 +57,7 @@ async def running(
         metrics=metrics,
         lookups=lookups,
         status=status,
+        confirmations=confirmations,
         pages=pages or AdminPages(),
         hosts=hosts,
     )
@@ -62,7 +65,7 @@ async def running(
     listeners = [trio.SocketListener(await _bound())]
     port = listeners[0].socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(admin_listener.serve_admin, listeners, probes.response, heard, balancers)
+        nursery.start_soon(admin_listener.serve_admin, listeners, probes, heard, balancers)
         yield partial(trio.open_tcp_stream, "127.0.0.1", port), heard
         nursery.cancel_scope.cancel()
 

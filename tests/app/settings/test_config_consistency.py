@@ -146,3 +146,11 @@ def test_files_that_are_not_there_are_named() -> None:
         "client_tls.cert_file": "cannot read /nowhere/c: No such file or directory",
         "client_tls.key_file": "cannot read /nowhere/k: No such file or directory",
     }
+
+
+def test_tracing_needs_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(tracing={"export": "otlp"}) == {}
+    monkeypatch.setattr(config_consistency, "TRACING_LIBRARIES", ("opentelemetry.absent.deeper",))
+    assert found(tracing={"export": "none"}) == {}
+    mistakes = found(tracing={"export": "otlp"})
+    assert "pip install 'kafka-share-proxy[tracing]'" in mistakes["tracing.export"]

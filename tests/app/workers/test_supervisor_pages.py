@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from http import HTTPStatus
 from typing import Any
 
 import h11
 import pytest
 from kafka_share_proxy.app.observing.admin_listener import Response
+from kafka_share_proxy.app.observing.confirmations import Sender
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.live_settings import Reloaded
 from kafka_share_proxy.app.workers import worker_client
@@ -72,9 +74,9 @@ async def test_the_supervisor_is_alive_by_itself(workers: Workers) -> None:
     assert await workers.get("/livez") == (200, {"alive": True, "workers": {"0": None, "1": None}})
 
 
-async def test_a_request_by_a_foreign_name_is_refused(workers: Workers) -> None:
-    request = h11.Request(method="GET", target="/livez", headers=[("Host", "evil.example")])
-    assert (await workers.pages.response(request, "")).status == HTTPStatus.MISDIRECTED_REQUEST
+async def test_only_names_of_this_machine_are_served(workers: Workers) -> None:
+    assert "localhost" in workers.pages.hosts
+    assert "evil.example" not in workers.pages.hosts
 
 
 async def test_the_proxy_is_ready_while_one_worker_is(workers: Workers) -> None:
@@ -152,3 +154,23 @@ async def test_the_status_page_has_every_worker(workers: Workers) -> None:
     status, page = await workers.get("/")
     assert status == 200
     assert page.index(b"Worker 0") < page.index(b"first") < page.index(b"Worker 1") < page.index(b"second")
+
+
+async def test_a_status_page_for_a_client_that_may_change_nothing_has_no_links_to_changes(workers: Workers) -> None:
+    workers.all_respond("/?read-only", (200, b"<p>without links</p>"), (200, b""))
+    _, page = await workers.get("/", peer="192.0.2.1")
+    assert b"without links" in page
+
+
+async def test_a_change_is_confirmed_at_the_supervisor_and_made_by_the_worker(workers: Workers) -> None:
+    path = "/groups/a/members/m/release"
+    workers.all_respond(path, NO_GROUP, (200, {"change": "release", "of": []}))
+    workers.all_respond("/groups/a", NO_GROUP, (200, {"group": "a"}))
+    sender = Sender("127.0.0.1", "localhost:9090", "http://localhost:9090", "same-origin")
+    form = await workers.pages.confirmations.form(path, sender)
+    assert form.status == HTTPStatus.OK
+    token = re.search(r'name="confirmation" value="([^"]+)"', "".join(piece.decode() for piece in form.body))
+    assert token is not None
+    body = f"confirmation={token[1]}".encode()
+    assert (await workers.pages.confirmations.change(path, sender, body)).status == HTTPStatus.OK
+    assert workers.posted == [("admin-1", path)]

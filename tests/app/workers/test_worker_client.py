@@ -16,20 +16,27 @@ from kafka_share_proxy.loop.listeners import bind_local
 LARGE = b"x" * 300_000
 
 
-@asynccontextmanager
-async def worker(folder: Path) -> AsyncIterator[str]:
-    """An admin listener on a Unix socket."""
-    path = str(folder / "admin")
+class Site:
+    """Pages of a worker."""
 
-    async def respond(request: h11.Request, peer: str) -> Response:
+    hosts = frozenset({"localhost"})
+    confirmations = None
+
+    async def response(self, request: h11.Request, peer: str) -> Response:
         assert peer == ""
         if request.target == b"/large":
             return Response(HTTPStatus.OK, LARGE, "text/plain")
         return admin_listener.refusal(HTTPStatus.NOT_FOUND, f"{request.method.decode()} {request.target.decode()}")
 
+
+@asynccontextmanager
+async def worker(folder: Path) -> AsyncIterator[str]:
+    """An admin listener on a Unix socket."""
+    path = str(folder / "admin")
+
     listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(bind_local(path)))]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(admin_listener.serve_admin, listeners, respond, lambda *_, **__: None)
+        nursery.start_soon(admin_listener.serve_admin, listeners, Site(), lambda *_, **__: None)
         yield path
         nursery.cancel_scope.cancel()
 

@@ -20,7 +20,7 @@ FORWARDING = Path(__file__).resolve().parents[1]
 def test_the_walk_in_c_is_taken_where_it_was_built() -> None:
     """Else its twin."""
     built = importlib.util.find_spec("kafka_share_proxy.forwarding.walk._walk") is not None
-    assert built == walking.IN_C
+    assert built == (walking.KERNEL == "c")
     assert (walking.RequestWalk is walk.RequestWalk) == (not built)
 
 
@@ -37,7 +37,7 @@ def test_the_data_plane_works_without_c() -> None:
         "import sys\n"
         "sys.modules.update({f'kafka_share_proxy.forwarding.walk.{name}': None for name in ('_walk', '_pump')})\n"
         "import pytest\n"
-        "from kafka_share_proxy.forwarding.walk import walking; assert not walking.IN_C\n"
+        "from kafka_share_proxy.forwarding.walk import walking; assert walking.KERNEL == 'python'\n"
         "sys.exit(pytest.main(sys.argv[1:]))"
     )
     tests = [str(FORWARDING / f"{name}.py") for name in names]
@@ -74,6 +74,6 @@ def test_a_large_room_is_given_again_only_when_nobody_holds_any_of_it() -> None:
     assert bytes(kept) == b"1" * 1000
     del kept
     again = walking.room(LARGE)
-    assert again[0] == (ord("1") if walking.IN_C else 0)
+    assert again[0] == (ord("1") if walking.KERNEL == "c" else 0)
     del others, again, room
     assert {walking.room(LARGE)[LARGE - 1] for _ in range(100)} <= {0, ord("1"), ord("2")}

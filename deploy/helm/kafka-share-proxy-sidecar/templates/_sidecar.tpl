@@ -7,7 +7,7 @@
 {{- define "kafka-share-proxy.sidecar" -}}
 {{- $v := include "kafka-share-proxy.sidecar.values" . | fromYaml -}}
 - name: kafka-share-proxy
-  image: {{ printf "%s:%s" $v.image.repository (default "0.1.0" $v.image.tag) | quote }}
+  image: {{ printf "%s:%s" $v.image.repository (default "0.2.0" $v.image.tag) | quote }}
   imagePullPolicy: {{ $v.image.pullPolicy }}
   restartPolicy: Always
   args: [serve, --config, /etc/kafka-share-proxy/config/settings.yaml]

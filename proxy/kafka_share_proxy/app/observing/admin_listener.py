@@ -1,8 +1,8 @@
 """Admin listener: the status page, /livez, /readyz and its parts, /metrics and the features' pages over HTTP/1.1.
 
-It is deliberately small (with h11): GET, HEAD and POST, no request bodies, one response per connection, each limited in
-bytes and time. A request with a foreign name in its Host header is refused: a web page may let its own name resolve to
-this machine (DNS rebinding), and could then read the responses.
+It is deliberately small (with h11): GET, HEAD and POST, no request bodies except those of confirmations, one response
+per connection, each limited in bytes and time. A request with a foreign name in its Host header is refused: a web page
+may let its own name resolve to this machine (DNS rebinding), and could then read the responses.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from itertools import islice
+from typing import Protocol
 
 import h11
 import trio
 
-from kafka_share_proxy.app.observing import observe, status_html
+from kafka_share_proxy.app.observing import confirmation_html, confirmations, observe, status_html
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.app.observing.confirmations import Confirmations, Sender
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.feature.admin import Page
 from kafka_share_proxy.loop.interfaces import Notes
@@ -49,6 +51,8 @@ WORDS = 4096
 
 METRICS_PATH = b"/metrics"
 STATUS_PATHS = (b"/", b"/status")
+READ_ONLY = b"read-only"
+"""Query of a status page without links to changes."""
 METRICS_LIBRARY = "prometheus_client"
 
 JSON = "application/json; charset=utf-8"
@@ -77,19 +81,32 @@ class Probes:
     """Text of /metrics, in pieces that each take little time to make."""
     lookups: Sequence[Callable[[], Promise[None]]] = ()
     """Look-ups at brokers that figures need. None of them fails."""
-    status: Callable[[], Iterable[bytes]] | None = None
-    """The status page, in pieces. None: there is none."""
+    status: Callable[[bool], Iterable[bytes]] | None = None
+    """The status page, in pieces, with links to changes if the argument is True. None: there is none."""
+    confirmations: Confirmations | None = None
+    """Changes that the status page links to. None: there are none."""
     pages: AdminPages = field(default_factory=AdminPages)
     hosts: frozenset[str] = frozenset({"localhost"})
     """Host names of this listener (`own_names`). Addresses are always accepted."""
 
     async def response(self, request: h11.Request, peer: str) -> Response:
-        """Return the response. `peer`: address of the client, empty if unknown."""
-        return foreign_name(request, self.hosts) or await _response(request, self, peer)
+        """See Site."""
+        return await _response(request, self, peer)
 
 
-Respond = Callable[[h11.Request, str], Awaitable[Response]]
-"""Function that returns the response to a request from an address, which is empty if unknown."""
+class Site(Protocol):
+    """What a listener serves."""
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Host names of this listener (`own_names`). Addresses are always accepted."""
+
+    @property
+    def confirmations(self) -> Confirmations | None:
+        """Changes that the status page links to. None: there are none."""
+
+    async def response(self, request: h11.Request, peer: str) -> Response:
+        """Return the response to any other request. `peer`: address of the client, empty if unknown."""
 
 
 async def open_admin(address: Address, notes: Notes) -> list[trio.SocketListener]:
@@ -104,7 +121,7 @@ async def open_admin(address: Address, notes: Notes) -> list[trio.SocketListener
 
 async def serve_admin(
     listeners: list[trio.SocketListener],
-    respond: Respond,
+    site: Site,
     notes: Notes,
     balancers: Sequence[Network] = (),
     timeout_s: float | None = None,
@@ -115,7 +132,7 @@ async def serve_admin(
     REQUEST_TIMEOUT_S, which is the default.
     """
     open_now: set[int] = set()
-    respond_one = partial(_respond_one, respond=respond, balancers=balancers)
+    respond_one = partial(_respond_one, site=site, balancers=balancers)
     limit_s = REQUEST_TIMEOUT_S if timeout_s is None else timeout_s
     serve_one = partial(_serve_one, respond_one=respond_one, notes=notes, open_now=open_now, timeout_s=limit_s)
     await trio.serve_listeners(serve_one, listeners)
@@ -149,7 +166,7 @@ async def _serve_one(
         await trio.aclose_forcefully(stream)
 
 
-async def _respond_one(stream: trio.abc.Stream, respond: Respond, balancers: Sequence[Network]) -> None:
+async def _respond_one(stream: trio.abc.Stream, site: Site, balancers: Sequence[Network]) -> None:
     client = await _client(stream, balancers)
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
     try:
@@ -161,7 +178,9 @@ async def _respond_one(stream: trio.abc.Stream, respond: Respond, balancers: Seq
             await _linger(stream)
         raise
     if request is not None:
-        response = await respond(request, client)
+        response = _foreign_name(request, site.hosts) or await _confirmation(request, site, client, stream, http)
+        if response is None:
+            response = await site.response(request, client)
         await stream.send_all(_bytes(http, response, head=request.method == b"HEAD"))
         await _linger(stream)
 
@@ -175,6 +194,22 @@ async def _request(stream: trio.abc.Stream, http: h11.Connection) -> h11.Request
         if event is not h11.NEED_DATA:
             return None
         http.receive_data(bytes(await stream.receive_some(READ_BYTES)))
+
+
+async def _body(stream: trio.abc.Stream, http: h11.Connection, limit: int) -> bytes | None:
+    """Return the body of the request. None if it is longer, or the client closed the connection."""
+    body = b""
+    while len(body) <= limit:
+        event = http.next_event()
+        if isinstance(event, h11.Data):
+            body += bytes(event.data)
+        elif isinstance(event, h11.EndOfMessage):
+            return body
+        elif event is h11.NEED_DATA:
+            http.receive_data(bytes(await stream.receive_some(READ_BYTES)))
+        else:
+            return None
+    return None
 
 
 async def _linger(stream: trio.abc.Stream) -> None:
@@ -224,7 +259,7 @@ def names_of(config: Config) -> frozenset[str]:
     return own_names(*host, config.advertised_host, *config.admin_hosts)
 
 
-def foreign_name(request: h11.Request, hosts: frozenset[str]) -> Response | None:
+def _foreign_name(request: h11.Request, hosts: frozenset[str]) -> Response | None:
     """Return the refusal of a request by another host name. None if it is ours."""
     if _is_ours(request, hosts):
         return None
@@ -279,8 +314,32 @@ async def _response(request: h11.Request, probes: Probes, peer: str) -> Response
         return Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
     if path in STATUS_PATHS and probes.status is not None and request.method in (b"GET", b"HEAD"):
         await _finish_lookups(probes.lookups)
-        return Response(HTTPStatus.OK, await _in_steps(probes.status()), HTML, status_html.HEADERS)
+        may_change = probes.confirmations is not None and probes.confirmations.may_change(peer)
+        is_offered = may_change and request.target.partition(b"?")[2] != READ_ONLY
+        return Response(HTTPStatus.OK, await _in_steps(probes.status(is_offered)), HTML, status_html.HEADERS)
     return _probed(request, path, probes)
+
+
+async def _confirmation(
+    request: h11.Request, site: Site, client: str, stream: trio.abc.Stream, http: h11.Connection
+) -> Response | None:
+    """Return the response to a request for the confirmation of a change, or None for any other request."""
+    path = request.target.partition(b"?")[0].decode("ascii", "replace").removeprefix(status_html.CONFIRM)
+    if site.confirmations is None or not request.target.startswith(f"{status_html.CONFIRM}/".encode()):
+        return None
+    sent = {name.decode(): value.decode("ascii", "replace") for name, value in request.headers}
+    sender = Sender(client, *(sent.get(name, "") for name in ("host", "origin", "sec-fetch-site")))
+    if request.method in (b"GET", b"HEAD"):
+        shown = await site.confirmations.form(path, sender)
+    elif request.method == b"POST":
+        body = await _body(stream, http, confirmations.BODY_MAX)
+        if body is None:
+            reason = f"the form has at most {confirmations.BODY_MAX} bytes"
+            return Response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _json({"reason": reason}))
+        shown = await site.confirmations.change(path, sender, body)
+    else:
+        return Response(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET, HEAD and POST are served here"}))
+    return Response(shown.status, await _in_steps(shown.body), HTML, confirmation_html.HEADERS)
 
 
 async def _finish_lookups(begins: Iterable[Callable[[], Promise[None]]]) -> None:

@@ -1,7 +1,8 @@
 """Pages of the features on the admin listener, and who may change something through them.
 
 Parts of a path are percent-encoded. By default, only requests from this machine may change something (`admin_changes`).
-Requests of web pages never may; they are recognised by the Origin header that browsers send.
+Requests of web pages never may; they are recognised by the Origin header that browsers send. The exception is a
+confirmed form of the status page (`confirmations.py`).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class AdminPages:
         return None
 
     def forbidden(self, peer: str, *, from_page: bool) -> str:
-        """Return why a request may not change anything. Empty if it may."""
+        """Return the reason why a client may not change anything. Empty if it may."""
         if self.changes == "never":
             return "admin_changes is never"
         if from_page:

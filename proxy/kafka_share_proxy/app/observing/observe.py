@@ -23,6 +23,8 @@ _NAMES = {number: name for name, number in LEVELS.items()}
 
 # Events of the shell itself.
 STARTING = "starting"
+KERNELS_IN_PYTHON = "kernels-in-python"
+"""Requests cost more CPU than with the kernels in C."""
 CONNECTIONS_LOWERED = "connections-lowered"
 SERVING = "serving"
 STOPPING = "stopping"
@@ -55,10 +57,12 @@ WORKER_ENDED = "worker-ended"
 WORKERS_REPLACED = "workers-replaced"
 WORKERS_NOT_REPLACED = "workers-not-replaced"
 """New workers did not start, and those before them continue."""
+SPANS_NOT_EXPORTED = "spans-not-exported"
 
 EVENT_LEVELS: EventLevels = {
     # Events of the shell itself.
     STARTING: INFO,
+    KERNELS_IN_PYTHON: WARNING,
     CONNECTIONS_LOWERED: WARNING,
     SERVING: INFO,
     STOPPING: INFO,
@@ -87,6 +91,7 @@ EVENT_LEVELS: EventLevels = {
     WORKER_ENDED: ERROR,
     WORKERS_REPLACED: INFO,
     WORKERS_NOT_REPLACED: ERROR,
+    SPANS_NOT_EXPORTED: WARNING,
     # Connections. Normal behaviour of clients and networks is DEBUG; events that need attention are not.
     "connection-closed": DEBUG,
     "connection-cut": INFO,

@@ -12,6 +12,7 @@ from kafka_share_proxy.feature.status import (
     ROWS_MAX,
     Alarm,
     Cell,
+    Change,
     Detail,
     HeatCell,
     HeatMap,
@@ -26,6 +27,9 @@ TEXT_MAX = 120
 NOTE_MAX = 1_000
 """Maximum number of characters of one note."""
 HEAT_LEVELS = 8
+CHANGE = "Change"
+CONFIRM = "/status/confirm"
+"""Path of the confirmation of a change, whose own path follows."""
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 STYLE = """
@@ -47,6 +51,8 @@ caption{text-align:left;font-weight:600;padding:.25rem 0;white-space:nowrap}
 th,td{padding:.3rem .6rem;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}
 thead th{background:var(--band);font-weight:600}
 td.number,th.number{text-align:right}
+button{font:inherit;font-weight:600;padding:.4rem .9rem;border:1px solid var(--alarm);border-radius:.4rem;
+background:var(--page);color:var(--alarm);cursor:pointer}
 details{border:1px solid var(--line);border-radius:.4rem;margin:.4rem 0;padding:.3rem .7rem}
 summary{cursor:pointer;font-weight:600;overflow-wrap:anywhere}
 table.heat{min-width:0}table.heat td,table.heat th{padding:.2rem .35rem;text-align:right;min-width:2.4rem}
@@ -102,14 +108,14 @@ TAIL = f"""</main>
 """
 
 
-def _hash_of(content: str) -> str:
+def hash_of(content: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode() + "'"
 
 
 HEADERS = (
     (
         "Content-Security-Policy",
-        f"default-src 'none'; style-src {_hash_of(STYLE)}; script-src {_hash_of(SCRIPT)}; connect-src 'self'; "
+        f"default-src 'none'; style-src {hash_of(STYLE)}; script-src {hash_of(SCRIPT)}; connect-src 'self'; "
         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
     ("X-Content-Type-Options", "nosniff"),
@@ -131,14 +137,14 @@ def text(value: str, limit: int = TEXT_MAX) -> str:
     return _escape(shown)
 
 
-def section(made: StatusSection) -> Iterator[str]:
-    """Yield a section in pieces."""
+def section(made: StatusSection, *, may_change: bool = False) -> Iterator[str]:
+    """Yield a section in pieces. `may_change`: True if the reader may change something."""
     yield f"<section><h2>{text(made.title)}</h2>\n"
     yield from _notes(made.notes)
     for table in made.tables:
-        yield from _table(table)
+        yield from _table(table, may_change)
     for detail in made.details:
-        yield from _detail(made.title, detail)
+        yield from _detail(made.title, detail, may_change)
     if made.details_left_out:
         yield f'<p class="faint">{made.details_left_out} more are not shown in detail.</p>\n'
     yield "</section>\n"
@@ -149,16 +155,18 @@ def _notes(notes: Sequence[str]) -> Iterator[str]:
         yield f"<p>{text(note, NOTE_MAX)}</p>\n"
 
 
-def _detail(title: str, detail: Detail) -> Iterator[str]:
+def _detail(title: str, detail: Detail, may_change: bool) -> Iterator[str]:
     anchor = f"d{zlib.crc32(f'{title}/{detail.title}'.encode()):08x}"
     yield f'<details id="{anchor}"><summary>{text(detail.title)}</summary>\n'
     yield from _notes(detail.notes)
     for part in detail.parts:
-        yield from _table(part) if isinstance(part, StatusTable) else _heat_map(part)
+        yield from _table(part, may_change) if isinstance(part, StatusTable) else _heat_map(part)
     yield "</details>\n"
 
 
-def _table(table: StatusTable) -> Iterator[str]:
+def _table(table: StatusTable, may_change: bool) -> Iterator[str]:
+    if may_change and any(table.changes):
+        table = _with_changes(table)
     if not table.rows:
         yield f'<p class="faint">{text(table.title)}: none</p>\n'
         return
@@ -171,6 +179,11 @@ def _table(table: StatusTable) -> Iterator[str]:
         yield "<tr>" + "".join(f"<td{_class(n)}>{_cell(c)}</td>" for c, n in zip(row, numeric, strict=True)) + "</tr>\n"
     yield "</tbody></table></div>\n"
     yield from _left_out(table.left_out + max(len(table.rows) - ROWS_MAX, 0))
+
+
+def _with_changes(table: StatusTable) -> StatusTable:
+    rows = [(*row, change) for row, change in zip(table.rows, table.changes, strict=True)]
+    return StatusTable(table.title, (*table.columns, CHANGE), rows, table.left_out)
 
 
 def _heat_map(heat_map: HeatMap) -> Iterator[str]:
@@ -222,10 +235,19 @@ def _cell(cell: Cell) -> str:
         case Alarm(words):
             return f'<span class="alarm">{text(words)}</span>'
         case Link(words, parts):
-            path = "".join("/" + quote(part, safe="", errors="replace") for part in parts)
-            return f'<a href="{_escape(path)}">{text(words)}</a>'
+            return _link(words, _path(parts))
+        case Change(words, parts):
+            return _link(words, f"{CONFIRM}{_path(parts)}")
         case _:
             return text(cell)
+
+
+def _path(parts: Sequence[str]) -> str:
+    return "".join("/" + quote(part, safe="", errors="replace") for part in parts)
+
+
+def _link(words: str, path: str) -> str:
+    return f'<a href="{_escape(path)}">{text(words)}</a>'
 
 
 def duration(seconds: float) -> str:

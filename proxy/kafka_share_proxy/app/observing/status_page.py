@@ -23,8 +23,11 @@ class StatusPage:
         """`parts` returns None until the cluster has responded. `ready`: the readiness probes by path."""
         self._parts, self._ready = parts, ready
 
-    def steps(self) -> Iterator[bytes]:
-        """Yield the page in pieces, some of them empty. Clients may be served in between."""
+    def steps(self, may_change: bool = False) -> Iterator[bytes]:
+        """Yield the page in pieces, some of them empty. Clients may be served in between.
+
+        `may_change`: True if the reader may change something.
+        """
         yield status_html.HEAD.encode()
         parts = self._parts()
         yield from _encoded(self._readiness(parts))
@@ -32,7 +35,7 @@ class StatusPage:
             yield from _encoded(_proxy(parts))
             for feature in parts.features:
                 if feature.status is not None:
-                    yield from _in_steps(feature.status())
+                    yield from _in_steps(feature.status(), may_change)
         yield status_html.TAIL.encode()
 
     def _readiness(self, parts: ServingParts | None) -> StatusSection:
@@ -86,16 +89,16 @@ def _brokers(parts: ServingParts) -> StatusTable:
     return StatusTable("Brokers", BROKER, *first(rows, ROWS_MAX))
 
 
-def _in_steps(made: Generator[None, None, StatusSection]) -> Iterator[bytes]:
+def _in_steps(made: Generator[None, None, StatusSection], may_change: bool) -> Iterator[bytes]:
     while True:
         try:
             next(made)
         except StopIteration as end:
-            yield from _encoded(end.value)
+            yield from _encoded(end.value, may_change)
             return
         yield b""
 
 
-def _encoded(section: StatusSection) -> Iterator[bytes]:
-    for piece in status_html.section(section):
+def _encoded(section: StatusSection, may_change: bool = False) -> Iterator[bytes]:
+    for piece in status_html.section(section, may_change=may_change):
         yield piece.encode()

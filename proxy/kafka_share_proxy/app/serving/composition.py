@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from kafka_share_proxy.app.observing.audit_shipping import AuditShipping
+from kafka_share_proxy.app.observing.spans import Spans
 from kafka_share_proxy.app.serving import audit_setup, features, state_setup
 from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners, address_book
 from kafka_share_proxy.app.settings.config import Config
@@ -37,6 +38,7 @@ from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.served.injected_requests import Query
 from kafka_share_proxy.forwarding.served.services import Services
+from kafka_share_proxy.forwarding.served.tracing import Tracing
 from kafka_share_proxy.forwarding.served_times import ServedTimes
 from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers, Workers
 from kafka_share_proxy.loop.listeners import bind
@@ -49,6 +51,9 @@ from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import LocalProtocolError
 from kafka_share_proxy.wire.values import Address
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 T = TypeVar("T")
 
@@ -193,10 +198,15 @@ def compose(
     kinds: features.Kinds = features.FEATURES,
     seat: Seat | None = None,
     opening: Bind = bind,
+    tracer: Tracer | None = None,
 ) -> ServingParts:
-    """Open no listeners. `bootstrap`: the bootstrap servers, if a reload may change them. `seat`: of a worker.
+    """Open no listeners.
 
-    `opening`: returns the sockets of a listener.
+    Args:
+        bootstrap: the bootstrap servers, if a reload may change them.
+        seat: place of a worker.
+        opening: returns the sockets of a listener.
+        tracer: source of spans of served requests; None if tracing is off.
     """
     settings = cluster_client_settings(config, tls.brokers)
     listeners = BrokerListeners(config, notes, reactor.now)
@@ -209,8 +219,9 @@ def compose(
     platform = replace(platform, audit=None if audit is None else audit.audit)
     built, home = _with_home(config, platform, reactor, kinds, tls.proxies, seat)
     audit_setup.report(audit, (each for feature in built for each in feature.coverage), config, notes)
-    times, current = ServedTimes(), _CurrentRoutes(services, built)
-    plane = _plane(config, reactor, services, current, times, nursery, tls, opening)
+    tracing = None if tracer is None else Tracing(Spans(tracer, partial(_topic_name, services.topology)).record)
+    times, current = ServedTimes(), _CurrentRoutes(services, built, tracing)
+    plane = _plane(config, reactor, services, current, times, nursery, tls, opening, tracing)
     for feature in built:
         feature.on_routes(plane.refresh_routes)
         feature.on_apis(partial(current.rebuild, plane.refresh_routes))
@@ -242,8 +253,8 @@ def _with_home(
 class _CurrentRoutes:
     """Function that returns the routes needed now."""
 
-    def __init__(self, services: Services, built: Sequence[Feature]) -> None:
-        self._services, self._built = services, built
+    def __init__(self, services: Services, built: Sequence[Feature], tracing: Tracing | None = None) -> None:
+        self._services, self._built, self._tracing = services, built, tracing
         self._routes = self._build()
 
     def __call__(self) -> Routes:
@@ -259,6 +270,8 @@ class _CurrentRoutes:
         routes = route_table.build(services.book, services.versions, services.limits, features.handlers(self._built))
         for feature in self._built:
             routes = feature.observed(routes)
+        if self._tracing is not None:
+            routes = self._tracing.traced(routes)
         narrowing = [feature.narrow(routes) for feature in self._built if feature.narrow is not None]
         return narrowing[0] if narrowing else lambda: routes
 
@@ -314,6 +327,7 @@ def _plane(
     nursery: trio.Nursery,
     tls: TlsContexts,
     opening: Bind,
+    tracing: Tracing | None,
 ) -> Plane:
     return Plane(
         reactor,
@@ -331,6 +345,7 @@ def _plane(
         served=times.observe,
         node_at=services.topology.node_at,
         bind=opening,
+        tracing=tracing,
         names_advice=_names_advice(config),
         proxy_headers=_proxy_headers(config, reactor),
     )
@@ -350,6 +365,11 @@ def _proxy_headers(config: Config, reactor: Reactor) -> ProxyHeaders | None:
     if not sources:
         return None
     return ProxyHeaders(reactor, sources, config.named_limits.proxy_header_s, "proxy_protocol.clients")
+
+
+def _topic_name(topology: ClusterMetadata, topic_id: bytes) -> str | None:
+    topic = topology.topic_by_id(topic_id)
+    return None if topic is None else topic.name
 
 
 def advertised(config: Config) -> str:

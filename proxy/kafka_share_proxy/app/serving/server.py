@@ -13,18 +13,20 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from kafka_share_proxy.app import build_info
 from kafka_share_proxy.app.commands import check_listeners
-from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe, reload_page
+from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe, reload_page, spans
 from kafka_share_proxy.app.observing.admin_pages import AdminPages, Changes
+from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.app.observing.connections_page import ConnectionsPage
 from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.observing.status_page import StatusPage
 from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files
-from kafka_share_proxy.app.serving.composition import ServingParts, cluster_client_settings, compose
+from kafka_share_proxy.app.serving.composition import ServingParts, advertised, cluster_client_settings, compose
 from kafka_share_proxy.app.serving.garbage_collection import Garbage
 from kafka_share_proxy.app.serving.reloading import Reloading
 from kafka_share_proxy.app.settings import tls_contexts
@@ -44,8 +46,14 @@ from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.listeners import bind_local
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.watchdog import Watchdog
+from kafka_share_proxy.wire import kernels
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 T = TypeVar("T")
+SPANS_FLUSH_S = 5.0
+"""Maximum seconds that the export of the last spans may take at the end."""
 
 LIBRARIES = ("crc32c", "cramjam", "lz4.frame", "zstandard")
 """Libraries loaded at startup, not at first use: loading blocks the loop for up to a tenth of a second, and there may
@@ -163,6 +171,8 @@ class Server:
             notes=notes,
             topics=self._topics,
         )
+        self._tracing = self._tracer_provider()
+        """None if tracing is off."""
         metrics.of_events(self._metrics, notes)
         metrics.of_turns(self._metrics, reactor.turns)
         metrics.of_garbage(self._metrics, self._garbage)
@@ -171,7 +181,9 @@ class Server:
         """Run all phases in order. Return the exit status."""
         config = self._config
         upstream = ",".join(map(str, config.upstream.bootstrap))
-        self._notes(observe.STARTING, upstream=upstream, listen=str(config.bound))
+        self._notes(observe.STARTING, version=build_info.version(), upstream=upstream, listen=str(config.bound))
+        for reason, names in build_info.fallbacks(kernels.chosen()).items():
+            self._notes(observe.KERNELS_IN_PYTHON, kernels=", ".join(names), reason=reason)
         if self._seat is None:
             check_listeners.require(config, self._bind)
         with trio.CancelScope() as everything:
@@ -206,6 +218,7 @@ class Server:
             kinds=self._kinds,
             seat=self._seat,
             opening=self._bind,
+            tracer=None if self._tracing is None else self._tracing.get_tracer(spans.SERVICE),
         )
         metrics.of_parts(self._metrics, parts)
         parts.open(sight)
@@ -252,6 +265,20 @@ class Server:
             await parts.home.retire()
         if parts.audit is not None:
             await parts.audit.finish()
+        if self._tracing is not None:
+            with trio.move_on_after(SPANS_FLUSH_S):
+                await trio.to_thread.run_sync(self._tracing.shutdown, abandon_on_cancel=True)
+
+    def _tracer_provider(self) -> TracerProvider | None:
+        if self._config.tracing.export == "none":
+            return None
+
+        def note(reason: str) -> None:
+            """Called by the thread of OpenTelemetry."""
+            self._reactor.call_from_thread(partial(self._notes, observe.SPANS_NOT_EXPORTED, reason=reason))
+
+        spans.redirect(note)
+        return spans.provider(build_info.version(), advertised(self._config), self._config.tracing.sample_ratio)
 
     async def _receive_signals(self, everything: trio.CancelScope) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, RETIRE) as received:
@@ -293,10 +320,11 @@ class Server:
             metrics=self._metrics.steps,
             lookups=self._metrics.lookups,
             pages=self._pages,
+            confirmations=Confirmations(self._pages),
             hosts=admin_listener.names_of(self._config),
         )
         balancers = self._config.proxy_protocol.admin if self._seat is None else ()
-        nursery.start_soon(admin_listener.serve_admin, opened, probes.response, self._notes, balancers)
+        nursery.start_soon(admin_listener.serve_admin, opened, probes, self._notes, balancers)
 
     async def _admin_listeners(self) -> list[trio.SocketListener]:
         if self._seat is not None:

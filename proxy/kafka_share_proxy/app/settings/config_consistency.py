@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from kafka_share_proxy.app.settings import limit_settings
@@ -23,6 +24,7 @@ from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.broker_addresses import NODE_ID, NODE_MAX
 from kafka_share_proxy.wire.values import DECODED_BYTES
 
+TRACING_LIBRARIES = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")
 SECRET_BYTES_MIN = 16
 """Shorter secrets of a fleet could be guessed by who listens."""
 WILDCARDS = frozenset({"0.0.0.0", "::", "*"})  # noqa: S104  # recognised, not bound
@@ -40,6 +42,20 @@ def mistakes(config: Config) -> Found:
     yield from _features(config)
     yield from _audit(config)
     yield from _fleet(config)
+    yield from _tracing(config)
+
+
+def _tracing(config: Config) -> Found:
+    if config.tracing.export != "none" and not all(map(_is_installed, TRACING_LIBRARIES)):
+        text = "OpenTelemetry is not installed; pip install 'kafka-share-proxy[tracing]', or set it to none"
+        yield ("tracing", "export"), text
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # of a parent
+        return False
 
 
 def _listening(config: Config) -> Found:

@@ -103,7 +103,7 @@ class Supervisor:
         if self._config.admin is not None:
             opened = await admin_listener.open_admin(self._config.admin, self._notes)
             serve = partial(admin_listener.serve_admin, timeout_s=REPLACE_S + admin_listener.REQUEST_TIMEOUT_S)
-            nursery.start_soon(serve, opened, self._pages.response, self._notes, self._config.proxy_protocol.admin)
+            nursery.start_soon(serve, opened, self._pages, self._notes, self._config.proxy_protocol.admin)
         self._current = self._begin(self._config)
         await self._serve(self._current)
         await self._end_all()

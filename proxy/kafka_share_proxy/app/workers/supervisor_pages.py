@@ -12,13 +12,22 @@ import h11
 import trio
 
 from kafka_share_proxy.app.observing import admin_listener, connections_page, reload_page, status_html
-from kafka_share_proxy.app.observing.admin_listener import HTML, METRICS, METRICS_PATH, STATUS_PATHS, Response
+from kafka_share_proxy.app.observing.admin_listener import (
+    HTML,
+    METRICS,
+    METRICS_PATH,
+    READ_ONLY,
+    STATUS_PATHS,
+    Response,
+)
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
+from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.live_settings import Reloaded
 from kafka_share_proxy.app.workers import merged_pages, worker_client
 from kafka_share_proxy.app.workers.merged_metrics import MergedMetrics
 from kafka_share_proxy.app.workers.worker_process import WorkerProcess
+from kafka_share_proxy.feature.admin import Page, Pages, refused
 from kafka_share_proxy.feature.metrics import Metrics
 
 GROUPS = "/groups"
@@ -32,7 +41,7 @@ OWN = -1
 
 
 class SupervisorPages:
-    """Source of the responses."""
+    """Source of the responses. See admin_listener.Site."""
 
     def __init__(
         self,
@@ -46,13 +55,14 @@ class SupervisorPages:
         self._merged = MergedMetrics()
         self._own_metrics = own_metrics
         own = {path: partial(reload_page.response, change) for path, change in changes.items()}
-        self._pages = AdminPages(own=own)
+        self._pages = _Pages(own, self._from_all, self._changed)
+        self.confirmations = Confirmations(self._pages)
         self.go_by(config)
 
     def go_by(self, config: Config) -> None:
         """Use other settings."""
         self._pages.changes = config.admin_changes
-        self._hosts = admin_listener.names_of(config)
+        self.hosts = admin_listener.names_of(config)
 
     def ended(self, worker: WorkerProcess) -> None:
         """Keep what a worker has counted."""
@@ -60,27 +70,23 @@ class SupervisorPages:
 
     async def response(self, request: h11.Request, peer: str) -> Response:
         """Return the response to a request. `peer`: address of the client."""
-        foreign = admin_listener.foreign_name(request, self._hosts)
-        if foreign is not None:
-            return foreign
         method, target = request.method.decode("ascii", "replace"), request.target.decode("ascii", "replace")
         path = target.partition("?")[0]
         from_page = any(name == b"origin" for name, _ in request.headers)
-        own = await self._pages.response(method, path, peer=peer, from_page=from_page)
-        if own is not None:
-            return await admin_listener.page_response(own)
-        if method == "POST":
-            return await self._changed(target, self._pages.forbidden(peer, from_page=from_page))
-        return await self._read(path, target)
+        if method == "POST" or self._pages.has(path):
+            page = await self._pages.response(method, path, peer=peer, from_page=from_page)
+            if page is not None:
+                return await admin_listener.page_response(page)
+        return await self._read(path, target, may_change=self.confirmations.may_change(peer))
 
-    async def _read(self, path: str, target: str) -> Response:
+    async def _read(self, path: str, target: str, *, may_change: bool) -> Response:
         if path == "/livez":
             return _json(HTTPStatus.OK, {"alive": True, "workers": self._pids()})
+        if path.encode() in STATUS_PATHS:
+            return _status(await self._from_all(path if may_change else f"{path}?{READ_ONLY.decode()}"))
         responses = await self._from_all(target)
         if path.encode() == METRICS_PATH:
             return Response(HTTPStatus.OK, self._metrics(responses), METRICS)
-        if path.encode() in STATUS_PATHS:
-            return _status(responses)
         if path.startswith("/readyz"):
             return _readiness(responses)
         merge, good = MERGED.get(path.rstrip("/")), _good(responses)
@@ -95,12 +101,9 @@ class SupervisorPages:
         texts = {number: each.body for number, each in _good(responses).items()}
         return self._merged.text({OWN: self._own_metrics.render()} | texts)
 
-    async def _changed(self, target: str, forbidden: str) -> Response:
+    async def _changed(self, target: str) -> Response:
         """Pass a request that changes something to the worker that has the share group, else to any."""
-        if forbidden:
-            return admin_listener.refusal(HTTPStatus.FORBIDDEN, forbidden)
-        subject = "/".join(target.split("/")[:3])
-        responses = await self._from_all(subject)
+        responses = await self._from_all("/".join(target.split("/")[:3]))
         numbers = [number for number in (*_good(responses), *responses) if number in self._running]
         if not numbers:
             return _most_specific(())
@@ -121,6 +124,37 @@ class SupervisorPages:
             for worker in self._running.values():
                 nursery.start_soon(get, worker)
         return dict(sorted(responses.items()))
+
+
+class _Pages(AdminPages):
+    """Pages of the supervisor itself, and those of workers as if they were its own, for changes and their forms."""
+
+    def __init__(
+        self,
+        own: Mapping[str, Pages],
+        read: Callable[[str], Awaitable[Mapping[int, Response]]],
+        change: Callable[[str], Awaitable[Response]],
+    ) -> None:
+        super().__init__(own=own)
+        self._read, self._change = read, change
+
+    def has(self, path: str) -> bool:
+        """Return True if the supervisor itself has this page."""
+        return any(path == f"/{own}" or path.startswith(f"/{own}/") for own in self.paths)
+
+    async def response(self, method: str, path: str, *, peer: str, from_page: bool) -> Page | None:
+        """See AdminPages."""
+        if self.has(path):
+            return await super().response(method, path, peer=peer, from_page=from_page)
+        if method != "POST":
+            responses = await self._read(path)
+            return _page(_most_specific([*_good(responses).values(), *responses.values()]))
+        forbidden = self.forbidden(peer, from_page=from_page)
+        return refused(HTTPStatus.FORBIDDEN, forbidden) if forbidden else _page(await self._change(path))
+
+
+def _page(response: Response) -> Page:
+    return response.status, json.loads(response.body)
 
 
 def _good(responses: Mapping[int, Response]) -> dict[int, Response]:

@@ -25,6 +25,7 @@ from kafka_share_proxy.forwarding.observed.forwarded_deliveries import (
     ForwardedDeliveries,
     SharedPlace,
 )
+from kafka_share_proxy.wire import kernels
 from kafka_share_proxy.wire.codec import headers, prefixes
 from kafka_share_proxy.wire.codec.prefixes import PlaceOf
 from kafka_share_proxy.wire.definitions import messages, registry
@@ -262,5 +263,5 @@ def _runs(acknowledged: Iterable[_Batch]) -> Iterator[tuple[int, int, int]]:
             first = last + 1
 
 
-KERNEL = "c" if _forwarded_shares is not None and _forwarded_shares.VERSION == BUILT_VERSION else "python"
+KERNEL = kernels.choose("forwarding.observed._forwarded_shares", _forwarded_shares, BUILT_VERSION)
 _watching: Watching = _watching_in_c if KERNEL == "c" else _watching_in_python

@@ -21,6 +21,7 @@
 #define BATCH 256
 #define ENDED 0
 #define NOTED_S 0.005 /* turns.NOTED_S */
+enum { VERSION = 1 }; /* pump.BUILT_VERSION */
 
 struct way {
     Walk *walk; /* strong; NULL: this descriptor has none */
@@ -416,7 +417,7 @@ PyMODINIT_FUNC PyInit__pump(void)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     PyObject *type = module ? PyType_FromSpec(&pump_spec) : NULL;
-    if (!type || PyModule_AddObjectRef(module, "Pump", type) < 0)
+    if (!type || PyModule_AddObjectRef(module, "Pump", type) < 0 || PyModule_AddIntConstant(module, "VERSION", VERSION) < 0)
         return NULL;
     Py_DECREF(type);
     return module;

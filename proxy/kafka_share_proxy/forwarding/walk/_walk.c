@@ -19,6 +19,7 @@
 
 #define KEYS 128
 #define VERSIONS 32
+enum { VERSION = 1 }; /* walking.BUILT_VERSION */
 #define PENDING_MIN 4 /* a ring begins so small, for most connections have one request in flight */
 
 #define WORDS 4
@@ -1233,7 +1234,7 @@ PyMODINIT_FUNC PyInit__walk(void)
     room_type = add_type(module, &room_spec, "Room");
     PyObject *capsule = PyCapsule_New(&functions, WALK_CAPSULE, NULL);
     if (!pending_type || !table_type || !functions.requests || !functions.answers || !room_type || !capsule ||
-        PyModule_AddObjectRef(module, "functions", capsule) < 0)
+        PyModule_AddObjectRef(module, "functions", capsule) < 0 || PyModule_AddIntConstant(module, "VERSION", VERSION) < 0)
         return NULL;
     Py_DECREF(capsule);
     return module;

@@ -21,23 +21,32 @@ import select
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from kafka_share_proxy.forwarding.walk import walking
 from kafka_share_proxy.loop.interfaces import Pump
 from kafka_share_proxy.loop.polling import Poller
 from kafka_share_proxy.loop.turns import Turns
+from kafka_share_proxy.wire import kernels
+
+BUILT_VERSION = 1
+"""`VERSION` of the extension that matches this file. Another one is not used."""
 
 if TYPE_CHECKING:
-    _Pump: Callable[[int, memoryview, Mapping[int, Callable[[int], None]], Turns], Pump] | None
+    KERNEL = kernels.choose("forwarding.walk._pump", None, BUILT_VERSION)
+    _Pump: Callable[[int, memoryview, Mapping[int, Callable[[int], None]], Turns], Pump]
 else:
     try:
-        from kafka_share_proxy.forwarding.walk._pump import Pump as _Pump
-    except ImportError:
-        _Pump = None
+        from kafka_share_proxy.forwarding.walk import _pump
+    except ImportError:  # no compiler was available at installation
+        _pump = None
+
+    KERNEL = kernels.choose("forwarding.walk._pump", _pump, BUILT_VERSION)
+    _Pump = _pump.Pump if KERNEL == "c" else None
 
 
 def new_pump(
     poller: Poller, buffer: memoryview, ready: Mapping[int, Callable[[int], None]], turns: Turns
 ) -> Pump | None:
     """None if the pump cannot be used."""
-    if _Pump is None or not isinstance(poller, select.epoll):
+    if KERNEL == "python" or walking.KERNEL == "python" or not isinstance(poller, select.epoll):
         return None
     return _Pump(poller.fileno(), buffer, ready, turns)

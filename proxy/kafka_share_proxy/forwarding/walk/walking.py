@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_share_proxy.wire import kernels
+
+BUILT_VERSION = 1
+"""`VERSION` of the extension that matches this file. Another one is not used."""
+
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.walk.walk import Pending, RequestWalk, ResponseWalk, Table, room
 
-    IN_C = True
+    KERNEL = kernels.choose("forwarding.walk._walk", None, BUILT_VERSION)
 else:
     try:
-        from kafka_share_proxy.forwarding.walk._walk import Pending, RequestWalk, ResponseWalk, Table, room
+        from kafka_share_proxy.forwarding.walk import _walk
+    except ImportError:  # no compiler was available at installation
+        _walk = None
 
-        IN_C = True
-    except ImportError:
+    KERNEL = kernels.choose("forwarding.walk._walk", _walk, BUILT_VERSION)
+    if KERNEL == "c":
+        from kafka_share_proxy.forwarding.walk._walk import Pending, RequestWalk, ResponseWalk, Table, room
+    else:
         from kafka_share_proxy.forwarding.walk.walk import Pending, RequestWalk, ResponseWalk, Table, room
 
-        IN_C = False
-
-__all__ = ["IN_C", "Pending", "RequestWalk", "ResponseWalk", "Table", "room"]
+__all__ = ["KERNEL", "Pending", "RequestWalk", "ResponseWalk", "Table", "room"]

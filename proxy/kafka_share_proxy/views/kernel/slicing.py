@@ -12,7 +12,8 @@ from functools import partial
 from typing import NamedTuple
 
 from kafka_share_proxy.views.kernel import slicing_in_python
-from kafka_share_proxy.views.model.slots import KERNEL_VERSION, Cut
+from kafka_share_proxy.views.model import slots
+from kafka_share_proxy.views.model.slots import Cut
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
 from kafka_share_proxy.wire.records import compression, legacy, records
 from kafka_share_proxy.wire.records.batches import Batch
@@ -23,6 +24,7 @@ try:
 except ImportError:  # there was no compiler at installation
     _slicing = None  # type: ignore[assignment]
 
+KERNEL = slots.KERNEL
 REFUSALS = (ValueError, RemoteProtocolError, compression.CodecMissing)
 
 _MAGIC_AT = 16
@@ -78,10 +80,9 @@ def _by_extension(
 
 
 KERNELS: Mapping[str, Kernel] = {
-    **({"c": _by_extension} if _slicing is not None and _slicing.VERSION == KERNEL_VERSION else {}),
+    **({"c": _by_extension} if KERNEL == "c" else {}),
     "python": slicing_in_python.split,
 }
-KERNEL = next(iter(KERNELS))
 _kernel = KERNELS[KERNEL]
 
 

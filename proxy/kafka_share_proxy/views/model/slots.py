@@ -10,6 +10,7 @@ from enum import IntEnum
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple, Protocol
 
+from kafka_share_proxy.wire import kernels
 from kafka_share_proxy.wire.key_filter import KEYS_MAX, RANGES_MAX, NullKeys
 from kafka_share_proxy.wire.records.key_hash import SPACE, hash_of_record, murmur2
 
@@ -18,8 +19,7 @@ try:
 except ImportError:  # there was no compiler at installation
     _slicing = None  # type: ignore[assignment]
 
-KERNEL_VERSION = 3
-"""`VERSION` of the extension that matches these sources."""
+KERNEL = kernels.choose("views.kernel._slicing", _slicing, 3)
 SLOTS_MAX = 1024
 """The kernel has a row of counters for each."""
 STRIPE_OFFSETS = 64
@@ -200,7 +200,7 @@ def _python_hashes(keys: list[bytes]) -> bytes:
     return _uint32(list(map(murmur2, keys)))
 
 
-_hashes = _slicing.hashes if _slicing is not None and _slicing.VERSION == KERNEL_VERSION else _python_hashes
+_hashes = _slicing.hashes if KERNEL == "c" else _python_hashes
 
 
 def hashes(keys: list[bytes]) -> array[int]:

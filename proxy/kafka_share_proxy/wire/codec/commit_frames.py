@@ -11,6 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
+from kafka_share_proxy.wire import kernels
 from kafka_share_proxy.wire.codec.primitives import STRING_MAX, Buffer
 
 try:
@@ -215,7 +216,7 @@ def _short_text(version: int, text: str) -> bytes:
     return size + text.encode()
 
 
-KERNEL = "c" if _commit_frames is not None and _commit_frames.VERSION == BUILT_VERSION else "python"
+KERNEL = kernels.choose("wire.codec._commit_frames", _commit_frames, BUILT_VERSION)
 
 read: Callable[[Buffer, int], CommitParts | None] = _commit_frames.read if KERNEL == "c" else _python_read  # type: ignore[assignment]
 accepted: Callable[[Buffer, int, int], bool] = _commit_frames.accepted if KERNEL == "c" else _python_accepted

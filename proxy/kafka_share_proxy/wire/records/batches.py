@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, NamedTuple, Protocol, overload
 
+from kafka_share_proxy.wire import kernels
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.compression import NONE
@@ -212,7 +213,7 @@ def _python_count(rows: bytes) -> int:
     return sum(batch.records_count for batch in BatchTable(rows))
 
 
-KERNEL = "c" if _batches is not None and _batches.VERSION == BUILT_VERSION else "python"
+KERNEL = kernels.choose("wire.records._batches", _batches, BUILT_VERSION)
 walk: Callable[[Any, int], tuple[bytes, int]] = _batches.walk if KERNEL == "c" else _python_walk
 """`split_complete` with rows instead of a table. Raises ValueError."""
 _fates = _batches.fates if KERNEL == "c" else _python_fates

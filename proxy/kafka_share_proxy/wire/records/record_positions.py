@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from struct import calcsize
 from typing import Any, Literal, TypeVar
 
+from kafka_share_proxy.wire import kernels
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.codec.varints import read_varlong
 from kafka_share_proxy.wire.errors import RemoteProtocolError
@@ -351,12 +352,12 @@ def _headers(data: bytes, start: int, count: int, headers_type: Any) -> Any:
 
 _ELSEWHERE = "positions that are not of these bytes"
 
-EXTENSION = _record_positions if _record_positions is not None and _record_positions.VERSION == BUILT_VERSION else None
+KERNEL = kernels.choose("wire.records._record_positions", _record_positions, BUILT_VERSION)
+EXTENSION = _record_positions if KERNEL == "c" else None
 room: Callable[[int], bytearray] = bytearray if EXTENSION is None else EXTENSION.room
 """Returns a bytearray to be filled. With the extension it contains any bytes: clearing 4 MiB costs half as much as
 receiving them.
 """
-KERNEL = "python" if EXTENSION is None else "c"
 _find: Callable[[Buffer, int, int, int, int, int | None], bytes]
 _find = _python_find if EXTENSION is None else EXTENSION.find
 _build = _python_build if EXTENSION is None else EXTENSION.build

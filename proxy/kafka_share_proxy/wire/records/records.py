@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from struct import Struct
 from typing import NamedTuple, Protocol
 
+from kafka_share_proxy.wire import kernels
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.codec.varints import varlong
 from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -249,7 +250,7 @@ def build_batch(
 def _never(*_: object) -> None: ...
 
 
-KERNEL = "c" if _small_batches is not None and _small_batches.VERSION == BUILT_VERSION else "python"
+KERNEL = kernels.choose("wire.records._small_batches", _small_batches, BUILT_VERSION)
 _small: Callable[..., bytes | None] = _small_batches.build if KERNEL == "c" else _never
 
 

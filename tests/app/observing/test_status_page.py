@@ -47,7 +47,7 @@ def parts(*features: Feature, home: Any = None) -> Any:
         services=Plain(book=book),
         plane=Plain(statistics=lambda: statistics(connections=7, in_flight=2)),
         vanished=lambda: {2: "the cluster has not named it for 12 s"},
-        config=Plain(advertised_host="proxy.example", bound=Address("0.0.0.0", 9092)),
+        config=Plain(bootstrap_address=Address("proxy.example", 9092)),
     )
 
 

@@ -164,7 +164,7 @@ async def test_a_status_page_for_a_client_that_may_change_nothing_has_no_links_t
 
 async def test_a_change_is_confirmed_at_the_supervisor_and_made_by_the_worker(workers: Workers) -> None:
     path = "/groups/a/members/m/release"
-    workers.all_respond(path, NO_GROUP, (200, {"change": "release", "of": []}))
+    workers.all_respond(path, NO_GROUP, (200, {"change": "release", "effect": "frees records", "button": "Release"}))
     workers.all_respond("/groups/a", NO_GROUP, (200, {"group": "a"}))
     sender = Sender("127.0.0.1", "localhost:9090", "http://localhost:9090", "same-origin")
     form = await workers.pages.confirmations.form(path, sender)

@@ -23,14 +23,19 @@ LIMIT_S = 240
 JAVA_CLIENT, JUNIT, CONSOLE = "clients-4.4.0", "junit-1.13.4", "org.junit.platform.console.ConsoleLauncher"
 
 
+def blocks(language: str) -> list[str]:
+    return [str(code) for code in re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)]
+
+
 def block(language: str) -> str:
-    (code,) = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return str(code)
+    (code,) = blocks(language)
+    return code
 
 
-def test_the_python_recipe_passes(tmp_path: Path) -> None:
-    (tmp_path / "test_worker.py").write_text(block("python"))
-    plugins = ["-p", "kafka_share_proxy.conformance.pytest_plugin", "-p", "pytest_trio.plugin"]
+def test_the_python_recipes_pass(tmp_path: Path) -> None:
+    for number, code in enumerate(blocks("python")):
+        (tmp_path / f"test_worker_{number}.py").write_text(code)
+    plugins = ["-p", "kafka_share_proxy.conformance.pytest_plugin", "-p", "pytest_trio.plugin", "-o", "trio_mode=true"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins],
         cwd=tmp_path,
@@ -40,7 +45,7 @@ def test_the_python_recipe_passes(tmp_path: Path) -> None:
         timeout=LIMIT_S,
         check=False,
     )
-    assert "3 passed" in done.stdout, done.stdout + done.stderr
+    assert "4 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_scenario_of_the_page_is_valid() -> None:

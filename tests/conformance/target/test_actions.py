@@ -65,6 +65,14 @@ async def test_records_are_appended_without_a_producer() -> None:
             await do(server, "topics/t/records", values=[])
 
 
+async def test_plans_of_views_are_stored() -> None:
+    async with served() as server:
+        await do(server, "views/plans", plan="hot", starts=[0, 100])
+        assert server.cluster.view_plans["hot"].starts == (0, 100)
+        with pytest.raises(ActionError, match="ranges must begin at 0 and ascend"):
+            await do(server, "views/plans", plan="cold", starts=[5, 100])
+
+
 async def test_nodes_coordinators_and_groups_are_changed() -> None:
     async with served() as server:
         await do(server, "nodes/2/down")

@@ -86,6 +86,13 @@ class NewRecords(PartitionName):
     key: str | None = None
 
 
+class NewPlan(Values):
+    """Key ranges of views: the first hash of each, in ascending order from 0."""
+
+    plan: str
+    starts: list[int]
+
+
 class LeaderMove(PartitionName):
     """The new leader of a partition."""
 
@@ -211,6 +218,16 @@ async def _append_records(server: TargetServer, values: NewRecords) -> dict[str,
     return {"offset": server.cluster.append_records(values.topic, values.partition, found, key)}
 
 
+async def _store_plan(server: TargetServer, values: NewPlan) -> None:
+    from kafka_share_proxy.conformance.target.views import store_plan
+    from kafka_share_proxy.views.model.plans import BadPlan, Plan
+
+    try:
+        store_plan(server.cluster, Plan(values.plan, tuple(values.starts)))
+    except BadPlan as error:
+        raise ValueError(str(error)) from None
+
+
 async def _move_leader(server: TargetServer, values: LeaderMove) -> None:
     server.cluster.move_leader(values.topic, values.partition, values.node)
 
@@ -291,6 +308,7 @@ ACTIONS: Mapping[str, tuple[type[Values], Apply]] = {
     "topics/{topic}/delete": (TopicName, _delete_topic),
     "topics/{topic}/recreate": (TopicName, _recreate_topic),
     "topics/{topic}/records": (NewRecords, _append_records),
+    "views/plans": (NewPlan, _store_plan),
     "leaders/move": (LeaderMove, _move_leader),
     "coordinators/move": (CoordinatorMove, _move_coordinator),
     "nodes/{node}/down": (NodeNumber, _down),

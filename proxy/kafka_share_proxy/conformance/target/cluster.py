@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.conformance.target.group_registry import GroupRegistry
     from kafka_share_proxy.conformance.target.share_state import ShareState
     from kafka_share_proxy.conformance.target.transactions import Transactions
+    from kafka_share_proxy.views.model.plans import Plan
 
 NODES_MAX = 100
 """Maximum number of nodes of a cluster."""
@@ -57,6 +58,8 @@ class TargetCluster:
         self.offered: dict[int, tuple[int, int]] = {}
         """Lowest and highest offered version by API key. See served_apis.offer."""
         self.topics = TopicRegistry()
+        self.view_plans: dict[str, Plan] = {}
+        """Plans of views by id. See views.store_plan."""
         self.coordinators = Coordinators(nodes)
         slots = self.settings.fetch_session_slots
         self.fetch_sessions = {node_id: FetchSessions(slots, self.seeded) for node_id in self.node_ids}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.test_stock_clients import FAULTS
 from tests.support.java_programs import java_program
 from tests.support.programs import CLIENTS, built, need, output_of
 from tests.support.target_process import CONTROL, TargetProcess, target_process
@@ -104,9 +105,16 @@ def test_java_share_consumers_acknowledge_renew_and_lose_a_lock(target: TargetPr
 # Go
 
 
+def franz_go() -> str:
+    return str(built("franzgo", [need("go"), "build", "-o", "franzgo", "."], "franzgo") / "franzgo")
+
+
+def sarama() -> str:
+    return str(built("sarama", [need("go"), "build", "-o", "sarama", "."], "sarama") / "sarama")
+
+
 def test_franz_go_produces_consumes_and_commits(target: TargetProcess) -> None:
-    program = built("franzgo", [need("go"), "build", "-o", "franzgo", "."], "franzgo") / "franzgo"
-    seen = json.loads(output_of([str(program), target.bootstrap, "run"]))
+    seen = json.loads(output_of([franz_go(), target.bootstrap, "run"]))
     assert seen.pop("brokers").startswith("3@127.0.0.1:")
     assert seen == {
         "produced": 40,
@@ -119,9 +127,8 @@ def test_franz_go_produces_consumes_and_commits(target: TargetProcess) -> None:
 
 
 def test_franz_go_share_consumers_acknowledge_renew_and_lose_a_lock(target: TargetProcess) -> None:
-    program = built("franzgo", [need("go"), "build", "-o", "franzgo", "."], "franzgo") / "franzgo"
     target.earliest("one-share")
-    seen = json.loads(output_of([str(program), "target", target.bootstrap, target.control, "one"]))
+    seen = json.loads(output_of([franz_go(), "target", target.bootstrap, target.control, "one"]))
     assert seen == {
         "first": ["accepted 1", "rejected 1", "released 1", "renewed 1"],
         "second": ["released 2"],
@@ -156,8 +163,7 @@ def test_the_group_transaction_and_share_suites_of_franz_go_pass(target: TargetP
 
 
 def test_sarama_produces_consumes_and_commits(target: TargetProcess) -> None:
-    program = built("sarama", [need("go"), "build", "-o", "sarama", "."], "sarama") / "sarama"
-    seen = json.loads(output_of([str(program), "target", target.bootstrap, "run"]).splitlines()[-1])
+    seen = json.loads(output_of([sarama(), "target", target.bootstrap, "run"]).splitlines()[-1])
     assert seen == {
         "produced": 30,
         "consumed": 30,
@@ -171,11 +177,14 @@ def test_sarama_produces_consumes_and_commits(target: TargetProcess) -> None:
 # JavaScript
 
 
-def test_kafkajs_produces_consumes_and_commits(target: TargetProcess) -> None:
+def kafkajs(program: str) -> list[str]:
     node, npm = need("node"), need("npm")
     install = [npm, "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
-    folder = built("kafkajs", install, "node_modules")
-    seen = json.loads(output_of([node, str(folder / "main.js"), target.bootstrap, "run"]))
+    return [node, str(built("kafkajs", install, "node_modules") / program)]
+
+
+def test_kafkajs_produces_consumes_and_commits(target: TargetProcess) -> None:
+    seen = json.loads(output_of([*kafkajs("main.js"), target.bootstrap, "run"]))
     assert len(seen.pop("brokers")) == 3
     assert seen == {
         "produced": 40,
@@ -187,3 +196,42 @@ def test_kafkajs_produces_consumes_and_commits(target: TargetProcess) -> None:
         "state": "Empty",
     }
     assert target.rules() == {"api-versions-missing"}  # C2 of RESULTS.md
+
+
+def test_kafkajs_ends_when_a_response_is_cut_while_another_node_refuses(target: TargetProcess) -> None:
+    """C4 of RESULTS.md: the bytes of the cut response are taken for the beginning of the next one."""
+    for partition in (0, 1):
+        target.do("leaders/move", topic="t", partition=partition, node=partition + 1)
+    target.do("faults", api="Produce", node=1, error="NOT_LEADER_OR_FOLLOWER")
+    target.do("faults", api="Produce", node=2, cut_after=6)
+    command = [*kafkajs("cut.js"), target.bootstrap, "t"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "ERR_BUFFER_OUT_OF_BOUNDS" in done.stderr
+
+
+# Faults
+
+
+RECOVERABLE = (
+    "leader error",
+    "retriable error after the append",
+    "cut response",
+    "commit at the wrong coordinator",
+    "coordinator not available",
+    "fetch session lost",
+)
+
+
+@pytest.mark.parametrize("client", ["java classic", "java consumer", "franz-go", "sarama"])
+def test_a_client_recovers_from_faults_without_a_finding(target: TargetProcess, client: str) -> None:
+    for name in RECOVERABLE:
+        target.do("faults", **FAULTS[name])
+    if client.startswith("java"):
+        protocol = client.partition(" ")[2]
+        assert "read: 30" in java("TargetClient", JAVA[-1], target.bootstrap, "t", "group", protocol)
+    elif client == "franz-go":
+        assert json.loads(output_of([franz_go(), target.bootstrap, "run"]))["consumed"] == 40
+    else:
+        assert '"consumed":30' in output_of([sarama(), "target", target.bootstrap, "run"])
+    assert target.rules() == set()

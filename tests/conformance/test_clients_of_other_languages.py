@@ -223,10 +223,15 @@ RECOVERABLE = (
 )
 
 
+THROTTLED = ("Produce", "Fetch", "Metadata")
+
+
 @pytest.mark.parametrize("client", ["java classic", "java consumer", "franz-go", "sarama"])
 def test_a_client_recovers_from_faults_without_a_finding(target: TargetProcess, client: str) -> None:
     for name in RECOVERABLE:
         target.do("faults", **FAULTS[name])
+    for api in THROTTLED:
+        target.do("faults", api=api, throttle_ms=300, nth=3, count=2)
     if client.startswith("java"):
         protocol = client.partition(" ")[2]
         assert "read: 30" in java("TargetClient", JAVA[-1], target.bootstrap, "t", "group", protocol)

@@ -31,7 +31,7 @@ class FakeBroker:
         self.seen: list[tuple[str, Any]] = []
         """(API, request) of all requests received except ApiVersions."""
         self.correlation_ids: list[int] = []
-        """Those of all requests."""
+        """Correlation ids of all requests."""
         self.connections = 0
         self.stalled = False
         """Responses are kept until `flow`."""

@@ -25,7 +25,7 @@ class FindingsError(AssertionError):
 
 
 class KafkaCluster:
-    """A cluster in one process. Every method may be called from any thread but the cluster's own."""
+    """A cluster in one process. Every method may be called from any thread that runs no Trio loop."""
 
     def __init__(self, server: TargetServer, token: trio.lowlevel.TrioToken) -> None:
         self._server = server

@@ -29,12 +29,15 @@ from rich.table import Table
 
 from tests.bench.forwarding import build
 from tests.bench.measuring import load, spread
+from tests.support.blocking_connection import Connection
 from tests.support.brokers import NEW
 from tests.support.programs import built
-from tests.support.raw import Raw, address
+from tests.support.raw import Raw, address, until
 from tests.support.target_process import target_process
 
 TOPIC = "bench"
+GROUP = "kload"
+"""Group of the commits."""
 LOADS: Mapping[str, str] = {
     "Metadata, one at a time": "-k metadata -n {n}",
     "Metadata, 8 connections": "-k metadata -c 8 -d 4 -n {n}",
@@ -71,7 +74,14 @@ def broker() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder, Cluster(NEW, Path(folder) / "kafka") as cluster:
         with Raw(cluster.bootstrap) as raw:
             raw.create_topic(TOPIC)
+            on = raw.on_coordinator(GROUP)
+            until(lambda: _has_loaded(raw, on), f"the coordinator of {GROUP}")
         yield cluster.bootstrap
+
+
+def _has_loaded(raw: Raw, coordinator: Connection) -> bool:
+    response = raw.send_request("OffsetFetch", 8, on=coordinator, groups=[{"group_id": GROUP, "topics": None}])
+    return not response.groups[0].error_code
 
 
 def peers() -> dict[str, Started]:

@@ -30,6 +30,8 @@ class FakeBroker:
         self.ranges = dict(VERSIONS)
         self.seen: list[tuple[str, Any]] = []
         """(API, request) of all requests received except ApiVersions."""
+        self.correlation_ids: list[int] = []
+        """Correlation ids of all requests."""
         self.connections = 0
         self.stalled = False
         """Responses are kept until `flow`."""
@@ -68,6 +70,7 @@ class FakeBroker:
 
     async def _response(self, stream: trio.abc.Stream, frame: bytes) -> None:
         header, request = frames.decode_request(frame)
+        self.correlation_ids.append(header.correlation_id)
         if header.key == 18:
             message = self._versions()
             await stream.send_all(frames.response(18, header.version, header.correlation_id, message))

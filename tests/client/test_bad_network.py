@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import count
 from typing import Any
 
 import pytest
@@ -102,6 +103,7 @@ class Opened:
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.versions = BrokerVersions(ranges={1: (13, 13)}, response=None)
+        self.correlation_ids = count(1)
         self._stream = stream
 
     def hand_over(self) -> trio.abc.Stream:

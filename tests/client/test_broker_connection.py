@@ -76,6 +76,17 @@ async def test_many_requests_wait_and_get_responses_in_order(autojump_clock: tri
         assert opened.waiting == 0
 
 
+async def test_no_request_has_the_correlation_id_of_one_before(autojump_clock: trio.testing.MockClock) -> None:
+    broker = FakeBroker(echo)
+    async with connected(broker) as opened:
+        outcomes = Outcomes(opened)
+        for name in ("a", "b"):
+            outcomes.send(name)
+        await trio.sleep(1)
+        assert outcomes.texts == [("a", "a"), ("b", "b")]
+    assert broker.correlation_ids == [1, 2, 3]  # ApiVersions first
+
+
 async def test_a_response_in_small_pieces_is_assembled(autojump_clock: trio.testing.MockClock) -> None:
     broker = FakeBroker(echo)
     broker.trickle = 1
@@ -127,7 +138,7 @@ async def test_a_response_to_another_request_ends_the_connection(autojump_clock:
         outcomes.send("a")
         await trio.sleep(1)
         assert outcomes.texts == [("a", "disconnected")]
-        assert opened.trouble == "request 8 got a response instead of request 1"
+        assert opened.trouble == "request 9 got a response instead of request 2"
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ def test_a_cluster_serves_and_is_controlled_from_another_thread() -> None:
         assert cluster.create_topic("orders", 2, **{"max.message.bytes": "1000"}) == "orders"
         with connect(cluster) as connection:
             assert [topic.name for topic in metadata(connection).topics] == ["orders"]
+        assert [cluster.append("orders", "a", "b", partition=1), cluster.append("orders", "c", partition=1)] == [0, 2]
         leader = cluster.state()["topics"][0]["partitions"][0]["leader"]
         cluster.move_leader("orders", 0, leader % 3 + 1)
         cluster.move_coordinator("g", 2)

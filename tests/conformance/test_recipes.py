@@ -9,23 +9,33 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 from kafka_share_proxy.conformance.target import scenario
 from kafka_share_proxy.conformance.target.actions import ACTIONS, NewFault
+from kafka_share_proxy.localkafka.jars import class_path
+from kafka_share_proxy.localkafka.java import QUICK_START, find_java
+
+from tests.support.java_programs import COMPILER
+from tests.support.programs import CLIENTS, built, need
 
 PAGE = Path(__file__).resolve().parents[2] / "proxy/kafka_share_proxy/conformance/RECIPES.md"
-LIMIT_S = 120
+LIMIT_S = 240
+JAVA_CLIENT, JUNIT, CONSOLE = "clients-4.4.0", "junit-1.13.4", "org.junit.platform.console.ConsoleLauncher"
+
+
+def blocks(language: str) -> list[str]:
+    return [str(code) for code in re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)]
 
 
 def block(language: str) -> str:
-    (code,) = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return str(code)
+    (code,) = blocks(language)
+    return code
 
 
-def test_the_python_recipe_passes(tmp_path: Path) -> None:
-    (tmp_path / "test_worker.py").write_text(block("python"))
-    plugins = ["-p", "kafka_share_proxy.conformance.pytest_plugin", "-p", "pytest_trio.plugin"]
+def test_the_python_recipes_pass(tmp_path: Path) -> None:
+    for number, code in enumerate(blocks("python")):
+        (tmp_path / f"test_worker_{number}.py").write_text(code)
+    plugins = ["-p", "kafka_share_proxy.conformance.pytest_plugin", "-p", "pytest_trio.plugin", "-o", "trio_mode=true"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins],
         cwd=tmp_path,
@@ -35,7 +45,7 @@ def test_the_python_recipe_passes(tmp_path: Path) -> None:
         timeout=LIMIT_S,
         check=False,
     )
-    assert "3 passed" in done.stdout, done.stdout + done.stderr
+    assert "4 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_scenario_of_the_page_is_valid() -> None:
@@ -52,12 +62,42 @@ def test_every_action_and_every_part_of_a_fault_is_on_the_page() -> None:
     assert all(name in text for name in NewFault.model_fields)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-def test_the_node_recipe_starts_a_target(tmp_path: Path) -> None:
-    command = Path(sys.executable).with_name("kafka-share-proxy")
-    program = block("js").replace("spawn('kafka-share-proxy'", f"spawn({str(command)!r}")
-    program += "\nstartTarget().then(({ bootstrap, stop }) => { console.log(bootstrap); stop() })\n"
-    file = tmp_path / "recipe.cjs"
-    file.write_text(program)
-    done = subprocess.run(["node", str(file)], capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert re.fullmatch(r"127\.0\.0\.1:\d+", done.stdout.strip()), done.stderr
+def run(command: list[str], folder: Path) -> str:
+    """Run a recipe with the command `kafka-share-proxy` of this environment, and return what it prints."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_java_recipe_passes(tmp_path: Path) -> None:
+    source, jars = tmp_path / "WorkerTest.java", class_path(JAVA_CLIENT, JUNIT)
+    source.write_text(block("java"))
+    ecj = [find_java(), "-jar", class_path(COMPILER), "-source", "17", "-target", "17", "-proc:none", "-cp", jars]
+    run([*ecj, source.name], tmp_path)
+    console = [find_java(), *QUICK_START, "-cp", os.pathsep.join([str(tmp_path), jars]), CONSOLE]
+    assert "[         1 tests successful      ]" in run([*console, "execute", "--select-class", "WorkerTest"], tmp_path)
+
+
+def test_the_go_recipe_passes(tmp_path: Path) -> None:
+    go = need("go")
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(CLIENTS / "franzgo" / name, tmp_path)
+    (tmp_path / "worker_test.go").write_text(block("go"))
+    assert "--- PASS: TestALockExpiresAndTheCoordinatorMoves" in run([go, "test", "-v", "."], tmp_path)
+
+
+def test_the_node_recipe_passes(tmp_path: Path) -> None:
+    node, npm = need("node"), need("npm")
+    install = [npm, "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
+    (tmp_path / "node_modules").symlink_to(built("kafkajs", install, "node_modules") / "node_modules")
+    (tmp_path / "worker.test.js").write_text(block("js"))
+    assert "# pass 1" in run([node, "--test", "--test-reporter=tap", "worker.test.js"], tmp_path)

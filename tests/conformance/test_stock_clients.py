@@ -24,6 +24,8 @@ with warnings.catch_warnings():
 
 RECORDS, PARTITIONS = 30, 3
 LIMIT_S = 30.0
+PAUSE_S = 0.2
+"""Seconds between a throttled response and the next request: the client had the time to read it."""
 QUIET = {"log_level": 0}
 
 KNOWN: Mapping[str, frozenset[str]] = {
@@ -186,6 +188,48 @@ def test_rdkafka_recovers_from_a_fault_without_a_finding(cluster: KafkaCluster, 
     rdkafka_consume(cluster.bootstrap)
     assert faults.applied(number) >= 1
     assert rules_of(cluster) == set()
+
+
+def rdkafka_pause(bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, **QUIET})
+    for _ in range(2):
+        producer.produce("t", b"v", partition=0)
+        assert producer.flush(LIMIT_S) == 0
+        time.sleep(PAUSE_S)
+
+
+def python_pause(bootstrap: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","))
+    for _ in range(2):
+        producer.send("t", b"v", partition=0).get(LIMIT_S)
+        time.sleep(PAUSE_S)
+    producer.close()
+
+
+def aio_pause(bootstrap: str) -> None:
+    async def produce() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for _ in range(2):
+                await producer.send_and_wait("t", b"v", partition=0)
+                await asyncio.sleep(PAUSE_S)
+
+    asyncio.run(asyncio.wait_for(produce(), LIMIT_S))
+
+
+THROTTLED: Mapping[str, tuple[Callable[[str], None], set[str]]] = {
+    "rdkafka": (rdkafka_pause, {"throttle-ignored"}),
+    "aiokafka": (aio_pause, {"throttle-ignored"}),
+    "kafka-python": (python_pause, set()),
+}
+"""Two Produce requests of each client, and the findings: C5 of conformance/RESULTS.md."""
+
+
+@pytest.mark.parametrize("client", THROTTLED)
+def test_a_throttled_client_waits_or_is_found(cluster: KafkaCluster, client: str) -> None:
+    KafkaFaults(cluster).add(api="Produce", throttle_ms=3000, count=1)
+    run, rules = THROTTLED[client]
+    run(cluster.bootstrap)
+    assert rules_of(cluster) == rules
 
 
 def test_an_expired_lock_delivers_the_records_to_another_member(cluster: KafkaCluster) -> None:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import confluent_kafka
-import pytest
 import trio
 from kafka_share_proxy import recipes
 from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
+from kafka_share_proxy.conformance.target.server import TargetServer
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
-from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.client.cluster import cluster
-from tests.client.test_real_brokers import EARLIEST, QUIET, Fresh, create, produce, read
-from tests.consumer.world import FakeKafka
+from tests.client.test_real_brokers import EARLIEST, QUIET, read
+from tests.support.target_caller import Caller
+from tests.support.target_client import served
 
-A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 Clock = trio.testing.MockClock
 OPTIONS: dict[str, Any] = {
     "group": "g",
@@ -48,37 +49,49 @@ async def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
             await trio.sleep(0.05)
 
 
+@asynccontextmanager
+async def cluster(partitions: int = 1) -> AsyncIterator[TargetServer]:
+    async with served() as server:
+        await server.do("topics", name="a", partitions=partitions)
+        yield server
+
+
+async def produce(server: TargetServer, count: int, partition: int = 0) -> None:
+    await server.do("topics/a/records", values=["v"] * count, partition=partition)
+
+
+def committed(server: TargetServer, partition: int = 0) -> tuple[int, str | None]:
+    """Return offset and metadata, offset -1 if nothing is committed."""
+    found = server.cluster.groups.offsets("g").shown(TopicPartition("a", partition))
+    return (-1, None) if found is None else (found.offset, found.metadata)
+
+
 async def test_a_revoke_waits_for_the_pool_and_every_record_is_worked_on_once(autojump_clock: Clock) -> None:
-    kafka = FakeKafka(a=4)
-    partitions = [TopicPartition("a", number) for number in range(4)]
-    for each in partitions:
-        for _ in range(10):
-            kafka.produce(each, 10)
     worked: Counter[tuple[int, int]] = Counter()
 
-    async def run(name: str, brokers: Any) -> None:
+    async def run(name: str, server: TargetServer) -> None:
         async def work(record: Any) -> None:
             await trio.sleep(0.1)
             worked[int(name == "b"), record.offset] += 1
 
-        await recipe("worker_pool")(
-            "kafka:9091", work, connect=brokers.net, client_id=name, max_poll_records=7, **OPTIONS
-        )
+        options = {"connect": server.connect, "client_id": name, "max_poll_records": 7, **OPTIONS}
+        await recipe("worker_pool")(server.bootstrap, work, **options)
 
-    async with cluster(kafka) as brokers, trio.open_nursery() as nursery:
-        nursery.start_soon(run, "a", brokers)
+    async with cluster(4) as server, trio.open_nursery() as nursery:
+        for partition in range(4):
+            for _ in range(10):
+                await produce(server, 10, partition)
+        nursery.start_soon(run, "a", server)
         await until(lambda: worked.total() > 20)
-        nursery.start_soon(run, "b", brokers)
+        nursery.start_soon(run, "b", server)
         await until(lambda: worked.total() >= 400)
-        await until(lambda: all(kafka.committed.get(each) == 100 for each in partitions))
+        await until(lambda: all(committed(server, partition)[0] == 100 for partition in range(4)))
         nursery.cancel_scope.cancel()
     assert worked.total() == 400
     assert {member for member, _ in worked} == {0, 1}
 
 
 async def test_what_is_done_in_any_order_does_not_come_again(autojump_clock: Clock) -> None:
-    kafka = FakeKafka(a=1)
-    kafka.produce(A0, 30)
     done: list[int] = []
 
     async def work(record: Any) -> None:
@@ -87,22 +100,21 @@ async def test_what_is_done_in_any_order_does_not_come_again(autojump_clock: Clo
         await trio.sleep(1 / (record.offset + 1))
         done.append(record.offset)
 
-    async with cluster(kafka) as brokers:
+    async with cluster() as server:
+        await produce(server, 30)
+        run = partial(recipe("any_order"), server.bootstrap, work, connect=server.connect, **OPTIONS)
         for _ in range(2):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(lambda: recipe("any_order")("kafka:9091", work, connect=brokers.net, **OPTIONS))
+                nursery.start_soon(run)
                 await until(lambda: len(done) >= 29)
                 await trio.sleep(5)
                 nursery.cancel_scope.cancel()
-            assert (kafka.committed[A0], kafka.texts[A0]) in ((3, "ic/1;4-29"), (30, "ic/1;"))
+            assert committed(server) in ((3, "ic/1;4-29"), (30, ""))
+        assert committed(server)[0] == 30
     assert done == [*sorted(set(range(30)) - {3}, reverse=True), 3]
-    assert kafka.committed[A0] == 30
 
 
 async def test_after_a_crash_the_newest_records_come_at_once_and_the_others_are_late(autojump_clock: Clock) -> None:
-    kafka = FakeKafka(a=1)
-    kafka.produce(A0, 120)
-    kafka.committed[A0] = 70
     newest: list[int] = []
     late: list[int] = []
 
@@ -113,43 +125,38 @@ async def test_after_a_crash_the_newest_records_come_at_once_and_the_others_are_
         await trio.sleep(0.1)
         late.append(record.offset)
 
-    async with cluster(kafka) as brokers, trio.open_nursery() as nursery:
-        run = recipe("newest_first")
-        nursery.start_soon(
-            lambda: run("kafka:9091", work, work_late, connect=brokers.net, max_poll_records=5, **OPTIONS)
-        )
+    async with cluster() as server, trio.open_nursery() as nursery:
+        await produce(server, 120)
+        coordinator = server.cluster.coordinators.node_of(CoordinatorKind.GROUP, "g")
+        assert await Caller(server.cluster, coordinator).commit("g", "a", 70) == 0
+        options = {"connect": server.connect, "max_poll_records": 5, **OPTIONS}
+        nursery.start_soon(lambda: recipe("newest_first")(server.bootstrap, work, work_late, **options))
         await until(lambda: len(late) > 3)
-        kafka.produce(A0, 5)
+        await produce(server, 5)
         await until(lambda: len(newest) == 5)
         assert len(late) < 50
-        await until(lambda: kafka.committed[A0] == 125)
+        await until(lambda: committed(server)[0] == 125)
         nursery.cancel_scope.cancel()
     assert (newest, late) == (list(range(120, 125)), list(range(70, 120)))
 
 
-@pytest.mark.broker
-@pytest.mark.timeout(120)
-async def test_what_is_made_of_records_and_their_offsets_become_visible_together(
-    kafka_43: Cluster, fresh: Fresh
-) -> None:
-    (source,), (target,) = create(kafka_43, fresh("source")), create(kafka_43, fresh("target"))
-    produce(kafka_43, source, range(50))
-    group = fresh("group")
-    settings = {"bootstrap.servers": kafka_43.bootstrap, "transactional.id": fresh("transaction"), **QUIET}
-    producer = confluent_kafka.Producer(settings)
+async def test_what_is_made_of_records_and_their_offsets_become_visible_together() -> None:
+    source, target = TopicPartition("a", 0), TopicPartition("target", 0)
+    async with cluster() as server:
+        await server.do("topics", name=target.topic)
+        await server.do("topics/a/records", values=[f"{number}" for number in range(50)])
+        settings = {"bootstrap.servers": server.bootstrap, "transactional.id": "transaction", **QUIET}
+        producer = confluent_kafka.Producer(settings)
 
-    async def work(record: Any) -> bytes:
-        await trio.lowlevel.checkpoint()
-        return b"<" + record.value + b">"
+        async def work(record: Any) -> bytes:
+            await trio.lowlevel.checkpoint()
+            return b"<" + record.value + b">"
 
-    run = recipe("transform")
-    options = {"group": group, "topics": [source.topic], **EARLIEST}
-    async with (
-        trio.open_nursery() as nursery,
-        open_consumer(kafka_43.bootstrap, group=group, partitions=[target], read_committed=True, **EARLIEST) as reader,
-    ):
-        nursery.start_soon(lambda: run(kafka_43.bootstrap, producer, target.topic, work, **options))
-        got = await read(reader, 50)
-        assert [record.value for record in got] == [b"<%d>" % n for n in range(50)]
-        assert await reader.committed([source]) == {source: OffsetAndMetadata(50)}
-        nursery.cancel_scope.cancel()
+        run = partial(recipe("transform"), server.bootstrap, producer, target.topic, work)
+        reading = {"group": "g", "partitions": [target], "read_committed": True, **EARLIEST}
+        async with trio.open_nursery() as nursery, open_consumer(server.bootstrap, **reading) as reader:
+            nursery.start_soon(lambda: run(group="g", topics=["a"], **EARLIEST))
+            got = await read(reader, 50)
+            assert [record.value for record in got] == [b"<%d>" % n for n in range(50)]
+            assert await reader.committed([source]) == {source: OffsetAndMetadata(50)}
+            nursery.cancel_scope.cancel()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 from kafka_share_proxy import share_recipes
-from kafka_share_proxy.wire.values import TopicPartition
+from kafka_share_proxy.conformance.target.server import TargetServer
 
-from tests.client.share_cluster import share_cluster
-from tests.consumer.share_world import ShareKafka
+from tests.support.target_client import NODES, served
 
-A0 = TopicPartition("a", 0)
+LOCK_S = 15
+"""Shortest duration of a lock that a broker allows by default."""
 Clock = trio.testing.MockClock
 
 
@@ -31,13 +32,25 @@ def recipe(name: str) -> Callable[..., Any]:
     return found
 
 
+@asynccontextmanager
+async def working(name: str, work: Callable[[Any], Any], records: int, **options: Any) -> AsyncIterator[TargetServer]:
+    """Run a recipe inside the block, as a member of a group with records."""
+    configs = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_S * 1000)}
+    async with served() as server, trio.open_nursery() as nursery:
+        await server.do("topics", name="a")
+        await server.do("groups/configs", group="g", configs=configs)
+        await server.do("topics/a/records", values=[f"{number}" for number in range(records)])
+        options |= {"group": "g", "topics": ["a"], "connect": server.connect}
+        nursery.start_soon(lambda: recipe(name)(server.bootstrap, work, **options))
+        with trio.fail_after(1000):
+            yield server
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_share_worker_whose_job_outlasts_the_lock(
     autojump_clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Jobs of up to nine locks; one fails the first time, one loses its lock: each record is done, the others once."""
-    kafka = ShareKafka(a=1)
-    kafka.share.lock_s = 2.0
-    kafka.produce(A0, 20)
     begun: Counter[int] = Counter()
     done: Counter[int] = Counter()
     running: set[int] = set()
@@ -48,30 +61,26 @@ async def test_a_share_worker_whose_job_outlasts_the_lock(
         running.add(record.offset)
         most.append(len(running))
         try:
-            await trio.sleep(record.offset)
+            await trio.sleep(record.offset * LOCK_S / 2)
         finally:
             running.remove(record.offset)
         if record.offset == 5 and begun[5] == 1:
             raise ZeroDivisionError
         done[record.offset] += 1
+        assert record.delivery_count == begun[record.offset]
 
-    async with share_cluster(kafka) as brokers, trio.open_nursery() as nursery:
-        options = {"group": "g", "topics": ["a"], "connect": brokers.brokers.net}
-        servers = "kafka:9091,kafka:9092"
-        nursery.start_soon(lambda: recipe("share_worker")(servers, work, limit=8, **options))
-        with trio.fail_after(300):
-            while len(kafka.share.share(A0).settled) < 20:  # noqa: ASYNC110 - of a program that notifies no caller
-                await trio.sleep(1)
+    async with working("share_worker", work, 20, limit=8) as server:
+        while sum(done.values()) < 20:  # noqa: ASYNC110 - of a program that notifies no caller
+            await trio.sleep(1)
         assert done == Counter(range(20))
         assert max(most) == 8
         assert begun == Counter([*range(20), 5])
-        assert {offset: count for offset, count in kafka.share.shares[A0].counts.items() if count > 1} == {5: 2}
-        kafka.produce(A0, 1)
+        await server.do("topics/a/records", values=["20"])
         await trio.sleep(1)
-        brokers.cut()
-        await trio.sleep(60)
+        for node in NODES:
+            server.cut_connections(node)
+        await trio.sleep(20 * LOCK_S)
         assert (begun[20], done[20]) == (2, 1)
-        nursery.cancel_scope.cancel()
     assert "a-0 at 5 is released: ZeroDivisionError()" in capsys.readouterr().out
 
 
@@ -79,8 +88,6 @@ async def test_a_worker_that_delays_the_next_attempt(
     autojump_clock: Clock, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two records fail at first: each is delivered again, and the brokers' lack of a delay is logged once."""
-    kafka = ShareKafka(a=1)
-    kafka.produce(A0, 10)
     begun: Counter[int] = Counter()
 
     async def work(record: Any) -> None:
@@ -88,13 +95,9 @@ async def test_a_worker_that_delays_the_next_attempt(
         if record.offset in (3, 7) and begun[record.offset] == 1:
             raise ZeroDivisionError
 
-    async with share_cluster(kafka) as brokers, trio.open_nursery() as nursery:
-        options = {"group": "g", "topics": ["a"], "connect": brokers.brokers.net}
-        nursery.start_soon(lambda: recipe("patient_worker")("kafka:9091,kafka:9092", work, **options))
-        with trio.fail_after(300):
-            while len(kafka.share.share(A0).settled) < 10:  # noqa: ASYNC110 - of a program that notifies no caller
-                await trio.sleep(1)
-        nursery.cancel_scope.cancel()
+    async with working("patient_worker", work, 10):
+        while sum(begun.values()) < 12:  # noqa: ASYNC110 - of a program that notifies no caller
+            await trio.sleep(1)
     assert begun == Counter([*range(10), 3, 7])
     assert capsys.readouterr().out.count("waits 1.0 s") == 2
     assert sum("has no effect" in each.message for each in caplog.records) == 1

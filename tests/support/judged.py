@@ -68,6 +68,7 @@ class JudgedClient:
         self._observe(
             FrameRefused(
                 at=self.at,
+                received_at=self.at,
                 connection=1,
                 node=1,
                 host="h",
@@ -96,6 +97,7 @@ class JudgedClient:
         client_id = seen.pop("client_id", "c")
         return {
             "at": self.at,
+            "received_at": self.at,
             "connection": connection,
             "node": node,
             "host": "h",

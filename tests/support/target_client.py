@@ -16,6 +16,7 @@ from kafka_share_proxy.wire.definitions import messages, registry
 LIMIT_S = 30.0
 """Seconds that any step may take on a busy machine."""
 VERSIONS = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")
+NODES = (1, 2, 3)
 METADATA = messages.MetadataRequest(topics=None)
 
 

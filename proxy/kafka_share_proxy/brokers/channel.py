@@ -22,6 +22,7 @@ from kafka_share_proxy.brokers.cluster_connection import (
     CLIENT_ID,
     BrokerVersions,
     ClusterClientSettings,
+    ClusterConnection,
     open_connection,
 )
 from kafka_share_proxy.loop.polling import READ, WRITE
@@ -115,8 +116,9 @@ class Channel(trio.abc.Stream):
 
     # Requests
 
-    def begin(self, versions: BrokerVersions, expires: float) -> None:
-        self.versions, self.expires = versions, expires
+    def begin(self, opened: ClusterConnection) -> None:
+        self.versions, self.expires = opened.versions, opened.expires
+        self._correlation_ids = opened.correlation_ids
         self._begun = True
         self._transport.want(READ)
 
@@ -249,7 +251,7 @@ async def open_channel(
 
     opened = await open_connection(address, replace(settings, tls=None, connect=connect))
     channel = made[-1]
-    channel.begin(opened.versions, opened.expires)
+    channel.begin(opened)
     return channel
 
 

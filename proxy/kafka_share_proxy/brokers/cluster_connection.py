@@ -108,7 +108,8 @@ class ClusterConnection:
         self.closed = False
         self._stream = stream
         self._settings = settings
-        self._correlation_ids = count(1)
+        self.correlation_ids = count(1)
+        """Continued by a caller that has the stream, so that no two consecutive requests have the same id."""
         self._received = bytearray()
 
     async def send_request(self, key: int, message: RequestMessage[R], version: int | None = None) -> R:
@@ -118,7 +119,7 @@ class ClusterConnection:
         connection is unusable after either.
         """
         chosen = self._common_version(key) if version is None else version
-        correlation_id = next(self._correlation_ids)
+        correlation_id = next(self.correlation_ids)
         request = frames.request(key, chosen, correlation_id, self._settings.client_id, message)
         frame = await self._respond_to(request)
         if key == ApiKey.API_VERSIONS and broker_versions.is_unsupported_version(frame):

@@ -10,7 +10,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, NamedTuple
 
 import trio
@@ -106,7 +105,7 @@ class BrokerConnection:
         self._waiting: deque[_Waiting] = deque()
         self._unsent: deque[bytes] = deque()
         self._has_unsent = trio.Event()
-        self._correlation_ids = count(1)
+        self._correlation_ids = opened.correlation_ids
         self._received = bytearray()
         self._last_reason: str | None = None
         """Reason for closing as soon as no request waits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -24,7 +25,7 @@ class FindingsError(AssertionError):
 
 
 class KafkaCluster:
-    """A cluster in one process. Every method may be called from any thread but the cluster's own."""
+    """A cluster in one process. Every method may be called from any thread that runs no Trio loop."""
 
     def __init__(self, server: TargetServer, token: trio.lowlevel.TrioToken) -> None:
         self._server = server
@@ -32,19 +33,22 @@ class KafkaCluster:
         self.bootstrap = server.bootstrap
         """Addresses of all nodes, for `bootstrap.servers`."""
 
-    def do(self, path: str, **values: Any) -> dict[str, Any]:
+    def do(self, path: str, /, **values: Any) -> dict[str, Any]:
         """Do an action of the HTTP control, such as `do("leaders/move", topic="orders", node=2)`.
 
         Raises actions.ActionError.
         """
-        from kafka_share_proxy.conformance.target.actions import Action  # pydantic is slow to import
-
-        return self._run(Action(path, values).apply, self._server)
+        return self._run(partial(self._server.do, path, **values))
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> str:
         """Create a topic and return its name. Raises actions.ActionError."""
         self.do("topics", name=name, partitions=partitions, configs=configs)
         return name
+
+    def append(self, topic: str, *values: str, partition: int = 0, key: str | None = None) -> int:
+        """Append records without a producer. Return the offset of the first. Raises actions.ActionError."""
+        offset: int = self.do(f"topics/{topic}/records", values=values, partition=partition, key=key)["offset"]
+        return offset
 
     def configure_group(self, group: str, **configs: str) -> None:
         """Set settings of a group, with `_` for the dots: `share_auto_offset_reset="earliest"`.

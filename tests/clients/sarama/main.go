@@ -1,5 +1,5 @@
 // Sarama with default settings: sarama BOOTSTRAP GROUP TOPIC COUNT [USER PASSWORD]
-// Reads a topic as a member of a group and writes the lines of tests/support/plain_reader.py.
+// Reads a topic as a member of a group and writes the lines of tests/support/plain_reader.py. At a target: target.go.
 package main
 
 import (
@@ -56,6 +56,10 @@ var lock = make(chan struct{}, 1)
 
 func main() {
 	arguments := os.Args[1:]
+	if arguments[0] == "target" {
+		target(arguments[1], arguments[2])
+		return
+	}
 	want, _ := strconv.Atoi(arguments[3])
 	config := sarama.NewConfig()
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest

@@ -85,6 +85,16 @@ CASES: dict[str, tuple[Steps, Steps]] = {
 RULE_IDS = [rule.id for rule in RULES]
 
 
+def test_a_request_that_was_sent_before_the_throttled_response_is_no_violation() -> None:
+    def pipelined(client: JudgedClient) -> None:
+        sent_at = client.at + 1
+        client.at += 1
+        client.send(METADATA, messages.MetadataResponse(throttle_time_ms=500))
+        client.send(METADATA, received_at=sent_at)
+
+    assert found_after(pipelined) == set()
+
+
 @pytest.mark.parametrize("rule", RULE_IDS)
 def test_a_violation_is_found(rule: str) -> None:
     assert found_after(CASES[rule][0]) == {rule}

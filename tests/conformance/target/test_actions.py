@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.conformance.target.actions import ACTIONS, Action, ActionError, api_key
+from kafka_share_proxy.conformance.target.actions import ACTIONS, ActionError, api_key
 from kafka_share_proxy.conformance.target.faults import Fault
 from kafka_share_proxy.conformance.target.server import TargetServer
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.support.target_client import served
+from tests.support.target_caller import values
+from tests.support.target_client import connected, served
 
 
-async def do(server: TargetServer, path: str, **values: Any) -> dict[str, Any]:
-    return await Action(path, values).apply(server)
+async def do(server: TargetServer, path: str, **details: Any) -> dict[str, Any]:
+    return await server.do(path, **details)
 
 
 async def test_the_clock_is_stopped_advanced_and_resumed() -> None:
@@ -44,6 +46,31 @@ async def test_topics_partitions_and_logs_are_changed() -> None:
         assert server.cluster.topics.by_name["t"].topic_id != topic.topic_id
         await do(server, "topics/t/delete")
         assert "t" not in server.cluster.topics.by_name
+
+
+async def test_records_are_appended_without_a_producer() -> None:
+    async with served() as server:
+        await do(server, "topics", name="t", partitions=2)
+        assert await do(server, "topics/t/records", values=["a", "b"], partition=1) == {"offset": 0}
+        assert await do(server, "topics/t/records", values=["c"], partition=1, key="k") == {"offset": 2}
+        client = await connected(server, server.cluster.partition("t", 1).leader)
+        message = messages.FetchRequest
+        wanted = message.FetchPartition(partition=1, partition_max_bytes=1 << 20)
+        topic = message.FetchTopic(topic="t", partitions=[wanted])
+        fetched = (await client.call(message(topics=[topic]), 12)).responses[0].partitions[0]
+        assert values(fetched.records) == ["a", "b", "c"]
+        with pytest.raises(ActionError, match="there is no topic 'none'"):
+            await do(server, "topics/none/records", values=["a"])
+        with pytest.raises(ActionError, match="values: List should have at least 1 item"):
+            await do(server, "topics/t/records", values=[])
+
+
+async def test_plans_of_views_are_stored() -> None:
+    async with served() as server:
+        await do(server, "views/plans", plan="hot", starts=[0, 100])
+        assert server.cluster.view_plans["hot"].starts == (0, 100)
+        with pytest.raises(ActionError, match="ranges must begin at 0 and ascend"):
+            await do(server, "views/plans", plan="cold", starts=[5, 100])
 
 
 async def test_nodes_coordinators_and_groups_are_changed() -> None:

@@ -8,10 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trustme
@@ -20,56 +17,41 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.blocking_connection import Connection
+from tests.support.target_process import CONTROL, target_process
 
 LIMIT_S = 60
 
 
-@contextmanager
-def process(*flags: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """Run the command inside the block. Yield it and its ready line."""
-    command = [sys.executable, "-m", "kafka_share_proxy", "conformance", "target", *flags]
-    started = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    with started:
-        assert started.stdout is not None
-        line = started.stdout.readline()
-        try:
-            yield started, json.loads(line)
-        finally:
-            started.kill()
-
-
 def test_a_process_serves_until_it_is_stopped_and_reports(tmp_path: Path) -> None:
     ready_file, junit, report = (tmp_path / name for name in ("ready.json", "junit.xml", "report.json"))
-    flags = ["--control", "127.0.0.1:0", "--topic", "orders:2", "--strict"]
+    flags = [*CONTROL, "--topic", "orders:2", "--strict"]
     flags += ["--ready-file", str(ready_file), "--junit", str(junit), "--json", str(report)]
-    with process(*flags) as (started, ready):
-        assert json.loads(ready_file.read_text()) == ready
-        host, _, port = ready["bootstrap"].partition(":")
+    with target_process(*flags) as target:
+        assert json.loads(ready_file.read_text()) == target.ready
+        host, _, port = target.bootstrap.partition(":")
         with Connection(Address(host, int(port))) as connection:
             response = connection.send_request(3, 12, messages.MetadataRequest(topics=None))
             assert [topic.name for topic in response.topics] == ["orders"]
             request = messages.HeartbeatRequest(group_id="", generation_id=1, member_id="m")
             with pytest.raises(OSError, match="closed"):
                 connection.send_request(12, 4, request)
-        with urllib.request.urlopen(f"{ready['control']}/state") as page:
+        with urllib.request.urlopen(f"{target.control}/state") as page:
             assert len(json.load(page)["topics"][0]["partitions"]) == 2
-        started.send_signal(signal.SIGTERM)
-        assert started.wait(LIMIT_S) == 1
-        assert started.stderr is not None
-        assert "error group-id-empty: GroupId is ''" in started.stderr.read()
+        target.process.send_signal(signal.SIGTERM)
+        assert target.process.wait(LIMIT_S) == 1
+        assert target.process.stderr is not None
+        assert "error group-id-empty: GroupId is ''" in target.process.stderr.read()
     assert 'failures="1"' in junit.read_text()
     rules = [found["rule"] for found in json.loads(report.read_text())["findings"]]
     assert rules == ["api-versions-missing", "group-id-empty"]
 
 
 def test_a_process_ends_with_its_stdin() -> None:
-    with process("--nodes", "1", "--until-stdin-closes") as (started, ready):
-        assert list(ready["nodes"]) == ["1"]
-        assert started.stdin is not None
-        started.stdin.close()
-        assert started.wait(LIMIT_S) == 0
+    with target_process("--nodes", "1", "--until-stdin-closes") as target:
+        assert list(target.ready["nodes"]) == ["1"]
+        assert target.process.stdin is not None
+        target.process.stdin.close()
+        assert target.process.wait(LIMIT_S) == 0
 
 
 def run(*flags: str) -> tuple[int, str]:

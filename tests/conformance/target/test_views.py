@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.conformance.target.topics import HostedTopic
-from kafka_share_proxy.conformance.target.views import create_view, create_views, find_view
+from kafka_share_proxy.conformance.target.views import create_view, create_views, find_view, store_plan
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.views.model.slots import RangeCut
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import ZERO_UUID
 
-from tests.support.target_caller import Caller, running_cluster
+from tests.support.target_caller import Caller, running_cluster, values
 
 
 async def test_a_view_is_shown_before_it_is_created() -> None:
@@ -36,6 +40,29 @@ async def test_other_names_are_no_views(name: str, expected: ErrorCode | None) -
     async with running_cluster() as cluster:
         cluster.create_topic("t", 10)
         assert find_view(cluster, name) == expected
+
+
+async def test_a_plan_divides_the_partitions_of_its_views() -> None:
+    async with running_cluster() as cluster:
+        cluster.create_topic("t", 2)
+        plan = Plan("p1", (0, 1 << 30, 3 << 30))
+        store_plan(cluster, plan)
+        store_plan(cluster, plan)
+        view = create_view(cluster, "__view.pp1.t")
+        assert isinstance(view, HostedTopic)
+        assert len(view.partitions) == 6
+        caller = Caller(cluster)
+        for number in range(30):
+            await caller.produce("t", records.build_batch(0, [Record(b"k%d" % number, b"%d" % number)]))
+        found = [values((await caller.fetch(view.name, 0, partition=slot)).records) for slot in range(3)]
+        cut = RangeCut(plan.starts)
+        expected: list[list[str]] = [[], [], []]
+        for number in range(30):
+            expected[cut.slot_of(b"k%d" % number, number)].append(f"{number}")
+        assert found == expected
+        assert all(found)
+        with pytest.raises(ValueError, match="a plan never changes"):
+            store_plan(cluster, Plan("p1", (0, 5)))
 
 
 async def test_a_view_follows_leaders_and_partitions_of_its_base() -> None:

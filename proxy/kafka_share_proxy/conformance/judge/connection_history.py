@@ -41,6 +41,8 @@ class ConnectionHistory:
     """True after an ApiVersions request."""
     handshake: bool = False
     """True after a SaslHandshake that was accepted."""
+    throttled_at: float = 0.0
+    """Time of the last response with a throttle time."""
     throttled_until: float = 0.0
     pending: RequestSeen | None = None
     """Request without response."""
@@ -77,7 +79,7 @@ class ConnectionHistory:
             self.handshake = not codes
         throttle_ms = getattr(event.response, "throttle_time_ms", 0)
         if throttle_ms > 0 and event.delivered:
-            self.throttled_until = event.at + throttle_ms / 1000
+            self.throttled_at, self.throttled_until = event.at, event.at + throttle_ms / 1000
         self.wrong_leader += bool(codes & LEADER_ERRORS)
         self.wrong_coordinator += bool(codes & COORDINATOR_ERRORS)
 

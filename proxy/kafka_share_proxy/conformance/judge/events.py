@@ -14,6 +14,8 @@ class FrameSeen:
 
     at: float
     """Seconds by a monotonic clock, not by the cluster's."""
+    received_at: float
+    """Time at which its last byte arrived: before `at` if the client pipelines requests."""
     connection: int
     node: int
     host: str

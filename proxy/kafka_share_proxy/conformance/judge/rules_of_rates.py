@@ -44,8 +44,9 @@ def _metadata(seen: RequestSeen, history: History) -> Iterator[str]:
 
 
 def _throttle(seen: RequestSeen, history: History) -> Iterator[str]:
-    early = history.connection(seen).throttled_until - THROTTLE_SLACK_S - seen.at
-    if early > 0:
+    connection = history.connection(seen)
+    knew = seen.received_at > connection.throttled_at + THROTTLE_SLACK_S
+    if knew and seen.received_at < connection.throttled_until - THROTTLE_SLACK_S:
         yield f"{registry.API_KEYS[seen.key]} is sent before the throttle time has passed"
 
 

@@ -79,6 +79,20 @@ class PartitionName(TopicName):
     partition: Partition = 0
 
 
+class NewRecords(PartitionName):
+    """Records to append in one batch: texts, with one key."""
+
+    values: Annotated[list[str], Field(min_length=1)]
+    key: str | None = None
+
+
+class NewPlan(Values):
+    """Key ranges of views: the first hash of each, in ascending order from 0."""
+
+    plan: str
+    starts: list[int]
+
+
 class LeaderMove(PartitionName):
     """The new leader of a partition."""
 
@@ -198,6 +212,22 @@ async def _recreate_topic(server: TargetServer, values: TopicName) -> None:
     server.cluster.recreate_topic(values.topic)
 
 
+async def _append_records(server: TargetServer, values: NewRecords) -> dict[str, Any]:
+    key = None if values.key is None else values.key.encode()
+    found = [value.encode() for value in values.values]
+    return {"offset": server.cluster.append_records(values.topic, values.partition, found, key)}
+
+
+async def _store_plan(server: TargetServer, values: NewPlan) -> None:
+    from kafka_share_proxy.conformance.target.views import store_plan
+    from kafka_share_proxy.views.model.plans import BadPlan, Plan
+
+    try:
+        store_plan(server.cluster, Plan(values.plan, tuple(values.starts)))
+    except BadPlan as error:
+        raise ValueError(str(error)) from None
+
+
 async def _move_leader(server: TargetServer, values: LeaderMove) -> None:
     server.cluster.move_leader(values.topic, values.partition, values.node)
 
@@ -277,6 +307,8 @@ ACTIONS: Mapping[str, tuple[type[Values], Apply]] = {
     "topics": (NewTopic, _create_topic),
     "topics/{topic}/delete": (TopicName, _delete_topic),
     "topics/{topic}/recreate": (TopicName, _recreate_topic),
+    "topics/{topic}/records": (NewRecords, _append_records),
+    "views/plans": (NewPlan, _store_plan),
     "leaders/move": (LeaderMove, _move_leader),
     "coordinators/move": (CoordinatorMove, _move_coordinator),
     "nodes/{node}/down": (NodeNumber, _down),

@@ -7,7 +7,7 @@ that the client is connected to, and runs `run()` in a task. All nodes share one
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from kafka_share_proxy.conformance.target.clock import Clock
 from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind, Coordinators
 from kafka_share_proxy.conformance.target.fetch_sessions import FetchSessions
+from kafka_share_proxy.conformance.target.partition_log import LogFull
 from kafka_share_proxy.conformance.target.seeded import SeededBytes
 from kafka_share_proxy.conformance.target.timers import ClusterTimers
 from kafka_share_proxy.conformance.target.topic_configs import TopicConfigs, mistake_in
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.conformance.target.group_registry import GroupRegistry
     from kafka_share_proxy.conformance.target.share_state import ShareState
     from kafka_share_proxy.conformance.target.transactions import Transactions
+    from kafka_share_proxy.views.model.plans import Plan
 
 NODES_MAX = 100
 """Maximum number of nodes of a cluster."""
@@ -56,6 +58,8 @@ class TargetCluster:
         self.offered: dict[int, tuple[int, int]] = {}
         """Lowest and highest offered version by API key. See served_apis.offer."""
         self.topics = TopicRegistry()
+        self.view_plans: dict[str, Plan] = {}
+        """Plans of views by id. See views.store_plan."""
         self.coordinators = Coordinators(nodes)
         slots = self.settings.fetch_session_slots
         self.fetch_sessions = {node_id: FetchSessions(slots, self.seeded) for node_id in self.node_ids}
@@ -250,6 +254,19 @@ class TargetCluster:
             raise ValueError(f"{topic}-{partition} has offsets {hosted.log.start} to {hosted.log.end}, not {offset}")
         hosted.log.truncate(offset)
         hosted.set_leader(hosted.leader)
+
+    def append_records(self, topic: str, partition: int, values: Sequence[bytes], key: bytes | None = None) -> int:
+        """Append a batch of records without a producer. Return its base offset."""
+        hosted = self.partition(topic, partition)
+        if not values or hosted.base is not None:
+            raise ValueError(f"{topic!r} is a view: its base has the records" if values else "values has no record")
+        try:
+            now_ms = self.clock.wall_ms()
+            offset = hosted.log.append_values(values, key, leader_epoch=hosted.leader_epoch, now_ms=now_ms)
+        except LogFull as full:
+            raise ValueError(str(full)) from None
+        hosted.changed.notify()
+        return offset
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Move the start of a log."""

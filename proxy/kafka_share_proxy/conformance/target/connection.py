@@ -23,6 +23,9 @@ READ_BYTES = 64 << 10
 SEND_TIMEOUT_S = 30.0
 """Seconds after which a connection is closed whose client does not read the response."""
 
+Received = tuple[bytes, float]
+"""Request frame without size, and the time at which its last byte arrived."""
+
 
 class TargetConnection:
     """One connection of a client to a node."""
@@ -44,7 +47,7 @@ class TargetConnection:
         try:
             async with trio.open_nursery() as nursery:
                 self._scope = nursery.cancel_scope
-                frames_in, frames_out = trio.open_memory_channel[bytes](PIPELINED_MAX)
+                frames_in, frames_out = trio.open_memory_channel[Received](PIPELINED_MAX)
                 nursery.start_soon(self._receive, frames_in)
                 await self._serve(frames_out)
                 nursery.cancel_scope.cancel()
@@ -69,7 +72,7 @@ class TargetConnection:
         ended = ConnectionEnded(at=trio.current_time(), connection=self._peer.number, by_client=self._by_client)
         self._served.judge.observe(ended)
 
-    async def _receive(self, frames_in: trio.MemorySendChannel[bytes]) -> None:
+    async def _receive(self, frames_in: trio.MemorySendChannel[Received]) -> None:
         reader = FrameReader(FRAME_BYTES_MAX)
         while True:
             reader.accept(AUTHENTICATION_BYTES_MAX if self._requests.must_authenticate else FRAME_BYTES_MAX)
@@ -78,8 +81,9 @@ class TargetConnection:
                 self._by_client = True
                 self.close()
                 return
+            received_at = trio.current_time()
             for frame in reader.receive_data(data):
-                await frames_in.send(frame)
+                await frames_in.send((frame, received_at))
 
     async def _received(self) -> bytes:
         try:
@@ -87,10 +91,10 @@ class TargetConnection:
         except trio.BrokenResourceError:
             return b""
 
-    async def _serve(self, frames_out: trio.MemoryReceiveChannel[bytes]) -> None:
+    async def _serve(self, frames_out: trio.MemoryReceiveChannel[Received]) -> None:
         """Serve one request after the other. A response is sent before the next request starts."""
-        async for frame in frames_out:
-            outgoing = await self._requests.serve(frame)
+        async for frame, received_at in frames_out:
+            outgoing = await self._requests.serve(frame, received_at)
             if outgoing.data:
                 with trio.fail_after(SEND_TIMEOUT_S):
                     await self._stream.send_all(outgoing.data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
@@ -48,22 +49,21 @@ class NodeListener:
             return
         async with trio.open_nursery() as connections:
             with trio.CancelScope() as self._scope:
-                await trio.serve_listeners(self._accepting(accept), [listener], handler_nursery=connections)
+                handle = partial(self.handle, accept)
+                await trio.serve_listeners(handle, [listener], handler_nursery=connections)
 
-    def _accepting(self, accept: Accept) -> Callable[[trio.SocketStream], Awaitable[None]]:
-        async def handle(stream: trio.SocketStream) -> None:
-            if self._accepted >= ACCEPTED_MAX:
-                await trio.aclose_forcefully(stream)
-                return
-            self._accepted += 1
-            try:
-                await accept(self.node_id, self._secured(stream), _host_of(stream))
-            finally:
-                self._accepted -= 1
+    async def handle(self, accept: Accept, stream: trio.abc.Stream) -> None:
+        """Serve one connection, of a socket or in memory."""
+        if self._accepted >= ACCEPTED_MAX:
+            await trio.aclose_forcefully(stream)
+            return
+        self._accepted += 1
+        try:
+            await accept(self.node_id, self._secured(stream), _host_of(stream))
+        finally:
+            self._accepted -= 1
 
-        return handle
-
-    def _secured(self, stream: trio.SocketStream) -> trio.abc.Stream:
+    def _secured(self, stream: trio.abc.Stream) -> trio.abc.Stream:
         if self._tls is None:
             return stream
         return trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
@@ -77,7 +77,10 @@ class NodeListener:
             await listener.aclose()
 
 
-def _host_of(stream: trio.SocketStream) -> str:
+def _host_of(stream: trio.abc.Stream) -> str:
+    """Return the address of the client; empty if it has gone, or is in this process."""
+    if not isinstance(stream, trio.SocketStream):
+        return ""
     try:
         return str(stream.socket.getpeername()[0])
     except OSError:

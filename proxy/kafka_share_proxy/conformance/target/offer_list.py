@@ -9,6 +9,13 @@ from kafka_share_proxy.conformance.target.actions import ACTIONS
 from kafka_share_proxy.conformance.target.served_apis import APIS, SASL_VERSIONS
 from kafka_share_proxy.wire.definitions import registry
 
+REFUSED = (
+    "classic members in a KIP-848 group with members, and the other way round: INCONSISTENT_GROUP_PROTOCOL (JoinGroup),"
+    " GROUP_ID_NOT_FOUND (ConsumerGroupHeartbeat). There is no online migration (group.consumer.migration.policy).",
+    "views with a plan that is not stored (action views/plans): INVALID_TOPIC_EXCEPTION",
+    "settings that would have no effect: INVALID_CONFIG",
+)
+
 
 def lines() -> Iterator[str]:
     """Yield the lines."""
@@ -20,6 +27,8 @@ def lines() -> Iterator[str]:
     for key, name in registry.API_KEYS.items():
         if key not in served and "broker" in registry.listeners(key):
             yield f"  {key:3} {name}"
+    yield "Refused by served APIs:"
+    yield from (f"  {text}" for text in REFUSED)
     yield "Rules for clients:"
     for rule in RULES:
         yield f"  {rule.id} ({rule.severity}): {rule.sentence} [{rule.source}]"

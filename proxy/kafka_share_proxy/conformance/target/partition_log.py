@@ -6,7 +6,7 @@ There is one copy for all replicas, and the high watermark is the end of the log
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from struct import Struct
@@ -98,6 +98,11 @@ class PartitionLog:
             entry = self.producers.setdefault(header.producer_id, ProducerEntry(header.producer_id))
             record_append(entry, header, base)
         return base
+
+    def append_values(self, values: Sequence[bytes], key: bytes | None, *, leader_epoch: int, now_ms: int) -> int:
+        """Append a batch of records. Return its base offset. Raises LogFull."""
+        data = records.build_batch(0, [Record(key, value, timestamp=now_ms) for value in values])
+        return self.append(data, records.read_header(data), leader_epoch)
 
     def append_marker(
         self, producer_id: int, epoch: int, *, commits: bool, coordinator_epoch: int, leader_epoch: int, now_ms: int

@@ -60,6 +60,8 @@ class ServedConnection:
         self._served = served
         self._peer = peer
         self._authentication = Authentication(served.users, served.mechanisms)
+        self._received_at = 0.0
+        """Arrival of the request that is served."""
         self._raw_tokens = False
         """True after SaslHandshake v0: tokens follow without a Kafka header (KIP-43)."""
 
@@ -68,11 +70,12 @@ class ServedConnection:
         """True until the login that the cluster requires is complete."""
         return self._authentication.is_required
 
-    async def serve(self, frame: bytes) -> Outgoing:
+    async def serve(self, frame: bytes, received_at: float) -> Outgoing:
         """Serve one request frame without size. Waits with the clock of the cluster.
 
         Raises RemoteProtocolError if the frame has no header.
         """
+        self._received_at = received_at
         if self._raw_tokens and self.must_authenticate:
             return self._raw_token(frame)
         key, version, correlation_id = headers.peek(frame)
@@ -164,6 +167,7 @@ class ServedConnection:
     def _seen(self, key: int, version: int, correlation_id: int, frame: bytes, client_id: str) -> dict[str, Any]:
         return {
             "at": trio.current_time(),
+            "received_at": self._received_at,
             "connection": self._peer.number,
             "node": self._peer.node_id,
             "host": self._peer.host,

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -124,6 +124,18 @@ class TargetServer:
         """Number of open connections."""
         return len(self._connections)
 
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
+        """Connect in memory, for clients in the same loop. Raises ConnectionRefusedError."""
+        from trio.testing import memory_stream_pair
+
+        nodes = {address: node_id for node_id, address in self.cluster.addresses.items()}
+        listener = self._listeners.get(nodes.get((host, port), 0))
+        if listener is None or not listener.is_open:
+            raise ConnectionRefusedError(f"no node accepts connections at {host}:{port}")
+        client, served = memory_stream_pair()
+        self._tasks.start_soon(listener.handle, self._accept, served)
+        return client
+
     def accepts(self, node_id: int) -> bool:
         """Return True if a node accepts connections. Raises ValueError."""
         return self._listener(node_id).is_open
@@ -158,6 +170,15 @@ class TargetServer:
         if not listener.is_open:
             await listener.open()
             self._tasks.start_soon(listener.serve, self._accept)
+
+    async def do(self, path: str, /, **values: Any) -> dict[str, Any]:
+        """Do an action of the HTTP control, such as `do("leaders/move", topic="orders", node=2)`. Return its details.
+
+        Raises actions.ActionError.
+        """
+        from kafka_share_proxy.conformance.target.actions import Action  # pydantic is slow to import
+
+        return await Action(path, values).apply(self)
 
     def before_request(self, callback: BeforeRequest) -> None:
         """Await `callback` with API key, node and client id before each request is executed."""

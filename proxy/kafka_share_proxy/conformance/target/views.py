@@ -9,8 +9,22 @@ from kafka_share_proxy.conformance.target.topic_configs import TopicConfigs
 from kafka_share_proxy.conformance.target.topics import PARTITIONS_MAX, HostedTopic
 from kafka_share_proxy.views.model.base_comparison import cut_of
 from kafka_share_proxy.views.model.names import BadViewName, parse
+from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
+
+PLANS_MAX = 1_000
+"""Maximum number of plans of a cluster."""
+
+
+def store_plan(cluster: TargetCluster, plan: Plan) -> None:
+    """Store the plan of views `__view.pPLAN.BASE`. Raises ValueError if there is another one with its id."""
+    known = cluster.view_plans.setdefault(plan.plan_id, plan)
+    if known != plan:
+        raise ValueError(f"plan {plan.plan_id!r} has other ranges, and a plan never changes: choose another id")
+    if len(cluster.view_plans) > PLANS_MAX:
+        del cluster.view_plans[plan.plan_id]
+        raise ValueError(f"a cluster has at most {PLANS_MAX} plans")
 
 
 def find_view(cluster: TargetCluster, name: str) -> HostedTopic | ErrorCode | None:
@@ -24,11 +38,12 @@ def find_view(cluster: TargetCluster, name: str) -> HostedTopic | ErrorCode | No
     known, base = cluster.topics.named(name), cluster.topics.named(parsed.base)
     if known is not None:
         return known
-    if parsed.plan is not None:
+    plan = cluster.view_plans.get(parsed.plan or "")
+    if parsed.plan is not None and plan is None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if base is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    cut = cut_of(parsed, None)
+    cut = cut_of(parsed, plan)
     if len(base.partitions) * cut.slots > PARTITIONS_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     view = HostedTopic(name, ZERO_UUID, TopicConfigs({"max.message.bytes": "0"}), [], base=base, cut=cut)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.target_caller import Caller, batch, running_cluster
@@ -24,3 +25,18 @@ async def test_the_lag_counts_what_is_not_settled() -> None:
         assert found == [(-1, -1), (1, 2)]
         unknown = await caller.ask("DescribeShareGroupOffsets", groups=[{"group_id": "none", "topics": None}])
         assert (unknown.groups[0].error_code, list(unknown.groups[0].topics)) == (ErrorCode.NONE, [])
+
+
+async def test_offsets_of_named_topics_are_described_at_any_node() -> None:
+    async with running_cluster(2) as cluster:
+        cluster.create_topic("t")
+        cluster.move_coordinator(CoordinatorKind.GROUP, "g", 1)
+        coordinator, other = Caller(cluster), Caller(cluster, node_id=2)
+        partitions = [{"partition_index": 0, "start_offset": 0}]
+        topics = [{"topic_name": "t", "partitions": partitions}]
+        await coordinator.ask("AlterShareGroupOffsets", group_id="g", topics=topics)
+        named = [{"group_id": "g", "topics": [{"topic_name": "t", "partitions": [0]}]}]
+        found = (await other.ask("DescribeShareGroupOffsets", groups=named)).groups[0]
+        assert (found.error_code, found.topics[0].partitions[0].start_offset) == (ErrorCode.NONE, 0)
+        everything = await other.ask("DescribeShareGroupOffsets", groups=[{"group_id": "g", "topics": None}])
+        assert everything.groups[0].error_code == ErrorCode.NOT_COORDINATOR

@@ -28,12 +28,13 @@ def _group(
     call: TargetCall[_Request], requested: _Request.DescribeShareGroupOffsetsRequestGroup
 ) -> _Response.DescribeShareGroupOffsetsResponseGroup:
     group_id = requested.group_id
-    error = group_error(call.cluster, call.peer.node_id, group_id)
-    if error != ErrorCode.NONE:
-        return _Response.DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[], error_code=error)
-    named = (
-        _all(call, group_id) if requested.topics is None else [(t.topic_name, t.partitions) for t in requested.topics]
-    )
+    if requested.topics is None:
+        error = group_error(call.cluster, call.peer.node_id, group_id)
+        if error != ErrorCode.NONE:
+            return _Response.DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[], error_code=error)
+        named = list(_all(call, group_id))
+    else:  # read from the state of the share partitions, at any node (GroupCoordinatorService)
+        named = [(topic.topic_name, topic.partitions) for topic in requested.topics]
     topics = [_topic(call, group_id, name, partitions) for name, partitions in named]
     return _Response.DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=topics)
 

@@ -1,0 +1,91 @@
+// Share consumers at a target whose clock they advance: franzgo target BOOTSTRAP CONTROL TOPIC
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"sort"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func advance(control string, ms int) {
+	response, err := http.Post(fmt.Sprintf("%s/clock/advance?ms=%d", control, ms), "", nil)
+	check(err, "advance the clock")
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		fmt.Fprintln(os.Stderr, "advance the clock:", response.Status)
+		os.Exit(1)
+	}
+}
+
+// Polls until count records were delivered.
+func (r *run) delivered(client *kgo.Client, count int) map[string]*kgo.Record {
+	records := map[string]*kgo.Record{}
+	for len(records) < count {
+		fetches := client.PollFetches(r.ctx)
+		check(fetches.Err0(), "share poll")
+		fetches.EachRecord(func(record *kgo.Record) { records[string(record.Value)] = record })
+	}
+	return records
+}
+
+func counted(records map[string]*kgo.Record) []string {
+	var shown []string
+	for value, record := range records {
+		shown = append(shown, fmt.Sprintf("%s %d", value, record.DeliveryCount()))
+	}
+	sort.Strings(shown)
+	return shown
+}
+
+// Four records, one for each acknowledgement. The renewed one is delivered again when its lock of 30 s has expired,
+// 30 s after the renewal and 50 s after the first delivery.
+func shareAtTarget(bootstrap, control, topic string) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	r := &run{ctx, bootstrap, topic, topic, map[string]any{}}
+	producer := r.client()
+	for _, value := range []string{"accepted", "released", "rejected", "renewed"} {
+		record := &kgo.Record{Topic: topic, Value: []byte(value)}
+		check(producer.ProduceSync(ctx, record).FirstErr(), "produce")
+	}
+	producer.Close()
+	options := []kgo.Opt{kgo.ShareGroup(topic + "-share"), kgo.ConsumeTopics(topic),
+		kgo.ShareMaxRecords(4), kgo.ShareMaxRecordsStrict()}
+	first := r.client(options...)
+	held := r.delivered(first, 4)
+	r.shown["first"] = counted(held)
+	advance(control, 20_000)
+	held["accepted"].Ack(kgo.AckAccept)
+	held["released"].Ack(kgo.AckRelease)
+	held["rejected"].Ack(kgo.AckReject)
+	held["renewed"].Ack(kgo.AckRenew)
+	check(first.FlushAcks(ctx), "acknowledge")
+	second := r.client(options...)
+	r.settle("second", second)
+	advance(control, 15_000) // the lock of the first delivery would have expired
+	waiting, stop := context.WithTimeout(ctx, time.Second)
+	r.shown["renewed"] = len(second.PollFetches(waiting).Records())
+	stop()
+	advance(control, 16_000)
+	r.settle("expired", second)
+	second.Close()
+	first.Close()
+	line, err := json.Marshal(r.shown)
+	check(err, "marshal")
+	fmt.Println(string(line))
+}
+
+func (r *run) settle(name string, client *kgo.Client) {
+	records := r.delivered(client, 1)
+	r.shown[name] = counted(records)
+	for _, record := range records {
+		record.Ack(kgo.AckAccept)
+	}
+	check(client.FlushAcks(r.ctx), "accept")
+}

@@ -285,7 +285,7 @@ def test_whole_fleet_hands_a_group_over_at_any_of_its_proxies(running: Running) 
         for partition in (0, 1):
             worlds["a"].raw.produce(topic, 3, partition=partition)
         for partition, name in enumerate(("a", "b")):
-            _joins_again(members[name], topic)
+            _joins_again(members[name], topic, partition)
             assert members[name].take((topic, partition)).acquired(topic, partition) == [(5, 7, 1)]
         fleet.fronts["b"].stop()
         fleet.fronts["b"].start()
@@ -296,7 +296,7 @@ def test_whole_fleet_hands_a_group_over_at_any_of_its_proxies(running: Running) 
             front.stop()
 
 
-def _joins_again(member: Member, topic: Topic) -> None:
+def _joins_again(member: Member, topic: Topic, partition: int) -> None:
     """Repeat as clients do until the brokers have the member: 14, 15 and 16, and 25 and 122, after which it rejoins."""
 
     def beats() -> bool:
@@ -308,10 +308,8 @@ def _joins_again(member: Member, topic: Topic) -> None:
 
     until(beats, "the brokers to have the member")
     until(lambda: member.heartbeat(silent=True).error_code == 0, "a heartbeat")
-    member.epoch = 0
-    until(
-        lambda: member.fetch(topic, silent=True, epoch=0, wait_ms=0, records=0).error == 0, "a session at the brokers"
-    )
+    member.epoch, place = 0, (topic, partition)
+    until(lambda: not member.fetch(place, silent=True, epoch=0, wait_ms=0, records=0).error, "a session at the brokers")
 
 
 def _suspended_peer_is_refused(fleet: Fleet, group: str) -> None:

@@ -17,10 +17,10 @@ from kafka_share_proxy.localkafka.front import Front
 from typer.main import get_command
 
 from tests.support import documents
-from tests.support.raw import Raw, Topic
+from tests.support.raw import Raw, Topic, until
 
 Fresh = Callable[[str], str]
-PAID = 7
+PAID, RECORDS = 7, 20
 
 
 @pytest.fixture
@@ -30,19 +30,22 @@ def as_session(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return spark
 
 
+def named(code: str, own: dict[str, str]) -> str:
+    """Return a program with the names of this test. Relative paths are those of the Java that Spark runs in."""
+    for name, by in own.items():
+        assert name in code, name
+        code = code.replace(name, by)
+    return code
+
+
 @pytest.mark.broker
 @pytest.mark.slow
-def test_a_topic_is_read_by_key_range(
-    as_session: Any, views_front: Front, orders: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    code = documents.block(documents.SPARK, "python", 'format("keyrange")')
+def test_a_topic_is_read_by_key_range(as_session: Any, views_front: Front, orders: Topic, tmp_path: Path) -> None:
     own = {"proxy:9092": views_front.bootstrap, 'topic="orders"': f'topic="{orders.name}"'}
-    for name, by in own.items():
-        assert name in code
-        code = code.replace(name, by)
+    own |= {'parquet("orders")': f'parquet("{tmp_path}/orders")'}
+    code = named(documents.block(documents.SPARK, "python", 'format("keyrange")'), own)
     exec(compile(code, "spark.md", "exec"), {})
-    rows = as_session.read.parquet("file://" + str(tmp_path / "orders"))
+    rows = as_session.read.parquet(f"{tmp_path}/orders")
     with Raw(views_front.bootstrap) as raw:
         assert rows.count() == raw.end_offset(orders, 0) > 1_000
 
@@ -50,27 +53,24 @@ def test_a_topic_is_read_by_key_range(
 @pytest.mark.broker
 @pytest.mark.slow
 def test_a_share_group_is_written_and_acknowledged(
-    as_session: Any, kafka_43: Cluster, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    as_session: Any, kafka_43: Cluster, fresh: Fresh, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     topic, group = fresh("orders"), fresh("lake")
+    own = {"proxy:9092": kafka_43.bootstrap, '"topic": "orders"': f'"topic": "{topic}"'}
+    own |= {'"group": "lake"': f'"group": "{group}"', '"checkpoint"': f'"{tmp_path}/checkpoint"'}
+    own |= {'f"paid/': f'f"{tmp_path}/paid/', "query.awaitTermination()": "wait_for_all(query)"}
+    code = named(documents.block(documents.SPARK, "python", "ShareStream("), own)
     with Raw(kafka_43.bootstrap) as raw:
         made = raw.create_topic(topic, 1)
         raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
-        raw.produce(made, [b"paid %d" % number if number < PAID else b"open" for number in range(20)])
-        code = documents.block(documents.SPARK, "python", "ShareStream(")
-        own = {"proxy:9092": kafka_43.bootstrap, '"topic": "orders"': f'"topic": "{topic}"'}
-        own |= {
-            '"group": "lake"': f'"group": "{group}"',
-            "query.awaitTermination()": "query.processAllAvailable(); query.stop()",
-        }
-        for name, by in own.items():
-            assert name in code
-            code = code.replace(name, by)
-        exec(compile(code, "spark.md", "exec"), {})
-        assert raw.share_start_offset(group, topic) == 20
-    rows = as_session.read.parquet("file://" + str(tmp_path / "paid"))
-    assert rows.count() == PAID
+        raw.produce(made, [b"paid %d" % number if number < PAID else b"open" for number in range(RECORDS)])
+
+        def wait_for_all(query: Any) -> None:
+            until(lambda: raw.share_start_offset(group, topic) == RECORDS, "all records are acknowledged", 90)
+            query.stop()
+
+        exec(compile(code, "spark.md", "exec"), {"wait_for_all": wait_for_all})
+    assert as_session.read.parquet(f"{tmp_path}/paid").count() == PAID
 
 
 def test_every_option_of_the_listed_commands_exists() -> None:

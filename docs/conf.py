@@ -37,19 +37,25 @@ pygments_style = "friendly"
 PLACE = re.compile(r"<!-- generated: ([\w-]+) -->")
 
 
-FILE = re.compile(r"\]\(((?:\.\./)+[\w./-]+\.md)\)")
-"""Link to a Markdown file that may be outside docs/."""
+LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[\w./-]+)\)")
+"""Link to a file or folder that may be outside docs/."""
 
 
 def prepare(app: Any, page: str, source: list[str]) -> None:
-    """Insert what docs/reference.py generates, and let links to Markdown files outside docs/ load the file."""
+    """Insert what docs/reference.py generates, and let links to Markdown files outside docs/ load the file.
+
+    A link to a folder remains as its text.
+    """
     folder = (Path(app.srcdir) / page).parent
 
     def linked(found: re.Match[str]) -> str:
-        is_page = (folder / found[1]).resolve().is_relative_to(app.srcdir)
-        return found[0] if is_page else f"](path:{found[1]})"
+        target = (folder / found[2]).resolve()
+        if target.is_dir():
+            return found[1]
+        is_outside = target.suffix == ".md" and not target.is_relative_to(app.srcdir)
+        return f"[{found[1]}](path:{found[2]})" if is_outside else found[0]
 
-    source[0] = FILE.sub(linked, PLACE.sub(lambda found: GENERATED[found[1]](), source[0]))
+    source[0] = LINK.sub(linked, PLACE.sub(lambda found: GENERATED[found[1]](), source[0]))
 
 
 def setup(app: Any) -> None:

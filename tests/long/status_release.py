@@ -23,13 +23,17 @@ from tests.support import chromium
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.chromium import Tab
 from tests.support.html_tree import read
-from tests.support.observed_traffic import DONE, RECORDS, Observed, at_work
+from tests.support.observed_traffic import DONE, RECORDS, at_work, holding
+from tests.support.programs import built, need
 
 pytestmark = [pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(400)]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PICTURES = Path(os.environ.get("PICTURES", CHECKOUT / "build" / "pictures"))
 HELD = RECORDS - DONE
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+MIN_PASSES = 8
+"""Rules that apply to these pages at least. Fewer would mean that the library saw another page."""
 NUMBERS = itertools.count()
 RELEASE = "details[open] a[href^='/status/confirm/']"
 
@@ -42,10 +46,11 @@ def front(running: Running) -> Front:
 
 
 @pytest.fixture
-def observed(front: Front) -> Iterator[Observed]:
-    number = next(NUMBERS)
-    with at_work(front.bootstrap, lambda kind: f"release{number}-{kind}") as names:
-        yield names
+def group(front: Front) -> Iterator[str]:
+    """A share group whose member holds records. The page has details of 20 groups only."""
+    name = f"held-{next(NUMBERS)}"
+    with holding(front.bootstrap, name):
+        yield name
 
 
 @pytest.fixture
@@ -100,34 +105,56 @@ def other_site(page: str) -> Iterator[str]:
         server.server_close()
 
 
-def test_operator_releases_locks_with_three_clicks(front: Front, observed: Observed, tab: Tab) -> None:
-    path = open_confirmation(tab, front, observed.held)
-    assert path.startswith(f"/status/confirm/groups/{observed.held}/members/")
+def test_operator_releases_locks_with_three_clicks(front: Front, group: str, tab: Tab) -> None:
+    path = open_confirmation(tab, front, group)
+    assert path.startswith(f"/status/confirm/groups/{group}/members/")
     for device, width in (("desktop", 1280), ("phone", 390)):
         for scheme in ("dark", "light"):
             tab.picture(PICTURES / f"confirm-{device}-{scheme}.png", width, 600, scheme)
-    assert held(front, observed.held) == HELD
+    assert held(front, group) == HELD
     assert tab.value("document.querySelector('button').textContent") == f"Release {HELD} records"
     tab.click("button")
     tab.picture(PICTURES / "released-phone-light.png", 390, 600, "light")
     page = read(tab.html())
     assert page.first("h2").text == "Done"
     assert ["released records", str(HELD)] in page.table("Details")
-    assert held(front, observed.held) == 0
+    assert held(front, group) == 0
     tab.click("main > p > a")
     assert tab.value("location.pathname") == "/status"
 
 
-def test_status_page_with_changes_is_photographed(front: Front, observed: Observed, tab: Tab) -> None:
-    tab.open(address(front))
-    tab.value("document.querySelectorAll('details').forEach(each => each.open = true)")
-    assert tab.value("document.querySelectorAll('a[href^=\"/status/confirm/\"]').length") > 2
-    for device, width in (("desktop", 1280), ("phone", 390)):
-        tab.picture(PICTURES / f"changes-{device}-light.png", width, 4200, "light")
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_axe_finds_no_violation_in_confirmation_and_result(
+    front: Front, group: str, tab: Tab, tmp_path: Path, scheme: str
+) -> None:
+    """Rules of WCAG 2.2 A and AA. The pages are copies, in which the library may run."""
+    install = [need("npm"), "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
+    library = built("axe", install, "node_modules") / "node_modules" / "axe-core" / "axe.min.js"
+    open_confirmation(tab, front, group)
+    pages = [tab.html()]
+    tab.click("button")
+    pages.append(tab.html())
+    for number, page in enumerate(pages):
+        file = tmp_path / f"{number}.html"
+        file.write_text(page.replace("</body>", f'<script src="{library.as_uri()}"></script></body>'))
+        tab.open(file.as_uri())
+        tab.picture(PICTURES / f"axe-{number}-{scheme}.png", 1280, 600, scheme)
+        found = json.loads(tab.value(f"axe.run({{runOnly: {json.dumps(WCAG)}}}).then(JSON.stringify)"))
+        assert len(found["passes"]) > MIN_PASSES
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]] == []
 
 
-def test_form_of_another_site_releases_nothing_even_with_the_token(front: Front, observed: Observed, tab: Tab) -> None:
-    path = open_confirmation(tab, front, observed.held)
+def test_status_page_with_changes_is_photographed(front: Front, tab: Tab) -> None:
+    with at_work(front.bootstrap, lambda kind: f"photographed-{kind}"):
+        tab.open(address(front))
+        tab.value("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert tab.value("document.querySelectorAll('a[href^=\"/status/confirm/\"]').length") > 2
+        for device, width in (("desktop", 1280), ("phone", 390)):
+            tab.picture(PICTURES / f"changes-{device}-light.png", width, 4200, "light")
+
+
+def test_form_of_another_site_releases_nothing_even_with_the_token(front: Front, group: str, tab: Tab) -> None:
+    path = open_confirmation(tab, front, group)
     token = tab.value("document.querySelector('input[name=confirmation]').value")
     form = (
         f'<form method="post" action="{address(front, path)}"><input name="confirmation" value="{token}">'
@@ -139,13 +166,11 @@ def test_form_of_another_site_releases_nothing_even_with_the_token(front: Front,
     page = read(tab.html())
     assert page.first("h2").text == "Nothing was changed"
     assert "the form was not sent from a page of this address" in page.text
-    assert held(front, observed.held) == HELD
+    assert held(front, group) == HELD
 
 
-def test_script_of_another_site_can_neither_read_the_token_nor_release(
-    front: Front, observed: Observed, tab: Tab
-) -> None:
-    path = open_confirmation(tab, front, observed.held)
+def test_script_of_another_site_can_neither_read_the_token_nor_release(front: Front, group: str, tab: Tab) -> None:
+    path = open_confirmation(tab, front, group)
     release = path.removeprefix("/status/confirm")
     with other_site("<p>a page</p>") as url:
         tab.open(url)
@@ -153,16 +178,16 @@ def test_script_of_another_site_can_neither_read_the_token_nor_release(
         for arguments, expected in ((f"'{confirmation}'", "refused"), (f"'{change}', {{method: 'POST'}}", "refused"),
                                     (f"'{change}', {{method: 'POST', mode: 'no-cors'}}", "sent")):  # fmt: skip
             assert tab.value(f"fetch({arguments}).then(() => 'sent', () => 'refused')") == expected
-    assert held(front, observed.held) == HELD
+    assert held(front, group) == HELD
 
 
-def test_confirmation_cannot_be_framed(front: Front, observed: Observed, tab: Tab) -> None:
+def test_confirmation_cannot_be_framed(front: Front, group: str, tab: Tab) -> None:
     """Clickjacking."""
-    path = open_confirmation(tab, front, observed.held)
+    path = open_confirmation(tab, front, group)
     with other_site(f'<iframe src="{address(front, path)}"></iframe>') as url:
         tab.open(url)
         (frame,) = tab.frames()
         shown = tab.value("(() => { try { return frames[0].document.body.textContent } catch { return 'opaque' } })()")
     assert "Release" not in shown
     assert frame in (address(front, path), "chrome-error://chromewebdata/")
-    assert held(front, observed.held) == HELD
+    assert held(front, group) == HELD

@@ -53,6 +53,14 @@ def at_work(bootstrap: str, fresh: Callable[[str], str]) -> Iterator[Observed]:
         yield Observed(held, ordered, delayed, letters, view, _ranges(bootstrap, fresh("ranges")))
 
 
+@contextmanager
+def holding(bootstrap: str, group: str) -> Iterator[None]:
+    """Keep a member of a share group connected that holds all records but DONE."""
+    with ExitStack() as stack:
+        _member(stack, bootstrap, group, {}, accepted=DONE)
+        yield
+
+
 def _produce(bootstrap: str, topic: str) -> None:
     with Raw(bootstrap) as raw:
         raw.create_topic(topic)

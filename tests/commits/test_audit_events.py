@@ -52,6 +52,7 @@ def test_a_commit_that_moves_the_committed_offset(world: AuditedWorld) -> None:
     assert world.told() == [(0, 48, 43, [], 0, 0)]
 
 
+@pytest.mark.states("topic", "overflow")
 def test_a_commit_is_told_when_it_is_stored(world: AuditedWorld) -> None:
     world.begin(43, "45-47")
     world.events()
@@ -62,6 +63,7 @@ def test_a_commit_is_told_when_it_is_stored(world: AuditedWorld) -> None:
     assert world.told() == [(0, 43, 43, [[50, 51]], 1, 2)]
 
 
+@pytest.mark.states("topic", "overflow")
 def test_a_commit_that_is_not_stored_is_not_told(world: AuditedWorld) -> None:
     world.begin(43, "45-47")
     world.events()

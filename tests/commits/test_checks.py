@@ -54,6 +54,10 @@ def test_how_they_are_served_is_told_in_a_line() -> None:
         "Individual commits: of every group, up to 10000 ranges of a partition, kept in topic "
         "__individual_commit_offsets."
     )
+    assert checks.line(config(state="metadata"), COMPLETE) == (
+        "Individual commits: of every group, up to 10000 ranges of a partition, kept in commit metadata, or in topic "
+        "__individual_commit_offsets if they do not fit."
+    )
     told = checks.line(config(groups="etl-*", ranges_max=5, state="memory"), None)
     assert (
         told

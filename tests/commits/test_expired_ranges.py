@@ -11,6 +11,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from tests.support.commit_world import Committed, CommitWorld
 
 OFFSET_FETCH = 9
+pytestmark = pytest.mark.states("topic", "overflow")
 
 
 @pytest.fixture

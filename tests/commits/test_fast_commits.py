@@ -30,6 +30,7 @@ def is_free(world: CommitWorld) -> bool:
     return not (len(services.locks) or any(door.inside for door in services.gate._doors) or services.journal.coming)
 
 
+@pytest.mark.states("topic", "overflow")
 def test_client_hears_when_its_ranges_are_stored(world: CommitWorld) -> None:
     world.journal.slow = True
     sent = world.commit(43, "ic/1;60-60")
@@ -40,6 +41,7 @@ def test_client_hears_when_its_ranges_are_stored(world: CommitWorld) -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS])
+@pytest.mark.states("topic")
 def test_other_appends_wait_for_it_until_the_coordinator_has_responded(world: CommitWorld, code: ErrorCode) -> None:
     """commits/README.md rule 24."""
     coming = world.services.journal.coming
@@ -61,6 +63,7 @@ def test_nobody_waits_for_a_commit_that_has_nothing_to_store(world: CommitWorld)
     assert not world.services.journal.coming
 
 
+@pytest.mark.states("topic", "overflow")
 def test_repeated_commit_waits_for_the_append_that_is_on_its_way(world: CommitWorld) -> None:
     world.journal.slow = True
     first, again = world.commit(43, "ic/1;60-60"), world.commit(43, "ic/1;60-60")
@@ -70,6 +73,7 @@ def test_repeated_commit_waits_for_the_append_that_is_on_its_way(world: CommitWo
     assert (first.codes, again.codes) == ([0], [0])
 
 
+@pytest.mark.states("topic", "overflow")
 def test_ranges_that_cannot_be_stored_are_to_be_committed_again(world: CommitWorld) -> None:
     """Only the partition whose ranges they are is refused; the next commit says them again."""
     world.commit(7, "x", partition=1)
@@ -83,6 +87,7 @@ def test_ranges_that_cannot_be_stored_are_to_be_committed_again(world: CommitWor
     assert is_free(world)
 
 
+@pytest.mark.states("topic", "overflow")
 def test_append_that_takes_too_long_is_told_and_goes_on(world: CommitWorld) -> None:
     world.journal.slow = True
     sent, later = world.commit(43, "ic/1;60-60"), []
@@ -99,6 +104,7 @@ def test_append_that_takes_too_long_is_told_and_goes_on(world: CommitWorld) -> N
     assert is_free(world)
 
 
+@pytest.mark.states("topic", "overflow")
 def test_commits_with_a_response_are_not_kept_until_they_would_be_overdue(world: CommitWorld) -> None:
     """Members commit thousands of times a second."""
 
@@ -117,6 +123,7 @@ def test_commits_with_a_response_are_not_kept_until_they_would_be_overdue(world:
 
 
 @pytest.mark.parametrize("is_accepted", [False, True])
+@pytest.mark.states("topic", "overflow")
 def test_group_that_moves_to_another_owner_meanwhile(world: CommitWorld, is_accepted: bool) -> None:
     """Before the coordinator has responded, and after."""
     if is_accepted:
@@ -134,6 +141,7 @@ def test_group_that_moves_to_another_owner_meanwhile(world: CommitWorld, is_acce
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.states("topic", "overflow")
 def test_nothing_is_said_after_the_lease_has_ended(world: CommitWorld, comes_back: bool) -> None:
     world.journal.slow, gate = True, world.services.gate
     sent = world.commit(43, "ic/1;60-60")
@@ -170,6 +178,7 @@ def test_client_that_disconnects_before_the_broker_responds_leaves_no_state(worl
     assert is_free(world)
 
 
+@pytest.mark.states("topic", "overflow")
 def test_client_that_leaves_before_its_ranges_are_stored_has_them_stored(world: CommitWorld) -> None:
     world.journal.slow = True
     connection = world.connect()

@@ -47,13 +47,22 @@ async def test_ranges_are_kept_in_their_topic_unless_told_otherwise() -> None:
     place = "in topic __individual_commit_offsets"
     assert stored.probe.details() == {"commits": {"state": place, "groups": 0}}
     assert in_memory.probe.details() == {"commits": {"state": "in memory", "groups": 0}}
+    in_metadata = built(Commits(state="metadata"))
+    place = "in commit metadata and topic __individual_commit_offsets"
+    assert in_metadata.probe.details() == {"commits": {"state": place, "groups": 0}}
+    assert in_metadata.services.held.in_metadata
     stored.services.followed.uncertain[3] = False
     assert "not known of 1 partitions" in stored.probe.why_not()
     assert in_memory.probe.why_not() == ""
 
 
 def test_stored_state_is_declared_where_there_is_one() -> None:
-    for settings, states in ((Commits(), 1), (Commits(state="memory"), 0), (Commits(serve=False), 0)):
+    for settings, states in (
+        (Commits(), 1),
+        (Commits(state="metadata"), 1),
+        (Commits(state="memory"), 0),
+        (Commits(serve=False), 0),
+    ):
         assert len(INDIVIDUAL.states(settings, NO_CLUSTER)) == states
 
 

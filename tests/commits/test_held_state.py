@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.commits.state_records import (
+    BINDING,
     INDIVIDUAL_COMMITS,
     GroupKey,
     RangeKey,
@@ -50,6 +51,35 @@ async def test_ranges_that_overlap_in_the_topic_become_one_and_their_records_are
     assert str(found.ranges) == "45-50"
     change = found.broker_says(43, -1)
     assert [str(span) for span in change.removed] == ["45-47", "50-50"]
+
+
+def bound(first: int, last: int, mark: int) -> tuple[bytes, bytes]:
+    """Record with the topic id of a text."""
+    value = stored(RangeValue(ID, 1, mark, 5, "m", BINDING))
+    return encode_key(RangeKey("g", "t", 0, first, last)), value
+
+
+async def test_record_with_the_topic_id_of_a_text_is_no_range() -> None:
+    records = [record(45, 47, 43), bound(50, 50, 44)]
+    for in_metadata in (True, False):
+        held = HeldCommits(in_metadata=in_metadata)
+        await held.load(records)
+        found = held.groups["g"].partitions[TopicPartition("t", 0)]
+        assert (str(found.ranges), found.stored_committed, found.topic_id) == ("45-47", 44, ID)
+        assert found.has_text
+        assert found.topic_is(bytes(16)[:-1] + b"x")
+        assert found.is_text_foreign
+        assert str(found.shown(44, [(60, 70)])[1]) == ""
+
+
+async def test_what_the_topic_holds_beside_the_metadata_can_be_stored_again() -> None:
+    held, again = HeldCommits(in_metadata=True), HeldCommits(in_metadata=True)
+    await held.load([record(45, 47, 43), bound(50, 50, 44)])
+    wanted = {state_partition("g")}
+    assert held.groups["g"].of(TopicPartition("t", 0)).broker_says(44, -1, [(60, 61)]) == ((), ())
+    await again.load([(encode_key(key), value) for key, value in held.stored(wanted, time_ms=9)])
+    assert list(again.stored(wanted, time_ms=9)) == list(held.stored(wanted, time_ms=9))
+    assert str(again.groups["g"].of(TopicPartition("t", 0)).ranges) == "45-47"
 
 
 async def test_groups_of_partitions_that_others_own_are_forgotten() -> None:

@@ -46,6 +46,16 @@ def test_a_partition_without_a_committed_offset_has_no_lag(world: CommitWorld) -
     assert (found.by_group, found.unknown) == ({}, 0)
 
 
+@pytest.mark.states("metadata")
+async def test_after_a_takeover_the_lag_is_unknown_until_the_ranges_are_read(world: CommitWorld) -> None:
+    world.begin(43, "45-47")
+    await world.restart()
+    found = survey(CommitLag(world.services))
+    assert (found.by_group, found.unknown) == ({}, 1)
+    world.committed()
+    assert survey(CommitLag(world.services)).by_group == {"g": 100 - 43 - 3}
+
+
 def test_partitions_of_unknown_topics_and_beyond_the_limit_are_counted(
     world: CommitWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_second_text_waits_for_the_mark_that_is_on_its_way() -> None:
     assert [each.codes for each in sent] == [[0], [0]]
 
 
+@pytest.mark.states("topic")
 def test_marked_groups_are_not_marked_again() -> None:
     world = CommitWorld()
     world.begin(5, "7-7")

@@ -15,6 +15,6 @@ def test_values_out_of_bounds_and_unknown_settings_are_refused(wrong: dict[str, 
 
 def test_ranges_in_memory_are_a_mistake_in_a_fleet_that_serves_them() -> None:
     assert [path for path, _ in Commits(state="memory").mistakes(is_fleet=True)] == [("state",)]
-    for fine in (Commits(state="memory", serve=False), Commits()):
+    for fine in (Commits(state="memory", serve=False), Commits(), Commits(state="metadata")):
         assert list(fine.mistakes(is_fleet=True)) == []
     assert list(Commits(state="memory").mistakes(is_fleet=False)) == []

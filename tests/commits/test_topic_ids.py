@@ -57,6 +57,7 @@ def test_other_partitions_of_the_request_lose_the_ranges_of_the_deleted_topic_to
     assert (world.primary(partition=1)[0], world.ranges(partition=1)) == (20, "30-30")
 
 
+@pytest.mark.states("topic", "metadata")
 def test_offset_fetch_shows_no_ranges_of_a_deleted_topic(world: CommitWorld) -> None:
     """Also where the same offset was committed for the recreated topic past the proxy."""
     world.begin(5, "7-9")
@@ -64,7 +65,7 @@ def test_offset_fetch_shows_no_ranges_of_a_deleted_topic(world: CommitWorld) -> 
     world.recreate_topic()
     world.coordinator.committed.update(committed)
     assert world.committed() == (5, "")
-    assert world.ranges() == ""
+    assert world.topic_ranges() == ""
 
 
 @pytest.mark.parametrize("text", ["ic/1;12-12", None])

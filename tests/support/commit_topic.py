@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kafka_share_proxy.commits.locked_partitions import text_of
 from kafka_share_proxy.commits.state_records import (
+    BINDING,
     TOPIC,
     GroupKey,
     RangeKey,
@@ -14,6 +16,8 @@ from kafka_share_proxy.commits.state_records import (
     decode_range_value,
 )
 from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.offsets.commit_text import CommitText
+from kafka_share_proxy.offsets.ranges import OffsetRanges
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.records import records
 
@@ -35,13 +39,20 @@ class Dumped(NamedTuple):
 class CommitTopic:
     """Reader at the broker, past every proxy."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, in_metadata: bool = False) -> None:
+        """`in_metadata`: ranges in the broker's metadata count as stored, and not as the user's metadata."""
         self.raw = Raw(bootstrap)
+        self.in_metadata = in_metadata
 
     def close(self) -> None:
         self.raw.close()
 
     def primary(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
+        """Return the broker's committed offset, and the user's metadata."""
+        offset, metadata = self.broker(group, topic, partition)
+        return offset, without_ranges(metadata) if self.in_metadata else metadata
+
+    def broker(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
         """Return the broker's committed offset, and its metadata, without the NUL that ends confluent-kafka's."""
         response = self.raw.send_request(
             "OffsetFetch",
@@ -95,15 +106,32 @@ class CommitTopic:
         return found
 
     def live(self, group: str, topic: str, partition: int = 0) -> str:
-        """The ranges that are left once the log is compacted."""
+        """The stored ranges: those that are left once the log is compacted, and those in the broker's metadata."""
         last: dict[RangeKey, RangeValue | None] = {each.key: each.value for each in self.dump(group, topic, partition)}
-        spans = sorted((key.first, key.last) for key, value in last.items() if value is not None)
-        return ",".join(f"{first}-{last}" for first, last in spans)
+        spans = sorted(
+            (key.first, key.last) for key, value in last.items() if value is not None and value.metadata != BINDING
+        )
+        if not self.in_metadata:
+            return ",".join(f"{first}-{last}" for first, last in spans)
+        offset, metadata = self.broker(group, topic, partition)
+        ranges, text = OffsetRanges((first, last + 1) for first, last in spans), text_of(metadata)
+        ranges.merge_all(() if text is None else text.ranges)
+        ranges.drop_below(offset)
+        return str(ranges)
 
     def is_marked(self, group: str) -> bool:
         """True if a record says that the group commits individually."""
         last: dict[Any, bytes | None] = {_decoded(key): value for _, key, value in self.log(group)}
         return last.get(GroupKey(group)) is not None
+
+
+def without_ranges(metadata: str) -> str:
+    """Return the user's part of metadata, in the form in which it is kept without ranges."""
+    text = text_of(metadata)
+    if text is None:
+        return metadata
+    kept = CommitText(OffsetRanges(), text.catch_up, text.user_text)
+    return (str(kept) if text.catch_up else text.user_text or "") + ("\0" if metadata.endswith("\0") else "")
 
 
 def _decoded(key: bytes) -> Any:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 from kafka_share_proxy.commits import commit_apis
 from kafka_share_proxy.commits.held_state import HeldCommits
-from kafka_share_proxy.commits.services import CommitOptions, CommitServices
-from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey, GroupKey, RangeKey
+from kafka_share_proxy.commits.locked_partitions import text_of
+from kafka_share_proxy.commits.partition_locks import PartitionLocks
+from kafka_share_proxy.commits.services import CommitOptions, CommitServices, commit_gate
+from kafka_share_proxy.commits.state_records import (
+    BINDING,
+    INDIVIDUAL_COMMITS,
+    CommitKey,
+    GroupKey,
+    RangeKey,
+    decode_range_value,
+)
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.offsets.ranges import OffsetRanges
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
+from tests.support.commit_topic import without_ranges
 from tests.support.ports import Connection, SlowJournal, World, responded
 
 OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 28, 42, 47
@@ -161,7 +174,7 @@ class Coordinator:
         results = []
         for name in request.groups_names:
             found = [place for place in self.committed if place[0] == name]
-            for place in found:
+            for place in found if self.refuse == ErrorCode.NONE else ():
                 del self.committed[place]
             code = self.refuse or (ErrorCode.NONE if found else ErrorCode.GROUP_ID_NOT_FOUND)
             results.append(response.DeletableGroupResult(group_id=name, error_code=code))
@@ -217,8 +230,13 @@ class Sent:
 class CommitWorld:
     """One proxy that owns all groups, one cluster with the topics t and u of four partitions."""
 
+    state = "topic"
+    """Place of ranges: topic, metadata, or overflow: the metadata has no room (tests/commits/conftest.py)."""
+
     def __init__(self, *, slow: bool = False, fast_path: bool = True, **options: Any) -> None:
         """`fast_path`: common requests take the fast path, as in forwarding; otherwise the handlers serve all."""
+        self.in_metadata = self.state != "topic"
+        options.setdefault("in_metadata", self.in_metadata)
         self._short_way = fast_path
         self.synchronous_fast_path = 0
         self.world = World()
@@ -235,7 +253,10 @@ class CommitWorld:
             services=self.world.services,
             journal=self.journal,
             options=CommitOptions(**options),
+            held=HeldCommits(in_metadata=self.in_metadata),
         )
+        if self.state == "overflow":
+            self.services.limit.characters = 0
         self._numbers = itertools.count(1)
         self.serve()
 
@@ -246,12 +267,27 @@ class CommitWorld:
             **commit_apis.deletions(self.services),
         }
 
-    async def restart(self) -> None:
+    async def restart(self, state: str | None = None) -> None:
         """Another owner: all that is known is what is in the topic, and at the broker."""
-        self.services.held = HeldCommits()
+        self.in_metadata = (state or self.state) != "topic"
+        self.services.options = replace(self.services.options, in_metadata=self.in_metadata)
+        self.services.held = HeldCommits(in_metadata=self.in_metadata)
         records = [(INDIVIDUAL_COMMITS.encode_key(key), value) for key, value in self.topic.items()]
         await self.services.held.load(records)
         self.serve()
+
+    async def crash(self, chance: random.Random, state: str) -> None:
+        """Kill the owner: requests and appends in flight arrive or are lost, and another owner takes over."""
+        for _, response in self.cluster._waiting:
+            if chance.random() < 0.5:
+                response()
+        self.cluster._waiting.clear()
+        self.cluster.held = set()
+        for records, _ in self.journal.appends[: chance.randrange(len(self.journal.appends) + 1)]:
+            MemoryJournal.append(self.journal, records)
+        self.journal.appends.clear()
+        self.services = replace(self.services, locks=PartitionLocks(), gate=commit_gate())
+        await self.restart(state)
 
     # What clients do
 
@@ -392,11 +428,25 @@ class CommitWorld:
         return dict(self.journal.values)
 
     def ranges(self, group: str = "g", partition: int = 0) -> str:
+        """Return those of a partition of t that are stored, in the topic or in the broker's metadata."""
+        stored = self.topic_ranges(group, partition)
+        if not self.in_metadata:
+            return stored
+        offset, metadata = self.broker(group, partition)
+        spans = [tuple(map(int, span.split("-"))) for span in stored.split(",") if span]
+        both = OffsetRanges((first, last + 1) for first, last in spans)
+        text = text_of(metadata)
+        both.merge_all(() if text is None else text.ranges)
+        both.drop_below(offset)
+        return str(both)
+
+    def topic_ranges(self, group: str = "g", partition: int = 0) -> str:
         """Return those of a partition of t that are in the topic."""
         found = sorted(
             (key.first, key.last)
-            for key in self.topic
+            for key, value in self.topic.items()
             if isinstance(key, RangeKey) and (key.group_id, key.topic, key.partition) == (group, "t", partition)
+            if decode_range_value(value).metadata != BINDING
         )
         return ",".join(f"{first}-{last}" for first, last in found)
 
@@ -404,6 +454,11 @@ class CommitWorld:
         return GroupKey(group) in self.topic
 
     def primary(self, group: str = "g", partition: int = 0) -> tuple[int, str]:
+        """Return what the broker has of a partition of t, without ranges of `commits.state: metadata`."""
+        offset, metadata = self.broker(group, partition)
+        return offset, without_ranges(metadata) if self.in_metadata else metadata
+
+    def broker(self, group: str = "g", partition: int = 0) -> tuple[int, str]:
         """Return what the broker has of a partition of t."""
         found = self.coordinator.committed.get((group, "t", partition), Committed(-1))
         return found.offset, found.metadata

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from kafka_share_proxy.commits.audit_events import AcceptedCommit
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from kafka_share_proxy.commits.model.topic_records import TextPlan, TopicChange
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import StoredChange, store
 from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
@@ -26,6 +27,8 @@ class PlannedPart(NamedTuple):
     moves: bool
     epoch: int
     """The leader epoch of `offset`."""
+    text: TextPlan | None = None
+    """Ranges in the metadata. None if all ranges are in the topic."""
 
 
 def apply(
@@ -34,16 +37,18 @@ def apply(
     """Return the parts whose ranges must be stored before the client hears of it."""
     audit, changes, changed, reported = services.audit, [], [], []
     for part in accepted:
-        entry, place, held, commit, offset, _, _ = part
+        entry, place, held, commit, offset, _, _, text = part
         before = held.committed if held.is_committed_known else None
         change = held.accepted(commit, offset, epoch_of(held, entry[2], entry[3], offset))
-        if change:
-            changes.append(StoredChange(place, held, change, entry[3], member_id))
-        if change or commit.done is not None:
+        topic = TopicChange(change, is_awaited=bool(change)) if text is None else held.after_text(text, change)
+        if topic.change or topic.binding:
+            changes.append(StoredChange(place, held, topic.change, entry[3], member_id, topic.binding))
+        if topic.is_awaited or (commit.done is not None and (text is None or group.appends)):
             changed.append(part)
         if audit is not None:
             reported.append(AcceptedCommit(place, held, change, before))
-    store(services, group, changes)
+    if changes:
+        store(services, group, changes)
     if audit is not None:
         audit.committed(group, member_id, reported)
     return changed

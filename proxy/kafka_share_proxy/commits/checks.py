@@ -65,5 +65,9 @@ def line(settings: Commits, found: StateRights | None) -> str:
         return "Individual commits: will be off, for the reasons above."
     whose = "every group" if settings.groups == "*" else f"groups {settings.groups}"
     topic = INDIVIDUAL_COMMITS.topic
-    where = f"in topic {topic}" if settings.state == "topic" else "in memory, until the proxy ends"
+    where = {
+        "topic": f"in topic {topic}",
+        "metadata": f"in commit metadata, or in topic {topic} if they do not fit",
+        "memory": "in memory, until the proxy ends",
+    }[settings.state]
     return f"Individual commits: of {whose}, up to {settings.ranges_max} ranges of a partition, kept {where}."

@@ -13,7 +13,7 @@ from functools import partial
 from kafka_share_proxy.commits.accepted_commits import PlannedPart, apply
 from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, codes_of, name_or_id
 from kafka_share_proxy.commits.held_state import CommittingGroup
-from kafka_share_proxy.commits.requested_commits import final_nul
+from kafka_share_proxy.commits.requested_commits import final_nul, metadata_with
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import outcome_of
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
@@ -23,6 +23,7 @@ from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request, Timers
 from kafka_share_proxy.loop.promise import Promise, Task
+from kafka_share_proxy.offsets.commit_text import PREFIX
 from kafka_share_proxy.wire.codec import commit_frames, frames
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
@@ -60,6 +61,20 @@ class Overdue:
         self._plan()
 
 
+def _metadata(part: PlannedPart) -> str | None:
+    """Return the new metadata. None if it stays."""
+    metadata, ranges = part.entry[4], "" if part.text is None else part.text.ranges
+    if part.commit.done is None:
+        return metadata_with(metadata, None, ranges) if ranges else None
+    return PREFIX + ranges + final_nul(metadata) if ranges else final_nul(metadata)
+
+
+def _may_append(part: PlannedPart) -> bool:
+    if part.text is not None:
+        return part.text.stores
+    return part.commit.done is not None or bool(part.held.ranges)
+
+
 @dataclass(slots=True, eq=False)
 class FastCommit(ExpectedResponse):
     """Commit on the fast path that waits for the coordinator. See interfaces.ExpectedResponse."""
@@ -86,10 +101,9 @@ class FastCommit(ExpectedResponse):
         self.correlation_id = int.from_bytes(frame[8:12], "big", signed=True)
         entries, fields, may_append = [], [], False
         for part in self.parts:
-            is_individual = part.commit.done is not None
             entries.append(part.entry)
-            fields.append((part.offset, part.epoch, final_nul(part.entry[4]) if is_individual else None))
-            may_append = may_append or is_individual or bool(part.held.ranges)
+            fields.append((part.offset, part.epoch, _metadata(part)))
+            may_append = may_append or _may_append(part)
         sent = commit_frames.rewritten(frame, self.request.version, entries, fields)
         if may_append:  # once the coordinator has accepted it
             self.services.journal.coming.begin(self, self.services.timers.now())
@@ -137,11 +151,18 @@ class FastCommit(ExpectedResponse):
                 codes.get((part.entry[0], part.topic_partition.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
             )
             figures.took(code, is_individual=part.commit.done is not None)
+            if code == ErrorCode.OFFSET_METADATA_TOO_LARGE and part.text is not None and part.text.ranges:
+                self._too_long(part)
             if code == NO_ERROR:
                 accepted.append(part)
             elif code not in DEFINITE:
                 part.held.forget_committed()
         return accepted
+
+    def _too_long(self, part: PlannedPart) -> None:
+        """Have the client repeat a commit that was too long because of added ranges (commits/README.md rule 29)."""
+        self.services.limit.refused(self.services.services, len(_metadata(part) or ""))
+        self.response = self._with_code(ErrorCode.COORDINATOR_NOT_AVAILABLE, [part])
 
     def _decoded(self) -> messages.OffsetCommitResponse:
         response: messages.OffsetCommitResponse
@@ -200,12 +221,12 @@ class FastCommit(ExpectedResponse):
             return
         self._end()
         if code != NO_ERROR:
-            self.response = self._with_code(code)
+            self.response = self._with_code(code, self.changed)
         self.connection.immediate_response(self.response)
 
-    def _with_code(self, code: ErrorCode) -> bytes:
+    def _with_code(self, code: ErrorCode, parts: Sequence[PlannedPart]) -> bytes:
         response = self._decoded()
-        changed = {(part.entry[0], part.topic_partition.partition) for part in self.changed}
+        changed = {(part.entry[0], part.topic_partition.partition) for part in parts}
         for topic in response.topics or ():
             for entry in topic.partitions or ():
                 if (name_or_id(topic), entry.partition_index) in changed:

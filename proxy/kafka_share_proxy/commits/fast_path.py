@@ -13,11 +13,18 @@ from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from kafka_share_proxy.commits.requested_commits import final_nul, room_for_ranges
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.forwarding.served.interfaces import never_wanted
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request
-from kafka_share_proxy.offsets.commit_text import CommitTextError, commit_text_version, one_range, parse_commit_text
+from kafka_share_proxy.offsets.commit_text import (
+    PREFIX,
+    CommitTextError,
+    commit_text_version,
+    one_range,
+    parse_commit_text,
+)
 from kafka_share_proxy.wire.codec import commit_frames
 from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
@@ -49,7 +56,7 @@ class FastPath:
             return False
         locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
         for part in planned:
-            locks[(group_id, *part.topic_partition)] = part.moves
+            locks[(group_id, *part.topic_partition)] = part.moves or part.text is not None
         if len(locks) <= len(planned) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
         commit = FastCommit(self._services, self._overdue, connection, group, request, member_id, planned, locks)
@@ -79,23 +86,37 @@ class FastPath:
         topic = self._topic(name)
         if topic is None or offset < 0:
             return None
-        topic_partition = TopicPartition(topic.name, partition)
+        options, topic_partition = self._services.options, TopicPartition(topic.name, partition)
         held = group.partitions.get(topic_partition)
         if held is None or not _is_settled(held, topic):
             return None
         try:
-            commit = _commit_of(offset, metadata, self._services.options.ranges_max)
+            commit = _commit_of(offset, metadata, options.ranges_max)
         except CommitTextError:
             return None
         if commit is None or (commit.done is not None and not (held.ranges or group.topics == {topic_partition.topic})):
             return None
+        room = self._room(commit, metadata) if options.in_metadata else 0
+        text = held.plan_kept(commit, room, options.ranges_max) if options.in_metadata else None
+        if text is not None:
+            return PlannedPart(entry, topic_partition, held, commit, offset, False, leader_epoch, text)
         plan = held.plan(commit)
-        if plan.ranges > max(self._services.options.ranges_max, len(held.ranges)):
+        if plan.ranges > max(options.ranges_max, len(held.ranges)):
             return None
         if plan.offset > offset and isinstance(name, str):
             return None  # the topic id has to be verified first (commits/README.md rule 16)
+        if options.in_metadata:
+            text = held.plan_text(commit, room)
+            if text is None or text.spills or text.rewinds:
+                return None  # something has to be stored first
         epoch = epoch_of(held, offset, leader_epoch, plan.offset)
-        return PlannedPart(entry, topic_partition, held, commit, plan.offset, plan.moves, epoch)
+        return PlannedPart(entry, topic_partition, held, commit, plan.offset, plan.moves, epoch, text)
+
+    def _room(self, commit: PartitionCommit, metadata: str | None) -> int:
+        characters = self._services.limit.characters
+        if metadata and commit.done is None:
+            return room_for_ranges(metadata, None, characters)
+        return characters - len(PREFIX) - len(final_nul(metadata))
 
     def _topic(self, name: str | bytes) -> Topic | None:
         """None if the topic has to be requested."""

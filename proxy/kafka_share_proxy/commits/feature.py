@@ -77,7 +77,7 @@ class IndividualCommitFeature(FeatureKind):
     probe_path = PROBE
 
     def states(self, settings: Commits, cluster: SeenCluster) -> Sequence[DescribedState[Any]]:  # noqa: ARG002 - overrides
-        return (INDIVIDUAL_COMMITS,) if settings.serve and settings.state == "topic" else ()
+        return (INDIVIDUAL_COMMITS,) if settings.serve and settings.state != "memory" else ()
 
     def rules(self, settings: Commits, others: SharedRules) -> SharedRules:
         return replace(others, has_ranges=options(settings).has_ranges) if settings.serve else others
@@ -133,6 +133,8 @@ class CommitRuntime:
         """Return the details for /readyz."""
         followed = self.services.followed
         where = f"in topic {INDIVIDUAL_COMMITS.topic}" if self.is_stored else "in memory"
+        if self.services.options.in_metadata:
+            where = f"in commit metadata and {where[3:]}"
         return {"state": where, "groups": len(self.services.held.groups.keys() | followed.groups.keys())}
 
     def probe(self) -> Probe:
@@ -147,15 +149,17 @@ class CommitRuntime:
     async def run(self) -> None:
         """Follow which groups commit individually, and watch for deleted groups."""
         ExpiredGroups(self.services).start()
+        if self.services.options.in_metadata:
+            self.services.limit.start(self.services.services)
         await self.services.followed.run()
 
 
 def new_services(settings: Commits, platform: Platform) -> CommitServices:
     """Create the services of the handlers. Parts that are only displayed keep ranges in memory."""
-    held, gate = HeldCommits(), commit_gate()
+    held, gate = HeldCommits(in_metadata=settings.state == "metadata"), commit_gate()
     journal: TopicJournal[CommitKey] | MemoryJournal[CommitKey] = MemoryJournal()
     followed = FollowedGroups(platform.notes)
-    if settings.state == "topic" and not platform.is_displayed:
+    if settings.state != "memory" and not platform.is_displayed:
         hosted = platform.host(INDIVIDUAL_COMMITS, held, state_partition)
         gate, journal = hosted.gate, hosted.journal
         followed = FollowedGroups(
@@ -177,4 +181,6 @@ def new_services(settings: Commits, platform: Platform) -> CommitServices:
 
 
 def options(settings: Commits) -> CommitOptions:
-    return CommitOptions(groups=settings.groups, ranges_max=settings.ranges_max)
+    return CommitOptions(
+        groups=settings.groups, ranges_max=settings.ranges_max, in_metadata=settings.state == "metadata"
+    )

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 import trio
 
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
+from kafka_share_proxy.commits.model.topic_records import TopicRecords
 from kafka_share_proxy.commits.state_records import (
+    BINDING,
     INDIVIDUAL_COMMITS,
     CommitKey,
     GroupKey,
@@ -26,7 +28,7 @@ from kafka_share_proxy.commits.state_records import (
 )
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.offsets.ranges import loaded
+from kafka_share_proxy.offsets.ranges import OffsetSpan, loaded
 from kafka_share_proxy.wire.values import TopicPartition
 
 LOADED_AT_ONCE = 1000
@@ -40,6 +42,8 @@ class CommittingGroup:
     """A group that commits individually, or did so earlier."""
 
     group_id: str
+    in_metadata: bool = False
+    """True if the brokers' metadata holds the ranges."""
     has_marker: bool = False
     """True if the group record is stored or being appended."""
     is_marker_stored: bool = False
@@ -58,7 +62,8 @@ class CommittingGroup:
     def of(self, partition: TopicPartition) -> PartitionCommits:
         commits = self.partitions.get(partition)
         if commits is None:
-            commits = self.hold(partition, PartitionCommits())
+            records = TopicRecords() if self.in_metadata else None
+            commits = self.hold(partition, PartitionCommits(records=records, has_text=self.in_metadata))
         return commits
 
     def hold(self, partition: TopicPartition, commits: PartitionCommits) -> PartitionCommits:
@@ -75,31 +80,43 @@ class _Loaded:
     ends: array[int] = field(default_factory=lambda: array("q"))
     newest: RangeValue = field(default_factory=RangeValue)
     """Value with the highest committed offset."""
+    bindings: list[OffsetSpan] = field(default_factory=list)
 
     def add(self, first: int, last: int, value: RangeValue) -> None:
-        self.starts.append(first)
-        self.ends.append(last + 1)
+        if value.metadata == BINDING:
+            self.bindings.append(OffsetSpan(first, last + 1))
+        else:
+            self.starts.append(first)
+            self.ends.append(last + 1)
         if value is not self.newest and value.committed_offset >= self.newest.committed_offset:
             self.newest = value
 
-    def commits(self) -> PartitionCommits:
+    def commits(self, *, in_metadata: bool) -> PartitionCommits:
         ranges, change = loaded(zip(self.starts, self.ends, strict=True))
         held = PartitionCommits(ranges, stored_committed=self.newest.committed_offset, topic_id=self.newest.topic_id)
+        held.has_text = in_metadata or bool(self.bindings)
         held.not_stored(change)
+        held.unsure.update(self.bindings)  # deleted with the next append
+        if in_metadata:
+            binding = self.bindings[-1] if self.bindings else None
+            held.unsure.difference_update((*change.put, binding))
+            held.records = TopicRecords()
+            held.records.load(ranges, set(ranges).difference(change.put), binding)
         return held
 
 
 class HeldCommits:
     """All groups owned here; see described_state.HeldState."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_metadata: bool = False) -> None:
         self.groups: dict[str, CommittingGroup] = {}
+        self.in_metadata = in_metadata
         self.append_bytes = COMPRESSED_TO * INDIVIDUAL_COMMITS.message_bytes
 
     def group(self, group_id: str) -> CommittingGroup:
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = CommittingGroup(group_id)
+            group = self.groups[group_id] = CommittingGroup(group_id, self.in_metadata)
         return group
 
     def let_go(self, group_id: str) -> None:
@@ -122,7 +139,8 @@ class HeldCommits:
             elif not INDIVIDUAL_COMMITS.is_keep_alive(key):
                 self._load_group(decode_key(key), value)
         for partition, loading in loading_partitions.items():
-            self.group(partition.group_id).hold(TopicPartition(partition.topic, partition.partition), loading.commits())
+            commits = loading.commits(in_metadata=self.in_metadata)
+            self.group(partition.group_id).hold(TopicPartition(partition.topic, partition.partition), commits)
             await trio.lowlevel.checkpoint()
 
     def _load_group(self, key: object, value: bytes) -> None:
@@ -142,9 +160,14 @@ class HeldCommits:
                 yield GroupKey(group.group_id), group_value(time_ms)
             for (topic, partition), held in list(group.partitions.items()):
                 committed = held.committed if held.is_committed_known else held.stored_committed
-                value = range_value(RangeValue(held.topic_id, -1, committed, time_ms, ""))
-                for start, end in list(held.ranges):
-                    yield RangeKey(group.group_id, topic, partition, start, end - 1), value
+                value = RangeValue(held.topic_id, -1, committed, time_ms, "")
+                encoded = range_value(value)
+                for start, end in list(held.ranges if held.records is None else held.records.stored):
+                    yield RangeKey(group.group_id, topic, partition, start, end - 1), encoded
+                if held.records is not None and held.records.binding is not None:
+                    start, end = held.records.binding
+                    key = RangeKey(group.group_id, topic, partition, start, end - 1)
+                    yield key, range_value(value._replace(metadata=BINDING))
 
     def limit_records(self, message_bytes: int) -> None:
         self.append_bytes = COMPRESSED_TO * message_bytes

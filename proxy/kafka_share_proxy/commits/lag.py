@@ -43,8 +43,8 @@ class CommitLag:
     def of(self, at: TopicPartition, held: PartitionCommits) -> int | None:
         """Return the lag of one partition of a group. None if it is not known."""
         end, committed = self.ends.of(at.topic, at.partition), held.last_committed
-        if end is None or committed < 0:
-            return None
+        if end is None or committed < 0 or (held.records is not None and not held.is_committed_known):
+            return None  # after a takeover the broker's text is not read yet
         return max(end - committed - held.offsets_done, 0)
 
     def survey(self) -> Generator[None, None, CommitLagSurvey]:

@@ -107,7 +107,7 @@ async def load_partitions(
     if not any(group.of(partition).unsure for partition, _ in placed):
         return troubles
     again = [StoredChange(partition, held := group.of(partition), held.repeat_unsure()) for partition, _ in placed]
-    return troubles | await _troubles_storing(services, group, again)
+    return troubles | await store_first(services, group, again)
 
 
 async def load_committed(
@@ -130,12 +130,13 @@ async def load_committed(
         text = text_of(offset.metadata)
         change = held.broker_says(offset.offset, offset.leader_epoch, () if text is None else text.ranges)
         changes.append(StoredChange(partition, held, change))
-    return troubles | await _troubles_storing(services, group, changes)
+    return troubles | await store_first(services, group, changes)
 
 
-async def _troubles_storing(
+async def store_first(
     services: CommitServices, group: CommittingGroup, changes: Sequence[StoredChange]
 ) -> dict[TopicPartition, ErrorCode]:
+    """Store changes before a commit is forwarded. Return the errors."""
     changes = [each for each in changes if each.change]
     store(services, group, changes)
     code = await stored(services, group) if changes else ErrorCode.NONE

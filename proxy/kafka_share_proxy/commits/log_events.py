@@ -8,6 +8,7 @@ from kafka_share_proxy.loop.log_levels import ERROR, INFO, WARNING, EventLevels
 EVENTS: EventLevels = {
     **INDIVIDUAL_COMMITS.levels,
     "commit-refused": WARNING,
+    "metadata-limit-lowered": WARNING,
     "ranges-not-shown": WARNING,
     "ranges-not-ended": WARNING,
     "ranges-not-checked": WARNING,

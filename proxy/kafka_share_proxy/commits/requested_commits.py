@@ -15,6 +15,7 @@ from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.forwarding.served.commit_responses import CommitEntry, CommitTopic
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.offsets.commit_text import (
+    PREFIX,
     CommitText,
     CommitTextError,
     TooManyRanges,
@@ -30,6 +31,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 CommitRequest: TypeAlias = "messages.OffsetCommitRequest | messages.TxnOffsetCommitRequest"
 
 NUL = "\0"
+SAMPLE = "0-0"
 NO_RANGES = OffsetRanges()
 
 
@@ -162,14 +164,27 @@ def _check_slicing(commits: Sequence[RequestedCommit], services: CommitServices,
             requested.refuse(ErrorCode.INVALID_REQUEST, reason)
 
 
-def kept_metadata(requested: RequestedCommit, ranges: OffsetRanges = NO_RANGES) -> str | None:
+def kept_metadata(requested: RequestedCommit, ranges: OffsetRanges | str = "") -> str | None:
     """Return the metadata for the broker, with these ranges in it (commits/README.md rule 11)."""
-    metadata = requested.entry.committed_metadata
-    text = requested.text
+    return metadata_with(requested.entry.committed_metadata, requested.text, str(ranges))
+
+
+def metadata_with(metadata: str | None, text: CommitText | None, ranges: str) -> str | None:
+    """`text`: content of the metadata of an individual commit. `ranges`: text of the ranges for the broker."""
     if text is None:
-        return metadata
-    text_with_ranges = CommitText(ranges, text.catch_up, text.user_text)
-    return (str(text_with_ranges) if ranges or text.catch_up else text.user_text or "") + final_nul(metadata)
+        if not ranges:
+            return metadata
+        text = CommitText(user_text=(metadata or "").rstrip(NUL) or None)
+    if not (ranges or text.catch_up):
+        return (text.user_text or "") + final_nul(metadata)
+    others = str(CommitText(NO_RANGES, text.catch_up, text.user_text))[len(PREFIX) :]
+    return PREFIX + ranges + others + final_nul(metadata)
+
+
+def room_for_ranges(metadata: str | None, text: CommitText | None, characters: int) -> int:
+    """Return the characters that the rest of the metadata leaves. Brokers count UTF-16 units, at most the bytes."""
+    sample = metadata_with(metadata, text, SAMPLE) or ""
+    return characters + len(SAMPLE) - (len(sample) if sample.isascii() else len(sample.encode()))
 
 
 def final_nul(metadata: str | None) -> str:

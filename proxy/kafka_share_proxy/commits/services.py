@@ -11,6 +11,7 @@ from kafka_share_proxy.commits.audit_events import CommitAudit
 from kafka_share_proxy.commits.counters import CommitFigures
 from kafka_share_proxy.commits.followed_groups import FollowedGroups
 from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.commits.metadata_limit import MetadataLimit
 from kafka_share_proxy.commits.partition_locks import PartitionLocks
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey
 from kafka_share_proxy.durable.gate import StateGate
@@ -33,6 +34,8 @@ class CommitOptions:
     groups: str = EVERY_GROUP
     ranges_max: int = 10_000
     topic_age_s: float = 5.0
+    in_metadata: bool = False
+    """True if the brokers' metadata holds the ranges (commits/README.md rule 26)."""
 
     def has_ranges(self, group_id: str, metadata: str | None) -> bool:
         """True for an individual commit (commits/README.md rule 1)."""
@@ -70,6 +73,7 @@ class CommitServices:
     """Other proxies that own groups, if any."""
     followed: FollowedGroups = field(default_factory=_none_followed)
     figures: CommitFigures = field(default_factory=CommitFigures)
+    limit: MetadataLimit = field(default_factory=MetadataLimit)
 
     audit: CommitAudit | None = None
     base_of: Callable[[str], str] = str

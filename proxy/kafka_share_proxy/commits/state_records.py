@@ -26,6 +26,8 @@ PARTITIONS = ownership_rules.PARTITIONS
 """Part of the format."""
 
 RANGE, GROUP, TAKEOVER, KEEP_ALIVE = range(4)
+BINDING = "text"
+"""Metadata of a record that is no finished range, but the topic id of the broker's text (commits/README.md rule 32)."""
 VERSION = 0
 
 REMEMBERED = 10_000

@@ -13,7 +13,15 @@ from typing import NamedTuple
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.state_records import CommitKey, GroupKey, RangeKey, RangeValue, group_value, range_value
+from kafka_share_proxy.commits.state_records import (
+    BINDING,
+    CommitKey,
+    GroupKey,
+    RangeKey,
+    RangeValue,
+    group_value,
+    range_value,
+)
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, JournalRefused
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import settled_by
@@ -37,11 +45,13 @@ class StoredChange(NamedTuple):
     change: RangeChange
     leader_epoch: int = -1
     member_id: str = ""
+    binding: OffsetSpan | None = None
+    """Record with the topic id of the broker's text."""
 
 
 def store(services: CommitServices, group: CommittingGroup, changes: Sequence[StoredChange]) -> None:
     """Start one append if the changes fit. `stored` waits for it."""
-    changes = [each for each in changes if each.change]
+    changes = [each for each in changes if each.change or each.binding]
     if changes:
         _append_all(services, group, _records(services, group, changes), changes)
 
@@ -52,6 +62,9 @@ def _records(services: CommitServices, group: CommittingGroup, changes: Sequence
     for each in changes:
         if each.change.put:
             _add(records, group, each.topic_partition, each.change.put, range_value(_value(each, time_ms)))
+        if each.binding:
+            value = _value(each, time_ms)._replace(metadata=BINDING)
+            _add(records, group, each.topic_partition, (each.binding,), range_value(value))
     for each in changes:
         _add(records, group, each.topic_partition, each.change.removed, None)
     return records
@@ -133,7 +146,7 @@ def _settled(
     except JournalRefused:
         group.has_marker = group.has_marker and not is_group_record
         for each in changes:
-            each.held.not_stored(each.change)
+            each.held.not_stored(each.change, each.binding)
 
 
 async def stored(services: CommitServices, group: CommittingGroup) -> ErrorCode:

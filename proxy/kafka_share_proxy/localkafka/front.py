@@ -27,7 +27,7 @@ class FrontError(Exception):
 
 
 class Front:
-    """A running proxy. `settings` are additional keys of its YAML file."""
+    """A running proxy."""
 
     def __init__(
         self,
@@ -37,12 +37,16 @@ class Front:
         files_max: int | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
-        """`files_max`: its hard limit of open files, None to inherit. `command`: replaces the installed one."""
+        """`settings`: additional keys of its YAML file. `files_max`: its hard limit of open files, None to inherit.
+        `command`: replaces the installed one.
+        """
         ports = free_ports(NODE_IDS + 2)
         self.port, self.first_port, self.admin_port = ports[0], ports[1], ports[-1]
         self.folder = folder
-        self._config = {"upstream": {"bootstrap": upstream}, "listen": self.bootstrap, "first_port": self.first_port}
-        self._config |= {"admin": f"{HOST}:{self.admin_port}", "drain_s": 2, **(settings or {})}
+        self.settings: dict[str, Any] = {"upstream": {"bootstrap": upstream}, "listen": self.bootstrap}
+        self.settings |= {"first_port": self.first_port, "admin": f"{HOST}:{self.admin_port}", "drain_s": 2}
+        self.settings |= settings or {}
+        """Settings of the next start."""
         self.child: Child | None = None
         self._files_max = files_max
         self.command = list(installed_command() if command is None else command)
@@ -74,7 +78,7 @@ class Front:
         """Wait until the proxy serves, share groups included. Raises FrontError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "proxy.yaml"
-        config.write_text(yaml.safe_dump(self._config))
+        config.write_text(yaml.safe_dump(self.settings))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KSP_")}
         command = [*self.command, "serve", "--config", str(config)]
         if self._files_max is not None:

@@ -90,19 +90,21 @@ def test_plain_commit_beside_an_open_transaction_is_the_brokers(world: CommitWor
     assert world.committed() == (48, "plain")
 
 
+@pytest.mark.states("topic", "overflow")
 def test_ranges_in_the_metadata_are_in_the_topic_before_anything_overwrites_them(world: CommitWorld) -> None:
     world.commit_in_transaction(43, "ic/1;50-51")
     world.coordinator.end_transaction(PRODUCER[0], commit=True)
     world.journal.slow = True
     sent = world.commit(43, "ic/1;60-61")
-    assert world.primary() == (43, "ic/1;45-47,50-51")
+    assert world.broker() == (43, "ic/1;45-47,50-51")
     world.journal.confirm()
-    assert world.primary() == (43, "")
+    assert world.broker() == (43, "")
     world.journal.confirm()
     assert sent.codes == [0]
     assert world.ranges() == "45-47,50-51,60-61"
 
 
+@pytest.mark.states("topic", "overflow")
 def test_ranges_that_cannot_be_saved_are_not_overwritten(world: CommitWorld) -> None:
     world.commit_in_transaction(43, "ic/1;50-51")
     world.coordinator.end_transaction(PRODUCER[0], commit=True)
@@ -110,7 +112,7 @@ def test_ranges_that_cannot_be_saved_are_not_overwritten(world: CommitWorld) -> 
     sent = world.commit(43, "ic/1;60-61")
     world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert sent.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert world.primary() == (43, "ic/1;45-47,50-51")
+    assert world.broker() == (43, "ic/1;45-47,50-51")
 
 
 def test_text_too_long_for_the_broker_is_its_12(world: CommitWorld) -> None:

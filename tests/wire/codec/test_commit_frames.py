@@ -14,6 +14,7 @@ from kafka_share_proxy.wire.codec.commit_frames import (
     _python_read,
     _python_rewritten,
 )
+from kafka_share_proxy.wire.codec.primitives import STRING_MAX
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import ZERO_UUID
 
@@ -122,12 +123,26 @@ def test_other_fields_stand_where_the_old_ones_stood(rewritten: Any, version: in
         assert (header.correlation_id, again.group_id, again.member_id) == (77, message.group_id, message.member_id)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("rewritten", [commit_frames.rewritten, _python_rewritten])
+@pytest.mark.parametrize("metadata", ["x" * 30, "ü" * 30, "x" * 31, "ü" * 63, "x" * 126, "x" * 127, "ü" * 9000])
+def test_metadata_may_be_as_long_as_a_string(rewritten: Any, version: int, metadata: str) -> None:
+    frame, _ = request(version)
+    parts = commit_frames.read(frame, version)
+    assert parts is not None
+    _, again = frames.decode_request(
+        memoryview(rewritten(frame, version, parts[3], [(5, 2, metadata)] * len(parts[3])))[4:]
+    )
+    texts = {entry.committed_metadata for topic in again.topics for entry in topic.partitions}
+    assert texts == {metadata}
+
+
 @pytest.mark.parametrize("rewritten", [commit_frames.rewritten, _python_rewritten])
 def test_fields_that_do_not_belong_to_the_entries_are_not_written(rewritten: Any) -> None:
     frame = request(9)[0]
     parts = commit_frames.read(frame, 9)
     assert parts is not None
-    for fields in ([], [(1, 1, None)], [(1, 1, "x" * 300)] * 2):
+    for fields in ([], [(1, 1, None)], [(1, 1, "x" * (STRING_MAX + 1))] * 2):
         with pytest.raises((ValueError, OverflowError)):
             rewritten(frame, 9, parts[3], fields)
 

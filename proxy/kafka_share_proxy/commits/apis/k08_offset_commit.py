@@ -1,7 +1,7 @@
 """OffsetCommit (key 8): the broker judges it and stores the committed offset, the proxy stores the ranges above it.
 
-Rules: commits/README.md 6 to 18. Versions: all that brokers have, with topics by name or, from v10 on, by id. The
-handler receives only commits with a ranges text and commits of groups that are known to have ranges.
+Rules: commits/README.md 6 to 18 and 26 to 33. Versions: all that brokers have, with topics by name or, from v10 on, by
+id. The handler receives only commits with a ranges text and commits of groups that are known to have ranges.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from kafka_share_proxy.commits.accepted_commits import PlannedPart, apply, epoch
 from kafka_share_proxy.commits.apis.commit_requests import commit
 from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, altered, request_of, response_of, take_codes
 from kafka_share_proxy.commits.held_state import CommittingGroup
-from kafka_share_proxy.commits.locked_partitions import load_partitions, with_locks
+from kafka_share_proxy.commits.locked_partitions import load_partitions, store_first, with_locks
 from kafka_share_proxy.commits.model.partition_commits import CommitPlan
-from kafka_share_proxy.commits.requested_commits import RequestedCommit, kept_metadata
+from kafka_share_proxy.commits.model.topic_records import TextPlan
+from kafka_share_proxy.commits.requested_commits import RequestedCommit, kept_metadata, room_for_ranges
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.storing import stored
+from kafka_share_proxy.commits.storing import StoredChange, store, stored
 from kafka_share_proxy.commits.topic_ids import verify_topic_ids
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.served.commit_responses import CommitEntry, refused
@@ -29,8 +30,10 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
 KEY = ApiKey.OFFSET_COMMIT
-ATTEMPTS_MAX = 2
-"""The second attempt uses verified topic ids."""
+ATTEMPTS_MAX = 3
+"""One attempt more with verified topic ids, and one without ranges in the metadata."""
+
+NO_TEXT = TextPlan()
 
 
 async def handle(call: Call[messages.OffsetCommitRequest], services: CommitServices) -> messages.OffsetCommitResponse:
@@ -51,6 +54,9 @@ class _OffsetCommit:
         """Once after the request was received is enough."""
         self._unchanged: set[RequestedCommit] = set()
         """Plain commits forwarded unchanged."""
+        self._texts: dict[RequestedCommit, TextPlan] = {}
+        self._too_long: set[RequestedCommit] = set()
+        """Commits whose metadata with ranges was refused."""
 
     async def run(self) -> None:
         by_place = {
@@ -61,7 +67,9 @@ class _OffsetCommit:
 
         def needs_alone(partition: TopicPartition) -> bool:
             held = self._group.of(partition)
-            return not held.is_committed_known or held.plan(by_place[partition].commit).moves
+            if held.records is not None or not held.is_committed_known:
+                return True
+            return held.plan(by_place[partition].commit).moves
 
         for _ in range(ATTEMPTS_MAX):
             if await with_locks(self._services, self._group_id, by_place.keys(), needs_alone, self._commit):
@@ -76,7 +84,7 @@ class _OffsetCommit:
         return self._services.held.group(self._group_id)
 
     async def _commit(self) -> bool:
-        """False if locks and plans have to be redone, because a topic was recreated."""
+        """False if locks and plans have to be redone: a topic was recreated, or metadata was too long."""
         group = self._group
         troubles = await load_partitions(self._services, self._call.connection, group, self.requested)
         plans = {
@@ -90,9 +98,58 @@ class _OffsetCommit:
         ):
             self.requested = [requested for requested in self.requested if requested.code is None]
             return False
+        forwarded = await self._with_texts(group, forwarded)
         if forwarded:
             await self._forward(group, forwarded, plans)
-        return True
+        return self._is_short(forwarded)
+
+    async def _with_texts(self, group: CommittingGroup, forwarded: list[RequestedCommit]) -> list[RequestedCommit]:
+        """Plan the metadata, and store what it will not hold. Return the commits that can be forwarded then."""
+        changes = []
+        for requested in forwarded:
+            partition = requested.topic_partition
+            self._texts.pop(requested, None)
+            if partition is None or requested in self._unchanged:
+                continue
+            held = group.of(partition)
+            text = held.plan_text(requested.commit, self._room(requested))
+            if text is None:
+                continue
+            self._texts[requested] = text
+            if text.spills or text.rewinds:
+                change = held.store_all() if text.spills else held.delete_records()
+                changes.append(StoredChange(partition, held, change))
+        if not changes:
+            return forwarded
+        troubles = await store_first(self._services, group, changes)
+        for requested in forwarded:
+            if requested.topic_partition in troubles:
+                requested.refuse(troubles[requested.topic_partition])
+        return [requested for requested in forwarded if requested.code is None]
+
+    def _room(self, requested: RequestedCommit) -> int:
+        if requested in self._too_long:
+            return 0
+        metadata = requested.entry.committed_metadata
+        return room_for_ranges(metadata, requested.text, self._services.limit.characters)
+
+    def _is_short(self, forwarded: Sequence[RequestedCommit]) -> bool:
+        """Return False if a broker refused metadata because of ranges (commits/README.md rule 29)."""
+        refused = [
+            requested
+            for requested in forwarded
+            if requested.code == ErrorCode.OFFSET_METADATA_TOO_LARGE and self._text(requested).ranges
+        ]
+        for requested in refused:
+            sent = kept_metadata(requested, self._text(requested).ranges) or ""
+            self._services.limit.refused(self._services.services, len(sent))
+            requested.code = None
+        self._too_long.update(refused)
+        self.requested = refused or self.requested
+        return not refused
+
+    def _text(self, requested: RequestedCommit) -> TextPlan:
+        return self._texts.get(requested, NO_TEXT)
 
     async def _is_verified(self, inheriting: Sequence[RequestedCommit]) -> bool:
         if self._has_verified:
@@ -141,10 +198,21 @@ class _OffsetCommit:
                     group.of(requested.topic_partition).forget_committed()
         self.throttle_time_ms = response.throttle_time_ms
         self._apply(group, forwarded, plans)
+        self._restore(group, forwarded)
+
+    def _restore(self, group: CommittingGroup, forwarded: Sequence[RequestedCommit]) -> None:
+        """Store the records again that a refused rewind has deleted."""
+        refused = [
+            (requested.topic_partition, group.of(requested.topic_partition))
+            for requested in forwarded
+            if requested.topic_partition is not None and requested.code and self._text(requested).rewinds
+        ]
+        store(self._services, group, [StoredChange(partition, held, held.store_all()) for partition, held in refused])
 
     def _entry(self, group: CommittingGroup, requested: RequestedCommit, plan: CommitPlan) -> CommitEntry:
         epoch = self._epoch(group, requested, plan.offset)
-        entry = altered(requested.entry, committed_offset=plan.offset, committed_metadata=kept_metadata(requested))
+        metadata = kept_metadata(requested, self._text(requested).ranges)
+        entry = altered(requested.entry, committed_offset=plan.offset, committed_metadata=metadata)
         entry.committed_leader_epoch = epoch
         return entry
 
@@ -172,7 +240,8 @@ class _OffsetCommit:
         fields = (sent.committed_offset, sent.committed_leader_epoch, sent.committed_metadata)
         entry = CommittedEntry(partition.topic, partition.partition, *fields, 0, 0, 0)
         epoch = self._epoch(group, requested, plan.offset)
-        return PlannedPart(entry, partition, group.of(partition), requested.commit, plan.offset, plan.moves, epoch)
+        held, text = group.of(partition), self._texts.get(requested)
+        return PlannedPart(entry, partition, held, requested.commit, plan.offset, plan.moves, epoch, text)
 
 
 def _inherits(requested: RequestedCommit, plan: CommitPlan) -> bool:

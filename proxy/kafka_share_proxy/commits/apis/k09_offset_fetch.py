@@ -96,7 +96,9 @@ class _OffsetFetch:
 
     async def _drop_ranges_of_deleted_topics(self, group: CommittingGroup, partitions: set[TopicPartition]) -> None:
         """See commits/README.md rule 16. Raises UpstreamLost."""
-        names = {partition.topic for partition in partitions if group.of(partition).ranges}
+        names = {
+            partition.topic for partition in partitions if group.of(partition).ranges or group.of(partition).has_text
+        }
         ids = await current_topic_ids(self._call, self._services, names)
         requested_topics = [
             (partition, group.of(partition), ids[partition.topic]) for partition in partitions if partition.topic in ids

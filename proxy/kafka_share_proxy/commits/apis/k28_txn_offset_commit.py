@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from kafka_share_proxy.commits.apis.commit_requests import commit
 from kafka_share_proxy.commits.apis.commit_responses import altered, request_of, response_of, take_codes
 from kafka_share_proxy.commits.held_state import CommittingGroup
-from kafka_share_proxy.commits.locked_partitions import load_partitions, with_locks
+from kafka_share_proxy.commits.locked_partitions import load_partitions, store_first, with_locks
 from kafka_share_proxy.commits.requested_commits import RequestedCommit, kept_metadata
 from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.storing import StoredChange
 from kafka_share_proxy.commits.topic_ids import verify_topic_ids
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.served.commit_responses import CommitEntry, refused
@@ -62,6 +63,7 @@ class _TxnOffsetCommit:
         if not await verify_topic_ids(self._call, self._services, self.requested, inheriting):
             self.requested = [requested for requested in self.requested if requested.code is None]
             troubles = await load_partitions(self._services, self._call.connection, group, self.requested)
+        troubles |= await self._stored_ranges(group, troubles)
         entries = [
             (requested, entry)
             for requested in self.requested
@@ -69,6 +71,18 @@ class _TxnOffsetCommit:
         ]
         if entries:
             await self._forward(group, entries)
+
+    async def _stored_ranges(
+        self, group: CommittingGroup, troubles: dict[TopicPartition, ErrorCode]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Store the ranges that the transaction's metadata would replace. Return the errors."""
+        partitions = [
+            requested.topic_partition
+            for requested in self.requested
+            if requested.topic_partition is not None and requested.topic_partition not in troubles
+        ]
+        changes = [StoredChange(partition, held := group.of(partition), held.store_all()) for partition in partitions]
+        return await store_first(self._services, group, changes)
 
     def _inherits(self, group: CommittingGroup, requested: RequestedCommit) -> bool:
         """True if more is committed than the producer sent."""

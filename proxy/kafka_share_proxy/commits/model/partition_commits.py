@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafka_share_proxy.commits.model.topic_records import NOTHING, TextPlan, TopicChange, TopicRecords, fitting
 from kafka_share_proxy.offsets.partition_commits import CommitOutcome, after_individual_commit, after_plain_commit
 from kafka_share_proxy.offsets.ranges import NO_CHANGE, OffsetRanges, OffsetSpan, RangeChange
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -61,9 +62,19 @@ class PartitionCommits:
     unsure: set[OffsetSpan] = field(default_factory=set)
     """Ranges that may or may not be in the topic, because their append failed."""
     transaction: OpenTransaction | None = None
+    records: TopicRecords | None = None
+    """Records in the topic, if the broker's metadata holds the ranges. None if all ranges are in the topic."""
+    has_text: bool = False
+    """True if the broker's metadata may hold ranges from a proxy that keeps them there."""
+    is_text_foreign: bool = False
+    """True if these may be ranges of a deleted topic (commits/README.md rule 32)."""
+    _foreign_text: OffsetRanges | None = None
+    """These ranges, once they are read."""
     unseen_since: float | None = None
     """When the broker first reported an open transaction that began at another proxy."""
     _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)
+    _planned_ranges: OffsetRanges | None = field(default=None, compare=False)
+    """Ranges after the planned commit, if they were computed."""
 
     @property
     def last_committed(self) -> int:
@@ -86,7 +97,7 @@ class PartitionCommits:
     def plan(self, commit: PartitionCommit) -> CommitPlan:
         """`is_committed_known` must be true."""
         done = commit.done
-        if done is not None and self.keeps_committed(commit):
+        if done is not None and self.records is None and self.keeps_committed(commit):
             return CommitPlan(self.committed, False, self.ranges.count_merged(done.start, done.end))
         committed, change = self._outcome(commit)
         offset = commit.offset if committed is None else committed
@@ -101,8 +112,10 @@ class PartitionCommits:
 
     def accepted(self, commit: PartitionCommit, offset: int, leader_epoch: int) -> RangeChange:
         """Return the change to store."""
-        done = commit.done
-        if done is not None and offset == self.committed and self.keeps_committed(commit):
+        done, planned = commit.done, self._planned
+        if planned is not None and planned[0] is commit and planned[1].offset == offset and self._planned_ranges:
+            change, self.ranges = planned[1].change, self._planned_ranges
+        elif done is not None and self.records is None and offset == self.committed and self.keeps_committed(commit):
             change = self.ranges.merge(done.start, done.end)
         else:
             outcome = self._outcome(commit)
@@ -111,6 +124,7 @@ class PartitionCommits:
             )
             if change:
                 self.ranges.apply(change)
+        self.is_text_foreign = False
         self.committed, self.committed_epoch, self.is_committed_known = offset, leader_epoch, True
         self.stored_committed = min(self.stored_committed, offset)  # lower after a rewind, which leaves no range
         return self._noted(change)
@@ -119,9 +133,12 @@ class PartitionCommits:
         planned = self._planned
         if planned is None or planned[0] is not commit:
             planned = self._planned = commit, self._worked_out(commit)
+            self._planned_ranges = None
         return planned[1]
 
     def _worked_out(self, commit: PartitionCommit) -> CommitOutcome:
+        if commit.done is not None and self.keeps_committed(commit):
+            return CommitOutcome(self.committed, self.ranges.merging(commit.done))
         committed = self.committed if self.committed >= 0 else None
         if commit.done is not None:
             return after_individual_commit(committed, self.ranges, commit.offset, commit.done)
@@ -163,11 +180,10 @@ class PartitionCommits:
     def broker_says(self, offset: int, leader_epoch: int, done: Iterable[tuple[int, int]] = ()) -> RangeChange:
         """Return the change to store (commits/README.md rule 15). `done`: ranges in the broker's metadata."""
         self.transaction = self.unseen_since = None
+        done = self._own_text(done, is_read=True)
         known = self.last_committed
-        if offset < 0 or offset < known:
-            change = RangeChange((), self.ranges.clear())
-        else:
-            change = RangeChange((), self.ranges.drop_below(offset))
+        is_rewound = offset < 0 or offset < known
+        change = RangeChange((), self.ranges.clear() if is_rewound else self.ranges.drop_below(offset))
         self.committed, self.committed_epoch, self.is_committed_known = (
             max(offset, NOTHING_COMMITTED),
             leader_epoch,
@@ -175,7 +191,23 @@ class PartitionCommits:
         )
         self.stored_committed = min(self.stored_committed, self.committed)
         above = [(max(start, self.committed), end) for start, end in done if end > self.committed]
-        return self._noted(_combined(change, self.ranges.merge_all(above)))
+        change = _combined(change, self.ranges.merge_all(above))
+        if self.records is None:
+            return self._noted(change)
+        self._planned = self._planned_ranges = None
+        if is_rewound:
+            return self.delete_records()
+        self.records.recount(self.ranges)
+        return self.store_all() if self.unsure or self.records.lacks(self.ranges, above) else NO_CHANGE
+
+    def _own_text(self, done: Iterable[tuple[int, int]], *, is_read: bool = False) -> OffsetRanges:
+        """Return the ranges of the broker's text, unless it is still the one of a deleted topic."""
+        text = OffsetRanges(done)
+        if not self.is_text_foreign:
+            return text
+        if is_read and self._foreign_text is None:
+            self._foreign_text = text
+        return OffsetRanges() if self._foreign_text is None or self._foreign_text == text else text
 
     def forget_committed(self) -> None:
         if self.is_committed_known:
@@ -190,8 +222,10 @@ class PartitionCommits:
         if not is_other:
             return NO_CHANGE
         self.transaction = None
+        self.is_text_foreign, self._foreign_text = self.has_text, None
         self.is_committed_known, self.committed, self.stored_committed = False, NOTHING_COMMITTED, NOTHING_COMMITTED
-        return self._noted(RangeChange((), self.ranges.clear()))
+        dropped = RangeChange((), self.ranges.clear())
+        return self._noted(dropped if self.records is None else self.records.of_other_topic())
 
     def shown(self, offset: int, done: Iterable[tuple[int, int]] = ()) -> tuple[int, OffsetRanges]:
         """Return the offset, moved over the ranges that touch it, and the ranges to show.
@@ -199,24 +233,88 @@ class PartitionCommits:
         `done`: ranges in the broker's metadata. After a rewind, the ranges of this proxy are left out.
         """
         known = self.last_committed
+        done = self._own_text(done)
         is_rewound = offset < 0 or offset < known
         ranges = OffsetRanges(done) if is_rewound else self.ranges.union(OffsetRanges(done))
         return (offset, ranges) if offset < 0 else (ranges.absorb(offset)[0], ranges)
 
     def ended(self) -> RangeChange:
         self.is_committed_known, self.committed, self.stored_committed = False, NOTHING_COMMITTED, NOTHING_COMMITTED
-        return self._noted(RangeChange((), self.ranges.clear()))
+        dropped = RangeChange((), self.ranges.clear())
+        return self._noted(dropped if self.records is None else self.delete_records())
+
+    # The metadata of a commit (commits/README.md rules 26 to 33)
+
+    def plan_text(self, commit: PartitionCommit, room: int) -> TextPlan | None:
+        """`room`: characters for ranges. None if all ranges are in the topic."""
+        if self.records is None:
+            return None
+        if commit.done is None and (commit.offset < 0 or commit.offset < self.committed):
+            return TextPlan(rewinds=self.records.exist or bool(self.unsure))
+        change, after = self._outcome(commit).change, self.ranges
+        if change:
+            after = self.ranges.copy()
+            after.apply(change)
+        self._planned_ranges = after
+        return self.records.plan(self.ranges, after, change, room)
+
+    def plan_kept(self, commit: PartitionCommit, room: int, ranges_max: int) -> TextPlan | None:
+        """Plan the commonest commit in one pass: a range above the offset that stays, and room for all in the text.
+
+        None for all others.
+        """
+        done = commit.done
+        if done is None or self.records is None or self.records.stored or commit.offset != self.committed:
+            return None
+        if not self.keeps_committed(commit):
+            return None
+        after = self.ranges.copy()
+        change = after.merge(done.start, done.end)
+        text = fitting(after, room)
+        if text is None or len(after) > ranges_max:
+            return None
+        self._planned, self._planned_ranges = (commit, CommitOutcome(self.committed, change)), after
+        return TextPlan(text)
+
+    def after_text(self, plan: TextPlan, change: RangeChange) -> TopicChange:
+        """Return the records to append after a commit that changed the ranges."""
+        records = self.records
+        assert records is not None  # noqa: S101  # it made the plan
+        if records.is_bound and not records.stored and not plan.stores:
+            return NOTHING
+        records.follow(change)
+        topic = records.after(plan, self.ranges, self.committed, self.unsure)
+        if topic.change.put or topic.binding:
+            self.stored_committed = max(self.stored_committed, self.committed)
+        return topic
+
+    def store_all(self) -> RangeChange:
+        """Return the change after which the topic has all ranges."""
+        if self.records is None:
+            return NO_CHANGE
+        change = self.records.store_all(self.ranges, self.unsure, is_foreign=self.is_text_foreign)
+        if change.put:
+            self.stored_committed = max(self.stored_committed, self.last_committed)
+        return change
+
+    def delete_records(self) -> RangeChange:
+        """Return the tombstones of all records. The ranges stay until the commit is accepted."""
+        return NO_CHANGE if self.records is None else self.records.delete_all(self.unsure)
 
     # Storing
 
-    def not_stored(self, change: RangeChange) -> None:
-        self.unsure.update(change.put, change.removed)
+    def not_stored(self, change: RangeChange, binding: OffsetSpan | None = None) -> None:
+        self.unsure.update(change.put, change.removed, () if binding is None else (binding,))
+        if self.records is not None:
+            self.records.failed(change, binding, self.ranges)
 
     def repeat_unsure(self) -> RangeChange:
         """Return the change to store before the committed offset advances.
 
         Otherwise a later owner would treat dropped ranges as finished.
         """
+        if self.records is not None:
+            return self.store_all() if self.unsure else NO_CHANGE
         is_dropped = any(span.end > self.committed and not self._is_done(span) for span in self.unsure)
         return self._noted(NO_CHANGE) if is_dropped else NO_CHANGE
 
@@ -225,7 +323,9 @@ class PartitionCommits:
         return stored is not None and stored.end >= span.end
 
     def _noted(self, change: RangeChange) -> RangeChange:
-        self._planned = None
+        self._planned = self._planned_ranges = None
+        if self.records is not None:
+            return change
         if change.put:
             self.stored_committed = max(self.stored_committed, self.committed)
         if not self.unsure:

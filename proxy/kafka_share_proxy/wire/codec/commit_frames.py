@@ -25,6 +25,10 @@ VERSIONS = range(2, 11)
 PARTITIONS_MAX = 64
 """Maximum number of partitions on the fast path."""
 FLEXIBLE_SINCE = 8
+SHORT_MAX = 30
+"""Characters of metadata, in UTF-8 at most 126 bytes, that the extension writes."""
+COMPACT_BYTE_MAX = 0x7F
+"""Length with one byte."""
 
 _RETENTION_UNTIL, _EPOCH_SINCE, _INSTANCE_SINCE, _IDS_SINCE, _THROTTLE_SINCE = 4, 6, 7, 10, 3
 _UUID = 16
@@ -205,15 +209,23 @@ def _python_rewritten(
     ):
         pieces.append(frame[at:offset_at])
         pieces.append(_OFFSET_AND_EPOCH.pack(offset, leader_epoch) if version >= _EPOCH_SINCE else _INT64.pack(offset))
-        pieces.append(frame[metadata_at:behind] if metadata is None else _short_text(version, metadata))
+        pieces.append(frame[metadata_at:behind] if metadata is None else _text(version, metadata.encode()))
         at = behind
     body = b"".join((*pieces, frame[at:]))
     return _INT32.pack(len(body)) + body
 
 
-def _short_text(version: int, text: str) -> bytes:
-    size = (len(text) + 1).to_bytes(1, "big") if version >= FLEXIBLE_SINCE else _INT16.pack(len(text))
-    return size + text.encode()
+def _text(version: int, text: bytes) -> bytes:
+    size = len(text)
+    if size > STRING_MAX:
+        raise ValueError(f"{size} bytes are no string of a request")
+    if version < FLEXIBLE_SINCE:
+        return _INT16.pack(size) + text
+    compact, left = bytearray(), size + 1
+    while left > COMPACT_BYTE_MAX:
+        compact.append(left & COMPACT_BYTE_MAX | 0x80)
+        left >>= 7
+    return bytes(compact) + left.to_bytes(1, "big") + text
 
 
 KERNEL = kernels.choose("wire.codec._commit_frames", _commit_frames, BUILT_VERSION)
@@ -221,10 +233,20 @@ KERNEL = kernels.choose("wire.codec._commit_frames", _commit_frames, BUILT_VERSI
 read: Callable[[Buffer, int], CommitParts | None] = _commit_frames.read if KERNEL == "c" else _python_read  # type: ignore[assignment]
 accepted: Callable[[Buffer, int, int], bool] = _commit_frames.accepted if KERNEL == "c" else _python_accepted
 """True if a response frame has that many partitions, all without an error. False also for an uncommon one."""
-rewritten: Callable[[Buffer, int, list[CommittedEntry], list[tuple[int, int, str | None]]], bytes] = (
-    _commit_frames.rewritten if KERNEL == "c" else _python_rewritten
-)
-"""Returns the request frame with an offset, a leader epoch and metadata for each entry.
+_short_rewritten = _commit_frames.rewritten if KERNEL == "c" else _python_rewritten
+"""Accepts metadata of at most SHORT_MAX bytes."""
 
-Metadata None means unchanged. New metadata is ASCII text of at most 60 characters. Below v6 no leader epoch is written.
-"""
+
+def rewritten(
+    frame: Buffer, version: int, entries: list[CommittedEntry], fields: list[tuple[int, int, str | None]]
+) -> bytes:
+    """Return the request frame with an offset, a leader epoch and metadata for each entry.
+
+    Metadata None means unchanged. Below v6 no leader epoch is written. Raises ValueError if metadata is longer than
+    Kafka's strings.
+    """
+    for _, _, metadata in fields:
+        if metadata is not None and len(metadata) > SHORT_MAX:
+            return _python_rewritten(frame, version, entries, fields)
+    made: bytes = _short_rewritten(frame, version, entries, fields)
+    return made

@@ -29,9 +29,9 @@ runner = CliRunner()
 class Side:
     """A broker, and a proxy in front of it that may be ended."""
 
-    def __init__(self, running: Running, release: str) -> None:
+    def __init__(self, running: Running, release: str, state: str) -> None:
         self.kafka: Cluster = running.cluster(release)
-        self.front = running.front(self.kafka.bootstrap)
+        self.front = running.front(self.kafka.bootstrap, {"commits": {"state": state}})
         self.direct, self.through = Raw(self.kafka.bootstrap), Raw(self.front.bootstrap)
 
     def close(self) -> None:
@@ -58,9 +58,9 @@ class Side:
         return json.loads(result.stdout)
 
 
-@pytest.fixture(scope="module", params=[OLD, NEW])
+@pytest.fixture(scope="module", params=[f"{OLD} topic", f"{OLD} metadata", f"{NEW} topic"])
 def side(request: pytest.FixtureRequest, running: Running) -> Iterator[Side]:
-    made = Side(running, request.param)
+    made = Side(running, *request.param.split())
     yield made
     made.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -32,9 +32,14 @@ def kafka(running: Running) -> Cluster:
     return running.cluster(OLD)
 
 
+@pytest.fixture(params=["topic", "metadata"])
+def state(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def oracle(kafka: Cluster) -> Iterator[CommitTopic]:
-    opened = CommitTopic(kafka.bootstrap)
+def oracle(kafka: Cluster, state: str) -> Iterator[CommitTopic]:
+    opened = CommitTopic(kafka.bootstrap, in_metadata=state == "metadata")
     yield opened
     opened.close()
 
@@ -99,12 +104,13 @@ def clients() -> Iterator[list[Client]]:
 
 
 def test_proxy_that_waits_refuses_what_would_be_a_rewind_and_takes_over(
-    kafka: Cluster, running: Running, clients: list[Client], oracle: CommitTopic, fresh: Fresh
+    kafka: Cluster, running: Running, clients: list[Client], oracle: CommitTopic, fresh: Fresh, state: str
 ) -> None:
     """`cluster.mode: single`: texts and commits of known groups get 15, all other groups notice nothing."""
-    owner = started(running.front(kafka.bootstrap, IN_MEMORY), clients)
+    settings = IN_MEMORY | {"commits": {"state": state}}
+    owner = started(running.front(kafka.bootstrap, settings), clients)
     until(lambda: owner.front.send_request("/readyz/commits")[0], "ranges to be loaded")
-    second = started(running.front(kafka.bootstrap, IN_MEMORY), clients)
+    second = started(running.front(kafka.bootstrap, settings), clients)
     topic, group, plain = fresh("topic"), fresh("group"), fresh("plain")
     owner.raw.create_topic(topic)
     owner.commits(group, topic, 43, "ic/1;45-47")
@@ -124,20 +130,31 @@ def test_proxy_that_waits_refuses_what_would_be_a_rewind_and_takes_over(
     second.front.stop()
 
 
-def fleet_of(running: Running, kafka: Cluster, count: int) -> list[Front]:
-    """Proxies that share the groups."""
+def fleet_of(running: Running, kafka: Cluster, states: Sequence[str]) -> list[Front]:
+    """Proxies that share the groups, each with its `commits.state`."""
     made = []
-    for _ in range(count):
+    for state in states:
         peer = {"listen": f"{HOST}:{free_ports(1)[0]}", "secret": "of this fleet alone"}
-        made.append(running.front(kafka.bootstrap, {"cluster": {"mode": "fleet", "peer": peer}}))
+        settings = {"cluster": {"mode": "fleet", "peer": peer}, "commits": {"state": state}}
+        made.append(running.front(kafka.bootstrap, settings))
     return made
 
 
+@pytest.mark.parametrize(
+    ("state", "states"),
+    [("topic", ("topic", "topic")), ("metadata", ("metadata", "topic")), ("metadata", ("metadata", "metadata"))],
+    indirect=["state"],
+)
 def test_t15_ranges_of_a_fleet_are_merged_at_their_owner_and_outlive_it(
-    kafka: Cluster, running: Running, clients: list[Client], oracle: CommitTopic, fresh: Fresh
+    kafka: Cluster,
+    running: Running,
+    clients: list[Client],
+    oracle: CommitTopic,
+    fresh: Fresh,
+    states: tuple[str, str],
 ) -> None:
     """Groups of both owners, committed at either proxy; one is killed in the middle, and nothing is lost."""
-    a, b = (started(front, clients) for front in fleet_of(running, kafka, 2))
+    a, b = (started(front, clients) for front in fleet_of(running, kafka, states))
     topic = fresh("topic")
     a.raw.create_topic(topic)
     groups = [fresh("group") for _ in range(8)]

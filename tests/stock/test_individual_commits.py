@@ -71,18 +71,42 @@ class Side:
         """Return the broker's state: the committed offset, its metadata, and the live ranges in the topic."""
         return *self.oracle.primary(group, topic, partition), self.oracle.live(group, topic, partition)
 
+    @property
+    def in_metadata(self) -> bool:
+        """True if the brokers' metadata holds the ranges."""
+        return self.oracle.in_metadata
+
     def written(self, group: str, topic: str) -> list[str]:
         """Puts and tombstones of ranges, in the order of the log."""
         return [str(each) for each in self.oracle.dump(group, topic)]
 
 
-@pytest.fixture(scope="module", params=COORDINATORS)
-def side(request: pytest.FixtureRequest, running: Running) -> Iterator[Side]:
-    release, properties = COORDINATORS[request.param]
-    kafka = running.cluster(release, properties=properties)
-    front = running.front(kafka.bootstrap)
+@pytest.fixture(scope="module")
+def fronts(running: Running) -> dict[str, tuple[Cluster, Front]]:
+    """Broker and proxy of each coordinator, once it was used."""
+    return {}
+
+
+STATES = ("topic", "metadata")
+
+
+@pytest.fixture(scope="module", params=[f"{name} {state}" for name in COORDINATORS for state in STATES])
+def side(request: pytest.FixtureRequest, running: Running, fronts: dict[str, tuple[Cluster, Front]]) -> Iterator[Side]:
+    """One broker for both places of ranges: the proxy is started again with the other setting."""
+    name, state = request.param.split()
+    release, properties = COORDINATORS[name]
+    if name in fronts:
+        kafka, front = fronts[name]
+        front.stop()
+        front.settings["commits"] = {"state": state}
+        front.start()
+    else:
+        kafka = running.cluster(release, properties=properties)
+        front = running.front(kafka.bootstrap, {"commits": {"state": state}})
+        fronts[name] = kafka, front
     until(lambda: front.send_request("/readyz/commits")[0], "ranges to be loaded")
-    made = Side(kafka, front, CommitTopic(kafka.bootstrap), Raw(front.bootstrap), is_classic=properties == CLASSIC)
+    oracle = CommitTopic(kafka.bootstrap, in_metadata=state == "metadata")
+    made = Side(kafka, front, oracle, Raw(front.bootstrap), is_classic=properties == CLASSIC)
     yield made
     made.oracle.close()
     made.raw.close()
@@ -112,18 +136,18 @@ def test_t7_a004_1_to_4_the_illustrations_by_literal_commits(
     assert side.state(group, topic) == (43, "", "45-47,50-50")
     member.commit(topic, 0, 43, "ic/1;48-49")
     assert side.state(group, topic) == (43, "", "45-50")
-    assert side.written(group, topic)[-3:] == ["+45-50", "-45-47", "-50-50"]
+    assert side.in_metadata or side.written(group, topic)[-3:] == ["+45-50", "-45-47", "-50-50"]
     assert side.shown(group, topic) == (43, "ic/1;45-50")
     member.commit(topic, 0, 43, "ic/1;43-44")
     assert side.state(group, topic) == (51, "", "")
-    assert side.written(group, topic)[-1] == "-45-50"
+    assert side.in_metadata or side.written(group, topic)[-1] == "-45-50"
 
     second = fresh("group")
     member = members(client, second, topic)
     member.commit(topic, 0, 43, "ic/1;45-47")
     member.commit(topic, 0, 43, "ic/1;43-44")
     assert side.state(second, topic) == (48, "", "")
-    assert side.written(second, topic) == ["+45-47", "-45-47"]
+    assert side.in_metadata or side.written(second, topic) == ["+45-47", "-45-47"]
 
     third = fresh("group")
     member = members(client, third, topic)
@@ -131,7 +155,7 @@ def test_t7_a004_1_to_4_the_illustrations_by_literal_commits(
     assert side.shown(third, topic) == (41, "ic/1;43-45,48-49")
     member.commit(topic, 0, 41, "ic/1;41-42,46-47,50-50")
     assert side.state(third, topic) == (51, "", "")
-    assert sorted(side.written(third, topic)[2:]) == ["-43-45", "-48-49"]
+    assert side.in_metadata or sorted(side.written(third, topic)[2:]) == ["-43-45", "-48-49"]
     offset, metadata = member.committed(topic, 0)
     assert (offset, metadata or "") == (51, "")
 
@@ -543,7 +567,8 @@ def test_a004_13_topic_of_ranges_that_is_deleted_costs_duplicates_only(
             return found is not None and found.topic_id != stored.topic_id
 
     until(is_made_anew, "the topic of ranges made anew")
-    until(lambda: side.shown(group, topic) == (41, ""), "the group at its mark")
+    expected = (41, "ic/1;43-45" if side.in_metadata else "")
+    until(lambda: side.shown(group, topic) == expected, "the group at its mark")
 
     def is_committed() -> bool:
         try:
@@ -553,13 +578,15 @@ def test_a004_13_topic_of_ranges_that_is_deleted_costs_duplicates_only(
         return True
 
     until(is_committed, "commits after the topic was deleted")
-    assert side.state(group, topic) == (41, "", "48-49")
+    assert side.state(group, topic) == (41, "", "43-45,48-49" if side.in_metadata else "48-49")
     assert side.oracle.is_marked(group)
 
 
 @pytest.mark.slow
 def test_a004_14_compaction_leaves_one_record_for_each_live_range(side: Side, fresh: Fresh) -> None:
     """After 10,000 commits, and when the log cleaner has been there."""
+    if side.in_metadata:
+        pytest.skip("few ranges reach the topic")
     topic, group = side.topic(fresh("topic"), records=0), fresh("group")
     with Raw(side.front.bootstrap) as raw:
         raw.try_configure(2, TOPIC, {"segment.ms": "1000", "min.cleanable.dirty.ratio": "0.001"})

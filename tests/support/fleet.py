@@ -48,13 +48,14 @@ class Fleet:
     def start(
         self,
         name: str,
+        settings: Mapping[str, Any] | None = None,
         *,
         relayed: bool = False,
         command: Sequence[str] | None = None,
-        settings: Mapping[str, Any] | None = None,
     ) -> Front:
-        """A proxy more; `relayed`: other proxies reach it through a relay; `command`: what is run in its place.
-        `settings`: more sections of its settings.
+        """Start a proxy. `settings`: more sections of its settings. `relayed`: other proxies reach it through a relay.
+
+        `command`: replaces the installed one.
         """
         port = free_ports(1)[0]
         peer: dict[str, Any] = {"listen": f"{HOST}:{port}", "secret": SECRET, "tls": self._tls}

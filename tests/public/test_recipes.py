@@ -14,8 +14,8 @@ import confluent_kafka
 import trio
 from kafka_share_proxy import recipes
 from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.conformance.target.controlled import ControlledTarget
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
-from kafka_share_proxy.conformance.target.server import TargetServer
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.wire.values import TopicPartition
 
@@ -50,17 +50,17 @@ async def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
 
 
 @asynccontextmanager
-async def cluster(partitions: int = 1) -> AsyncIterator[TargetServer]:
+async def cluster(partitions: int = 1) -> AsyncIterator[ControlledTarget]:
     async with served() as server:
         await server.do("topics", name="a", partitions=partitions)
         yield server
 
 
-async def produce(server: TargetServer, count: int, partition: int = 0) -> None:
+async def produce(server: ControlledTarget, count: int, partition: int = 0) -> None:
     await server.do("topics/a/records", values=["v"] * count, partition=partition)
 
 
-def committed(server: TargetServer, partition: int = 0) -> tuple[int, str | None]:
+def committed(server: ControlledTarget, partition: int = 0) -> tuple[int, str | None]:
     """Return offset and metadata, offset -1 if nothing is committed."""
     found = server.cluster.groups.offsets("g").shown(TopicPartition("a", partition))
     return (-1, None) if found is None else (found.offset, found.metadata)
@@ -69,7 +69,7 @@ def committed(server: TargetServer, partition: int = 0) -> tuple[int, str | None
 async def test_a_revoke_waits_for_the_pool_and_every_record_is_worked_on_once(autojump_clock: Clock) -> None:
     worked: Counter[tuple[int, int]] = Counter()
 
-    async def run(name: str, server: TargetServer) -> None:
+    async def run(name: str, server: ControlledTarget) -> None:
         async def work(record: Any) -> None:
             await trio.sleep(0.1)
             worked[int(name == "b"), record.offset] += 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 from kafka_share_proxy import share_recipes
-from kafka_share_proxy.conformance.target.server import TargetServer
+from kafka_share_proxy.conformance.target.controlled import ControlledTarget
 
 from tests.support.target_client import NODES, served
 
@@ -33,7 +33,9 @@ def recipe(name: str) -> Callable[..., Any]:
 
 
 @asynccontextmanager
-async def working(name: str, work: Callable[[Any], Any], records: int, **options: Any) -> AsyncIterator[TargetServer]:
+async def working(
+    name: str, work: Callable[[Any], Any], records: int, **options: Any
+) -> AsyncIterator[ControlledTarget]:
     """Run a recipe inside the block, as a member of a group with records."""
     configs = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_S * 1000)}
     async with served() as server, trio.open_nursery() as nursery:

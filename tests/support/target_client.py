@@ -9,7 +9,8 @@ from itertools import count
 from typing import Any
 
 import trio
-from kafka_share_proxy.conformance.target.server import TargetOptions, TargetServer, open_target
+from kafka_share_proxy.conformance.target.controlled import ControlledTarget, open_controlled_target
+from kafka_share_proxy.conformance.target.server import TargetOptions, TargetServer
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import messages, registry
 
@@ -83,9 +84,9 @@ OPENED: dict[TargetServer, list[trio.abc.Stream]] = {}
 
 
 @asynccontextmanager
-async def served(*, fails: bool = False, **options: Any) -> AsyncIterator[TargetServer]:
+async def served(*, fails: bool = False, **options: Any) -> AsyncIterator[ControlledTarget]:
     """Serve a cluster, which must not fail unless the test says so."""
-    async with open_target(TargetOptions(**options)) as server:
+    async with open_controlled_target(TargetOptions(**options)) as server:
         OPENED[server] = []
         try:
             yield server

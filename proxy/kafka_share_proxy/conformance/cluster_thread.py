@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -38,7 +37,9 @@ class KafkaCluster:
 
         Raises actions.ActionError.
         """
-        return self._run(partial(self._server.do, path, **values))
+        from kafka_share_proxy.conformance.target.actions import Action  # pydantic is slow to import
+
+        return self._run(Action(path, values).apply, self._server)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> str:
         """Create a topic and return its name. Raises actions.ActionError."""

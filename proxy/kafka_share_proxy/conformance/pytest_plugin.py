@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
 
     from kafka_share_proxy.conformance.cluster_thread import KafkaCluster, KafkaFaults
-    from kafka_share_proxy.conformance.target.server import TargetOptions, TargetServer
+    from kafka_share_proxy.conformance.target.controlled import ControlledTarget
+    from kafka_share_proxy.conformance.target.server import TargetOptions
 
 
 FINDINGS = pytest.StashKey[list[dict[str, Any]]]()
@@ -68,12 +69,12 @@ def kafka_faults(kafka_cluster: KafkaCluster) -> KafkaFaults:
 
 
 @pytest.fixture
-async def async_kafka_cluster(request: pytest.FixtureRequest) -> AsyncIterator[TargetServer]:
+async def async_kafka_cluster(request: pytest.FixtureRequest) -> AsyncIterator[ControlledTarget]:
     """A Kafka cluster of three nodes in the Trio loop of the test (pytest-trio)."""
     from kafka_share_proxy.conformance.judge import reports
-    from kafka_share_proxy.conformance.target.server import open_target
+    from kafka_share_proxy.conformance.target.controlled import open_controlled_target
 
-    async with open_target(_options(request)) as server:
+    async with open_controlled_target(_options(request)) as server:
         yield server
         request.node.stash[FINDINGS] = reports.as_json(server.findings())["findings"]
         _raise_failures(server.failures)

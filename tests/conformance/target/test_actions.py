@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.conformance.target.actions import ACTIONS, ActionError, api_key
+from kafka_share_proxy.conformance.target.controlled import ControlledTarget
 from kafka_share_proxy.conformance.target.faults import Fault
-from kafka_share_proxy.conformance.target.server import TargetServer
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -15,7 +15,7 @@ from tests.support.target_caller import values
 from tests.support.target_client import connected, served
 
 
-async def do(server: TargetServer, path: str, **details: Any) -> dict[str, Any]:
+async def do(server: ControlledTarget, path: str, **details: Any) -> dict[str, Any]:
     return await server.do(path, **details)
 
 

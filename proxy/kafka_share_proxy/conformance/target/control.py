@@ -129,10 +129,10 @@ async def respond(server: TargetServer, request: ControlRequest) -> Reply:
 
 
 async def _act(server: TargetServer, path: str, values: dict[str, Any]) -> Reply:
-    from kafka_share_proxy.conformance.target.actions import ActionError  # pydantic is slow to import
+    from kafka_share_proxy.conformance.target.actions import Action, ActionError  # pydantic is slow to import
 
     try:
-        details = await server.do(path, **values)
+        details = await Action(path, values).apply(server)
     except ActionError as error:
         return _mistake(HTTPStatus.NOT_FOUND if error.unknown else HTTPStatus.BAD_REQUEST, str(error))
     return _json({"done": path, "now_s": server.clock.now(), **details})

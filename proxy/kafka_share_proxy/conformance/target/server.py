@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -171,15 +171,6 @@ class TargetServer:
             await listener.open()
             self._tasks.start_soon(listener.serve, self._accept)
 
-    async def do(self, path: str, /, **values: Any) -> dict[str, Any]:
-        """Do an action of the HTTP control, such as `do("leaders/move", topic="orders", node=2)`. Return its details.
-
-        Raises actions.ActionError.
-        """
-        from kafka_share_proxy.conformance.target.actions import Action  # pydantic is slow to import
-
-        return await Action(path, values).apply(self)
-
     def before_request(self, callback: BeforeRequest) -> None:
         """Await `callback` with API key, node and client id before each request is executed."""
         self._before_request.append(callback)
@@ -228,13 +219,20 @@ class TargetServer:
 
 
 @asynccontextmanager
-async def open_target(options: TargetOptions | None = None) -> AsyncIterator[TargetServer]:
-    """Serve a cluster inside the block. Raises OSError if a port cannot be opened, ValueError for wrong options."""
-    server = TargetServer(options or TargetOptions())
+async def serving(server: TargetServer) -> AsyncIterator[None]:
+    """Serve a cluster inside the block. Raises OSError if a port cannot be opened."""
     await server.open_ports()
     async with trio.open_nursery() as nursery:
         server.start(nursery)
         try:
-            yield server
+            yield
         finally:
             nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_target(options: TargetOptions | None = None) -> AsyncIterator[TargetServer]:
+    """Serve a cluster inside the block. Raises OSError if a port cannot be opened, ValueError for wrong options."""
+    server = TargetServer(options or TargetOptions())
+    async with serving(server):
+        yield server

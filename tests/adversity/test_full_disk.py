@@ -58,7 +58,7 @@ def fill(folder: Path) -> Path:
     """Write a file until the disk is full."""
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as out, suppress(OSError):
-        while True:
+        for _ in range(shutil.disk_usage(folder).total // PAGE):
             out.write(bytes(PAGE))
     assert shutil.disk_usage(folder).free < PAGE
     return ballast

@@ -1,4 +1,4 @@
-"""Version, commit and kernels of this installation (app/README.md rule 8)."""
+"""Version, commit and kernels of this installation (app/README.md rule 17)."""
 
 from __future__ import annotations
 

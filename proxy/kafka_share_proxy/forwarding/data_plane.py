@@ -70,6 +70,18 @@ class Port:
         return self.listeners[0].port
 
 
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """How clients reach the listeners."""
+
+    names_advice: str = ""
+    """What clients with an unknown TLS server name have to do. Empty: they need no name."""
+    proxy_headers: ProxyHeaders | None = None
+    """Reader of PROXY protocol headers. None if no load balancer sends them."""
+    bind: Bind = bind
+    """Function that returns the sockets of a listener."""
+
+
 class Plane:
     """The data plane: all connections of clients with their upstream connections, and the listeners."""
 
@@ -90,15 +102,10 @@ class Plane:
         slices: Slices | None = None,
         served: Callable[[int, float], None] = lambda _key, _seconds: None,
         node_at: Callable[[Address | None], int] = lambda _address: UNKNOWN_NODE,
-        names_advice: str = "",
-        proxy_headers: ProxyHeaders | None = None,
-        bind: Bind = bind,
+        entrance: Entrance = Entrance(),
         tracing: Tracing | None = None,
     ) -> None:
-        """`routes` is called once a second and by `refresh_routes`. `bind` returns the sockets of a listener.
-
-        `names_advice`: what clients with an unknown TLS server name have to do. Empty: they need no name.
-        """
+        """`routes` is called once a second and by `refresh_routes`."""
         self.reactor = reactor
         self._get_routes = routes
         self.limits = limits
@@ -106,17 +113,17 @@ class Plane:
         self.dial = dial
         self.client_tls = client_tls
         self._tls_memory = TlsMemory(limits.tls_total_bytes)
-        self._by_name: dict[str, Port] | None = {} if names_advice else None
+        self._by_name: dict[str, Port] | None = {} if entrance.names_advice else None
         """Ports by TLS server name. None: a client reaches the port of its listener."""
-        self._proxy_headers = proxy_headers
-        self._handshakes = None if client_tls is None else self._new_handshakes(client_tls, names_advice)
+        self._entrance, self._proxy_headers = entrance, entrance.proxy_headers
+        self._handshakes = None if client_tls is None else self._new_handshakes(client_tls, entrance.names_advice)
         self.upstream_tls, self._upstream_server_name = upstream_tls, upstream_server_name
         self.keep_alive = keep_alive
         """Returns a request to keep an idle upstream connection open, or None."""
         self.introduction = introduction
+        """Request that brokers serve for known clients only."""
         self.tracing = tracing
         """Recorder of served requests. None if tracing is off."""
-        """Request that brokers serve for known clients only."""
         self.served = served
         """Called with the API key and the duration in seconds of each locally served request."""
         self.node_at = node_at
@@ -126,7 +133,6 @@ class Plane:
         self.routes = Routes()
         self.passing = NOTHING_PASSES
         """Requests that `routes` forwards without inspection."""
-        self._bind = bind
         self._ports: dict[int, Port] = {}
         self._covered: dict[int, list[Listener]] = {}
         """Listeners of other processes on the same ports, by any number."""
@@ -138,8 +144,7 @@ class Plane:
         self._ids = itertools.count(1)
         self._accepts, self._closed = True, False
         self._empty: trio.Event | None = None
-        self._ended: Counter[str] = Counter()
-        self._totals: Counter[str] = Counter()
+        self._ended, self._totals = Counter[str](), Counter[str]()
         self.refresh_routes()
         self._alarm = reactor.call_at(reactor.now() + SWEEP_S, self._sweep)
 
@@ -157,7 +162,7 @@ class Plane:
         Raises OSError with a reason: the port is in use, above 65535, or not allowed.
         """
         entry = Port(node_id, targets, Context(node_id), host, name=name.lower())
-        sockets = self._bind(host, port)
+        sockets = self._entrance.bind(host, port)
         self._add(entry)
         entry.listeners = tuple(self._listener(entry, sock) for sock in sockets)
         return entry.number

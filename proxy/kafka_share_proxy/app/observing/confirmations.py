@@ -1,4 +1,4 @@
-"""Confirmation of changes that the status page links to (app/README.md rule 9).
+"""Confirmation of changes that the status page links to (app/README.md rule 18).
 
 GET /status/confirm/PATH shows what a POST of the feature's page PATH would change, and a form. A POST of that form
 makes the change, if a browser sent it from a page of this process.

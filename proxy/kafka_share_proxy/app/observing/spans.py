@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for requests that are served here (app/README.md rule 10).
+"""Spans of OpenTelemetry for requests that are served here (app/README.md rule 19).
 
 Names and attributes are those of the semantic conventions for messaging, 1.45, where they have one.
 """

@@ -30,7 +30,7 @@ from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.feature import Feature, Platform
 from kafka_share_proxy.fleet.carried import CarriedFeatures
 from kafka_share_proxy.fleet.links import LinkTls
-from kafka_share_proxy.forwarding.data_plane import Bind, Plane
+from kafka_share_proxy.forwarding.data_plane import Bind, Entrance, Plane
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
@@ -344,10 +344,8 @@ def _plane(
         slices=services.slices,
         served=times.observe,
         node_at=services.topology.node_at,
-        bind=opening,
         tracing=tracing,
-        names_advice=_names_advice(config),
-        proxy_headers=_proxy_headers(config, reactor),
+        entrance=Entrance(_names_advice(config), _proxy_headers(config, reactor), opening),
     )
 
 

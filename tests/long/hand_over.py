@@ -140,7 +140,8 @@ def in_sync(kafka: Cluster) -> bool:
 def finalize_all(kafka: Cluster) -> None:
     """Do what `kafka-features.sh upgrade --release-version` does, as far as share groups need it."""
     with Raw(kafka.bootstrap) as raw:
-        supported = raw.send_request("ApiVersions", 4).supported_features
+        client = {"client_software_name": "raw", "client_software_version": "1"}  # without them the broker refuses
+        supported = raw.send_request("ApiVersions", 4, **client).supported_features
         levels = {each.name: each.max_version for each in supported}
         for feature, level in (("metadata.version", levels["metadata.version"]), ("share.version", 1)):
             updates = [{"feature": feature, "max_version_level": level, "upgrade_type": 1}]

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, create_autospec
 
 import kafka_share_proxy
 import pytest
 from kafka_share_proxy.app.cli import app
 from kafka_share_proxy.app.commands import pipeline_demo
-from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.pipeline.share.share_options import read_share_options
+from kafka_share_proxy.pipeline.share.share_stream import ShareStream
 from typer.main import get_command
 
 from tests.support import documents
-from tests.support.raw import Raw, Topic, until
-
-Fresh = Callable[[str], str]
-PAID, RECORDS = 7, 20
+from tests.support.raw import Raw, Topic
 
 
 @pytest.fixture
@@ -50,27 +48,25 @@ def test_a_topic_is_read_by_key_range(as_session: Any, views_front: Front, order
         assert rows.count() == raw.end_offset(orders, 0) > 1_000
 
 
-@pytest.mark.broker
-@pytest.mark.slow
-def test_a_share_group_is_written_and_acknowledged(
-    as_session: Any, kafka_43: Cluster, fresh: Fresh, tmp_path: Path
-) -> None:
-    topic, group = fresh("orders"), fresh("lake")
-    own = {"proxy:9092": kafka_43.bootstrap, '"topic": "orders"': f'"topic": "{topic}"'}
-    own |= {'"group": "lake"': f'"group": "{group}"', '"checkpoint"': f'"{tmp_path}/checkpoint"'}
-    own |= {'f"paid/': f'f"{tmp_path}/paid/', "query.awaitTermination()": "wait_for_all(query)"}
-    code = named(documents.block(documents.SPARK, "python", "ShareStream("), own)
-    with Raw(kafka_43.bootstrap) as raw:
-        made = raw.create_topic(topic, 1)
-        raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
-        raw.produce(made, [b"paid %d" % number if number < PAID else b"open" for number in range(RECORDS)])
+def test_the_program_of_a_share_group_calls_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tests/pipeline/share/test_share_stream.py and tests/long/pipeline_share.py run such streams."""
+    stream, calls = create_autospec(ShareStream, instance=True), []
+    stream.__enter__.return_value = stream
 
-        def wait_for_all(query: Any) -> None:
-            until(lambda: raw.share_start_offset(group, topic) == RECORDS, "all records are acknowledged", 90)
-            query.stop()
+    def opened(*values: Any, **named_values: Any) -> Any:
+        calls.append(inspect.signature(ShareStream).bind(*values, **named_values).arguments["given"])
+        return stream
 
-        exec(compile(code, "spark.md", "exec"), {"wait_for_all": wait_for_all})
-    assert as_session.read.parquet(f"{tmp_path}/paid").count() == PAID
+    monkeypatch.setattr(kafka_share_proxy, "open_spark_session", lambda *_, **__: None, raising=False)
+    monkeypatch.setattr(kafka_share_proxy, "ShareStream", opened, raising=False)
+    exec(compile(documents.block(documents.SPARK, "python", "ShareStream("), "spark.md", "exec"), {})
+    options = read_share_options(calls[0])
+    assert options.group == "lake"
+    (write, rows), _ = stream.start.call_args
+    assert rows is stream.rows.where.return_value
+    batch = Mock()
+    write(batch, 7)
+    batch.write.mode.return_value.parquet.assert_called_once_with("paid/batch=7")
 
 
 def test_every_option_of_the_listed_commands_exists() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trustme
+from kafka_share_proxy.forwarding.data_plane import Entrance
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.loop.proxy_headers import ProxyHeaders
 from kafka_share_proxy.loop.tls_context import TlsContext
@@ -36,7 +37,7 @@ def server_context() -> ssl.SSLContext:
 def one_port(**options: Any) -> Iterator[World]:
     """A plane with brokers 1 and 2 on the port of the bootstrap listener."""
     tls = TlsContext(server_context())
-    with world(client_tls=tls, names_advice=ADVICE, **options) as made:
+    with world(client_tls=tls, entrance=Entrance(names_advice=ADVICE), **options) as made:
         made.port = made.plane.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [Address("any.test", 0)], BOOTSTRAP)
         made.plane.serve_by_name(1, "broker-1.Kafka.example", lambda: [ONE])
         made.plane.serve_by_name(2, "broker-2.kafka.example", lambda: [TWO])
@@ -205,7 +206,7 @@ def test_a_client_that_is_no_load_balancer_sends_no_header() -> None:
 
 
 def test_the_header_comes_before_tls() -> None:
-    with one_port(proxy_headers=None) as made:
+    with one_port() as made:
         made.plane._proxy_headers = ProxyHeaders(
             made.reactor, [ipaddress.ip_network("127.0.0.1")], 60.0, "proxy_protocol.clients"
         )

@@ -1,4 +1,4 @@
-"""HTML of a confirmation and of its result (app/README.md rules 1 and 9)."""
+"""HTML of a confirmation and of its result (app/README.md rules 1 and 18)."""
 
 from __future__ import annotations
 

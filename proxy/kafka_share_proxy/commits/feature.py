@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.commits import commit_apis, log_events, metrics, status
 from kafka_share_proxy.commits.audit_events import CommitAudit
-from kafka_share_proxy.commits.checks import CommitCheck
 from kafka_share_proxy.commits.expired_ranges import ExpiredGroups
 from kafka_share_proxy.commits.followed_groups import FollowedGroups
 from kafka_share_proxy.commits.held_state import HeldCommits
@@ -36,6 +35,9 @@ from kafka_share_proxy.feature.feature import (
 from kafka_share_proxy.fleet.carried import NothingKept
 from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
 from kafka_share_proxy.loop.promise import PROCESS
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.commits.checks import CommitCheck
 
 
 class CarriedCommits:
@@ -83,6 +85,8 @@ class IndividualCommitFeature(FeatureKind):
         return replace(others, has_ranges=options(settings).has_ranges) if settings.serve else others
 
     def check(self, settings: Commits) -> CommitCheck:
+        from kafka_share_proxy.commits.checks import CommitCheck  # for the command `check` only
+
         return CommitCheck(settings)
 
     def build(self, settings: Commits, platform: Platform) -> Feature:

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -24,7 +24,6 @@ from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBud
 from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
 from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
 from kafka_share_proxy.forwarding.served.injected_requests import Query
-from kafka_share_proxy.forwarding.served.tracing import Tracing
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes
@@ -38,6 +37,9 @@ from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
 from kafka_share_proxy.wire.errors import RequestRefused
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.served.tracing import Tracing
 
 SWEEP_S = 1.0
 RELEASE_S = 1.0
@@ -139,10 +141,9 @@ class Plane:
         self._connections: dict[int, ForwardedConnection] = {}
         self._to_release: deque[tuple[float, ForwardedConnection]] = deque()
         """Ended connections with the time of their end."""
-        self._by_address: Counter[str] = Counter()
+        self._by_address = Counter[str]()
         self._lingering: dict[Linger, int] = {}
-        self._ids = itertools.count(1)
-        self._accepts, self._closed = True, False
+        self._ids, self._accepts, self._closed = itertools.count(1), True, False
         self._empty: trio.Event | None = None
         self._ended, self._totals = Counter[str](), Counter[str]()
         self.refresh_routes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
@@ -30,7 +30,6 @@ from kafka_share_proxy.loop.promise import PROCESS
 from kafka_share_proxy.sharegroups import admin_pages, log_events, metrics, serving_side, share_group_apis, status
 from kafka_share_proxy.sharegroups import services as share_services
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
-from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
 from kafka_share_proxy.sharegroups.lag import ShareLag
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
@@ -42,6 +41,9 @@ from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.sharegroups.state.deleted_topics import DeletedTopics
 from kafka_share_proxy.sharegroups.state.held_state import HeldShareState
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC, StateKey, share_gate
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
 
 PROBE = "share-groups"
 BY_GROUP = "proxy or brokers, by group"
@@ -68,6 +70,8 @@ class ShareGroupFeature(FeatureKind):
         return (SHARE_STATE,) if serving_side.keeps_state(settings, local=local) else ()
 
     def check(self, settings: ShareGroups) -> ShareGroupCheck:
+        from kafka_share_proxy.sharegroups.checks import ShareGroupCheck  # for the command `check` only
+
         return ShareGroupCheck(settings)
 
     def build(self, settings: ShareGroups, platform: Platform) -> Feature:

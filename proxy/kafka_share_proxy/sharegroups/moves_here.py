@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from kafka_share_proxy.loop.promise import on_its_own
 from kafka_share_proxy.sharegroups.group_moves import KEPT_MAX, Move, some
-from kafka_share_proxy.sharegroups.hand_over import HandOver
 from kafka_share_proxy.sharegroups.native_group import MoveRefused
 from kafka_share_proxy.sharegroups.placement import ShareRules
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.take_back import TakeBack
 
 IDENTITY = "the proxy has no identity of its own at the brokers"
 
@@ -25,6 +23,8 @@ class Moves:
 
     def hand_over(self, group_id: str, *, wait_s: float, force: bool) -> Move:
         """Begin a hand-over to the brokers, or return the one in progress. Raises MoveRefused."""
+        from kafka_share_proxy.sharegroups.hand_over import HandOver  # most proxies never move a group
+
         current = self._in_progress(group_id, HandOver)
         if current is not None:
             return current
@@ -44,6 +44,8 @@ class Moves:
 
     def take_back(self, group_id: str, *, wait_s: float, force: bool) -> Move:
         """Begin a take-back from the brokers, or return the one in progress. Raises MoveRefused."""
+        from kafka_share_proxy.sharegroups.take_back import TakeBack  # most proxies never move a group
+
         current = self._in_progress(group_id, TakeBack)
         if current is not None:
             return current

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.brokers.cluster_client_connection import ClusterClientConnection
 from kafka_share_proxy.feature.feature import (
@@ -23,7 +23,6 @@ from kafka_share_proxy.forwarding.dispatch.routes import Kind, Routes
 from kafka_share_proxy.views import log_events, metrics, status, view_apis
 from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.base_watch import ViewWatch
-from kafka_share_proxy.views.checks import ViewCheck
 from kafka_share_proxy.views.creation import ViewCreation
 from kafka_share_proxy.views.lag import ViewLag
 from kafka_share_proxy.views.model import names
@@ -34,6 +33,9 @@ from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.state_records import TOPIC
 from kafka_share_proxy.views.store import MemoryViewStore, ViewStore
 from kafka_share_proxy.views.stored_state import ViewState
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.views.checks import ViewCheck
 
 PROBE = "views"
 
@@ -49,6 +51,8 @@ class ViewFeature(FeatureKind):
         return replace(others, base_of=base_of) if settings.serve else others
 
     def check(self, settings: Views) -> ViewCheck:
+        from kafka_share_proxy.views.checks import ViewCheck  # for the command `check` only
+
         return ViewCheck(settings)
 
     def build(self, settings: Views, platform: Platform) -> Feature:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from kafka_share_proxy.app.observing.audit_shipping import AuditShipping
-from kafka_share_proxy.app.observing.spans import Spans
 from kafka_share_proxy.app.serving import audit_setup, features, state_setup
 from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners, address_book
 from kafka_share_proxy.app.settings.config import Config
@@ -38,7 +37,6 @@ from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.served.injected_requests import Query
 from kafka_share_proxy.forwarding.served.services import Services
-from kafka_share_proxy.forwarding.served.tracing import Tracing
 from kafka_share_proxy.forwarding.served_times import ServedTimes
 from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers, Workers
 from kafka_share_proxy.loop.listeners import bind
@@ -54,6 +52,8 @@ from kafka_share_proxy.wire.values import Address
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
+
+    from kafka_share_proxy.forwarding.served.tracing import Tracing
 
 T = TypeVar("T")
 
@@ -219,7 +219,7 @@ def compose(
     platform = replace(platform, audit=None if audit is None else audit.audit)
     built, home = _with_home(config, platform, reactor, kinds, tls.proxies, seat)
     audit_setup.report(audit, (each for feature in built for each in feature.coverage), config, notes)
-    tracing = None if tracer is None else Tracing(Spans(tracer, partial(_topic_name, services.topology)).record)
+    tracing = None if tracer is None else _tracing(tracer, services.topology)
     times, current = ServedTimes(), _CurrentRoutes(services, built, tracing)
     plane = _plane(config, reactor, services, current, times, nursery, tls, opening, tracing)
     for feature in built:
@@ -363,6 +363,13 @@ def _proxy_headers(config: Config, reactor: Reactor) -> ProxyHeaders | None:
     if not sources:
         return None
     return ProxyHeaders(reactor, sources, config.named_limits.proxy_header_s, "proxy_protocol.clients")
+
+
+def _tracing(tracer: Tracer, topology: ClusterMetadata) -> Tracing:
+    from kafka_share_proxy.app.observing.spans import Spans  # an idle proxy without tracing should be small
+    from kafka_share_proxy.forwarding.served.tracing import Tracing
+
+    return Tracing(Spans(tracer, partial(_topic_name, topology)).record)
 
 
 def _topic_name(topology: ClusterMetadata, topic_id: bytes) -> str | None:

@@ -19,7 +19,7 @@ import trio
 
 from kafka_share_proxy.app import build_info
 from kafka_share_proxy.app.commands import check_listeners
-from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe, reload_page, spans
+from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe, reload_page
 from kafka_share_proxy.app.observing.admin_pages import AdminPages, Changes
 from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.app.observing.connections_page import ConnectionsPage
@@ -50,6 +50,7 @@ from kafka_share_proxy.wire import kernels
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Tracer
 
 T = TypeVar("T")
 SPANS_FLUSH_S = 5.0
@@ -171,7 +172,10 @@ class Server:
             notes=notes,
             topics=self._topics,
         )
-        self._tracing = self._tracer_provider()
+        self._tracing: TracerProvider | None = None
+        self._tracer: Tracer | None = None
+        if config.tracing.export != "none":
+            self._trace()
         """None if tracing is off."""
         metrics.of_events(self._metrics, notes)
         metrics.of_turns(self._metrics, reactor.turns)
@@ -218,7 +222,7 @@ class Server:
             kinds=self._kinds,
             seat=self._seat,
             opening=self._bind,
-            tracer=None if self._tracing is None else self._tracing.get_tracer(spans.SERVICE),
+            tracer=self._tracer,
         )
         metrics.of_parts(self._metrics, parts)
         parts.open(sight)
@@ -269,16 +273,18 @@ class Server:
             with trio.move_on_after(SPANS_FLUSH_S):
                 await trio.to_thread.run_sync(self._tracing.shutdown, abandon_on_cancel=True)
 
-    def _tracer_provider(self) -> TracerProvider | None:
-        if self._config.tracing.export == "none":
-            return None
+    def _trace(self) -> None:
+        """Set up the export of spans."""
+        from kafka_share_proxy.app.observing import spans  # an idle proxy without tracing should be small
 
         def note(reason: str) -> None:
             """Called by the thread of OpenTelemetry."""
             self._reactor.call_from_thread(partial(self._notes, observe.SPANS_NOT_EXPORTED, reason=reason))
 
         spans.redirect(note)
-        return spans.provider(build_info.version(), advertised(self._config), self._config.tracing.sample_ratio)
+        ratio = self._config.tracing.sample_ratio
+        self._tracing = spans.provider(build_info.version(), advertised(self._config), ratio)
+        self._tracer = self._tracing.get_tracer(spans.SERVICE)
 
     async def _receive_signals(self, everything: trio.CancelScope) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, RETIRE) as received:

@@ -25,6 +25,8 @@ FOREIGN = {
     "--beside": "tests/bench",
     "--crash": "tests/soak",
     "--commits": "tests/storm",
+    "--delays": "tests/storm",
+    "--order": "tests/storm",
     "--describe": "tools of Kafka",
     "--kafka-proxy": "tests/bench",
     "--help": "every command",

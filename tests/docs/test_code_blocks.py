@@ -12,6 +12,8 @@ from tests.support import documents
 from tests.support.documents import CHECKOUT, CONTRIBUTING, DOCS, README
 
 BLOCKS = "tests/docs/test_examples.py"
+QUEUES = "tests/docs/test_queue_programs.py"
+IN_ORDER = "test_orders_are_processed_in_order_retried_and_written_as_dead_letters"
 SHARE = "tests/docs/test_share_group_programs.py"
 START = "tests/docs/test_start.py"
 STOCK = "tests/stock/test_documents.py"
@@ -46,7 +48,13 @@ RUN_BY: dict[tuple[Path, str], str] = {
     (DOCS / "install.md", "kafka-share-proxy check"): (
         f"{BLOCKS}::test_every_option_of_the_first_commands_is_understood"
     ),
-    (DOCS / "queues.md", "share.ordering=key"): f"{BLOCKS}::test_the_settings_of_a_queue_are_set_with_the_stock_tool",
+    (DOCS / "install.md", "exposure: sni"): f"{BLOCKS}::test_the_settings_of_one_port_are_valid",
+    (DOCS / "queues.md", "share.redelivery.delay.max.ms"): (
+        f"{BLOCKS}::test_the_settings_of_a_queue_are_set_with_the_stock_tool"
+    ),
+    (DOCS / "queues.md", "share.delivery.count.limit"): f"{QUEUES}::{IN_ORDER}",
+    (DOCS / "queues.md", "ShareConsumer("): f"{QUEUES}::{IN_ORDER}",
+    (DOCS / "queues.md", "public class Worker"): f"{QUEUES}::{IN_ORDER}",
     (DOCS / "secure.md", "client_tls"): f"{BLOCKS}::test_the_settings_of_the_page_on_security_are_valid",
     (DOCS / "share-groups.md", "KafkaShareConsumer"): f"{SHARE}::test_the_member_prints_and_settles_all_records",
     (DOCS / "share-groups.md", "kgo.ShareGroup"): f"{SHARE}::test_the_member_prints_and_settles_all_records",

@@ -44,10 +44,16 @@ class FakeRecord(NamedTuple):
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("document", [documents.README, documents.QUEUES], ids=lambda path: path.name)
-def test_the_settings_of_a_queue_are_set_with_the_stock_tool(proxy_39: Front, fresh: Fresh, document: Path) -> None:
+@pytest.mark.parametrize(
+    ("document", "containing"),
+    [(documents.README, "share.ordering=key"), (documents.QUEUES, "share.redelivery.delay.max.ms")],
+    ids=["README.md", "queues.md"],
+)
+def test_the_settings_of_a_queue_are_set_with_the_stock_tool(
+    proxy_39: Front, fresh: Fresh, document: Path, containing: str
+) -> None:
     group = fresh("jobs")
-    text = documents.block(document, "sh", "share.ordering=key")
+    text = documents.block(document, "sh", containing)
     (words,) = shell_examples.commands(text, {"proxy.example:19092": proxy_39.bootstrap, "jobs": group})
     assert "Completed updating config" in tool(shell_examples.TOOLS[words[0]], *words[1:])
     with Raw(proxy_39.bootstrap) as raw:
@@ -88,6 +94,14 @@ def test_the_settings_of_the_page_on_security_are_valid(tmp_path: Path) -> None:
     assert config.client_tls.on
     assert config.upstream.sasl.mechanism == "SCRAM-SHA-512"
     assert len(config.apis.denied) == 2
+
+
+def test_the_settings_of_one_port_are_valid() -> None:
+    (text,) = documents.blocks(documents.INSTALL, "yaml", "One port")
+    config = Config.model_validate(yaml.safe_load(text))
+    assert str(config.bootstrap_address) == "kafka.example:443"
+    assert config.broker_names == "broker-{id}.kafka.example"
+    assert [str(network) for network in config.proxy_protocol.clients] == ["10.1.0.0/16"]
 
 
 # Individual commits

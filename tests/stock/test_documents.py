@@ -50,7 +50,7 @@ def test_the_consumer_prints_what_there_is(kafka_39: Cluster, fresh: Callable[[s
     """With brokers alone; after Ctrl-C, it has committed and left the group."""
     topic, group = fresh("topic"), fresh("group")
     own = {"kafka-1:9092": kafka_39.bootstrap, '"billing"': f'"{group}"', "orders": topic}
-    file = program(documents.TRIO, "async with open_consumer(", own, tmp_path / "consumer.py")
+    file = program(documents.TRIO, "async with open_consumer(\n", own, tmp_path / "consumer.py")
     with Raw(kafka_39.bootstrap) as raw:
         made = raw.create_topic(topic, 1)
         raw.produce(made, [b"one", b"two", b"three"])

@@ -10,6 +10,7 @@ import http.client
 import socket
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.support.node_network import NODE_IP, Node, Service
 from tests.support.raw import until
 from tests.support.small_kubelet import Cluster, Pod, described, program, shell
 
+VERSION = metadata.version("kafka-share-proxy")
 CHECKOUT = Path(__file__).resolve().parents[2]
 MANIFESTS = CHECKOUT / "deploy" / "kubernetes"
 SECRET = "of the sidecars of this test"
@@ -90,7 +92,7 @@ def cluster(kafka: Kafka) -> Cluster:
     settings["upstream"] = {"bootstrap": f"{NODE_IP}:{KAFKA_PORT}", "nodes": {broker: f"{NODE_IP}:{KAFKA_PORT}"}}
     return Cluster(
         images={
-            "kafka-share-proxy:0.1.0": installed_command(),
+            f"kafka-share-proxy:{VERSION}": installed_command(),
             "application:1": program(APPLICATION, sys.executable),
         },
         config_maps={"kafka-share-proxy-sidecar": {"settings.yaml": yaml.safe_dump(settings)}},

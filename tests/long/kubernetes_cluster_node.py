@@ -15,6 +15,7 @@ import time
 import urllib.error
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from tests.support.node_network import NODE_IP, Node, Service
 from tests.support.raw import until
 from tests.support.small_kubelet import described, program
 
+VERSION = metadata.version("kafka-share-proxy")
 NAME, NAMESPACE, TOPIC = "kafka-share-proxy", "kafka", "work"
 IMAGE = "registry.example/kafka-share-proxy"
 READY = "180s"
@@ -55,7 +57,7 @@ class World:
     def __init__(self, folder: Path, node: Node, kafka: Kafka) -> None:
         self.plane, self._node = ControlPlane(folder), node
         self.plane.run_controllers()
-        images = {f"{IMAGE}:0.1.0": installed_command(), "kafka-share-proxy:0.1.0": installed_command()}
+        images = {f"{name}:{VERSION}": installed_command() for name in (IMAGE, "kafka-share-proxy")}
         self.kubelet = ApiKubelet(self.plane, node, images | {"application:1": program(JOB, sys.executable)})
         self.address = f"{NODE_IP}:{KAFKA_PORT}"
         self.upstream = {"bootstrap": self.address, "nodes": {kafka.nodes[0].node_id: self.address}}

@@ -13,7 +13,7 @@ import pytest
 from tests.support import documents
 
 INSTALL_S = 300
-COPIED = ("pyproject.toml", "README.md", "LICENSE", "proxy", "schemas")
+COPIED = ("pyproject.toml", "README.md", "LICENSE", "deploy/release", "proxy", "schemas")
 
 
 def test_the_readme_and_the_start_page_install_alike() -> None:

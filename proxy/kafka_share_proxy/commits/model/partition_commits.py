@@ -69,7 +69,7 @@ class PartitionCommits:
     is_text_foreign: bool = False
     """True if these may be ranges of a deleted topic (commits/README.md rule 32)."""
     _foreign_text: OffsetRanges | None = None
-    """These ranges, once they are read."""
+    """Ranges of this text. None until they are read."""
     unseen_since: float | None = None
     """When the broker first reported an open transaction that began at another proxy."""
     _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)

@@ -24,7 +24,7 @@ from tests.stock.test_queues import Queue
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.raw import Raw, until
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(400)]
 
 ACCEPT, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.REJECT
 SPARE_MB = 16

@@ -19,7 +19,7 @@ from tests.support.java_programs import java_program
 from tests.support.programs import CLIENTS, built, need, output_of
 from tests.support.target_process import CONTROL, TargetProcess, target_process
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 JAVA = ("3.9.1", "4.3.0", "clients-4.4.0")
 SHARE_JAVA = ("4.3.0", "clients-4.4.0")

@@ -33,7 +33,7 @@ ROOMS = ("tests/offsets", "tests/wire/records", "tests/views/model", "tests/wire
 """Tests that are run out of the sdist."""
 TESTS_S = 240
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tests.support.brokers import Running
 from tests.support.history_judge import judge_program, verdict_of
 from tests.support.recorded_run import HISTORY, Recorded, native, proxied, proxy_for_relays, run
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(900)]
 
 Fresh = Callable[[str], str]
 RECORDS = int(os.environ.get("KSP_LONG_RECORDS", "2000"))

@@ -90,7 +90,15 @@ def fronts(running: Running) -> dict[str, tuple[Cluster, Front]]:
 STATES = ("topic", "metadata")
 
 
-@pytest.fixture(scope="module", params=[f"{name} {state}" for name in COORDINATORS for state in STATES])
+LONG = [f"{name} metadata" for name in list(COORDINATORS)[1:]]
+"""Sides that a whole run leaves out: the first coordinator has both states."""
+SIDES = [
+    pytest.param(side, marks=pytest.mark.long if side in LONG else ())
+    for side in (f"{name} {state}" for name in COORDINATORS for state in STATES)
+]
+
+
+@pytest.fixture(scope="module", params=SIDES)
 def side(request: pytest.FixtureRequest, running: Running, fronts: dict[str, tuple[Cluster, Front]]) -> Iterator[Side]:
     """One broker for both places of ranges: the proxy is started again with the other setting."""
     name, state = request.param.split()

@@ -11,6 +11,8 @@ from pathlib import Path
 from kafka_share_proxy.wire import kernels
 
 DISTRIBUTION = "kafka-share-proxy"
+FIELD = "Version: "
+"""Beginning of the line of METADATA with the version."""
 PACKAGE = Path(__file__).resolve().parents[1]
 RECORDED = "COMMIT"
 """File of a built package: its commit and the time of that commit (deploy/release/build_backend.py)."""
@@ -28,10 +30,12 @@ KERNEL_USERS = (
 
 
 def version() -> str:
+    """Return the version of the installed package. Its metadata is not parsed, which would take 0.5 MiB of a proxy."""
     try:
-        return metadata.version(DISTRIBUTION)
+        text = metadata.distribution(DISTRIBUTION).read_text("METADATA") or ""
     except metadata.PackageNotFoundError:
-        return "(run from a checkout)"
+        text = ""
+    return next((line[len(FIELD) :] for line in text.splitlines() if line.startswith(FIELD)), "(run from a checkout)")
 
 
 def commit() -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.commits import commit_apis, log_events, metrics, status
+from kafka_share_proxy.commits import commit_apis, log_events, metrics
 from kafka_share_proxy.commits.audit_events import CommitAudit
 from kafka_share_proxy.commits.expired_ranges import ExpiredGroups
 from kafka_share_proxy.commits.followed_groups import FollowedGroups
@@ -32,6 +32,7 @@ from kafka_share_proxy.feature.feature import (
     SharedRules,
     Stage,
 )
+from kafka_share_proxy.feature.status import StatusSection
 from kafka_share_proxy.fleet.carried import NothingKept
 from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
 from kafka_share_proxy.loop.promise import PROCESS
@@ -104,7 +105,7 @@ class IndividualCommitFeature(FeatureKind):
             },
             carried=CarriedCommits(services, commit_apis.of_owner(services)),
             add_metrics=partial(metrics.add, services=services, tail=services.followed.tail, lag=lag),
-            status=partial(status.section, services, lag),
+            status=partial(_status, services, lag),
             tasks=(runtime.run,),
             probe=runtime.probe(),
             coverage=(seen, PLAIN),
@@ -188,3 +189,9 @@ def options(settings: Commits) -> CommitOptions:
     return CommitOptions(
         groups=settings.groups, ranges_max=settings.ranges_max, in_metadata=settings.state == "metadata"
     )
+
+
+def _status(services: CommitServices, lag: CommitLag) -> Generator[None, None, StatusSection]:
+    from kafka_share_proxy.commits import status  # loaded when the page is open: an idle proxy should be small
+
+    return status.section(services, lag)

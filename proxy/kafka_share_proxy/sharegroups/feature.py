@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +22,13 @@ from kafka_share_proxy.feature.feature import (
     Probe,
     Stage,
 )
+from kafka_share_proxy.feature.status import StatusSection
 from kafka_share_proxy.forwarding.dispatch.offered_versions import FeatureOffer
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.observed.forwarded_shares import watched
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import PROCESS
-from kafka_share_proxy.sharegroups import admin_pages, log_events, metrics, serving_side, share_group_apis, status
+from kafka_share_proxy.sharegroups import admin_pages, log_events, metrics, serving_side, share_group_apis
 from kafka_share_proxy.sharegroups import services as share_services
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.lag import ShareLag
@@ -101,7 +102,7 @@ class ShareGroupFeature(FeatureKind):
             groups=carried,
             command=partial(admin_pages.command, services, moves),
             add_metrics=partial(metrics.add, services=services, lag=lag),
-            status=partial(status.section, services, lag),
+            status=partial(_status, services, lag),
             probe=side.probe(),
             coverage=(_coverage(mixed=rules.are_mixed, is_fleet=platform.is_fleet),),
             on_open=side.open,
@@ -125,7 +126,7 @@ def _of_brokers(side: ServingSide, observed: Callable[[Routes], Routes]) -> Feat
         on_open=side.open,
         on_cluster=side.seen,
         observed=observed,
-        status=status.of_brokers,
+        status=_status_of_brokers,
         pages={admin_pages.PATH: admin_pages.of_brokers},
     )
 
@@ -242,3 +243,15 @@ def _coverage(*, mixed: bool, is_fleet: bool) -> Coverage:
     if is_fleet:
         return Coverage("share_groups", ALL, "of the groups that this proxy owns; the others' proxies tell of theirs")
     return Coverage("share_groups", ALL, "every delivery")
+
+
+def _status(services: ShareServices, lag: ShareLag) -> Generator[None, None, StatusSection]:
+    from kafka_share_proxy.sharegroups import status  # loaded when the page is open: an idle proxy should be small
+
+    return status.section(services, lag)
+
+
+def _status_of_brokers() -> Generator[None, None, StatusSection]:
+    from kafka_share_proxy.sharegroups import status
+
+    return status.of_brokers()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,9 @@ from kafka_share_proxy.feature.feature import (
     SharedRules,
     Stage,
 )
+from kafka_share_proxy.feature.status import StatusSection
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Routes
-from kafka_share_proxy.views import log_events, metrics, status, view_apis
+from kafka_share_proxy.views import log_events, metrics, view_apis
 from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.base_watch import ViewWatch
 from kafka_share_proxy.views.creation import ViewCreation
@@ -67,7 +68,7 @@ class ViewFeature(FeatureKind):
             apis={Stage.NAMES: view_apis.served(views)},
             guards=(runtime.store.guard,) if isinstance(runtime.store, ViewState) else (),
             add_metrics=partial(metrics.add, views=views, lag=lag),
-            status=partial(status.section, views, lag),
+            status=partial(_status, views, lag),
             tasks=runtime.tasks,
             probe=runtime.probe(),
             coverage=(seen,),
@@ -144,3 +145,9 @@ def base_of(topic: str) -> str:
     except BadViewName:
         return topic
     return topic if view is None else view.base
+
+
+def _status(views: ViewServices, lag: ViewLag) -> Generator[None, None, StatusSection]:
+    from kafka_share_proxy.views import status  # loaded when the page is open: an idle proxy should be small
+
+    return status.section(views, lag)

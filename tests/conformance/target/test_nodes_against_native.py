@@ -66,11 +66,12 @@ def describe_offsets(raw: Raw, topic: Topic, group: str) -> Trace:
                 {"topic_name": topic.name + end, "partitions": partitions} for end, partitions in found
             ]  # fmt: skip
             for named in ("", "-none") if role == "coordinator" else ("",):
+                at = coordinator_first(raw, group + named)[0] if named else node
                 groups = [{"group_id": group + named, "topics": topics}]
                 label = f"{name} of group{named} at the {role}"
                 try:
                     response = raw.send_request(
-                        "DescribeShareGroupOffsets", 1, on=raw.connect(raw.node(node)), groups=groups
+                        "DescribeShareGroupOffsets", 1, on=raw.connect(raw.node(at)), groups=groups
                     )
                 except TimeoutError:
                     trace[label] = "no response"

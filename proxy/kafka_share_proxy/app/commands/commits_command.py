@@ -46,6 +46,13 @@ from kafka_share_proxy.wire.topic_ids import topic_id_text
 from kafka_share_proxy.wire.values import ZERO_UUID, Address, TopicPartition
 
 OFFSET_FETCH_VERSION = 8
+ATTEMPTS, RETRY_S = 20, 0.25
+"""Attempts while brokers move or load the coordinator of the group, and the seconds between them."""
+MOVING = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 RECORD_BYTES = 1 << 20
 """Bytes fetched to find out when the record at a hole was written."""
 LEADER_TRIES, LEADER_PAUSE_S = 10, 0.5
@@ -158,8 +165,13 @@ class _GroupReader:
         """Return the brokers' committed offsets and their metadata."""
         message = messages.OffsetFetchRequest
         request = message(groups=[message.OffsetFetchRequestGroup(group_id=self._group, topics=None)])
-        async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
-            (group,) = (await opened.send_request(ApiKey.OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)).groups
+        for _ in range(ATTEMPTS):
+            async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
+                response = await opened.send_request(ApiKey.OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)
+            (group,) = response.groups
+            if group.error_code not in MOVING:
+                break
+            await trio.sleep(RETRY_S)
         if group.error_code != ErrorCode.NONE:
             raise CoordinatorRefused(f"cannot read the offsets of group {self._group}: {error_name(group.error_code)}")
         return {

@@ -136,8 +136,8 @@ def _wrong_room(module: str, room: str, name: str) -> Iterator[str]:
         yield f"{room} may import what decides, not {name}"
     elif module.startswith(WITHOUT_FEATURES) and module not in FEATURE_LISTS and target in FEATURES:
         yield f"only {' and '.join(FEATURE_LISTS)} may name the features, not {module}"
-    elif name == "kafka_share_proxy.app.cli":
-        yield "nobody imports kafka_share_proxy.app.cli"
+    elif name == f"{NAME}.app.cli" and module != f"{NAME}.app.command_line":
+        yield f"only {NAME}.app.command_line starts {NAME}.app.cli"
 
 
 def _is_pure(module: str) -> bool:

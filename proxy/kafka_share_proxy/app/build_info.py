@@ -32,7 +32,8 @@ KERNEL_USERS = (
 def version() -> str:
     """Return the version of the installed package. Its metadata is not parsed, which would take 0.5 MiB of a proxy."""
     try:
-        text = metadata.distribution(DISTRIBUTION).read_text("METADATA") or ""
+        installed = metadata.distribution(DISTRIBUTION)
+        text = installed.read_text("METADATA") or installed.read_text("PKG-INFO") or ""
     except metadata.PackageNotFoundError:
         text = ""
     return next((line[len(FIELD) :] for line in text.splitlines() if line.startswith(FIELD)), "(run from a checkout)")

@@ -9,28 +9,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster as Kafka
 
-from tests.support import rolling
 from tests.support.brokers import OLD, Running
 from tests.support.chart_pods import HOST, PORTS, SERVICE_IP, pods_of_chart, with_service_address
+from tests.support.group_at_work import GroupAtWork
 from tests.support.node_network import Node, Service
-from tests.support.raw import Raw, until
-from tests.support.rolling import Outcome, Plan, Producing
-from tests.support.settlements import gaps
-from tests.support.share_members import ShareMember
+from tests.support.rolling import Outcome, Plan
 from tests.support.small_replicas import Replicas
 
-GROUP, TOPIC = rolling.GROUP, rolling.TOPIC
 PLAN = Plan(rate=300, partitions=3, members=3)
 BEFORE_S, AFTER_S = 5.0, 5.0
-DRAINED_S = 120.0
-TOLD_S = 15.0
 
 
 @pytest.fixture(scope="module")
@@ -45,95 +37,29 @@ def kafka(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafk
     running.close()
 
 
-class Load:
-    """A producer and the members of a share group, by the address of the Service."""
-
-    def __init__(self, bootstrap: str, folder: Path) -> None:
-        self.outcome = Outcome()
-        self._bootstrap = bootstrap
-        with Raw(bootstrap) as raw:
-            raw.create_topic(TOPIC, PLAN.partitions)
-            raw.configure_group(GROUP, {"share.auto.offset.reset": "earliest"})
-        names = [f"member-{number}" for number in range(PLAN.members)]
-        self._members = [ShareMember(name, bootstrap, GROUP, TOPIC, folder) for name in names]
-        self._producing = Producing(bootstrap, PLAN, self.outcome)
-
-    def all_work(self) -> bool:
-        """Return True if every member has settled records."""
-        self.listen()
-        return len({told.member for each in self.outcome.ledger.confirmed.values() for told in each}) == PLAN.members
-
-    def listen(self) -> None:
-        for member in self._members:
-            assert member.child.status is None, f"{member.name} ended by itself: {member.child.output()}"
-            member.listen(self.outcome.ledger)
-
-    def finish(self) -> None:
-        """Stop the producer, and wait until the group has settled everything."""
-        self._producing.stop()
-        self.outcome.until = time.monotonic_ns()
-        until(self._nothing_is_left, "the group to settle everything", DRAINED_S, 0.1)
-        with suppress(TimeoutError):  # then the ledger says what is not settled
-            until(self._all_told, "members to hear of it", TOLD_S)
-
-    def kill(self) -> None:
-        for member in self._members:
-            member.child.kill()
-
-    def _all_told(self) -> bool:
-        self.listen()
-        return not any(self.outcome.ledger.never_settled(self.outcome.produced))
-
-    def _nothing_is_left(self) -> bool:
-        self.listen()
-        with suppress(OSError, TimeoutError), Raw(self._bootstrap) as raw:
-            described = raw.send_request(
-                "DescribeShareGroupOffsets", 1, on=raw.on_coordinator(GROUP),
-                groups=[{"group_id": GROUP, "topics": None}],
-            ).groups[0]  # fmt: skip
-            parts: list[Any] = [part for topic in described.topics for part in topic.partitions]
-            return len(parts) == PLAN.partitions and all(part.lag == 0 and not part.error_code for part in parts)
-        return False
-
-
 def updated(pods: Replicas, update: Callable[[], None], folder: Path) -> Outcome:
     """Return what happened to the load while the pods were updated."""
     with Service(SERVICE_IP, PORTS, pods.endpoints) as service:
-        load = Load(f"{HOST}:9092", folder)
+        load = GroupAtWork(f"{HOST}:9092", folder, PLAN)
         try:
-            until(load.all_work, "every member to settle records", 90)
-            load.outcome.since = time.monotonic_ns()
-            _listen_for(load, BEFORE_S)
+            load.begin()
+            load.work(BEFORE_S)
             began = time.monotonic()
             updating = threading.Thread(target=update)
             updating.start()
             while updating.is_alive():
-                _listen_for(load, 0.2)
+                load.work(0.2)
             took_s = time.monotonic() - began
-            _listen_for(load, AFTER_S)
+            load.work(AFTER_S)
             load.finish()
         except (AssertionError, TimeoutError):
             print(pods.described()[-20_000:])
             raise
         finally:
             load.kill()
-    _report(load.outcome, len(pods.former), took_s)
+    load.report(f"{len(pods.former)} proxies replaced in {took_s:.0f} s")
     print(f"{service.connections} connections through the Service, {service.refused} refused")
     return load.outcome
-
-
-def _report(outcome: Outcome, proxies: int, took_s: float) -> None:
-    ledger = outcome.ledger
-    again = sum(len(each) - 1 for each in ledger.deliveries.values())
-    print(
-        f"\n{len(outcome.produced):,} records, {len(ledger.confirmed):,} confirmed, {again:,} delivered again; "
-        f"{proxies} replaced in {took_s:.0f} s; longest time without a settled record "
-        f"{outcome.longest_gap_s():.1f} s, without a produced one "
-        f"{gaps(outcome.produced_at, outcome.since, outcome.until)[0][0] / 1e9:.1f} s"
-    )
-    unconfirmed = [place for place in outcome.produced.values() if place not in ledger.confirmed]
-    for place in unconfirmed:  # the group has no lag: they are settled, and the response was lost
-        print(f"settled, unconfirmed: {place} {ledger.failed.get(place)}, delivered {ledger.deliveries.get(place)}")
 
 
 def assert_in_order(pods: Replicas, outcome: Outcome) -> None:
@@ -166,10 +92,3 @@ def test_an_update_of_a_single_proxy_loses_nothing_and_settles_nothing_twice(
         outcome = updated(single, single.surge, tmp_path)
         assert len(single.former) == len(single.pods) == 1
         assert_in_order(single, outcome)
-
-
-def _listen_for(load: Load, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        load.listen()
-        time.sleep(0.05)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.forwarding import sasl_user
+from kafka_share_proxy.forwarding import client_software, sasl_user
 from kafka_share_proxy.forwarding.sasl_user import SaslUser
 from kafka_share_proxy.wire.codec.frames import request
 from kafka_share_proxy.wire.definitions import messages
@@ -35,5 +35,5 @@ def test_plain_and_scram_name_their_user(token: bytes, user: SaslUser | None) ->
 
 
 def test_a_request_that_is_too_large_or_cannot_be_read_names_none() -> None:
-    assert sasl_user.read(frame(b"\0alice\0" + b"x" * sasl_user.FRAME_BYTES_MAX)) is None
+    assert sasl_user.read(frame(b"\0alice\0" + b"x" * client_software.FRAME_BYTES_MAX)) is None
     assert sasl_user.read(frame(b"\0alice\0x")[:-3]) is None

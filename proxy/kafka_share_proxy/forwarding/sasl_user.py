@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from kafka_share_proxy.wire.codec import frames
-from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.forwarding.client_software import small_request
 
-FRAME_BYTES_MAX = 4096
-"""Larger requests are not read: tokens of OAUTHBEARER, whose principal the broker chooses."""
 NAME_MAX = 255
 """Maximum characters of a name."""
 PLAIN_PARTS = 3
@@ -27,13 +24,8 @@ class SaslUser(NamedTuple):
 
 def read(frame: memoryview) -> SaslUser | None:
     """Return the name in a request without its size. None if it has none, as in later rounds."""
-    if len(frame) > FRAME_BYTES_MAX:
-        return None
-    try:
-        _, message = frames.decode_request(frame)
-    except RemoteProtocolError:
-        return None  # the broker says what is wrong with it
-    return user_of(bytes(message.auth_bytes))
+    request = small_request(frame)
+    return None if request is None else user_of(bytes(request[1].auth_bytes))
 
 
 def user_of(token: bytes) -> SaslUser | None:

@@ -6,10 +6,11 @@ acknowledgements, and the members that are here. New records can be held back, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from kafka_share_proxy.forwarding.apis import k78_forwarded_share_fetch
+from kafka_share_proxy.forwarding.observed.forwarded_shares import refused_partitions
 from kafka_share_proxy.forwarding.rewriting.address_book import node_endpoints
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.services import Services
@@ -102,7 +103,7 @@ class FollowedGroup:
         if response.error_code != ErrorCode.NONE:
             return
         member_id, now = request.member_id or "", self._services.timers.now()
-        refused = set(_refused(response))
+        refused = set(refused_partitions(response))
         for place, first, last, kinds in _acknowledgements(request):
             if place not in refused:
                 for offset in range(first, last + 1) if len(kinds) > 1 else ():
@@ -133,20 +134,6 @@ def _acknowledgements(request: _Request) -> Iterator[tuple[TopicIdPartition, int
             place = TopicIdPartition(bytes(topic.topic_id), each.partition_index)
             for batch in each.acknowledgement_batches:
                 yield place, batch.first_offset, batch.last_offset, list(batch.acknowledge_types)
-
-
-def _refused(response: _Response) -> Iterable[TopicIdPartition]:
-    """Yield the partitions whose acknowledgements the broker refused."""
-    if isinstance(response, messages.ShareFetchResponse):
-        for topic in response.responses:
-            for fetched in topic.partitions:
-                if fetched.acknowledge_error_code != ErrorCode.NONE:
-                    yield TopicIdPartition(bytes(topic.topic_id), fetched.partition_index)
-        return
-    for acknowledged in response.responses:
-        for partition in acknowledged.partitions:
-            if partition.error_code != ErrorCode.NONE:
-                yield TopicIdPartition(bytes(acknowledged.topic_id), partition.partition_index)
 
 
 def _name_nodes(response: _Response, services: Services) -> None:

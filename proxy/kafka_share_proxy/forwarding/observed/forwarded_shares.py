@@ -33,6 +33,7 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.records import batches
 from kafka_share_proxy.wire.records.batches import BatchTable, split_complete
+from kafka_share_proxy.wire.values import TopicIdPartition
 
 try:
     from kafka_share_proxy.forwarding.observed import _forwarded_shares
@@ -194,16 +195,16 @@ class _ForwardedShares:
             audit.keys.read(place, batches, data)
 
     def _report_acknowledged(self, who: HeartbeatSender, request: _Request, response: _Response) -> None:
-        refused: set[Place] | None = None
+        refused: set[TopicIdPartition] | None = None
         for topic in request.topics:
             for partition in topic.partitions:
                 if not partition.acknowledgement_batches:
                     continue
-                refused = set(_refused(response)) if refused is None else refused
-                place = Place(bytes(topic.topic_id), partition.partition_index)
+                refused = set(refused_partitions(response)) if refused is None else refused
+                place = TopicIdPartition(bytes(topic.topic_id), partition.partition_index)
                 if place not in refused:
                     for run in _runs(partition.acknowledgement_batches):
-                        self._report_run(who, place, *run)
+                        self._report_run(who, Place(*place), *run)
 
     def _report_run(self, who: HeartbeatSender, place: Place, first: int, last: int, kind: int) -> None:
         share, outcome = SharedPlace(who.group, place), OUTCOMES.get(kind)
@@ -234,17 +235,18 @@ def _is_possible(response: _Response) -> bool:
     return all(0 <= first <= last < first + RANGE_MAX for first, last in ranges)
 
 
-def _refused(response: _Response) -> Iterator[Place]:
+def refused_partitions(response: _Response) -> Iterator[TopicIdPartition]:
+    """Yield the partitions whose acknowledgements the broker refused."""
     if isinstance(response, messages.ShareFetchResponse):
         for topic in response.responses:
             for fetched in topic.partitions:
                 if fetched.acknowledge_error_code != ErrorCode.NONE:
-                    yield Place(bytes(topic.topic_id), fetched.partition_index)
+                    yield TopicIdPartition(bytes(topic.topic_id), fetched.partition_index)
         return
     for acknowledged in response.responses:
         for partition in acknowledged.partitions:
             if partition.error_code != ErrorCode.NONE:
-                yield Place(bytes(acknowledged.topic_id), partition.partition_index)
+                yield TopicIdPartition(bytes(acknowledged.topic_id), partition.partition_index)
 
 
 def _runs(acknowledged: Iterable[_Batch]) -> Iterator[tuple[int, int, int]]:

@@ -48,7 +48,7 @@ def root(builder: Builder) -> Iterator[Path]:
 class Settings:
     """Folder with a settings file, and its ports."""
 
-    def __init__(self, folder: Path, kafka: Cluster) -> None:
+    def __init__(self, folder: Path, kafka: Cluster, workers: int = 1) -> None:
         self.port, self.admin = (ports := free_ports(12))[0], ports[-1]
         self.folder = folder
         settings = {
@@ -57,6 +57,7 @@ class Settings:
             "admin": f"{HOST}:{self.admin}",
             "log_format": "json",
             "drain_s": 2,
+            "workers": workers,
         }
         folder.chmod(0o755)
         (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
@@ -90,10 +91,13 @@ def test_check_works_in_it(builder: Builder, root: Path, kafka_39: Cluster, tmp_
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_serve_and_the_probes_work_in_it(builder: Builder, root: Path, kafka_39: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_serve_and_the_probes_work_in_it(
+    builder: Builder, root: Path, kafka_39: Cluster, tmp_path: Path, workers: int
+) -> None:
     folder = tmp_path / "config"
     folder.mkdir()
-    settings = Settings(folder, kafka_39)
+    settings = Settings(folder, kafka_39, workers)
     command = in_root(root, builder.config(), {CONFIG: folder}, ["serve", "--config", f"{CONFIG}/settings.yaml"])
     child = Child(command, tmp_path / "serve.log")
     try:
@@ -102,12 +106,12 @@ def test_serve_and_the_probes_work_in_it(builder: Builder, root: Path, kafka_39:
         producer = Producer({"bootstrap.servers": f"{HOST}:{settings.port}", "log_level": 0})
         producer.produce("of-the-image", b"record")
         assert producer.flush(30) == 0
-        state, mounts = _process(child.pid)
-        assert state["Uid"].split() == state["Gid"].split() == ["10001"] * 4
-        assert int(state["CapEff"], 16) == 0
-        assert state["NoNewPrivs"] == "1"
-        assert re.search(r" / / ro,| \S+ / ro,", mounts), mounts
-        assert "_pump" in Path(f"/proc/{child.pid}/maps").read_text(), "the hot paths are compiled"
+        serving = [child.pid] if workers == 1 else _children(child.pid)
+        assert len(serving) >= workers, "and a spare process"
+        for pid in {child.pid, *serving}:
+            _assert_restricted(pid)
+        compiled = [pid for pid in serving if "_pump" in Path(f"/proc/{pid}/maps").read_text()]
+        assert len(compiled) >= workers, "the hot paths are compiled"
         assert child.stop() == 0, child.output()
     except (AssertionError, TimeoutError):
         print(child.output())
@@ -116,6 +120,18 @@ def test_serve_and_the_probes_work_in_it(builder: Builder, root: Path, kafka_39:
         child.kill()
     lines = [json.loads(line) for line in (tmp_path / "serve.log").read_text().splitlines()]
     assert lines
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _assert_restricted(pid: int) -> None:
+    state, mounts = _process(pid)
+    assert state["Uid"].split() == state["Gid"].split() == ["10001"] * 4
+    assert int(state["CapEff"], 16) == 0
+    assert state["NoNewPrivs"] == "1"
+    assert re.search(r" / / ro,| \S+ / ro,", mounts), mounts
 
 
 def _process(pid: int) -> tuple[Mapping[str, Any], str]:

@@ -36,6 +36,7 @@ while [ "$1" != -- ]; do mount --bind "$1" "$root$2"; mount -o remount,bind,ro "
 shift
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
+mount -t tmpfs -o mode=1777,nosuid,nodev,noexec,size=64m tmpfs "$root/dev/shm"
 mount -o remount,bind,ro "$root"
 exec setpriv --no-new-privs chroot --userspec="$USERSPEC" --groups= "$root" env -i "$@"
 """

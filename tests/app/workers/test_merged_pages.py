@@ -44,6 +44,11 @@ def test_without_a_ready_worker_the_reasons_of_one_are_shown() -> None:
     assert merged_pages.readiness({}) == (False, {"ready": False, "reasons": ["no worker runs"], "workers": {}})
 
 
+def test_state_partitions_are_those_of_all_workers() -> None:
+    probes = {number: (True, {"ready": True, "state_partitions": number + 10}) for number in range(2)}
+    assert merged_pages.readiness(probes)[1]["state_partitions"] == 21
+
+
 def test_the_status_page_has_the_sections_of_all_workers_with_different_ids() -> None:
     page = f'{HEAD}<section><details id="d1">x</details></section>{TAIL}'
     merged = merged_pages.status([(0, page), (1, page)])

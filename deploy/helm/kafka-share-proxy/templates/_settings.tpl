@@ -16,6 +16,7 @@
 {{- if and (not $s.first_port) (not (include "kafka-share-proxy.onePort" .)) }}{{- $_ := set $s "first_port" (add1 (regexFind "[0-9]+$" $s.listen | int)) }}{{- end -}}
 {{- if not $s.admin }}{{- $_ := set $s "admin" "0.0.0.0:8080" }}{{- end -}}
 {{- if not $s.advertise }}{{- $_ := set $s "advertise" (include "kafka-share-proxy.serviceHost" .) }}{{- end -}}
+{{- if and (not $s.workers) (ne (toString .Values.workers) "1") }}{{- $_ := set $s "workers" .Values.workers }}{{- end -}}
 {{- if not $s.log_format }}{{- $_ := set $s "log_format" "json" }}{{- end -}}
 {{- if include "kafka-share-proxy.tlsSecretName" . -}}
 {{- $tls := default dict $s.client_tls -}}
@@ -53,7 +54,13 @@
 {{- list .Values.settings.advertise (regexReplaceAll "^[^.]*[{]id[}][^.]*" (default "" .Values.settings.broker_names) "*") | toJson -}}
 {{- end -}}
 
-{{/* Ports as YAML: bootstrap, admin, peer (0: none), brokers ({id, port}; none with one port). */}}
+{{/* Number of peer ports of a proxy: one, or one for each worker of two generations (at most 64 workers each). */}}
+{{- define "kafka-share-proxy.peerPorts" -}}
+{{- $workers := toString (default .Values.workers .Values.settings.workers) -}}
+{{- if eq $workers "1" }}1{{ else if eq $workers "auto" }}128{{ else }}{{ mul 2 (int $workers) }}{{ end -}}
+{{- end -}}
+
+{{/* Ports as YAML: bootstrap, admin, peer (0: none) to peerEnd, brokers ({id, port}; none with one port). */}}
 {{- define "kafka-share-proxy.ports" -}}
 {{- $s := include "kafka-share-proxy.settings" . | fromYaml -}}
 {{- $ids := .Values.brokers.ids -}}
@@ -61,6 +68,7 @@
 bootstrap: {{ regexFind "[0-9]+$" $s.listen | int }}
 admin: {{ regexFind "[0-9]+$" $s.admin | int }}
 peer: {{ if eq .Values.mode "fleet" }}{{ regexFind "[0-9]+$" $s.cluster.peer.listen | int }}{{ else }}0{{ end }}
+peerEnd: {{ if eq .Values.mode "fleet" }}{{ add (regexFind "[0-9]+$" $s.cluster.peer.listen | int) (include "kafka-share-proxy.peerPorts" . | int) -1 }}{{ else }}0{{ end }}
 brokers:
 {{- if include "kafka-share-proxy.onePort" . }} []{{- else }}
 {{- range $ids }}
@@ -83,7 +91,7 @@ brokers:
 {{- if and .Values.tls.certificate.enabled (not .Values.tls.certificate.issuerRef) }}{{- fail "tls.certificate.issuerRef is missing: {name: ISSUER, kind: Issuer or ClusterIssuer}" }}{{- end -}}
 {{- if and .Values.fleet.tls.certificate.enabled (not .Values.fleet.tls.certificate.issuerRef) }}{{- fail "fleet.tls.certificate.issuerRef is missing: {name: ISSUER, kind: Issuer or ClusterIssuer}" }}{{- end -}}
 {{- range concat .Values.secretEnv .Values.extraEnv -}}
-{{- if has .name (list "KSP_LISTEN" "KSP_FIRST_PORT" "KSP_ADMIN" "KSP_DRAIN_S" "KSP_CLUSTER__MODE" "KSP_CLUSTER__PEER__LISTEN" "KSP_CLUSTER__PEER__ADVERTISE") }}{{- fail (printf "%s: ports, probes and the grace period of the manifests follow `settings`; set it there, or mode and fleet.port" .name) }}{{- end -}}
+{{- if has .name (list "KSP_LISTEN" "KSP_FIRST_PORT" "KSP_ADMIN" "KSP_DRAIN_S" "KSP_WORKERS" "KSP_CLUSTER__MODE" "KSP_CLUSTER__PEER__LISTEN" "KSP_CLUSTER__PEER__ADVERTISE") }}{{- fail (printf "%s: ports, probes and the grace period of the manifests follow `settings`; set it there, or mode, workers and fleet.port" .name) }}{{- end -}}
 {{- end -}}
 {{- if include "kafka-share-proxy.onePort" . -}}
 {{- if not $s.advertise }}{{- fail "settings.exposure sni needs settings.advertise: the name that clients bootstrap from" }}{{- end -}}
@@ -92,8 +100,12 @@ brokers:
 {{- else if .Values.tlsRoute.enabled }}{{- fail "tlsRoute needs settings.exposure: sni" }}
 {{- end -}}
 {{- $ports := include "kafka-share-proxy.ports" . | fromYaml -}}
+{{- if gt (int $ports.peerEnd) 65535 }}{{- fail (printf "the peer ports of the workers would be %d to %d; set a lower fleet.port" (int $ports.peer) (int $ports.peerEnd)) }}{{- end -}}
+{{- range list $ports.bootstrap $ports.admin -}}
+{{- if and (ge (int .) (int $ports.peer)) (le (int .) (int $ports.peerEnd)) }}{{- fail (printf "port %d is one of the peer ports %d to %d; set another fleet.port" (int .) (int $ports.peer) (int $ports.peerEnd)) }}{{- end -}}
+{{- end -}}
 {{- range $ports.brokers -}}
-{{- if or (eq (int .port) (int $ports.bootstrap)) (eq (int .port) (int $ports.admin)) (eq (int .port) (int $ports.peer)) }}{{- fail (printf "broker %d would have port %d, which another listener has; set settings.first_port, settings.admin or fleet.port" (int .id) (int .port)) }}{{- end -}}
+{{- if or (eq (int .port) (int $ports.bootstrap)) (eq (int .port) (int $ports.admin)) (and (ge (int .port) (int $ports.peer)) (le (int .port) (int $ports.peerEnd))) }}{{- fail (printf "broker %d would have port %d, which another listener has; set settings.first_port, settings.admin or fleet.port" (int .id) (int .port)) }}{{- end -}}
 {{- if gt (int .port) 65535 }}{{- fail (printf "broker %d would have port %d; set a lower settings.first_port" (int .id) (int .port)) }}{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -9,6 +9,8 @@ from kafka_share_proxy.app.observing.status_html import HEAD, TAIL
 
 Body = Mapping[str, Any]
 DETAILS = '<details id="'
+SUMMED = "state_partitions"
+"""Detail of a probe that is the sum of all workers."""
 
 
 def connections(bodies: Mapping[int, Body]) -> dict[str, Any]:
@@ -33,11 +35,15 @@ def groups(bodies: Mapping[int, Body]) -> dict[str, Any]:
 
 
 def readiness(probes: Mapping[int, tuple[bool, Body]]) -> tuple[bool, dict[str, Any]]:
-    """Return True if a worker is ready, and details: those of a ready worker, else of the first."""
+    """Return True if a worker is ready, and details: those of a ready worker, else of the first.
+
+    `state_partitions` is the number that all workers own.
+    """
     ready = [body for is_ready, body in probes.values() if is_ready]
     first = next(iter(ready), next((body for _, body in probes.values()), {"reasons": ["no worker runs"]}))
     workers = {str(number): is_ready for number, (is_ready, _) in probes.items()}
-    return bool(ready), {**first, "ready": bool(ready), "workers": workers}
+    summed = {SUMMED: sum(body.get(SUMMED, 0) for _, body in probes.values())} if SUMMED in first else {}
+    return bool(ready), {**first, **summed, "ready": bool(ready), "workers": workers}
 
 
 def status(pages: Sequence[tuple[int, str]]) -> str:

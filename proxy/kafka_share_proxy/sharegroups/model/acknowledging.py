@@ -14,13 +14,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from kafka_share_proxy.sharegroups.model import locks
 from kafka_share_proxy.sharegroups.model.acquiring import PartitionSettings
 from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
     UNREAD,
+    LockIndex,
     OffsetRun,
     Transition,
     Window,
@@ -78,7 +78,7 @@ def check_shape(batches: Sequence[AcknowledgementBatch], renew_allowed: bool) ->
 
 def decide(
     window: Window,
-    index: locks.LockIndex,
+    index: LockIndex,
     member_id: str,
     batches: Sequence[AcknowledgementBatch],
     settings: PartitionSettings,

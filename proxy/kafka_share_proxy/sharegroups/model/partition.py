@@ -214,7 +214,7 @@ class SharePartition(Window):
     def _release(self, runs: list[OffsetRun], settings: PartitionSettings) -> Transition | None:
         for run in runs:
             run.target = self.freed_state(run.count, settings.delivery_count_limit, is_failed=False)
-        return acknowledging.mark(runs) if runs else None
+        return acknowledging.plan(runs) if runs else None
 
     def expire(self, expired: Iterable[OffsetRun], settings: PartitionSettings, now: float) -> Transition | None:  # noqa: ARG002 - a queue needs it
         """Free the locks that LockIndex.expired(now) returned for this partition. None if nothing changed.

@@ -236,7 +236,7 @@ async def _check_first(at: Desk, written: Plan) -> None:
         if leader is not None:
             await topic.append(leader, [(key, values[0])])
         await topic.aclose()
-        raise ViewsFailed(f"somebody else stored another plan {written.plan_id!r} just now; it stays")
+        raise ViewsFailed(f"another client stored another plan {written.plan_id!r} just now; it stays")
 
 
 async def migrate(at: Desk, group: str, old: str, new: str, *, dry_run: bool) -> tuple[str, dict[int, int]]:

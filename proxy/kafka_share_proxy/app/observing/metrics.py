@@ -108,7 +108,7 @@ def _of_served(metrics: Metrics, times: ServedTimes) -> None:
     def served() -> Mapping[str, Histogram]:
         return {registry.API_KEYS[key]: histogram for key, histogram in times.by_api.items()}
 
-    words = "From a request that is served here, whole, until its answer; waits for records included."
+    words = "From a complete request that is served here until its response, including waits for records."
     metrics.add("served_request_seconds", "histogram", words, served, "api")
 
 

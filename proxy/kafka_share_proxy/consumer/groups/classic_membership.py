@@ -134,8 +134,8 @@ class ClassicMembership(GroupMembership):
         if now >= self._poll_deadline:
             return self._stall(now)
         if now >= self._session_deadline and "JoinGroup" not in self._in_flight:
-            self._coordinator.lost(now, "no heartbeat was answered within the session timeout")
-            return self._start_over(now, "the session has expired: no heartbeat was answered", keep_id=True)
+            self._coordinator.lost(now, "no heartbeat got a response within the session timeout")
+            return self._start_over(now, "the session has expired: no heartbeat got a response", keep_id=True)
         return self._flow.expire(now)
 
     def _stall(self, now: float) -> list[BackgroundEvent]:

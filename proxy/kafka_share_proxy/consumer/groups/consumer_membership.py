@@ -143,8 +143,8 @@ class ConsumerMembership(GroupMembership):
             self._topics, self._poll_deadline = topics, math.inf
             return lost
         if now >= self._session_deadline:
-            self._coordinator.lost(now, "no heartbeat was answered within the session timeout")
-            return self._start_over(now, "the session has expired: no heartbeat was answered")
+            self._coordinator.lost(now, "no heartbeat got a response within the session timeout")
+            return self._start_over(now, "the session has expired: no heartbeat got a response")
         return self._flow.expire(now)
 
     def _wake_at(self, now: float) -> float:

@@ -2,7 +2,7 @@
 
 Whole batches go to the cache. The member that sent the Fetch acquires first. Only then other members are woken: those
 of its group because the heads are free, those of other groups because of the records read (sharegroups/README.md rule
-20). `acquire` obeys the limits of one request (rules 25, 26, 30, 31), and reads ahead.
+20). `acquire` obeys the limits of one request (sharegroups/README.md rules 25, 26, 30, 31), and reads ahead.
 """
 
 from __future__ import annotations

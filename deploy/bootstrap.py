@@ -64,7 +64,7 @@ def _install(python: Path, extra: str) -> None:
     try:
         subprocess.run(command, cwd=CHECKOUT, stdout=sys.stderr, timeout=INSTALL_S, check=True)
     except subprocess.CalledProcessError as error:
-        raise InstallError(f"pip ended with status {error.returncode}; its message stands above") from error
+        raise InstallError(f"pip ended with status {error.returncode}; its message is above") from error
     except subprocess.TimeoutExpired as error:
         raise InstallError(f"pip did not finish within {INSTALL_S} s") from error
 

@@ -196,7 +196,7 @@ def _compare_versions(broker: str, proxy: str) -> None:
         table.add_row(name, _range(there.get(key)), _range(here.get(key)))
     out.print(table)
     if SHARE_APIS.keys() & there.keys():
-        raise DemoError(f"this Kafka {RELEASE} has share groups of its own: {sorted(there)}")
+        raise DemoError(f"this Kafka {RELEASE} has native share groups: {sorted(there)}")
     if missing := SHARE_APIS.keys() - here.keys():
         raise DemoError(f"the proxy does not offer the APIs {sorted(missing)}")
 
@@ -230,7 +230,7 @@ def _share_a_queue(bootstrap: str) -> None:
     out.print(table)
     offsets = sorted(offset for offset, _ in (*ann.got, *ben.got))
     if offsets != list(range(QUEUE_RECORDS)):
-        raise DemoError(f"not every record came exactly once: {_spans(offsets)}")
+        raise DemoError(f"not every record was delivered exactly once: {_spans(offsets)}")
     if not ann.got or not ben.got:
         raise DemoError("one of the consumers got nothing")
     out.print(f"{QUEUE_RECORDS} records, each to exactly one of the two.\n")
@@ -289,7 +289,7 @@ async def _hold_and_renew(bootstrap: str) -> None:
             carla.acknowledge(renewed)
             if (error := (await carla.commit())[renewed.origin]) is not None:
                 raise error
-            out.print(f"{KEPT_S:5.1f} s  [bold]carla[/] accepts record 0: five locks long, given to nobody else.")
+            out.print(f"{KEPT_S:5.1f} s  [bold]carla[/] accepts record 0: five locks long, and no other member got it.")
             await trio.sleep(LOCK_S / 2)
         if [offset for offset, _ in dave.got] != [dropped.offset]:
             raise DemoError(f"dave was to get record {dropped.offset} alone, and got {dave.got} {dave.problem}")
@@ -329,7 +329,7 @@ def _check_redelivery(dave: Worker, dropped: ShareRecord, start: float) -> None:
     if dave.got != [(dropped.offset, 2)]:
         raise DemoError(f"dave was to get record {dropped.offset} as delivery 2, and got {dave.got}")
     if dave.seen_at[dropped.offset] < start + LOCK_S * 0.75:
-        raise DemoError("record 1 came before its lock can have run out")
+        raise DemoError("record 1 was delivered before its lock can have expired")
 
 
 def _wait(done: Callable[[], bool], timeout_s: float, what: str, *workers: Worker) -> None:

@@ -65,8 +65,8 @@ async def test_the_target_that_responded_last_is_tried_first_next_time(
         result = await dial(dialler, targets)
         assert isinstance(result, Dialled)
         result.sock.close()
-    assert dialler._in_turn((refusing, good)) == [good, refusing]
-    assert dialler._in_turn((other, good)) == [other, good]
+    assert dialler._last_good_first((refusing, good)) == [good, refusing]
+    assert dialler._last_good_first((other, good)) == [other, good]
 
 
 async def test_when_none_responds_the_error_names_the_last_and_why(nursery: trio.Nursery, refusing: Address) -> None:

@@ -53,7 +53,7 @@ class Looked:
         key, version = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
         kind = may_be_individual(key, self.services)
         assert isinstance(kind, ByKnownGroup)
-        wants = kind.look(key, version)
+        wants = kind.matcher(key, version)
 
         def inspect(buffer: memoryview, at: int, end: int, _frame_end: int) -> Any:
             return None if wants(buffer[at + 4 : end]) else Expecting

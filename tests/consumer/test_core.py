@@ -249,14 +249,14 @@ def test_a000_11_a_commit_that_a_new_generation_overtakes_is_sent_again_and_noth
         world.kafka.faults["OffsetCommit"] = []
 
     world.kafka.faults["OffsetCommit"] = [next_generation]
-    real = a.core.membership.who
+    real = a.core.membership.identity
     a.handle(Commit(1, offsets(p0=8)))
     a.core.membership._rejoin = "a test"
     world.run(0.0)
     world.until(lambda: 1 in a.results(), [a])
     assert a.results()[1].value is None
     assert a.of(PartitionsLost) == []
-    assert a.core.membership.who.generation > real.generation
+    assert a.core.membership.identity.generation > real.generation
     assert world.kafka.committed[P0] == 8
 
 

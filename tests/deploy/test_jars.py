@@ -119,7 +119,7 @@ def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WAITER, str(CHECKOUT / "proxy"), str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiter:
         assert waiter.stdout is not None
-        with jars.turn(folder):
+        with jars.exclusive(folder):
             assert waiter.stdout.readline() == "up\n"
             (folder / "done").touch()
         assert waiter.stdout.readline() == "True\n"

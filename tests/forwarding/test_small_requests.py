@@ -23,7 +23,7 @@ from kafka_share_proxy.forwarding.dispatch.routes import Context, Kind, Route, R
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served.interfaces import Call
-from kafka_share_proxy.forwarding.walk.walk import LOOKS_MAX
+from kafka_share_proxy.forwarding.walk.walk import INSPECTIONS_MAX
 from kafka_share_proxy.loop import reactor
 from kafka_share_proxy.loop.reactor import SHARE_S, Reactor
 from kafka_share_proxy.sharegroups import share_group_apis
@@ -40,7 +40,7 @@ BUDGET = 2
 """Readings of the clock within the budget of a connection (`SHARE_S`)."""
 MANY = 300
 """Small requests in one receive buffer."""
-REQUESTS_MAX = 2 * (BUDGET + 1) * LOOKS_MAX
+REQUESTS_MAX = 2 * (BUDGET + 1) * INSPECTIONS_MAX
 """Most forwarded requests that are treated in one loop iteration: those of the walk as they are received, and of the
 one that continues. The clock is not read after the first run of a walk.
 """
@@ -126,7 +126,7 @@ class Stage:
     its_connection: ForwardedConnection
     treated: Treated
     continued: list[object]
-    """Owners of the calls that `call_in_turn` was given."""
+    """Owners of the calls that `call_in_later_iteration` was given."""
 
     def counts(self, done: Callable[[], int], total: int) -> list[int]:
         """Return how many frames were treated in each loop iteration. The other client is served in every one.
@@ -174,13 +174,13 @@ def stage(routes: Routes, patch: pytest.MonkeyPatch) -> Iterator[Stage]:
         for _ in range(2):
             pairs.append(connected(made))
             connections.append(next(each for each in made.plane._connections.values() if each not in connections))
-        call_in_turn = made.reactor.call_in_turn
+        call_in_later_iteration = made.reactor.call_in_later_iteration
 
         def noted(owner: Any, callback: Callable[[], object]) -> None:
             continued.append(owner)
-            call_in_turn(owner, callback)
+            call_in_later_iteration(owner, callback)
 
-        made.reactor.call_in_turn = noted  # type: ignore[method-assign]
+        made.reactor.call_in_later_iteration = noted  # type: ignore[method-assign]
         patch.setattr(reactor, "SPREAD_S", 0.0)  # one call in each iteration
         clock = scripted_clock()
         patch.setattr(reactor, "monotonic", clock)

@@ -27,8 +27,6 @@ ROOT = Path(kafka_share_proxy.__file__).parent
 LIBRARIES = ("wire/", "loop/", "brokers/connection_slots.py", "durable/memory_journal.py")
 FILES_MAX = 20
 RETURNS_MAX = 25
-FIRST_FILES_MAX = 22
-"""Maximum number of files for the first ShareFetch of a group, which also starts the share partition."""
 STEPS = ("brokers/topic_leaders.py", "sharegroups/fetch/fetching.py")
 VISITS_MAX = 2
 
@@ -108,8 +106,8 @@ def topic(world: World) -> Topic:
     return made
 
 
-def check(walked: Walk, files: int = FILES_MAX, returns: int = RETURNS_MAX) -> None:
-    assert walked.files <= files, walked.visits
+def check(walked: Walk, returns: int = RETURNS_MAX) -> None:
+    assert walked.files <= FILES_MAX, walked.visits
     assert walked.returns <= returns, walked.visits
     assert [step for step in STEPS if walked.visits.count(step) > VISITS_MAX] == []
 
@@ -146,7 +144,7 @@ def test_first_share_fetch_of_a_group(world: World, topic: Topic, monkeypatch: p
     member = world.member()
     walked, response = walk(monkeypatch, lambda: member.fetch(topic))
     assert acquired(response) == [(0, 19, 1)]
-    check(walked, files=FIRST_FILES_MAX)
+    check(walked)
 
 
 def test_returns_are_counted() -> None:

@@ -115,7 +115,7 @@ def test_names_say_what_is_inside() -> None:
 
 
 def _tests_for(path: Path) -> set[Path]:
-    """tests/sharegroups/model/test_locks.py for proxy/kafka_share_proxy/sharegroups/model/locks.py."""
+    """tests/sharegroups/model/test_group.py for proxy/kafka_share_proxy/sharegroups/model/group.py."""
     room = path.relative_to(CHECKOUT / "proxy" / "kafka_share_proxy").parent
     folder = CHECKOUT / "tests" / (room if room.name else "public")
     return {found for found in folder.glob("test_*.py") if found.stem == f"test_{path.stem.lstrip('_')}"}

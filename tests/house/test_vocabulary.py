@@ -38,17 +38,19 @@ NAMES = (
     Rejected("answers?|answered|answering", "response"),
     Rejected("questions?", "request, query"),
     Rejected("told", "events, response_entry, the thing that is held"),
-    Rejected("tells?", "report, notify", 2),
-    Rejected("asks?|asked", "request, query; requested, queried", 2),
+    Rejected("tells?", "report, notify", 2),  # file.tell()
+    Rejected("said|say", "acks, acknowledge, entries", 16),
+    Rejected("heard|hears?", "response, received", 3),
+    Rejected("asks?|asked", "request, query; requested, queried"),
     Rejected("nobody|somebody|anybody", "no_member, any_client"),
     Rejected("whoever|whatever|whom", "caller, owner, leader"),
     Rejected("came|comes", "on_response, received"),
-    Rejected("gone", "deleted_topics, lost_members", 4),
-    Rejected("wanted", "requested_topics, target", 35),
-    Rejected("turns?", "iteration", 87),
+    Rejected("gone", "deleted_topics, lost_members"),
+    Rejected("wanted", "requested_topics, target", 22),
+    Rejected("turns?", "iteration", 6),
     Rejected("twins?", "fallback"),
-    Rejected("marks?|marked", "committed_offset, group_marker", 74),
-    Rejected("looks?|looked", "match, peek, inspect", 243),
+    Rejected("marks?|marked", "committed_offset, group_marker", 15),
+    Rejected("looks?|looked", "matcher, inspect, query", 26),
 )
 """Words in identifiers. A part of an identifier is rejected, in any case: `has_answered`, `AnswerFrame`."""
 

@@ -328,7 +328,7 @@ def test_what_is_spread_over_turns_lets_others_in_between(
         called.append(time.monotonic())
 
     for _ in range(5):
-        reactor.call_in_turn(owner, takes_long)
+        reactor.call_in_later_iteration(owner, takes_long)
     reactor.register(ours.fileno(), READ, owner.ready)
     theirs.send(b"x")
     for number in range(1, 6):
@@ -340,7 +340,7 @@ def test_what_is_spread_over_turns_lets_others_in_between(
 def test_short_work_is_done_together(reactor: Reactor) -> None:
     called: list[int] = []
     for number in range(20):
-        reactor.call_in_turn(Owner(), lambda number=number: called.append(number))  # type: ignore[misc]
+        reactor.call_in_later_iteration(Owner(), lambda number=number: called.append(number))  # type: ignore[misc]
     reactor.turn(0)
     assert called == list(range(20))
 
@@ -351,8 +351,8 @@ def test_what_fails_in_its_turn_is_its_owners_trouble(reactor: Reactor) -> None:
     def fails() -> None:
         raise ValueError("fails")
 
-    reactor.call_in_turn(owner, fails)
-    reactor.call_in_turn(owner, lambda: called.append(1))
+    reactor.call_in_later_iteration(owner, fails)
+    reactor.call_in_later_iteration(owner, lambda: called.append(1))
     reactor.turn(0)
     assert ([str(error) for error in owner.failures], called) == (["fails"], [1])
 
@@ -384,7 +384,7 @@ def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.
 
     reactor, walk = Reactor(make), object()
     (pump,) = made
-    assert pump.given[1:] == (reactor.buffer, reactor._ready, reactor.turns)
+    assert pump.given[1:] == (reactor.buffer, reactor._ready, reactor.iterations)
     fd = pair[0].fileno()
     reactor.pass_on(fd, walk, 7)
     reactor.close(pair[0])

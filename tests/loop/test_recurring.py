@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.loop.recurring import InTurn, check_every
+from kafka_share_proxy.loop.recurring import RoundRobin, check_every
 
 from tests.support.ports import ManualTimers
 
 
 def test_all_that_is_held_is_looked_at_in_turn() -> None:
-    turns = InTurn("")
-    assert [turns.next({"c", "a", "b"}, 2) for _ in range(3)] == [["a", "b"], ["a", "c"], ["b", "c"]]
-    assert turns.next({"a"}, 2) == ["a"]
-    assert turns.next((), 2) == []
+    rotation = RoundRobin("")
+    assert [rotation.next({"c", "a", "b"}, 2) for _ in range(3)] == [["a", "b"], ["a", "c"], ["b", "c"]]
+    assert rotation.next({"a"}, 2) == ["a"]
+    assert rotation.next((), 2) == []
 
 
 def test_what_is_suspected_is_looked_at_again_while_it_is_held() -> None:
-    turns = InTurn(b"")
-    turns.suspected = frozenset({b"c", b"gone"})
-    assert turns.next([b"a", b"b", b"c"], 1) == [b"a", b"c"]
+    rotation = RoundRobin(b"")
+    rotation.suspected = frozenset({b"c", b"gone"})
+    assert rotation.next([b"a", b"b", b"c"], 1) == [b"a", b"c"]
 
 
 def test_a_look_follows_each_period_whatever_the_one_before_raised() -> None:

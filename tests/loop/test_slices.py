@@ -59,7 +59,7 @@ def test_one_of_all_that_wait_goes_on_in_each_turn() -> None:
     reactor = Reactor(new_pump)
     slices, woken = Slices(reactor), list[int]()
     for number in range(5):
-        slices.turn().on_settled(lambda number=number: woken.append(number))  # type: ignore[misc]
+        slices.wait().on_settled(lambda number=number: woken.append(number))  # type: ignore[misc]
     for turns in range(1, 6):
         reactor.turn(0.0)
         assert woken == list(range(turns))
@@ -71,7 +71,7 @@ def test_whoever_gave_up_waiting_costs_the_others_nothing() -> None:
     slices, done = Slices(timers), list[int]()
     task = counted(Work(slices), 10, done)
     task.cancel()
-    waiting: Promise[None] = slices.turn()
+    waiting: Promise[None] = slices.wait()
     timers.advance(0.1)
     assert waiting.done
 

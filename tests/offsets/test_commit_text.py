@@ -96,7 +96,7 @@ WRONG = [
     ("ic/1;43-45;pr=70-70", "'70-70' behind 'pr=' holds no offset: write start-end"),
     ("ic/1;43-45;pr=70-120,x", "'x' is no range"),
     ("ic/1;43-45;pr=70-120;pr=1-2", "'pr=1-2' stands behind 'pr='"),
-    ("ic/1;43-45;", "'' is neither 'pr=' nor 'u=': put text of your own behind ';u='"),
+    ("ic/1;43-45;", "'' is neither 'pr=' nor 'u=': put your own text after ';u='"),
     ("ic/1;43-45;note", "'note' is neither 'pr=' nor 'u='"),
     ("mine", "'mine' does not begin with 'ic/1;'"),
 ]

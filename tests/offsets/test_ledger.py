@@ -126,7 +126,7 @@ def test_misuse_names_the_offset_and_changes_nothing() -> None:
     finished(ledger, 42)
     before = ledger.snapshot(), ledger.position, ledger.outstanding
     for misuse, says in (
-        (lambda: ledger.delivered(42), "offset 42 was delivered after the position came to 43"),
+        (lambda: ledger.delivered(42), "offset 42 was delivered after the position reached 43"),
         (lambda: ledger.delivered(-1), "offset -1 was delivered after"),
         (lambda: ledger.position_moved(42), "offset 42 is before the position 43"),
         (lambda: ledger.done(42), "offset 42 is done already"),

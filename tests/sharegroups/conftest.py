@@ -187,7 +187,7 @@ class GroupWorld:
         if route is None:
             return False
         frame = self.frame(key, version, **fields)
-        if route.wants is not None and not route.wants.look(key, version)(frame):
+        if route.wants is not None and not route.wants.matcher(key, version)(frame):
             return False
         if route.picks is None:
             return True

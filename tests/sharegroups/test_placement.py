@@ -57,7 +57,7 @@ class Mixed:
         message = registry.message(f"{registry.API_KEYS[key]}Request")(**fields)
         frame = memoryview(frames.request(key, version, 7, "client", message))[4:]
         served = self.served[key]
-        if served.wants is not None and not served.wants.look(key, version)(frame):
+        if served.wants is not None and not served.wants.matcher(key, version)(frame):
             return FORWARDED
         call = Call(key, version, 7, "client", frames.decode_request(frame)[1], self.client)
         task: Task[bytes | None] = Task(responded(served.handler, call), lambda _: None)

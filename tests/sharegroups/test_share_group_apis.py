@@ -73,7 +73,7 @@ def test_a_request_nobody_can_read_is_forwarded(key: int, data: st.DataObject, n
         return
     low, high = registry.versions(key)
     version = data.draw(st.integers(low, high))
-    serve_here = wants.look(key, version)
+    serve_here = wants.matcher(key, version)
     start = key.to_bytes(2, "big") + version.to_bytes(2, "big")
     assert serve_here(memoryview(start + noise)) in (True, False)
     assert SERVED[key].picks or not serve_here(memoryview(start + bytes(4) + b"\xff\xff"))

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.localkafka.jars import cache_folder, turn
+from kafka_share_proxy.localkafka.jars import cache_folder, exclusive
 
 VERSION = "v1.7.12"
 BUILD_S = 240
@@ -21,7 +21,7 @@ def need() -> Path:
         return Path(on_path)
     folder = cache_folder().parent / "actionlint" / VERSION
     go = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
-    with turn(folder):
+    with exclusive(folder):
         if not (folder / "actionlint").exists():
             if go is None:
                 pytest.skip("there is neither actionlint nor Go on this machine")

@@ -317,7 +317,7 @@ class CommitWorld:
         """Respond as the route does."""
         served = self.served[call.key]
         assert call.frame is not None
-        is_ours = (served.wants is None or served.wants.look(call.key, call.version)(call.frame)) and (
+        is_ours = (served.wants is None or served.wants.matcher(call.key, call.version)(call.frame)) and (
             served.picks is None or await served.picks(call)
         )
         response = await responded(served.handler, call) if is_ours else None

@@ -230,7 +230,7 @@ def _responded(
     """True if the request was served here."""
     served = place.served[key]
     frame = memoryview(frames.request(key, version, number, "client", request))[4:]
-    if served.wants is not None and not served.wants.look(key, version)(frame):
+    if served.wants is not None and not served.wants.matcher(key, version)(frame):
         return False
     header, decoded = frames.decode_request(frame)
     connection: Any = place.connection(chosen)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kafka_share_proxy.localkafka.jars import cache_folder, turn
+from kafka_share_proxy.localkafka.jars import cache_folder, exclusive
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CONTAINERFILE = CHECKOUT / "deploy" / "Containerfile"
@@ -54,7 +54,7 @@ def base(kind: str) -> Path:
     mirror, release = _mirror()
     folder = cache_folder().parent / "images"
     archive = folder / f"{release}-{kind}.tar"
-    with turn(folder):
+    with exclusive(folder):
         if not archive.exists():
             root, partial = folder / f"{release}-{kind}", folder / f"{release}-{kind}.partial"
             shutil.rmtree(root, ignore_errors=True)

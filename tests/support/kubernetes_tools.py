@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.localkafka.jars import cache_folder, turn
+from kafka_share_proxy.localkafka.jars import cache_folder, exclusive
 
 MODULE = Path(__file__).resolve().parents[1] / "deploy" / "kubernetes_tools"
 PACKAGES = {
@@ -57,7 +57,7 @@ def need_built(name: str) -> Path:
 def build(name: str) -> None:
     """Build a program into the cache. Raises subprocess.CalledProcessError."""
     folder = _folder()
-    with turn(folder):
+    with exclusive(folder):
         if not (folder / name).exists():
             partial = folder / f"{name}.partial"
             command = [

@@ -632,10 +632,10 @@ class Restless(Work):
 
     def __init__(self, slices: Slices) -> None:
         super().__init__(slices)
-        self._turns = slices
+        self._interruptions = slices
 
     async def step(self, size: int = 0) -> None:
-        await self._turns.turn()
+        await self._interruptions.wait()
 
     pause = step
 

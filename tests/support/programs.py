@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.localkafka.jars import cache_folder, turn
+from kafka_share_proxy.localkafka.jars import cache_folder, exclusive
 
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 BUILD_S = 300
@@ -33,7 +33,7 @@ def built(name: str, command: list[str], product: str, sources: Sequence[Path] =
     sources = sources or sorted(path for path in (CLIENTS / name).iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     folder = cache_folder().parent / "clients" / f"{name}-{digest}"
-    with turn(folder):
+    with exclusive(folder):
         if not (folder / product).exists():
             for source in sources:
                 shutil.copy(source, folder)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.localkafka.jars import cache_folder, turn
+from kafka_share_proxy.localkafka.jars import cache_folder, exclusive
 
 FETCH_S = 240
 
@@ -35,7 +35,7 @@ def need(name: str) -> Path:
 def fetch() -> None:
     """Unpack Debian's package into the cache, without installing it."""
     folder = _folder()
-    with turn(folder):
+    with exclusive(folder):
         if not (folder / "usr").exists():
             subprocess.run(["apt-get", "download", "prometheus"], cwd=folder, check=True, timeout=FETCH_S)
             (package,) = folder.glob("prometheus_*.deb")

@@ -347,7 +347,7 @@ class World:
 
     def is_served(self, key: int, version: int, **fields: Any) -> bool:
         wants = self.served[key].wants
-        return wants is None or wants.look(key, version)(self.frame(key, version, **fields))
+        return wants is None or wants.matcher(key, version)(self.frame(key, version, **fields))
 
     def call(self, key: int, version: int, **fields: Any) -> Any:
         """Return the decoded response; None: the request continues to the broker; b"": there is no response."""

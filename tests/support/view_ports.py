@@ -203,7 +203,7 @@ class ViewWorld(World):
     def looked_at(self, version: int, request: Any) -> bool:
         """True if a Fetch is taken for one to be served here, by its bytes."""
         frame = frames.request(1, version, 7, "client", request)
-        return k01_fetch.may_need_views(self.views.catalog).look(1, version)(memoryview(frame)[4:])
+        return k01_fetch.may_need_views(self.views.catalog).matcher(1, version)(memoryview(frame)[4:])
 
 
 def partitions_of(response: Any) -> dict[tuple[bytes | str, int], Any]:

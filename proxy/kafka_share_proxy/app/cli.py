@@ -61,7 +61,7 @@ app = typer.Typer(
 )
 
 Listen = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where clients bootstrap; brokers get the ports behind it.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Where clients bootstrap; brokers get the ports after it.")
 ]
 Advertise = Annotated[
     str | None, typer.Option(metavar="HOST", help="The host that clients dial, if not that of --listen.")
@@ -70,7 +70,7 @@ Admin = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Serve /livez, /readyz, /metrics and /groups here.")
 ]
 ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in YAML.")]
-LogFormat = Annotated[str | None, typer.Option(metavar="console|json", help="How log lines look.")]
+LogFormat = Annotated[str | None, typer.Option(metavar="console|json", help="Format of log lines.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any other setting by its key (log_level=debug); may be repeated."),
@@ -142,7 +142,8 @@ def decode(
         typer.Option(metavar="API:VERSION", help="They are responses to such requests, by name or key (Metadata:12)."),
     ] = None,
     requests: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The requests they answer, captured on the same connection.")
+        str | None,
+        typer.Option(metavar="FILE", help="Their requests, captured on the same connection."),
     ] = None,
 ) -> None:
     """Print captured frames, requests or responses, as a tree."""
@@ -165,8 +166,8 @@ def groups(
         typer.Argument(metavar="[hand-over|take-back]", help="Move GROUP to the share groups of the brokers, or back."),
     ] = None,
     admin: RunningProxy = "",
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every second, until interrupted.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what the admin listener tells.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat every second, until interrupted.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the status of the admin listener.")] = False,
     release: Annotated[
         str | None, typer.Option(metavar="MEMBER", help="Take everything back that this member of GROUP holds.")
     ] = None,

@@ -201,4 +201,4 @@ def _summed_up(reasons: Sequence[ProxyError]) -> ProxyError:
     for kind in (AuthenticationFailed, AuthenticationNeeded):
         if any(isinstance(reason, kind) for reason in reasons):
             return kind(text)
-    return UpstreamLost(text or "there is no server to ask")
+    return UpstreamLost(text or "there is no server to query")

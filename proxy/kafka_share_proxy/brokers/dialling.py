@@ -48,7 +48,7 @@ class Dialler:
     async def _dial(self, targets: tuple[Address, ...], done: Done, scope: trio.CancelScope) -> None:
         result: Dialled | OSError = OSError("no upstream address is known")
         with scope:
-            result = await self._dial_any(self._in_turn(targets))
+            result = await self._dial_any(self._last_good_first(targets))
         if isinstance(result, Dialled) and not scope.cancel_called:
             self._remember(targets, result.address)
         if not scope.cancel_called:
@@ -65,7 +65,7 @@ class Dialler:
             return error
         return Dialled(sock, targets[index])
 
-    def _in_turn(self, targets: tuple[Address, ...]) -> list[Address]:
+    def _last_good_first(self, targets: tuple[Address, ...]) -> list[Address]:
         good = self._last_good.get(targets)
         return sorted(targets, key=lambda target: target != good)
 

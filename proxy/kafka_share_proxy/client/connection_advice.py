@@ -24,7 +24,7 @@ _ADVICE = (
 )
 """The first match counts."""
 _BOOTSTRAP = "Check the address in bootstrap=, that a broker runs there, and firewalls"
-_ADVERTISED = "This address comes from advertised.listeners of the broker: check that it is reachable from this machine"
+_ADVERTISED = "This address is from advertised.listeners of the broker: check that it is reachable from this machine"
 
 
 def connection_advice(text: str, node_id: int) -> str:

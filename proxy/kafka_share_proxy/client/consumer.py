@@ -426,8 +426,8 @@ class Consumer(ClusterCalls):
         there is no group.
         """
         self._needs_group("group_metadata")
-        who = self._core.membership.who if self._by_hand is None else MemberIdentity()
-        return group_metadata(self._options.group_id or "", who)
+        identity = self._core.membership.identity if self._by_hand is None else MemberIdentity()
+        return group_metadata(self._options.group_id or "", identity)
 
     def state(self) -> ConsumerState:
         """Return the states of the coordinator and the rebalance, and the brokers that cannot be reached."""
@@ -474,10 +474,10 @@ class Consumer(ClusterCalls):
     async def _seek_to(
         self,
         partitions: Iterable[PartitionName],
-        look_up: Callable[[Iterable[PartitionName]], Awaitable[Mapping[TopicPartition, int]]],
+        query: Callable[[Iterable[PartitionName]], Awaitable[Mapping[TopicPartition, int]]],
     ) -> None:
         named = frozenset(map(self._assigned, partitions)) or self.assignment
-        for each, offset in (await look_up(named)).items():
+        for each, offset in (await query(named)).items():
             if each in self.assignment:  # it may have been lost meanwhile
                 self.seek(each, offset)
 

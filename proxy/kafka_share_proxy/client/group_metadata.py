@@ -15,10 +15,10 @@ _GENERATION = struct.Struct("=i")
 """Native byte order, since the bytes never leave the machine."""
 
 
-def group_metadata(group_id: str, who: MemberIdentity) -> bytes:
+def group_metadata(group_id: str, identity: MemberIdentity) -> bytes:
     """Return what `Consumer.consumer_group_metadata()` of confluent-kafka does."""
-    instance = b"\1" if who.instance_id is None else b"\0" + _text(who.instance_id)
-    return MAGIC + _GENERATION.pack(who.generation) + _text(group_id) + _text(who.member_id) + instance
+    instance = b"\1" if identity.instance_id is None else b"\0" + _text(identity.instance_id)
+    return MAGIC + _GENERATION.pack(identity.generation) + _text(group_id) + _text(identity.member_id) + instance
 
 
 def _text(text: str) -> bytes:

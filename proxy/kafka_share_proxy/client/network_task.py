@@ -143,7 +143,7 @@ class NetworkLoop(Generic[Core]):
         self._to_application, self.background = trio.open_memory_channel[BackgroundEvent](math.inf)
         self._outcomes: deque[tuple[UnsentRequest, Outcome]] = deque()
         self._something = trio.Event()
-        self._turned = trio.Event()
+        self._iterated = trio.Event()
         self._cells: dict[int, _Cell] = {}
         self._call_ids = count(1)
         self._errors_kept = 0
@@ -209,7 +209,7 @@ class NetworkLoop(Generic[Core]):
             while not condition():
                 if self.closed:
                     raise ConsumerClosed(self.closed)
-                await self._turned.wait()
+                await self._iterated.wait()
 
     @contextmanager
     def _time_limit(self, call: str, call_id: int = 0) -> Iterator[None]:
@@ -273,8 +273,8 @@ class NetworkLoop(Generic[Core]):
             self.metrics.sent(request)
             connections.send(request)
         self._report_application(self.core.events())
-        turned, self._turned = self._turned, trio.Event()
-        turned.set()
+        iterated, self._iterated = self._iterated, trio.Event()
+        iterated.set()
         with trio.move_on_at(
             max(self.clock.in_trio_time(self.core.next_deadline), trio.current_time() + ITERATION_MIN_S)
         ):
@@ -364,7 +364,7 @@ class NetworkLoop(Generic[Core]):
         for call_id in list(self._cells):
             self._finish(CallDone(call_id=call_id, error=error))
         self._to_application.close()
-        self._turned.set()
+        self._iterated.set()
 
 
 class NetworkTask(NetworkLoop[ConsumerCore]):

@@ -28,7 +28,7 @@ _MEANT = {
     "group_remote_assignor": "say server_assignor=",
     "client_rack": "say rack=",
     "default_api_timeout_ms": "say api_timeout_s=, in seconds",
-    "timeout": "say api_timeout_s= or request_timeout_s=; a poll has a time limit of its own",
+    "timeout": "say api_timeout_s= or request_timeout_s=; a poll has its own time limit",
     "consumer_timeout_ms": "pass the time limit to poll, in seconds",
     "metadata_recovery_rebootstrap_trigger_ms": "say rebootstrap_after_s=, in seconds",
     "fetch_wait_max_ms": "say fetch_max_wait_s=, in seconds",

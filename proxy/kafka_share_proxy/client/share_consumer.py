@@ -189,7 +189,7 @@ class ShareConsumer(ClusterCalls):
         if kind not in KINDS:
             raise ValueError(f"{kind!r}: one of {', '.join(each.name for each in KINDS)}")
         again = record if kind is AcknowledgeType.RENEW else None
-        return self._core.say(record.origin, record.offset, record.delivery, AcknowledgeType(kind), again=again)
+        return self._core.acknowledge(record.origin, record.offset, record.delivery, AcknowledgeType(kind), again=again)
 
     def release(self, record: ShareRecord, delay_s: float | None = None) -> bool:
         """Release a record: another delivery follows. Sent as in `acknowledge`.
@@ -206,7 +206,9 @@ class ShareConsumer(ClusterCalls):
         if delay_s is not None and not 0 <= delay_s <= DELAY_MS_MAX / 1000:
             raise ValueError(f"delay_s {delay_s}: 0 to {DELAY_MS_MAX // 1000} seconds are possible")
         delay_ms = None if delay_s is None else math.ceil(delay_s * 1000)
-        return self._core.say(record.origin, record.offset, record.delivery, AcknowledgeType.RELEASE, delay_ms=delay_ms)
+        return self._core.acknowledge(
+            record.origin, record.offset, record.delivery, AcknowledgeType.RELEASE, delay_ms=delay_ms
+        )
 
     async def renew(self, *records: ShareRecord) -> None:
         """Renew the locks of these records now (KIP-1222). The next poll does not return them again.
@@ -226,7 +228,7 @@ class ShareConsumer(ClusterCalls):
                 raise renewals_unsupported(hold.session)
         only: dict[TopicPartition, set[int]] = {}
         for each in records:
-            self._core.say(each.origin, each.offset, each.delivery, AcknowledgeType.RENEW)
+            self._core.acknowledge(each.origin, each.offset, each.delivery, AcknowledgeType.RENEW)
             only.setdefault(each.origin, set()).add(each.offset)
         refused = await self._network.call(lambda call_id: AwaitAcknowledgements(call_id, only))
         lost = next((hold.lost for hold in holds if hold.lost is not None), None)
@@ -327,7 +329,7 @@ class ShareConsumer(ClusterCalls):
             good, error = self._deserializers.made((record,))
             made += good
             if error is not None:
-                self._core.say(record.origin, record.offset, record.delivery, AcknowledgeType.RELEASE)
+                self._core.acknowledge(record.origin, record.offset, record.delivery, AcknowledgeType.RELEASE)
                 self._errors[str(error)] = error
         return made
 

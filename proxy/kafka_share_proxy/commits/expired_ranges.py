@@ -16,7 +16,7 @@ from kafka_share_proxy.commits.locked_partitions import with_whole_group
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import end_group, stored
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.loop.recurring import InTurn, check_every
+from kafka_share_proxy.loop.recurring import RoundRobin, check_every
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
@@ -40,7 +40,7 @@ class ExpiredGroups:
 
     def __init__(self, services: CommitServices) -> None:
         self._services = services
-        self._rotation = InTurn("")
+        self._rotation = RoundRobin("")
         """`suspected`: groups without a committed offset."""
 
     def start(self) -> None:

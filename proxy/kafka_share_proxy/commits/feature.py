@@ -92,12 +92,12 @@ class IndividualCommitFeature(FeatureKind):
 
     def build(self, settings: Commits, platform: Platform) -> Feature:
         if not settings.serve:
-            off = Coverage("commits", NONE, "commits.serve is off: metadata of commits is not looked at")
+            off = Coverage("commits", NONE, "commits.serve is off: metadata of commits is not inspected")
             reason = "individual commits are switched off (commits.serve)"
             return Feature(probe=Probe(path=PROBE, off=reason), coverage=(off, PLAIN))
         services = new_services(settings, platform)
         runtime, lag = CommitRuntime(services), CommitLag(services)
-        seen = Coverage("commits", PART, "commits within transactions are not told, nor what tools and brokers delete")
+        seen = Coverage("commits", PART, "without commits in transactions and deletions by tools and brokers")
         return Feature(
             apis={
                 Stage.BEFORE_GROUPS: commit_apis.deletions(services),

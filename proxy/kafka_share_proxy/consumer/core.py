@@ -95,16 +95,16 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         self.fetches = FetchRequests(
             options, self.metadata, self.positions, self.offsets, backoff, troubles=self.troubles
         )
-        self.committed = CommittedRequests(options, self.coordinator, backoff(), self._who, self.troubles)
+        self.committed = CommittedRequests(options, self.coordinator, backoff(), self._identity, self.troubles)
         self.commits = CommitRequests(
             options,
             self.coordinator,
             backoff(),
-            self._who,
+            self._identity,
             self._holds,
             self._fenced,
             self.troubles,
-            look_up=self.committed.query,
+            query_committed=self.committed.query,
         )
         self._slots = SlotCommits(options.key_filter, self.commits, self.committed)
         self.membership = self._membership(backoff(), member_id)
@@ -287,14 +287,14 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
 
     # Private methods
 
-    def _who(self) -> MemberIdentity:
-        return self.membership.who if self._subscribed else MemberIdentity()
+    def _identity(self) -> MemberIdentity:
+        return self.membership.identity if self._subscribed else MemberIdentity()
 
     def _holds(self) -> Partitions | None:
         return self.membership.holds if self._subscribed else None
 
-    def _fenced(self, who: MemberIdentity, code: ErrorCode, now: float) -> list[BackgroundEvent]:
-        events = self.membership.fenced(who, code, now)
+    def _fenced(self, identity: MemberIdentity, code: ErrorCode, now: float) -> list[BackgroundEvent]:
+        events = self.membership.fenced(identity, code, now)
         self._absorb(events, now)
         return []
 

@@ -76,7 +76,7 @@ class DescribedState(Generic[K]):
     def __post_init__(self) -> None:
         own = {self.takeover_type, self.keep_alive_type}
         if len(own) < 2 or own & self.record_types:
-            raise ValueError(f"{self.name}: each type of record needs a number of its own")
+            raise ValueError(f"{self.name}: each type of record needs a separate number")
         if not 0 < self.partitions <= PARTITIONS:
             raise ValueError(f"{self.name}: {self.partitions} partitions; owners share {PARTITIONS} numbers")
 

@@ -46,18 +46,18 @@ async def send_request(own: ClusterClient, state: DescribedState[Any]) -> StateR
     response, _ = await own.send_request(ApiKey.METADATA, about_topics([state.topic], operations=True))
     (topic,) = response.topics
     exists = topic.error_code == ErrorCode.NONE
-    wanted = [READ, WRITE, DESCRIBE] if exists else [READ, WRITE, DESCRIBE, CREATE]
+    needed = [READ, WRITE, DESCRIBE] if exists else [READ, WRITE, DESCRIBE, CREATE]
     bits = 0 if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else topic.topic_authorized_operations
-    missing = () if bits == NO_BITS else tuple(_NAMES[code] for code in wanted if not bits >> code & 1)
+    missing = () if bits == NO_BITS else tuple(_NAMES[code] for code in needed if not bits >> code & 1)
     probe = messages.HeartbeatRequest(group_id=GROUP, generation_id=0, member_id="check")
-    heard, _ = await own.send_request(ApiKey.HEARTBEAT, probe)
+    heartbeat, _ = await own.send_request(ApiKey.HEARTBEAT, probe)
     unsafe, risks = await dangers_of(own, state.topic, state.partitions) if exists else ("", ())
     return StateRights(
         unsafe=unsafe,
         risks=risks,
         partitions=len(topic.partitions or ()) if exists else 0,
         missing=missing,
-        group_refused=heard.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        group_refused=heartbeat.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED,
         transactions_trouble=await _transactions_trouble(own, state),
     )
 

@@ -58,7 +58,7 @@ class BrokerToClient(BrokerResponses):
         """True if the last walk left many bytes unprocessed."""
         self.is_paused = False
         self._is_planned = False
-        """True while `call_in_turn` holds `_resume`."""
+        """True while `call_in_later_iteration` holds `_resume`."""
         self.gathering: Gathering | None = None
 
     def ready(self, mask: int) -> None:
@@ -183,14 +183,14 @@ class BrokerToClient(BrokerResponses):
         """Continue in a later loop iteration. Called once the client's socket accepted all bytes."""
         if not self._is_planned:
             self._is_planned = True
-            self._connection.plane.reactor.call_in_turn(self, self._resume)
+            self._connection.plane.reactor.call_in_later_iteration(self, self._resume)
 
     def _resume(self) -> None:
         self._is_planned = False
         if self._connection.closed:
             return
         remaining, self._kept, self.is_paused = self._kept, NOTHING, False
-        self._walk(remaining, 0, len(remaining), self._connection.plane.reactor.turn_ends())
+        self._walk(remaining, 0, len(remaining), self._connection.plane.reactor.later_share_ends())
 
     def sweep(self) -> None:
         """Wake up once a second for any bytes of a gathered response, however many the kernel should wait for."""
@@ -216,7 +216,7 @@ class BrokerToClient(BrokerResponses):
         if not response_dispatch.is_treatment(expected) or correlation_id != expected_id or size + 4 != count:
             return False
         pending.popleft()
-        self._connection.plane.reactor.turns.doing = self._connection, expected
+        self._connection.plane.reactor.iterations.doing = self._connection, expected
         data = expected.rewrite(buffer[4:count], self._connection.context) or buffer[:count]
         self.bytes += len(data)
         send = self._send

@@ -112,7 +112,7 @@ class ClientToBroker(ClientRequests):
             self._at_once = SynchronousFastPath(connection, self)
         if not self._at_once.may_take:
             return False
-        connection.plane.reactor.turns.doing = connection, route
+        connection.plane.reactor.iterations.doing = connection, route
         self.flows = False  # until the response is sent, or the request is left to the slow path
         return route.at_once(self._at_once, buffer[:count], route)
 
@@ -149,7 +149,7 @@ class ClientToBroker(ClientRequests):
 
     @property
     def walks_on(self) -> bool:
-        return self._connection.state.now.looks_at_requests
+        return self._connection.state.now.reads_requests
 
     @property
     def is_full(self) -> bool:
@@ -198,14 +198,14 @@ class ClientToBroker(ClientRequests):
     def resume_soon(self) -> None:
         if self._kept:
             self._connection.state.move(ClientState.RESUMING)
-            self._connection.plane.reactor.call_in_turn(self._connection, self._resume)
+            self._connection.plane.reactor.call_in_later_iteration(self._connection, self._resume)
 
     def _resume(self) -> None:
         if self._connection.closed:
             return
         self._connection.state.move(ClientState.PASSING)
         remaining, self._kept = self._kept, NOTHING
-        self._walk(remaining, 0, len(remaining), self._connection.plane.reactor.turn_ends())
+        self._walk(remaining, 0, len(remaining), self._connection.plane.reactor.later_share_ends())
 
     def _event(self, mask: int) -> None:
         connection = self._connection

@@ -52,12 +52,12 @@ class ClientState(Enum):
     RESPONDING = "the kernel takes its answer"
     INTRODUCING = "the broker is asked whether it knows the client"
     HANDSHAKING = "the broker has not answered SaslHandshake v0: raw tokens may follow, or requests"
-    RESUMING = "kept bytes are looked at when the turn ends"
+    RESUMING = "kept bytes are read in a later iteration"
     CLOSED = "the connection has ended"
 
     def __init__(self, _words: str) -> None:
         self.next: tuple[ClientState, ...] = ()
-        self.looks_at_requests = False
+        self.reads_requests = False
         self.is_muted = False
 
 
@@ -101,7 +101,7 @@ UPSTREAM_STATES: dict[UpstreamState, tuple[UpstreamState, ...]] = {
 
 for _state, _next in CLIENT_STATES.items():  # looked up for every gathered request: attributes are quicker than a dict
     _state.next = _next
-    _state.looks_at_requests = _state in (ClientState.PASSING, ClientState.GATHERING)
+    _state.reads_requests = _state in (ClientState.PASSING, ClientState.GATHERING)
     _state.is_muted = _state in (ClientState.MUTED, ClientState.SERVING, ClientState.RESPONDING)
 for _upstream, _upstream_next in UPSTREAM_STATES.items():
     _upstream.next = _upstream_next

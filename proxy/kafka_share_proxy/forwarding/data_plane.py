@@ -284,7 +284,7 @@ class Plane:
         if routes is self.routes:
             return
         self.routes = routes
-        self.passing = passing(routes, self.reactor.turns)
+        self.passing = passing(routes, self.reactor.iterations)
         for connection in self._connections.values():
             if not connection.requests.raw:
                 connection.requests.go_by(self.passing)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kafka_share_proxy.localkafka.jars import cache_folder, turn
+from kafka_share_proxy.localkafka.jars import cache_folder, exclusive
 
 
 def archive_options(java: str, jars: str, run: str, make: Callable[[str], int]) -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def archive_options(java: str, jars: str, run: str, make: Callable[[str], int]) 
     files = [Path(name) for name in (java, *jars.split(os.pathsep))]
     named = "".join([f"{run}\n", *(f"{file} {file.stat().st_mtime_ns}\n" for file in files)])
     archive = cache_folder().parent / "classes" / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.jsa"
-    with turn(archive.parent):
+    with exclusive(archive.parent):
         if not archive.exists():
             _make(archive, make)
     return ("-Xlog:disable", f"-XX:SharedArchiveFile={archive}") if archive.exists() else ()

@@ -65,7 +65,7 @@ def fetch(digests: dict[str, str], console: Console | None = None) -> None:
         TextColumn("Fetching Kafka"), BarColumn(), TextColumn("{task.fields[jars]}"), DownloadColumn(),
         TimeElapsedColumn(),
     )  # fmt: skip
-    with turn(cache_folder()):
+    with exclusive(cache_folder()):
         missing = _missing(digests)  # another process may have fetched them in the meantime
         with Progress(*columns, console=console or Console(stderr=True)) as progress:
             task = progress.add_task("jars", total=None, jars=f"0/{len(missing)} jars")
@@ -139,7 +139,7 @@ def _digest(place: Path, _changed_ns: int, _size: int) -> str:
 
 
 @contextmanager
-def turn(folder: Path) -> Iterator[None]:
+def exclusive(folder: Path) -> Iterator[None]:
     """Hold this folder's exclusive lock between processes. A process that dies releases it."""
     folder.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.turn").open("w") as file:

@@ -25,14 +25,14 @@ import trio
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.faults import serve
 from kafka_share_proxy.loop.interfaces import Notes, Pump
+from kafka_share_proxy.loop.iterations import NOTED_S, Iterations, TrioSteps, unnoted
 from kafka_share_proxy.loop.polling import BATCH, READ, Poller, new_poller
 from kafka_share_proxy.loop.promise import PROCESS, Callback, CallbackOwner, on_behalf_of
-from kafka_share_proxy.loop.turns import NOTED_S, TrioSteps, Turns, unnoted
 from kafka_share_proxy.wire.errors import LocalProtocolError
 
 T = TypeVar("T")
 
-NewPump = Callable[[Poller, memoryview, Mapping[int, Callable[[int], None]], Turns], Pump | None]
+NewPump = Callable[[Poller, memoryview, Mapping[int, Callable[[int], None]], Iterations], Pump | None]
 
 RECEIVE_BYTES = 256 * 1024
 """Bytes of the one receive buffer, shared by all sockets.
@@ -46,8 +46,9 @@ SPREAD_S = 0.005
 """Maximum seconds per loop iteration for work that is spread over iterations, after the first call."""
 
 SHARE_S = 0.001
-"""Seconds that a connection may process received bytes before it calls `call_in_turn` for the rest. A frame in progress
-is finished.
+"""Seconds that a connection may process received bytes before it calls `call_in_later_iteration` for the rest.
+
+A frame in progress is finished.
 """
 
 ALARMS_CROWDED = 1024
@@ -79,11 +80,11 @@ class Reactor:
     def __init__(self, new_pump: NewPump = no_pump, notes: Notes = unnoted, poller: Poller | None = None) -> None:
         """`notes` records loop iterations that take too long."""
         self._poller = poller or new_poller()
-        self.turns = Turns(notes)
+        self.iterations = Iterations(notes)
         self._woke = inf
         self._ready: dict[int, Callable[[int], None]] = {}
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self._pump = new_pump(self._poller, self.buffer, self._ready, self.turns)
+        self._pump = new_pump(self._poller, self.buffer, self._ready, self.iterations)
         self._wait = self._poll_and_serve if self._pump is None else self._pump.turn
         self._alarms: list[tuple[float, int, ReactorTimer]] = []
         self._alarms_crowded = ALARMS_CROWDED
@@ -154,20 +155,20 @@ class Reactor:
     def call_on_behalf_of(self, owner: CallbackOwner, callback: Callback) -> None:
         self._chores.append(partial(on_behalf_of, owner, callback))
 
-    def call_in_turn(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
+    def call_in_later_iteration(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
         """Call in a later loop iteration. For work of milliseconds that may arrive in hundreds of pieces together."""
         self._spread.append(partial(faults.guard, owner, callback))
 
     def share_ends(self) -> float:
         """Return when a connection that just received bytes has to yield; see `SHARE_S`.
 
-        Now, while calls wait in `call_in_turn`: many connections must not make one iteration long.
+        Now, while calls wait in `call_in_later_iteration`: many connections must not make one iteration long.
         """
         now = monotonic()
         return now if self._spread else now + SHARE_S
 
-    def turn_ends(self) -> float:
-        """Return when a call of `call_in_turn` has to yield to the next one."""
+    def later_share_ends(self) -> float:
+        """Return when a call of `call_in_later_iteration` has to yield to the next one."""
         return monotonic() + SHARE_S
 
     def call_from_thread(self, callback: Callable[[], object]) -> None:
@@ -177,7 +178,7 @@ class Reactor:
     # the loop
 
     def turn(self, wait_max_s: float = POLL_MAX_S) -> None:
-        self.turns.doing = None
+        self.iterations.doing = None
         now = monotonic()
         if now >= self._due:
             self._ring_alarms(now)
@@ -211,7 +212,7 @@ class Reactor:
             run_sync_soon_not_threadsafe=self._chores.append,
             done_callback=outcomes.append,
             host_uses_signal_set_wakeup_fd=False,
-            instruments=[TrioSteps(self.turns)],
+            instruments=[TrioSteps(self.iterations)],
         )
         turn, PROCESS.scheduler = self.turn, self._chores.append
         try:
@@ -229,7 +230,7 @@ class Reactor:
 
     def shut(self) -> None:
         self._do_chores()
-        self.turns.end()
+        self.iterations.end()
         self._poller.close()
         self._bell.close()
         self._bell_rope.close()
@@ -241,7 +242,7 @@ class Reactor:
     def _poll_and_serve(self, wait_s: float) -> None:
         worked = monotonic() - self._woke
         if worked > NOTED_S:
-            self.turns.ended(worked)
+            self.iterations.ended(worked)
         events = self._poller.poll(wait_s, BATCH)
         self._woke = monotonic()
         for event in events:
@@ -291,7 +292,7 @@ class Reactor:
         """Report a slow callback. Returns the current time."""
         now = monotonic()
         if now - began > NOTED_S:
-            self.turns.took(callback, now - began)
+            self.iterations.took(callback, now - began)
         return now
 
     def _rung(self, _mask: int) -> None:

@@ -11,7 +11,7 @@ from kafka_share_proxy.loop.promise import Task
 K = TypeVar("K", str, bytes)
 
 
-class InTurn(Generic[K]):
+class RoundRobin(Generic[K]):
     """Selection of items to check: all in rotation, and again those suspected by the last check."""
 
     def __init__(self, upto: K) -> None:

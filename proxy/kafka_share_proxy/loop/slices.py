@@ -34,7 +34,7 @@ class Slices:
         self._timers = timers
         self._waiting: deque[Promise[None]] = deque()
 
-    def turn(self) -> Promise[None]:
+    def wait(self) -> Promise[None]:
         promise: Promise[None] = Promise()
         self._waiting.append(promise)
         if len(self._waiting) == 1:
@@ -75,7 +75,7 @@ class Work:
         """As `step`, but reads the clock each time: for work in larger pieces."""
         slices = self._slices
         if slices is not None and slices.now() >= self._until:
-            await slices.turn()
+            await slices.wait()
             self._until = slices.now() + SLICE_S
 
     async def map(self, make: Callable[[E], T], elements: Iterable[E]) -> list[T]:

@@ -354,7 +354,7 @@ class TlsTransport:
         if self._object.pending() or self._incoming.pending:
             self._continues = True
             self._watch()
-            self._reactor.call_in_turn(self, self._continue)
+            self._reactor.call_in_later_iteration(self, self._continue)
 
     def _continue(self) -> None:
         self._continues = False
@@ -385,7 +385,7 @@ class TlsTransport:
         """Run the next handshake step, which takes up to a millisecond, in a later iteration."""
         self._queued = True
         self._plain.want(PEER_LEFT)
-        self._reactor.call_in_turn(self, self._proceed)
+        self._reactor.call_in_later_iteration(self, self._proceed)
 
     def _proceed(self) -> None:
         self._queued = False

@@ -1,6 +1,6 @@
 """Thread that reports a blocked loop, with the calls that block it (loop/README.md rule 21).
 
-`Turns` reports a long iteration when it has ended. This thread reports it before, because it may never end.
+`Iterations` reports a long iteration when it has ended. This thread reports it before, because it may never end.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def _catch_up_of(fields: list[str]) -> str:
     if not fields:
         return ""
     if not fields[0].startswith("pr="):
-        raise MalformedCommitText(f"{_shown(fields[0])} is neither 'pr=' nor 'u=': put text of your own behind ';u='")
+        raise MalformedCommitText(f"{_shown(fields[0])} is neither 'pr=' nor 'u=': put your own text after ';u='")
     if len(fields) > 1:
         raise MalformedCommitText(f"{_shown(fields[1])} stands behind 'pr=', where only 'u=' may")
     if fields[0] == "pr=":

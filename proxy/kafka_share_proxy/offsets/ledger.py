@@ -233,7 +233,7 @@ class LedgerFlow:
         begin = offset if self.position is None else self.position
         if offset < begin or offset < 0:
             raise ValueError(
-                f"offset {offset} was delivered after the position came to {begin}: "
+                f"offset {offset} was delivered after the position reached {begin}: "
                 "offsets ascend; after a seek backwards begin a new ledger"
             )
         if self.end is not None and offset >= self.end:

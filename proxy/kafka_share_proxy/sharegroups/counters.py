@@ -96,8 +96,8 @@ class ShareFigures:
         yield from self._groups.items()
         yield OTHERS, self._others
 
-    def forget(self, is_gone: Callable[[str], bool]) -> None:
-        for group_id in [group_id for group_id in self._groups if is_gone(group_id)]:
+    def forget(self, is_deleted: Callable[[str], bool]) -> None:
+        for group_id in [group_id for group_id in self._groups if is_deleted(group_id)]:
             del self._groups[group_id]
 
     def lock_timed_out(self, group_id: str, changes: Iterable[tuple[int, int, int, int]]) -> None:

@@ -241,7 +241,7 @@ def _coverage(*, mixed: bool, is_fleet: bool) -> Coverage:
     if mixed:
         return Coverage("share_groups", PART, f"the brokers serve some of the share groups: of these {FORWARDED}")
     if is_fleet:
-        return Coverage("share_groups", ALL, "of the groups that this proxy owns; the others' proxies tell of theirs")
+        return Coverage("share_groups", ALL, "of the groups that this proxy owns; other proxies report theirs")
     return Coverage("share_groups", ALL, "every delivery")
 
 

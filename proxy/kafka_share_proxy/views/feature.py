@@ -63,7 +63,7 @@ class ViewFeature(FeatureKind):
         runtime = new_runtime(settings, platform)
         views = runtime.services
         lag = ViewLag(views)
-        seen = Coverage("views", ALL, "every answer to a reader of a view or with a KeyFilter, summed up by the second")
+        seen = Coverage("views", ALL, "all responses to readers of views or with a KeyFilter, summed up by the second")
         return Feature(
             apis={Stage.NAMES: view_apis.served(views)},
             guards=(runtime.store.guard,) if isinstance(runtime.store, ViewState) else (),

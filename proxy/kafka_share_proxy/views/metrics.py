@@ -9,12 +9,12 @@ from kafka_share_proxy.views.lag import ViewLag, ViewLagSurvey
 from kafka_share_proxy.views.services import ViewServices
 
 COUNTERS = {
-    "requests": "Fetches of views answered here.",
+    "requests": "Fetches of views served here.",
     "reads": "Fetches made upstream for views.",
     "joined": "Waits for a Fetch that another client's request had made.",
-    "read_bytes": "Records of base partitions that came from brokers for views.",
-    "scanned_bytes": "Records looked through for answers.",
-    "kept_bytes": "Records in answers.",
+    "read_bytes": "Records of base partitions that were read from brokers for views.",
+    "scanned_bytes": "Records scanned for responses.",
+    "kept_bytes": "Records in responses.",
     "kept_records": "How many.",
     "corrupt": "Batches that could not be taken apart.",
     "threaded": "Runs of batches taken apart by a thread.",

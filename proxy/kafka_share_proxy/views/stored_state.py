@@ -98,7 +98,7 @@ class ViewState:
                                 self._worked("follow")
                     self._worked("follow")  # the topic is known not to exist
                 except _OFF as error:
-                    self._turn_off(error)
+                    self._disable(error)
                 except ProxyError as error:
                     self._failed("follow", error)
                     await trio.sleep(PAUSE_S)
@@ -122,9 +122,9 @@ class ViewState:
                     was_unsafe = bool(self.guard.unsafe)
                     await topic.require_safe(self.guard)
                     if was_unsafe:
-                        self._turn_on()
+                        self._enable()
                 except _OFF as error:
-                    self._turn_off(error)
+                    self._disable(error)
                 except ProxyError as error:
                     self._failed("settings", error)
                 else:
@@ -173,9 +173,9 @@ class ViewState:
                     raise UpstreamLost(f"{state_records.TOPIC} is not read as fast as it should be")
                 if self._position >= end:
                     await topic.require_safe(self.guard)
-                    self._turn_on()
+                    self._enable()
         except _OFF as error:
-            self._turn_off(error)
+            self._disable(error)
         except ProxyError as error:
             self._failed("sync", error)
             self._syncs = waiting + self._syncs
@@ -195,14 +195,14 @@ class ViewState:
             try:
                 await self._append(topic, [(key, value) for key, value, _ in facts])
             except _OFF as refusal:
-                self._turn_off(refusal)
+                self._disable(refusal)
                 error = refusal
                 break
             except ProxyError as trouble:
                 error = trouble
                 await trio.sleep(min(PAUSE_MIN_S * 2**tried, PAUSE_S))
             else:
-                self._turn_on()
+                self._enable()
                 for _, _, promise in facts:
                     promise.set(None)
                 return
@@ -229,7 +229,7 @@ class ViewState:
         if not self._failing:
             self._unread.ended()
 
-    def _turn_off(self, error: ProxyError) -> None:
+    def _disable(self, error: ProxyError) -> None:
         text = f"what views belong to is not stored, and there are no plans: {error}"
         if text != self.off:
             self._notes("view-state-off", reason=text)
@@ -237,7 +237,7 @@ class ViewState:
         self._moved.set()
         self._moved = trio.Event()
 
-    def _turn_on(self) -> None:
+    def _enable(self) -> None:
         if self.off:
             self._notes("view-state-on", topic=state_records.TOPIC)
         self.off = ""

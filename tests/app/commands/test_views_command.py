@@ -90,7 +90,7 @@ async def test_of_two_plans_stored_at_once_the_first_stays(world: World) -> None
 
     world.broker.topics = {TOPIC: 1}
     world.broker._k0 = overtaken  # type: ignore[method-assign]
-    with pytest.raises(ViewsFailed, match="somebody else"):
+    with pytest.raises(ViewsFailed, match="another client"):
         await views_command.plan(at, "hot", json.dumps(PLAN).encode(), dry_run=False)
     assert world.broker.log[-1] == (state_records.plan_key("hot"), state_records.plan_value(first))
 

@@ -112,7 +112,7 @@ def test_what_somebody_has_to_give_is_missing_not_a_reason() -> None:
         (parts({}, commits=committing("not known")), False, ["not known"]),
         (parts({"off": "no identity"}, commits=committing()), False, []),
         (parts({}), False, ["individual commits are switched off (commits.serve)"]),
-        (None, False, ["waiting for every broker to tell its versions"]),
+        (None, False, ["waiting for every broker to report its versions"]),
     ],
 )
 def test_individual_commits_are_ready_by_themselves(made: Any, expected: bool, said: list[str]) -> None:

@@ -49,7 +49,7 @@ def limited(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]  #
 )
 def test_the_soft_limit_is_raised_as_far_as_needed_and_allowed(limited, soft, hard, room, after) -> None:  # type: ignore[no-untyped-def]  # parameters
     limit = limited(soft, hard)
-    assert open_files.look(10_000) == room
+    assert open_files.expected_room(10_000) == room
     assert limit.now == (soft, hard)
     assert open_files.raise_limit(10_000) == room
     assert limit.now == (after, hard)

@@ -29,14 +29,14 @@ A, B, C = (TopicPartition("p", number) for number in range(3))
 class Group:
     """The member whose commits these are."""
 
-    who: MemberIdentity = MemberIdentity("m", 1)  # noqa: RUF009 - a tuple
+    identity: MemberIdentity = MemberIdentity("m", 1)  # noqa: RUF009 - a tuple
     holds: Partitions | None = frozenset({A, B, C})
     fenced: list[ErrorCode] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.coordinator = found_coordinator()
         self.commits = CommitRequests(
-            OPTIONS, self.coordinator, backoff(), lambda: self.who, lambda: self.holds, self.note
+            OPTIONS, self.coordinator, backoff(), lambda: self.identity, lambda: self.holds, self.note
         )
 
     def note(self, _: MemberIdentity, code: ErrorCode, __: float) -> list[Any]:
@@ -138,7 +138,7 @@ def test_a000_11_what_the_old_generation_may_not_commit_the_new_one_does() -> No
     assert group.respond(request, a=ErrorCode.ILLEGAL_GENERATION, b=ErrorCode.ILLEGAL_GENERATION) == []
     assert group.fenced == [ErrorCode.ILLEGAL_GENERATION] * 2
     nothing(group.commits, NOW + 9)
-    group.who, group.holds = MemberIdentity("m", 2), frozenset({A})
+    group.identity, group.holds = MemberIdentity("m", 2), frozenset({A})
     wanted = group.commits.poll(NOW + 9)
     (again,) = wanted.requests
     assert sent(again) == {0: 5}
@@ -157,7 +157,7 @@ def test_a_newer_commit_takes_the_place_of_one_that_is_held() -> None:
 
 
 def test_without_a_group_a_refusal_is_final() -> None:
-    group = Group(holds=None, who=MemberIdentity())
+    group = Group(holds=None, identity=MemberIdentity())
     group.commit(1, a=5)
     (done,) = group.respond(only(group.commits), a=ErrorCode.UNKNOWN_MEMBER_ID)
     assert isinstance(done.value.errors[A], BrokerRefused)
@@ -282,7 +282,7 @@ def ranges_of(*texts: str) -> OffsetRanges:
 def looked_up(group: Group) -> list[Any]:
     """Looked up partitions, and the receiver of their committed offsets."""
     queries: list[Any] = []
-    group.commits._look_up = lambda partitions, deliver: queries.append((partitions, deliver))
+    group.commits._query_committed = lambda partitions, deliver: queries.append((partitions, deliver))
     return queries
 
 

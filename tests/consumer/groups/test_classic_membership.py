@@ -272,7 +272,7 @@ def test_a_heartbeat_that_a_join_has_overtaken_is_no_loss(code: int) -> None:
         if responded_first:
             play.joined(join, NOW + 4.0, 2)
         assert respond(play.member, beat, NOW + 4.0, error_code=code) == []
-        assert play.member.who.member_id == "m"
+        assert play.member.identity.member_id == "m"
 
 
 def test_while_it_waits_for_others_to_join_the_session_does_not_count() -> None:
@@ -306,7 +306,7 @@ def test_responses_to_a_member_that_has_left_are_ignored() -> None:
     request = only(play.member)
     play.member.leave(NOW, "closed")
     play.joined(request, NOW)
-    assert play.member.who == MemberIdentity()
+    assert play.member.identity == MemberIdentity()
     nothing(play.member)
 
 
@@ -343,8 +343,8 @@ def test_a_refusal_of_another_request_counts_only_for_who_the_member_is_now() ->
     play = Play()
     play.join()
     assert play.member.fenced(MemberIdentity("m", 0), ErrorCode.ILLEGAL_GENERATION, NOW) == []
-    assert play.member.fenced(play.member.who, ErrorCode.STALE_MEMBER_EPOCH, NOW) == []
-    (event,) = play.member.fenced(play.member.who, ErrorCode.UNKNOWN_MEMBER_ID, NOW)
+    assert play.member.fenced(play.member.identity, ErrorCode.STALE_MEMBER_EPOCH, NOW) == []
+    (event,) = play.member.fenced(play.member.identity, ErrorCode.UNKNOWN_MEMBER_ID, NOW)
     assert isinstance(event, PartitionsLost)
 
 

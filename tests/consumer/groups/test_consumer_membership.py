@@ -198,7 +198,7 @@ def test_a_refused_commit_brings_the_next_heartbeat_forward() -> None:
     nothing(play.member, NOW + 1.0)
     assert play.member.fenced(MemberIdentity("m", 0), ErrorCode.STALE_MEMBER_EPOCH, NOW) == []
     nothing(play.member, NOW + 1.0)
-    assert play.member.fenced(play.member.who, ErrorCode.STALE_MEMBER_EPOCH, NOW) == []
+    assert play.member.fenced(play.member.identity, ErrorCode.STALE_MEMBER_EPOCH, NOW) == []
     only(play.member, NOW + 1.0)
 
 

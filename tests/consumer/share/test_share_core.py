@@ -41,7 +41,7 @@ class Play:
 
 
 def say(member: ShareMember, part: Any, kind: AcknowledgeType, *offsets: int) -> list[bool]:
-    return [member.core.say(P0, offset, part.delivery, kind) for offset in offsets]
+    return [member.core.acknowledge(P0, offset, part.delivery, kind) for offset in offsets]
 
 
 def accept_all(member: ShareMember) -> None:
@@ -126,7 +126,7 @@ def test_a003_5_one_request_says_several_things() -> None:
     say(one, part, ACCEPT, *range(10))
     assert commit(one) == {P0: None}
     for offset, kind in zip(range(10, 15), (ACCEPT, RENEW, RELEASE, REJECT, RENEW), strict=True):
-        one.core.say(P0, offset, part.delivery, kind, again=offset if kind is RENEW else None)
+        one.core.acknowledge(P0, offset, part.delivery, kind, again=offset if kind is RENEW else None)
     begin = len(play.kafka.wire)
     assert one.poll().again == [11, 14]
     assert [each.split()[1] for each in play.kafka.wire[begin:] if "Acknowledge" in each] == ["ShareAcknowledge"]
@@ -198,7 +198,7 @@ def test_a_renewed_record_waits_for_nobody_and_new_ones_follow() -> None:
     play = Play(members=1, records=2, lock_s=30)
     (one,) = play.members
     (part,) = one.poll().parts
-    one.core.say(P0, 1, part.delivery, RENEW, again="record")
+    one.core.acknowledge(P0, 1, part.delivery, RENEW, again="record")
     play.kafka.produce(P0, 1)
     assert one.poll().again == ["record"]
     assert one.offsets() == [(0, 2, 1)]

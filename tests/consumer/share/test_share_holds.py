@@ -29,8 +29,8 @@ class Play:
         self.session = ShareSession(1, epoch=1)
         self.delivery = self.held.deliver(P0, range(10), self.session, NOW + 30)
 
-    def say(self, offset: int, kind: AcknowledgeType, **options: Any) -> bool:
-        return self.held.say(P0, offset, self.held.find(P0, offset, self.delivery), kind, **options)
+    def acknowledge(self, offset: int, kind: AcknowledgeType, **options: Any) -> bool:
+        return self.held.acknowledge(P0, offset, self.held.find(P0, offset, self.delivery), kind, **options)
 
     def sent(self, now: float = NOW) -> dict[int, AcknowledgeType]:
         return self.held.take_due(self.session, now).get(P0, {})
@@ -46,16 +46,16 @@ class Play:
 def test_the_last_word_counts_until_it_is_sent() -> None:
     """Item 86: accept, then release before the commit."""
     play = Play()
-    play.say(3, ACCEPT)
-    play.say(3, RELEASE)
+    play.acknowledge(3, ACCEPT)
+    play.acknowledge(3, RELEASE)
     assert play.sent() == {3: RELEASE}
     with pytest.raises(ValueError, match="is not held"):
-        play.say(3, ACCEPT)
+        play.acknowledge(3, ACCEPT)
 
 
 def test_what_is_settled_is_not_held_any_more() -> None:
     play = Play()
-    play.say(0, ACCEPT)
+    play.acknowledge(0, ACCEPT)
     play.sent()
     play.respond()
     assert play.held.count == 9
@@ -68,7 +68,7 @@ def test_what_is_settled_is_not_held_any_more() -> None:
 
 def test_a_renewed_record_stays_held_and_comes_again_once() -> None:
     play = Play()
-    play.say(4, RENEW, again="record")
+    play.acknowledge(4, RENEW, again="record")
     play.sent()
     assert not play.held.has_returnable
     play.respond(now=NOW + 20)
@@ -81,9 +81,9 @@ def test_a_renewed_record_stays_held_and_comes_again_once() -> None:
 
 def test_a_renewed_record_of_which_more_is_said_does_not_come_again() -> None:
     play = Play()
-    play.say(4, RENEW, again="record")
+    play.acknowledge(4, RENEW, again="record")
     play.sent()
-    play.say(4, ACCEPT)
+    play.acknowledge(4, ACCEPT)
     play.respond()
     assert not play.held.has_returnable
     assert play.sent() == {4: ACCEPT}
@@ -93,22 +93,22 @@ def test_a_lock_that_could_not_be_renewed_is_lost() -> None:
     play = Play()
     heard: list[int] = []
     play.held.find(P0, 4, play.delivery).on_lost = lambda: heard.append(4)
-    play.say(4, RENEW)
+    play.acknowledge(4, RENEW)
     play.sent()
     play.respond(LATE)
     assert (heard, play.held.count, play.errors) == ([4], 9, [LATE])
     assert isinstance(play.held.find(P0, 4, play.delivery).lost, LockLostError)
-    assert play.say(4, ACCEPT) is False
+    assert play.acknowledge(4, ACCEPT) is False
     assert isinstance(play.results[-1].error, LockLostError)
     with pytest.raises(ValueError, match="is not held"):
-        play.say(4, ACCEPT)
+        play.acknowledge(4, ACCEPT)
 
 
 def test_what_is_late_by_our_clock_takes_nothing_else_with_it() -> None:
     play = Play()
     play.held.deliver(P0, [50], play.session, NOW - 1)
-    play.held.say(P0, 50, play.held.find(P0, 50, 2), ACCEPT)
-    play.say(1, ACCEPT)
+    play.held.acknowledge(P0, 50, play.held.find(P0, 50, 2), ACCEPT)
+    play.acknowledge(1, ACCEPT)
     play.held.settle(play.session, P0, [20], AcknowledgeType.GAP)
     assert play.sent() == {1: ACCEPT, 20: AcknowledgeType.GAP}
     play.respond()
@@ -120,7 +120,7 @@ def test_what_is_late_by_our_clock_takes_nothing_else_with_it() -> None:
 
 def test_what_the_broker_could_not_store_is_said_again_while_the_lock_lasts() -> None:
     play = Play()
-    play.say(1, ACCEPT)
+    play.acknowledge(1, ACCEPT)
     play.sent()
     play.respond(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert play.session.is_urgent
@@ -133,10 +133,10 @@ def test_what_the_broker_could_not_store_is_said_again_while_the_lock_lasts() ->
 
 def test_what_was_not_sent_is_due_again_and_newer_words_stand() -> None:
     play = Play()
-    play.say(1, RENEW)
-    play.say(2, ACCEPT)
+    play.acknowledge(1, RENEW)
+    play.acknowledge(2, ACCEPT)
     play.sent()
-    play.say(1, REJECT)
+    play.acknowledge(1, REJECT)
     play.held.not_sent(play.session)
     assert play.sent() == {1: REJECT, 2: ACCEPT}
 
@@ -144,11 +144,11 @@ def test_what_was_not_sent_is_due_again_and_newer_words_stand() -> None:
 def test_renewals_are_refused_where_the_broker_has_none_and_the_record_stays() -> None:
     """R003-6: UNSUPPORTED_VERSION by the callback, and the rest is sent."""
     play = Play()
-    play.say(1, RENEW)
-    play.say(2, ACCEPT)
+    play.acknowledge(1, RENEW)
+    play.acknowledge(2, ACCEPT)
     play.held.refuse_renewals(play.session)
     assert play.sent() == {2: ACCEPT}
-    assert play.say(3, RENEW) is True
+    assert play.acknowledge(3, RENEW) is True
     assert play.errors == [ErrorCode.UNSUPPORTED_VERSION] * 2
     assert play.held.count == 10
 
@@ -157,16 +157,16 @@ def test_a_session_that_ends_takes_all_locks_with_it() -> None:
     play = Play()
     heard: list[int] = []
     play.held.find(P0, 5, play.delivery).on_lost = lambda: heard.append(5)
-    play.say(0, ACCEPT)
+    play.acknowledge(0, ACCEPT)
     play.sent()
-    play.say(1, ACCEPT)
-    play.say(2, RENEW)
+    play.acknowledge(1, ACCEPT)
+    play.acknowledge(2, RENEW)
     play.held.lose(play.session, ConsumerError("the connection ended"))
     assert play.held.count == 0
     assert heard == [5]
     assert [dict(result.said) for result in play.results] == [{0: ACCEPT}, {1: ACCEPT, 2: RENEW}]
     assert all("connection ended" in str(result.error) for result in play.results)
-    assert play.say(7, ACCEPT) is False
+    assert play.acknowledge(7, ACCEPT) is False
 
 
 def test_a_partition_that_moves_takes_its_own_locks_only() -> None:
@@ -179,12 +179,12 @@ def test_a_partition_that_moves_takes_its_own_locks_only() -> None:
 
 def test_a_record_that_is_delivered_again_belongs_to_the_new_delivery() -> None:
     play = Play()
-    play.say(3, ACCEPT)
+    play.acknowledge(3, ACCEPT)
     play.held.taken_away(P0, 3, 4)
     assert play.sent() == {}
     again = play.held.deliver(P0, [3, 4], play.session, NOW + 60)
     assert play.held.count == 10
-    assert play.say(3, ACCEPT) is False
+    assert play.acknowledge(3, ACCEPT) is False
     assert play.held.find(P0, 3, again).lost is None
     assert len(play.results) == 2
 
@@ -215,7 +215,7 @@ def test_lost_holds_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_everything_that_was_delivered_is_accepted_but_what_is_settled() -> None:
     play = Play()
-    play.say(0, REJECT)
+    play.acknowledge(0, REJECT)
     play.sent()
     play.held.accept_all()
     assert play.sent() == dict.fromkeys(range(1, 10), ACCEPT)
@@ -224,16 +224,16 @@ def test_everything_that_was_delivered_is_accepted_but_what_is_settled() -> None
 def test_a_named_delay_belongs_to_a_release_until_another_acknowledgement_replaces_it() -> None:
     play = Play()
     for offset in (1, 2, 3):
-        play.say(offset, RELEASE, delay_ms=5000)
-    play.say(2, ACCEPT)
-    play.say(3, RELEASE)
-    play.say(4, RELEASE, delay_ms=0)
+        play.acknowledge(offset, RELEASE, delay_ms=5000)
+    play.acknowledge(2, ACCEPT)
+    play.acknowledge(3, RELEASE)
+    play.acknowledge(4, RELEASE, delay_ms=0)
     assert play.held.delays_of({P0: play.sent()}) == {P0: {1: 5000, 4: 0}}
 
 
 def test_a_named_delay_is_sent_again_with_its_release() -> None:
     play = Play()
-    play.say(1, RELEASE, delay_ms=5000)
+    play.acknowledge(1, RELEASE, delay_ms=5000)
     play.sent()
     play.respond(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert play.held.delays_of({P0: play.sent()}) == {P0: {1: 5000}}
@@ -252,7 +252,7 @@ def test_a_delay_that_the_broker_does_not_confirm_is_reported(
     delay_ms: int | None, code: ErrorCode, is_delayed: bool, ignored: bool
 ) -> None:
     play = Play()
-    play.say(1, RELEASE, delay_ms=delay_ms)
+    play.acknowledge(1, RELEASE, delay_ms=delay_ms)
     play.sent()
     play.held.responded(play.session, P0, code, NOW, NOW, is_delayed=is_delayed)
     assert [result.is_delay_ignored for result in play.results] == [ignored]

@@ -106,7 +106,7 @@ def test_the_end_takes_the_place_of_a_renewal_that_is_due() -> None:
 def test_what_the_work_said_itself_stands() -> None:
     play = Play()
     job = play.begin(3)
-    play.held.say(P0, 3, job.hold, AcknowledgeType.REJECT)
+    play.held.acknowledge(P0, 3, job.hold, AcknowledgeType.REJECT)
     assert play.due(NOW + 9) == {3: AcknowledgeType.REJECT}
     assert play.renewals.end(job, ACCEPT, NOW) is True
     assert play.session.due == {P0: {3: AcknowledgeType.REJECT}}
@@ -205,7 +205,7 @@ def test_a_renewal_that_is_confirmed_after_the_lock_has_ended_renews_nothing() -
 def test_what_the_work_said_itself_is_judged_by_the_broker_also_when_it_is_late() -> None:
     play = Play()
     job = play.begin(3)
-    play.held.say(P0, 3, job.hold, ACCEPT)
+    play.held.acknowledge(P0, 3, job.hold, ACCEPT)
     assert play.due(NOW + LOCK_S) == {3: ACCEPT}
     assert play.lost == []
     assert play.renewals.end(job, ACCEPT, NOW + LOCK_S) is True
@@ -214,7 +214,7 @@ def test_what_the_work_said_itself_is_judged_by_the_broker_also_when_it_is_late(
 def test_a_renewed_record_whose_lock_has_ended_is_not_returned_again() -> None:
     play = Play()
     hold = play.held.find(P0, 3, play.delivery)
-    play.held.say(P0, 3, hold, RENEW, again="record")
+    play.held.acknowledge(P0, 3, hold, RENEW, again="record")
     play.respond(DUE_AT)
     assert play.held.returnable(DUE_AT + LOCK_S) == []
     assert isinstance(hold.lost, LockLostError)

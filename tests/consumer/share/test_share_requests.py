@@ -30,7 +30,7 @@ def play(partitions: int = 1, records: int = 10, **options: Any) -> tuple[ShareK
 
 def say(member: ShareMember, part: Any, kind: int, *offsets: int) -> None:
     for offset in offsets:
-        member.core.say(part.partition, offset, part.delivery, AcknowledgeType(kind))
+        member.core.acknowledge(part.partition, offset, part.delivery, AcknowledgeType(kind))
 
 
 def wire(kafka: ShareKafka, begin: int = 0) -> list[str]:
@@ -205,7 +205,7 @@ def test_a_connection_that_ends_is_a_session_that_ends() -> None:
     respond_once(kafka, "ShareFetch", cut)
     assert len(member.offsets()) == 10
     assert lost == [3]
-    assert member.core.say(P0, 4, part.delivery, AcknowledgeType.ACCEPT) is False
+    assert member.core.acknowledge(P0, 4, part.delivery, AcknowledgeType.ACCEPT) is False
 
 
 def test_too_many_sessions_are_waited_for() -> None:

@@ -17,7 +17,7 @@ def asks(version: int, topics, client_id="a client", tags=b"\0") -> bool:
     if version >= 9 and tags != b"\0":
         length = 10 + (len(client_id) if client_id is not None else 0)
         frame = frame[:length] + tags + frame[length + 1 :]
-    return AboutAllTopics().look(3, version)(memoryview(frame))
+    return AboutAllTopics().matcher(3, version)(memoryview(frame))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -41,7 +41,7 @@ def test_a_request_that_is_too_short_asks_for_nothing_or_is_none(version):
     frame = frames.request(3, version, 5, "c", REQUEST(topics=[] if version == 0 else None))[4:]
     body = 11 if version < 9 else 12
     for cut in range(8, body + 1):
-        assert not AboutAllTopics().look(3, version)(memoryview(frame[:cut]))
+        assert not AboutAllTopics().matcher(3, version)(memoryview(frame[:cut]))
 
 
 @pytest.mark.parametrize(("release", "version", "frame"), recorded("Metadata"))

@@ -52,6 +52,6 @@ def test_only_long_requests_are_asked_in_parts():
     longest = bytes(k10_find_coordinator.LONG_BYTES)
     wants = k10_find_coordinator.IN_PARTS.served(World().services.book).wants
     assert wants is not None
-    is_long = wants.look(10, 6)
+    is_long = wants.matcher(10, 6)
     assert not is_long(memoryview(longest))
     assert is_long(memoryview(longest + b"x"))

@@ -121,5 +121,5 @@ def test_a_response_too_large_to_be_rewritten_ends_the_connection(book: AddressB
     large = ("log.dirs", "x" * 30_000)
     many = [large] * (REWRITTEN_BYTES_MAX // 60_000 + 1)
     assert rewritten(book, response(*many)) is None
-    with pytest.raises(UnusableResponse, match="in a request of their own"):
+    with pytest.raises(UnusableResponse, match="in a separate request"):
         rewritten(book, response(*many, ("listeners", NAMED)))

@@ -107,7 +107,7 @@ def test_a_request_is_picked_when_one_wants_it() -> None:
     for one, other, expected in ((wants, not_, True), (not_, wants, True), (not_, not_, False)):
         joined = chain(one, other)
         assert joined.wants is not None
-        assert joined.wants.look(COMMIT, VERSION)(frame) is expected
+        assert joined.wants.matcher(COMMIT, VERSION)(frame) is expected
     assert chain(not_, Served(not_.handler)).wants is None
 
 

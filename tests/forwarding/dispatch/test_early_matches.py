@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka_share_proxy.forwarding.dispatch.early_matches import (
-    LOOKED_MAX,
+    ELEMENTS_MAX,
     AboutAllTopics,
     AnyOf,
     ByGroupId,
@@ -63,8 +63,8 @@ def test_the_group_is_found(case: tuple[int, int], group_id: str, client_id: str
     """Old and flexible encodings are covered, after a transactional id, with any client id."""
     key, version = case
     request = naming(key, version, group_id, client_id)
-    assert ByGroupId(lambda name: name == group_id).look(key, version)(request)
-    assert not ByGroupId(lambda name: name == group_id + "x").look(key, version)(request)
+    assert ByGroupId(lambda name: name == group_id).matcher(key, version)(request)
+    assert not ByGroupId(lambda name: name == group_id + "x").matcher(key, version)(request)
 
 
 @given(st.sampled_from(GROUPS), st.binary(max_size=40), st.integers(0, 30))
@@ -72,31 +72,31 @@ def test_a_broken_request_is_nobodys_group(case: tuple[int, int], noise: bytes, 
     """The broker judges it."""
     key, version = case
     start = bytes(naming(key, version, "g"))[: 8 + kept]
-    assert ByGroupId(lambda _: True).look(key, version)(memoryview(start + noise)) in (True, False)
-    assert not ByGroupId(lambda _: True).look(key, version)(memoryview(start[:9]))
+    assert ByGroupId(lambda _: True).matcher(key, version)(memoryview(start + noise)) in (True, False)
+    assert not ByGroupId(lambda _: True).matcher(key, version)(memoryview(start[:9]))
 
 
 def test_no_request_is_read_while_no_group_is_wanted() -> None:
     def never(_: str) -> bool:
         raise AssertionError("nothing is to be read")
 
-    assert not ByGroupId(never, lambda: False).look(8, 8)(frame(8, 8, group_id="g"))
+    assert not ByGroupId(never, lambda: False).matcher(8, 8)(frame(8, 8, group_id="g"))
 
 
 def test_a_list_of_very_many_groups_is_told_of_when_it_is_decoded() -> None:
     group = registry.message("OffsetFetchRequest").OffsetFetchRequestGroup
-    for count, wanted in ((LOOKED_MAX, False), (LOOKED_MAX + 1, True)):
+    for count, wanted in ((ELEMENTS_MAX, False), (ELEMENTS_MAX + 1, True)):
         request = frame(9, 8, groups=[group(group_id="g")] * count)
-        assert ByGroupId(lambda _: False).look(9, 8)(request) is wanted
+        assert ByGroupId(lambda _: False).matcher(9, 8)(request) is wanted
 
 
 def test_words_are_found_wherever_they_stand() -> None:
     """Fixed ones, and those that come and go."""
     request = memoryview(b"before word behind")
-    assert ContainsAny((b"no", b"word")).look(2, 7)(request)
-    assert not ContainsAny((b"no",)).look(2, 7)(request)
+    assert ContainsAny((b"no", b"word")).matcher(2, 7)(request)
+    assert not ContainsAny((b"no",)).matcher(2, 7)(request)
     words: dict[bytes, None] = {}
-    look = ContainsNow(words.keys(), 20).look(2, 7)  # type: ignore[arg-type]  # KeysView is one in all but name
+    look = ContainsNow(words.keys(), 20).matcher(2, 7)  # type: ignore[arg-type]  # KeysView is one in all but name
     assert not look(request)
     words[b"word"] = None
     assert look(request)
@@ -107,14 +107,14 @@ def test_words_are_found_wherever_they_stand() -> None:
 def test_looks_that_need_no_bytes() -> None:
     """Length, version and present state suffice."""
     nothing = memoryview(b"")
-    assert EveryRequest().look(1, 1)(nothing)
-    found = [FromVersion(1).look(74, version)(frame(74, version)) for version in (0, 1)]
+    assert EveryRequest().matcher(1, 1)(nothing)
+    found = [FromVersion(1).matcher(74, version)(frame(74, version)) for version in (0, 1)]
     assert found == [False, True]
-    assert not FromVersion(1).look(74, 1)(frame(74, 1)[:9]), "no header: the broker judges it"
-    longer = LongerThan(3).look(1, 1)
+    assert not FromVersion(1).matcher(74, 1)(frame(74, 1)[:9]), "no header: the broker judges it"
+    longer = LongerThan(3).matcher(1, 1)
     assert (longer(memoryview(b"123")), longer(memoryview(b"1234"))) == (False, True)
     so = [False, True]
-    look = Whenever(lambda: so.pop(0)).look(1, 1)
+    look = Whenever(lambda: so.pop(0)).matcher(1, 1)
     assert (look(nothing), look(nothing)) == (False, True)
 
 
@@ -122,7 +122,7 @@ def test_kinds_are_joined_and_change_with_the_version() -> None:
     """None of them looks below the first version that has one."""
     kind = ByVersion({2: ContainsAny((b"two",)), 5: AnyOf((ContainsAny((b"five",)), ContainsAny((b"5",))))})
     found = [
-        [kind.look(3, version)(memoryview(word)) for word in (b"two", b"five", b"5")] for version in (1, 2, 4, 5, 6)
+        [kind.matcher(3, version)(memoryview(word)) for word in (b"two", b"five", b"5")] for version in (1, 2, 4, 5, 6)
     ]
     assert found == [[False] * 3, [True, False, False], [True, False, False], [False, True, True], [False, True, True]]
     assert kind_at(kind, 4) == ContainsAny((b"two",))
@@ -135,7 +135,7 @@ PRODUCE = registry.message("ProduceRequest")
 @pytest.mark.parametrize("version", range(3, 13))
 def test_topics_by_the_beginning_of_their_names(version: int) -> None:
     """Also before the whole request has arrived; unclear or unreadable requests are selected."""
-    look = ByTopicPrefix("__view.").look(0, version)
+    look = ByTopicPrefix("__view.").matcher(0, version)
     data = [PRODUCE.PartitionProduceData(records=b"__view." * 20)]
     for names, wanted in ((["a"], False), (["a", "b"], False), (["__view.x"], True), (["a", "__view.x"], True)):
         topics = [PRODUCE.TopicProduceData(name=name, partition_data=data) for name in names]
@@ -149,11 +149,11 @@ def test_topics_by_their_ids() -> None:
     """One is wanted, and one unknown."""
     data = [PRODUCE.PartitionProduceData(records=b"x")]
     request = frame(0, 13, topic_data=[PRODUCE.TopicProduceData(topic_id=i, partition_data=data) for i in (ONE, TWO)])
-    assert ByTopicId(lambda each: each == TWO).look(0, 13)(request)
-    assert not ByTopicId(lambda each: each == b"3" * 16).look(0, 13)(request)
-    assert ByTopicId(lambda _: False, 1).look(0, 13)(request), "too many"
-    assert ByTopicId(lambda _: False).look(0, 13)(request[:20]), "more is to come"
-    assert ByTopicId(lambda _: False).look(0, 13)(memoryview(bytes(8) + b"\xff\xfe")), "no request"
+    assert ByTopicId(lambda each: each == TWO).matcher(0, 13)(request)
+    assert not ByTopicId(lambda each: each == b"3" * 16).matcher(0, 13)(request)
+    assert ByTopicId(lambda _: False, 1).matcher(0, 13)(request), "too many"
+    assert ByTopicId(lambda _: False).matcher(0, 13)(request[:20]), "more is to come"
+    assert ByTopicId(lambda _: False).matcher(0, 13)(memoryview(bytes(8) + b"\xff\xfe")), "no request"
 
 
 METADATA = registry.message("MetadataRequest")
@@ -166,7 +166,7 @@ def asked(*topics: bytes | str) -> memoryview:
 
 def test_a_topic_that_goes_by_its_name_has_no_unknown_id() -> None:
     known = {ONE: None}
-    look = ByUnknownTopicId(known, 10).look(3, 12)
+    look = ByUnknownTopicId(known, 10).matcher(3, 12)
     assert not look(asked("a", "b"))
     assert not look(asked("a", ONE))
     assert look(asked("a", TWO))
@@ -183,7 +183,7 @@ FETCH = registry.message("FetchRequest")
 @pytest.mark.parametrize("version", [13, 14, 15])
 def test_fetches_by_id_or_tag(version: int) -> None:
     """Unreadable ones are selected as well."""
-    look = ByIdOrTag({ONE: None}, 2).look(1, version)
+    look = ByIdOrTag({ONE: None}, 2).matcher(1, version)
 
     def fetch(*ids: bytes, tags: Any = ()) -> memoryview:
         parts = [FETCH.FetchPartition(partition=0), FETCH.FetchPartition(partition=1, unknown_tags=tags)]
@@ -199,14 +199,14 @@ def test_fetches_by_id_or_tag(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(registry.versions(3)[0], registry.versions(3)[1] + 1))
 def test_a_null_list_asks_for_all_topics_and_in_v0_an_empty_one(version: int) -> None:
-    look = AboutAllTopics().look(3, version)
+    look = AboutAllTopics().matcher(3, version)
     assert look(frame(3, version, topics=[] if version == 0 else None))
     assert look(frame(3, version, topics=[])) is (version == 0)
     assert not look(frame(3, version, topics=[METADATA.MetadataRequestTopic(name="a")]))
 
 
 def test_a_list_that_cannot_be_null_asks_for_all_when_it_is_empty() -> None:
-    look = AboutAllTopics().look(75, 0)
+    look = AboutAllTopics().matcher(75, 0)
     topic = registry.message("DescribeTopicPartitionsRequest").TopicRequest
     assert look(frame(75, 0, topics=[]))
     assert not look(frame(75, 0, topics=[topic(name="a")]))

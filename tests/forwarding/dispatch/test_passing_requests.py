@@ -8,7 +8,7 @@ import pytest
 from kafka_share_proxy.forwarding.dispatch import passing_requests
 from kafka_share_proxy.forwarding.dispatch.request_inspection import AcksMatch
 from kafka_share_proxy.forwarding.dispatch.routes import Routes, header
-from kafka_share_proxy.loop.turns import Turns
+from kafka_share_proxy.loop.iterations import Iterations
 
 from tests.forwarding.plane_world import API_VERSIONS, FETCH, LIST, LOCAL, METADATA, PRODUCE, request, some_routes
 
@@ -23,38 +23,40 @@ def routes() -> Routes:
 class Made:
     """What `Passing` is made of."""
 
-    def __init__(self, plain: Any, looked: Any, produce: Any) -> None:
-        self.plain, self.looked, self.produce = plain, looked, produce
+    def __init__(self, plain: Any, inspected: Any, produce: Any) -> None:
+        self.plain, self.inspected, self.produce = plain, inspected, produce
 
 
 @pytest.fixture
-def turns() -> Turns:
-    return Turns()
+def iterations() -> Iterations:
+    return Iterations()
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch, turns: Turns) -> Any:
+def made(monkeypatch: pytest.MonkeyPatch, iterations: Iterations) -> Any:
     monkeypatch.setattr(passing_requests, "Passing", Made)
-    return passing_requests.passing(routes(), turns)
+    return passing_requests.passing(routes(), iterations)
 
 
 def test_requests_that_only_pass_are_not_looked_at(made: Any) -> None:
     """ApiVersions is read, because it names the client's software."""
     assert {header(FETCH, 15), header(METADATA, 12)} <= set(made.plain)
     assert not {header(key, 0) for key in (API_VERSIONS, LOCAL, LIST)} & set(made.plain)
-    assert not {header(key, 0) for key in (API_VERSIONS, LOCAL, FETCH)} & set(made.looked)
+    assert not {header(key, 0) for key in (API_VERSIONS, LOCAL, FETCH)} & set(made.inspected)
 
 
 def test_of_a_produce_only_the_acks_are_looked_at(made: Any) -> None:
-    assert isinstance(made.looked[header(PRODUCE, 7)], AcksMatch)
+    assert isinstance(made.inspected[header(PRODUCE, 7)], AcksMatch)
     assert header(PRODUCE, 7) in made.produce
 
 
 @pytest.mark.parametrize(("body", "passes"), [(b"for the broker", True), (b"for the proxy!", False)])
-def test_an_inspected_request_names_what_the_loop_is_doing(made: Any, turns: Turns, body: bytes, passes: bool) -> None:
+def test_an_inspected_request_names_what_the_loop_is_doing(
+    made: Any, iterations: Iterations, body: bytes, passes: bool
+) -> None:
     """A long iteration is logged with it."""
     frame = memoryview(request(LIST, 0, 1, body))
-    expected = made.looked[header(LIST, 0)](frame, 0, len(frame), len(frame))
+    expected = made.inspected[header(LIST, 0)](frame, 0, len(frame), len(frame))
     assert (expected is not None) is passes
-    assert turns.doing is not None
-    assert turns.doing[1].key == LIST
+    assert iterations.doing is not None
+    assert iterations.doing[1].key == LIST

@@ -15,8 +15,8 @@ from kafka_share_proxy.forwarding.dispatch.request_inspection import (
     RememberedMatch,
     TopicMatch,
     WordMatch,
-    look_at_beginning,
-    look_to_amend,
+    inspect_beginning,
+    inspect_to_amend,
 )
 from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.definitions import registry
@@ -88,7 +88,7 @@ def test_ids_and_topics_are_left_to_the_look_behind() -> None:
 
 def test_a_request_is_looked_at_with_what_has_come() -> None:
     """`serve_here` says yes where that does not tell."""
-    look = look_at_beginning(lambda frame: len(frame) < 10, look_to_amend(lambda _: None, PLAIN))
+    look = inspect_beginning(lambda frame: len(frame) < 10, inspect_to_amend(lambda _: None, PLAIN))
     frame = request(b"produce")
     assert look(frame, 0, 12, len(frame)) is None
     assert look(frame, 0, len(frame), len(frame)) is PLAIN

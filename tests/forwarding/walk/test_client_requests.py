@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 import pytest
-from kafka_share_proxy.forwarding.dispatch.request_inspection import AcksMatch, look_to_amend, look_to_inspect
+from kafka_share_proxy.forwarding.dispatch.request_inspection import AcksMatch, inspect_to_amend, inspect_unserved
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, ClientRequests, Passing
 from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.wire.errors import RemoteProtocolError
@@ -27,7 +27,7 @@ class Named:
 FETCH = Named("fetch")
 PRODUCE = Named("produce")
 PRODUCED = {struct.pack(">hh", 0, version): AcksMatch(version, PRODUCE) for version in (3, 7, 9, 11)}
-WHOLE = {struct.pack(">hh", 78, 1): look_to_amend(lambda frame: amend(frame), Named("whole"))}
+WHOLE = {struct.pack(">hh", 78, 1): inspect_to_amend(lambda frame: amend(frame), Named("whole"))}
 PASSING = Passing({struct.pack(">hh", 1, 11): FETCH}, PRODUCED | WHOLE, frozenset(PRODUCED))
 
 
@@ -178,7 +178,9 @@ def test_a_request_to_be_amended_is_amended_in_place_if_it_has_come_whole_and_st
 
 def test_a_request_to_be_inspected_passes_only_if_it_has_come_whole_and_is_not_served_here() -> None:
     """The walk stops at what may have to be gathered; `forward` says what is expected of the rest."""
-    look = look_to_inspect(lambda frame: b"mine" in bytes(frame), look_to_amend(lambda frame: None, Named("others")))
+    look = inspect_unserved(
+        lambda frame: b"mine" in bytes(frame), inspect_to_amend(lambda frame: None, Named("others"))
+    )
     for body, come, expected in ((b"others", 100, Named("others")), (b"mine", 100, None), (b"others", 5, None)):
         frame = memoryview(request(3, 9, 1, body))
         assert look(frame, 0, min(len(frame), come), len(frame)) == expected

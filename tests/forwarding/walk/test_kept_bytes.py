@@ -13,7 +13,7 @@ import pytest
 from kafka_share_proxy.forwarding.dispatch.routes import Context
 from kafka_share_proxy.forwarding.walk import kept_bytes
 from kafka_share_proxy.forwarding.walk.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of
-from kafka_share_proxy.forwarding.walk.walk import LOOKS_MAX
+from kafka_share_proxy.forwarding.walk.walk import INSPECTIONS_MAX
 from kafka_share_proxy.loop.reactor import RECEIVE_BYTES, SHARE_S, SPREAD_S
 
 from tests.forwarding import plane_world
@@ -95,7 +95,7 @@ def test_inspected_requests_are_spread_over_turns_and_order_is_kept() -> None:
         burst = b"".join(request(LIST if n % 3 else FETCH, 1, n) for n in range(4 * MANY))
         client.send(burst)
         counts = counts_by_turn(w, slow, lambda: len(broker.take()) >= len(burst))
-        assert max(counts) <= 4 * LOOKS_MAX, "as it is received, as the walk begins, and twice in its turn"
+        assert max(counts) <= 4 * INSPECTIONS_MAX, "as it is received, as the walk begins, and twice in its turn"
         broker.expect(burst)
         assert w.plane.statistics().gathered_bytes == 0
 
@@ -168,7 +168,7 @@ def test_a_client_that_ends_while_responses_wait_leaves_nothing_behind() -> None
 
 def test_responses_wait_until_the_client_takes_what_it_was_sent() -> None:
     with world() as w:
-        w.reactor.share_ends = w.reactor.turn_ends = lambda: 0.0  # type: ignore[method-assign]  # a pause after each
+        w.reactor.share_ends = w.reactor.later_share_ends = lambda: 0.0  # type: ignore[method-assign]  # a pause after each
         client, broker = w.pair()
         count, size = 500, 50_000  # more than the kernel keeps on the way
         client.send(b"".join(request(METADATA, 9, n) for n in range(count)))
@@ -231,7 +231,7 @@ def test_any_mix_of_requests_keeps_its_order_with_a_pause_after_each_frame(seed:
 
     handlers = {"local": local, "inspect": never, "serve_here": lambda _frame: False}
     with world(plane_world.some_routes(**handlers)) as w:
-        w.reactor.share_ends = w.reactor.turn_ends = lambda: 0.0  # type: ignore[method-assign]
+        w.reactor.share_ends = w.reactor.later_share_ends = lambda: 0.0  # type: ignore[method-assign]
         client, broker = w.pair()
         stream = some_stream(random_)
         _send_in_pieces(client, b"".join(asked for asked, _, _ in stream), random_)

@@ -16,8 +16,8 @@ import pytest
 from kafka_share_proxy.forwarding.dispatch.request_inspection import SILENT
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.forwarding.walk.walking import Pending, RequestWalk, ResponseWalk, Table
+from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.loop.polling import READ
-from kafka_share_proxy.loop.turns import Turns
 
 pytest.importorskip("kafka_share_proxy.forwarding.walk._pump", reason="the pump could not be built in C here")
 
@@ -87,7 +87,7 @@ class World:
         self.buffer = memoryview(bytearray(BUFFER))
         self.masks: list[int] = []
         self.ready = {}
-        pump = new_pump(self.epoll, self.buffer, self.ready, Turns())
+        pump = new_pump(self.epoll, self.buffer, self.ready, Iterations())
         assert pump is not None
         self.pump = pump
         self.client, inner = socket.socketpair()

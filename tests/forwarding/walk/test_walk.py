@@ -23,9 +23,9 @@ from kafka_share_proxy.forwarding.dispatch.request_inspection import (
     RememberedMatch,
     TopicMatch,
     WordMatch,
-    look_at_beginning,
-    look_to_amend,
-    look_to_inspect,
+    inspect_beginning,
+    inspect_to_amend,
+    inspect_unserved,
 )
 from kafka_share_proxy.forwarding.walk import walk as python
 from kafka_share_proxy.wire.codec import frames
@@ -62,8 +62,8 @@ PLAIN, RESPONDED, PRODUCE, LOOKED, FETCH, IDS, REPEATED, COMMIT = (
 
 def topic_look(version: int) -> TopicMatch:
     """Topics called "mine..." are served here."""
-    serve_here = ByTopicPrefix("mine").look(0, version)
-    return TopicMatch(version, b"mine", look_at_beginning(serve_here, AcksMatch(version, PRODUCE)), PRODUCE)
+    serve_here = ByTopicPrefix("mine").matcher(0, version)
+    return TopicMatch(version, b"mine", inspect_beginning(serve_here, AcksMatch(version, PRODUCE)), PRODUCE)
 
 
 def mine(frame: memoryview) -> bool:
@@ -72,18 +72,18 @@ def mine(frame: memoryview) -> bool:
 
 def tables() -> Iterator[Any]:
     """The same for both: every kind of look."""
-    inspect = look_to_inspect(mine, look_to_amend(lambda _: None, FETCH))
-    ids = look_to_inspect(lambda frame: not _ids_are_known(bytes(frame)), look_to_amend(lambda _: None, IDS))
+    inspect = inspect_unserved(mine, inspect_to_amend(lambda _: None, FETCH))
+    ids = inspect_unserved(lambda frame: not _ids_are_known(bytes(frame)), inspect_to_amend(lambda _: None, IDS))
     for walk in (python, in_c):
-        looked = {
-            name(78, 1): look_to_amend(lambda frame: LOOKED if frame[-1] % 2 else None, PLAIN),
+        inspected = {
+            name(78, 1): inspect_to_amend(lambda frame: LOOKED if frame[-1] % 2 else None, PLAIN),
             name(1, 11): WordMatch((b"mine", b"never"), inspect, FETCH),
             name(1, 13): IdMatch({KNOWN_ID: None}, 13, ids, IDS),
-            name(3, 9): RememberedMatch(look_to_inspect(mine, look_to_amend(lambda _: None, REPEATED))),
+            name(3, 9): RememberedMatch(inspect_unserved(mine, inspect_to_amend(lambda _: None, REPEATED))),
             **{name(0, version): AcksMatch(version, PRODUCE) for version in (3, 7, 8, 9, 11)},
             **{name(0, version): topic_look(version) for version in (4, 12)},
         }
-        yield walk.Table({name(12, 4): PLAIN, name(10, 2): RESPONDED}, looked, SILENT)
+        yield walk.Table({name(12, 4): PLAIN, name(10, 2): RESPONDED}, inspected, SILENT)
 
 
 def _ids_are_known(frame: bytes) -> bool:
@@ -321,7 +321,7 @@ def test_commits_of_groups_that_nobody_knows_pass_in_c(key: int, version: int, s
     for end in (len(data), *range(12, len(data))):
         walk = in_c.RequestWalk(in_c.Pending(), table, FRAME_MAX)
         assert walk.receive(buffer, 0, end) == (end if is_plain and end == len(data) else 0)
-    is_asked_whole, is_wanted = 0 in asked, KNOWN.look(key, version)(memoryview(data)[4:])
+    is_asked_whole, is_wanted = 0 in asked, KNOWN.matcher(key, version)(memoryview(data)[4:])
     assert is_asked_whole <= (not is_plain)
     assert is_wanted <= (not is_plain), "it passes in Python, too"
     assert is_plain or is_wanted or is_asked_whole, "nobody has looked"
@@ -341,7 +341,7 @@ def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_look
 def test_what_passes_in_c_is_not_wanted_in_python_whatever_stands_in_place_of_a_group(key: int, version: int) -> None:
     """Any bytes changed anywhere after the head, lengths included; and random bytes."""
     random_ = random.Random(key * 100 + version)
-    wanted, passed = KNOWN.look(key, version), 0
+    wanted, passed = KNOWN.matcher(key, version), 0
     table = in_c.Table({}, {name(key, version): GroupMatch(KNOWN, (key, version), lambda *_: None, COMMIT)}, SILENT)
     for number in range(400):
         data = bytearray(commit_of(key, version, random_)[0])
@@ -402,7 +402,7 @@ def test_what_is_known_may_grow_and_shrink(module: Any) -> None:
     unless: set[int] = set()
     data = frames.request(8, 6, 5, "me", registry.message("OffsetCommitRequest")(group_id="known", topics=[]))
     kind = known_group((groups,), (unless,))
-    behind = look_to_inspect(kind.look(8, 6), look_to_amend(lambda _: None, COMMIT))
+    behind = inspect_unserved(kind.matcher(8, 6), inspect_to_amend(lambda _: None, COMMIT))
     table = module.Table({}, {name(8, 6): GroupMatch(kind, (8, 6), behind, COMMIT)}, SILENT)
 
     def passes() -> bool:

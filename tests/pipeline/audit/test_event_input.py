@@ -52,7 +52,7 @@ def test_what_was_written_since_a_file_was_listed_is_left_out(tmp_path: Path) ->
 
 @pytest.mark.parametrize("look", [65_536, 3])
 def test_a_last_line_without_an_end_is_unfinished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: int) -> None:
-    monkeypatch.setattr(event_input, "LOOK_BYTES", look)
+    monkeypatch.setattr(event_input, "PEEK_BYTES", look)
     path = tmp_path / "audit.jsonl"
     for text, found in ((b"one\ntwo", b"two"), (b"one\r\ntwo\n", b""), (b"", b""), (b"\xef\xbb\xbfone", b"one")):
         path.write_bytes(text)

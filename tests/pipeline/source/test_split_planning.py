@@ -57,7 +57,7 @@ def test_offsets_of_other_partitions_are_a_mistake() -> None:
 
 def test_what_is_not_in_the_log_is_an_error_or_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     hole = '[{"topic": "orders", "partition": 0, "first": 8, "last": 12}]'
-    with pytest.raises(OffsetsLost, match="offsets 8-9 are not in the log any more"):
+    with pytest.raises(OffsetsLost, match="offsets 8-9 are no longer in the log"):
         batch(topic="", offsetRanges=hole)
     assert batch(topic="", offsetRanges=hole, failOnDataLoss="false") == {ZERO: (10, 13)}
     assert "offsets 8-9" in capsys.readouterr().err

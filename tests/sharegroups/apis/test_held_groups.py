@@ -45,7 +45,7 @@ def shares() -> Shares:
 @pytest.mark.parametrize("or_loading", [False, True])
 def test_a_group_that_is_held_is_wanted_and_no_other(shares: Shares, or_loading: bool) -> None:
     """The bytes decide, and the names in a decoded list."""
-    look = named_group_is_held(or_loading=or_loading)(shares.services).look(47, 0)
+    look = named_group_is_held(or_loading=or_loading)(shares.services).matcher(47, 0)
     assert (look(request("held")), look(request("other"))) == (True, False)
     picks = names_held(list, or_loading=or_loading)(shares.services)
     assert (is_named(picks, "other", "held"), is_named(picks, "other")) == (True, False)
@@ -55,7 +55,7 @@ def test_a_group_that_is_held_is_wanted_and_no_other(shares: Shares, or_loading:
 def test_a_list_is_only_read_where_there_is_a_group_to_be_named() -> None:
     """Most proxies of a cluster without share groups hold none."""
     shares = Shares()
-    look = any_is_held(or_loading=False)(shares.services).look(42, 2)
+    look = any_is_held(or_loading=False)(shares.services).matcher(42, 2)
     assert not look(memoryview(b""))
     shares.services.coordinator.add_group("held")
     assert look(memoryview(b""))
@@ -64,12 +64,12 @@ def test_a_list_is_only_read_where_there_is_a_group_to_be_named() -> None:
 def test_while_groups_are_loaded_nobody_knows_which_are_held(shares: Shares) -> None:
     """So those who wait for that want every request, and those who do not only what is held."""
     shares.services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "being loaded")
-    waits = named_group_is_held(or_loading=True)(shares.services).look(47, 0)
-    goes_on = named_group_is_held(or_loading=False)(shares.services).look(47, 0)
+    waits = named_group_is_held(or_loading=True)(shares.services).matcher(47, 0)
+    goes_on = named_group_is_held(or_loading=False)(shares.services).matcher(47, 0)
     assert (waits(request("other")), goes_on(request("other"))) == (True, False)
     assert is_named(names_held(list, or_loading=True)(shares.services), "other")
     assert not is_named(names_held(list, or_loading=False)(shares.services), "other")
-    assert any_is_held(or_loading=True)(Shares().services).look(42, 2)(memoryview(b"")) is False
+    assert any_is_held(or_loading=True)(Shares().services).matcher(42, 2)(memoryview(b"")) is False
 
 
 @given(st.lists(st.integers(0, 3), max_size=50), st.integers(0, 3))

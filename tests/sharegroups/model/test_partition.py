@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.sharegroups.model.locks import LockIndex
-from kafka_share_proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
+from kafka_share_proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, LockIndex
 from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition, WindowStatistics
 from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
 from kafka_share_proxy.wire.errors import LocalProtocolError

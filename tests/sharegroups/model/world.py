@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from kafka_share_proxy.sharegroups.model import locks, offset_runs
+from kafka_share_proxy.sharegroups.model import offset_runs
 from kafka_share_proxy.sharegroups.model.acquiring import ReadRecords
-from kafka_share_proxy.sharegroups.model.locks import LockIndex
+from kafka_share_proxy.sharegroups.model.offset_runs import LockIndex
 from kafka_share_proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
 from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
 
@@ -330,7 +330,7 @@ class World:
                     unread.add(offset)
                     continue
                 held = run.state == offset_runs.ACQUIRED
-                deadline = locks.deadline(run) if held and run.lock is not None else None
+                deadline = run.deadline() if held and run.lock is not None else None
                 target = run.target if run.pending is not None else None
                 bounds = None
                 if run.state == offset_runs.AVAILABLE:

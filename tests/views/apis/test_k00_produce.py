@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding.dispatch.early_matches import LOOKED_MAX
+from kafka_share_proxy.forwarding.dispatch.early_matches import ELEMENTS_MAX
 from kafka_share_proxy.views.apis.k00_produce import NOTHING, may_name_view
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -68,7 +68,7 @@ def test_several_partitions_and_none_are_passed_over(world: World) -> None:
 @pytest.mark.parametrize("version", [3, 8, 9, 12, BY_ID])
 def test_what_has_not_all_come_is_looked_at_later(world: World, version: int) -> None:
     """A beginning never passes that might be followed by a view; one whose only topic is named does."""
-    may_name = may_name_view(world.catalog).look(ApiKey.PRODUCE, version)
+    may_name = may_name_view(world.catalog).matcher(ApiKey.PRODUCE, version)
     frame = world.frame(ApiKey.PRODUCE, version, **request(world, version, "orders", V))
     first = bytes(frame).index(BATCH)
     assert all(may_name(frame[:end]) for end in range(12, len(frame)))
@@ -79,11 +79,11 @@ def test_what_has_not_all_come_is_looked_at_later(world: World, version: int) ->
 @pytest.mark.parametrize("version", [8, 12, BY_ID])
 def test_a_request_with_very_many_partitions_is_not_walked_in_one_go(world: World, version: int) -> None:
     """The names of views are looked for in slices, once it is decoded."""
-    most = topic(world, "orders", version, *[b""] * (LOOKED_MAX - 10))
+    most = topic(world, "orders", version, *[b""] * (ELEMENTS_MAX - 10))
     assert not world.is_served(
         ApiKey.PRODUCE, version, **{**request(world, version), "topic_data": [most, topic(world, "orders", version)]}
     )
-    more = topic(world, "orders", version, *[b""] * LOOKED_MAX)
+    more = topic(world, "orders", version, *[b""] * ELEMENTS_MAX)
     last = topic(world, "orders", version)
     assert world.is_served(ApiKey.PRODUCE, version, **{**request(world, version), "topic_data": [more, last]})
 
@@ -92,7 +92,7 @@ def test_bytes_that_are_no_request_are_looked_at(world: World) -> None:
     """The decoder says what is wrong with them."""
     for frame in (b"", b"\0\0\0\x0c", b"\0\0\0\x0c" + b"\xff" * 40, b"\0\0\0\x08" + b"\x7f" * 40):
         version = frame[3] if frame else 12
-        assert may_name_view(world.catalog).look(ApiKey.PRODUCE, version)(memoryview(frame))
+        assert may_name_view(world.catalog).matcher(ApiKey.PRODUCE, version)(memoryview(frame))
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, BY_ID])
@@ -140,7 +140,7 @@ def test_names_that_only_begin_like_a_view_pass(world: World, version: int, name
         world.cluster.make(name, 1)
     message = build("ProduceRequest", request(world, version, name))
     frame = memoryview(frames.request(ApiKey.PRODUCE, version, 1, client_id, message))[4:]
-    may_name = may_name_view(world.catalog).look(ApiKey.PRODUCE, version)
+    may_name = may_name_view(world.catalog).matcher(ApiKey.PRODUCE, version)
     assert not may_name(frame)
     viewed = build("ProduceRequest", request(world, version, V))
     assert may_name(memoryview(frames.request(ApiKey.PRODUCE, version, 1, client_id, viewed))[4:])

@@ -13,13 +13,13 @@ def test_a_request_without_the_prefix_passes() -> None:
     message = registry.message("ListOffsetsRequest")
     for name, named in (("t", False), ("__view.r2.t", True)):
         request = message(replica_id=-1, topics=[message.ListOffsetsTopic(name=name)])
-        assert NAMES_VIEW.look(2, 7)(memoryview(frames.request(2, 7, 1, "c", request))[4:]) is named
+        assert NAMES_VIEW.matcher(2, 7)(memoryview(frames.request(2, 7, 1, "c", request))[4:]) is named
 
 
 def test_ids_are_searched_as_views_come_and_go() -> None:
     """A long request is not searched while there are views."""
     world = World()
-    look = has_view_id(world.catalog).look(20, 6)
+    look = has_view_id(world.catalog).matcher(20, 6)
     long = memoryview(bytes(SEARCHED_BYTES + 1))
     assert not look(long)
     world.cluster.make("orders", 1)

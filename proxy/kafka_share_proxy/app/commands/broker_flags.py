@@ -47,7 +47,7 @@ _FLAGS: dict[str, tuple[str, Any]] = {
     ),
 }
 _AFTER = typer.Option(
-    "--upstream", metavar="HOST:PORT,...", help="The brokers behind the proxy that --bootstrap names, to store there."
+    "--upstream", metavar="HOST:PORT,...", help="The brokers of the proxy that --bootstrap names, to store there."
 )
 """Option for the brokers in a command whose own `--bootstrap` is the Kafka that it reads."""
 _SWITCH = "tls"

@@ -95,7 +95,7 @@ def run(config: Config, *, apis: bool = False) -> bool:
     tls_contexts.towards_clients(config.client_tls)
     tls_contexts.between_proxies(config.cluster.peer.tls)
     findings = trio.run(inspect, config, settings)
-    findings.room = open_files.look(config.named_limits.connections)
+    findings.room = open_files.expected_room(config.named_limits.connections)
     findings.listening = check_listeners.try_all(config, findings.brokers)
     findings.certificate = check_certificate.coverage(config, findings.brokers)
     verdict = judge(config, findings)

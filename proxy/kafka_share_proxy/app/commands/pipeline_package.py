@@ -167,10 +167,10 @@ def _write_environment(path: Path, python: str) -> list[str]:
             link = tarfile.TarInfo(f"bin/{name}")
             link.type, link.linkname = tarfile.SYMTYPE, python
             archive.addfile(link)
-        said = CONFIGURATION.format(home=Path(python).parent, version=sys.version.split()[0]).encode()
+        configuration = CONFIGURATION.format(home=Path(python).parent, version=sys.version.split()[0]).encode()
         entry = tarfile.TarInfo("pyvenv.cfg")
-        entry.size = len(said)
-        archive.addfile(entry, io.BytesIO(said))
+        entry.size = len(configuration)
+        archive.addfile(entry, io.BytesIO(configuration))
         for library in chosen:
             for inside, file in _files_of(library):
                 archive.add(file, f"{home}/{inside}", recursive=False)

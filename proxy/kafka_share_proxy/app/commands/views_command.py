@@ -74,7 +74,7 @@ class Desk:
         if topic is not None and "reason" in context:
             self.reasons[topic] = context["reason"]
 
-    async def look(self, topics: Iterable[str], *, missing: Missing) -> dict[str, SeenView]:
+    async def prepare(self, topics: Iterable[str], *, missing: Missing) -> dict[str, SeenView]:
         """Make views ready as far as possible. Raises BadViewName."""
         names = [parse_view(topic, self.config.views.slots_max) for topic in topics]
         return await drive(self.keeper.prepare(self.port, names, missing=missing))
@@ -147,14 +147,14 @@ def run(config: Config, command: Callable[[Desk], Coroutine[Any, Any, T]]) -> T:
 
 async def create(at: Desk, topics: Sequence[str]) -> list[str]:
     """Return a line for each. Raises ViewsFailed."""
-    return _report(at, await at.look(topics, missing=Missing.CREATE))
+    return _report(at, await at.prepare(topics, missing=Missing.CREATE))
 
 
 async def grow(at: Desk, topics: Sequence[str]) -> list[str]:
     """Make views follow their bases: all views if none is named. Raises ViewsFailed."""
     names = list(topics) or (await at.all_views())[0]
     valid_names = [name for name in names if topics or _is_good(name)]
-    return _report(at, await at.look(valid_names, missing=Missing.LEAVE))
+    return _report(at, await at.prepare(valid_names, missing=Missing.LEAVE))
 
 
 def _is_good(topic: str) -> bool:
@@ -236,7 +236,7 @@ async def _check_first(at: Desk, written: Plan) -> None:
         if leader is not None:
             await topic.append(leader, [(key, values[0])])
         await topic.aclose()
-        raise ViewsFailed(f"somebody else stored another plan {written.plan_id!r} just now; it stays")
+        raise ViewsFailed(f"another client stored another plan {written.plan_id!r} just now; it stays")
 
 
 async def migrate(at: Desk, group: str, old: str, new: str, *, dry_run: bool) -> tuple[str, dict[int, int]]:
@@ -245,9 +245,9 @@ async def migrate(at: Desk, group: str, old: str, new: str, *, dry_run: bool) ->
     if old == new or bases[old] != bases[new]:
         raise CannotMigrate(f"{old} and {new} are not two views of one topic")
     await at.stored()
-    sights = await at.look([topic for topic in (old, new) if is_view(topic)], missing=Missing.LEAVE)
+    sights = await at.prepare([topic for topic in (old, new) if is_view(topic)], missing=Missing.LEAVE)
     if is_view(new) and sights[new].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not dry_run:
-        sights |= await at.look([new], missing=Missing.CREATE)
+        sights |= await at.prepare([new], missing=Missing.CREATE)
     _, entries, addresses = await at.all_views()
     base = entries.get(bases[old])
     for topic, sight in sights.items():

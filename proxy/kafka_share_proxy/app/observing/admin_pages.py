@@ -55,7 +55,7 @@ class AdminPages:
             return await self._own[first](request)
         built = self._built()
         if built is None:
-            return refused(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster has not answered yet")
+            return refused(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster has not responded yet")
         for feature in built:
             if first in feature.pages:
                 return await feature.pages[first](request)

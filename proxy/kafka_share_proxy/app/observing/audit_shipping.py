@@ -59,7 +59,7 @@ class AuditShipping:
         self._names = names
         self._timers = timers
         self._timer: Timer | None = None
-        self._topics_to_look_up: Sequence[bytes] = ()
+        self._topics_to_query: Sequence[bytes] = ()
         """Nothing is written while topics are looked up."""
         self._lookup_requested = trio.Event()
 
@@ -74,8 +74,8 @@ class AuditShipping:
                 self._poll()
                 while True:
                     await self._lookup_requested.wait()
-                    await self._names.learn(self._topics_to_look_up)
-                    self._topics_to_look_up, self._lookup_requested = (), trio.Event()
+                    await self._names.learn(self._topics_to_query)
+                    self._topics_to_query, self._lookup_requested = (), trio.Event()
                     self._write()
         finally:
             if self._timer is not None:
@@ -97,13 +97,13 @@ class AuditShipping:
     def _poll(self) -> None:
         self.audit.tick()
         log = self.audit.log
-        if len(log) and not self._topics_to_look_up:
-            self._topics_to_look_up = self._names.unknown(log.topic_ids(SLICE))
-            if self._topics_to_look_up:
+        if len(log) and not self._topics_to_query:
+            self._topics_to_query = self._names.unknown(log.topic_ids(SLICE))
+            if self._topics_to_query:
                 self._lookup_requested.set()
             else:
                 self._write()
-        has_more = len(log) and not self._topics_to_look_up
+        has_more = len(log) and not self._topics_to_query
         self._timer = self._timers.call_at(self._timers.now() + (SLICE_PAUSE_S if has_more else POLL_S), self._poll)
 
     def _write(self) -> None:

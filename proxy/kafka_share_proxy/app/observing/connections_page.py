@@ -26,5 +26,5 @@ class ConnectionsPage:
         if request.method == "POST":
             return refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served")
         if plane is None:
-            return refused(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster has not answered yet")
+            return refused(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster has not responded yet")
         return HTTPStatus.OK, connection_list.listed(plane.connections(), plane.reactor.now(), *parts)

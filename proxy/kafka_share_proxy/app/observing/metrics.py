@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
     from kafka_share_proxy.forwarding.served_times import ServedTimes
     from kafka_share_proxy.loop.histogram import Histogram
-    from kafka_share_proxy.loop.turns import Turns
+    from kafka_share_proxy.loop.iterations import Iterations
 
 PLANE_GAUGES = {
     "connections": "Open client connections.",
@@ -46,12 +46,12 @@ def of_events(metrics: Metrics, notes: LogNotes) -> None:
     metrics.add("events", "counter", "Log events, by name, also below the log level.", lambda: notes.counts, "event")
 
 
-def of_turns(metrics: Metrics, turns: Turns) -> None:
+def of_iterations(metrics: Metrics, iterations: Iterations) -> None:
     """Add the durations of loop iterations, during which clients wait."""
     longest = "Longest loop iteration since the last scrape; 0 if none took 5 ms."
     over = "Loop iterations that took longer, by seconds; normally none over 0.02."
-    metrics.add("turn_longest_seconds", "gauge", longest, turns.take_longest)
-    metrics.add("turns_over", "counter", over, turns.over, "seconds")
+    metrics.add("turn_longest_seconds", "gauge", longest, iterations.take_longest)
+    metrics.add("turns_over", "counter", over, iterations.over, "seconds")
 
 
 def of_garbage(metrics: Metrics, garbage: Garbage) -> None:
@@ -108,7 +108,7 @@ def _of_served(metrics: Metrics, times: ServedTimes) -> None:
     def served() -> Mapping[str, Histogram]:
         return {registry.API_KEYS[key]: histogram for key, histogram in times.by_api.items()}
 
-    words = "From a request that is served here, whole, until its answer; waits for records included."
+    words = "From a complete request that is served here until its response, including waits for records."
     metrics.add("served_request_seconds", "histogram", words, served, "api")
 
 

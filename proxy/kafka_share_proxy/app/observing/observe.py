@@ -220,13 +220,13 @@ class LogNotes:
         return max(before, before_of_reason)
 
     def _limits(self, kinds: Iterable[tuple[str, str, int]], left_out: int) -> dict[str, Any]:
-        said: dict[str, Any] = {"left_out_before": left_out} if left_out else {}
+        suppressed: dict[str, Any] = {"left_out_before": left_out} if left_out else {}
         full = [
             self._kinds[name, reason] for name, reason, lines_max in kinds if self._is_full(name, reason, lines_max)
         ]
         if full:
-            said["next_ones_left_out_for_s"] = round(max(kind.began for kind in full) + WINDOW_S - self.clock())
-        return said
+            suppressed["next_ones_left_out_for_s"] = round(max(kind.began for kind in full) + WINDOW_S - self.clock())
+        return suppressed
 
     def _is_full(self, event: str, reason: str, lines_max: int) -> bool:
         kind = self._kinds.get((event, reason))

@@ -87,7 +87,7 @@ class Readiness:
         elif watch.refused:
             reasons.append(watch.trouble)
         if self._parts() is None and watch.reachable:
-            reasons.append("waiting for every broker to tell its versions")
+            reasons.append("waiting for every broker to report its versions")
         return reasons
 
     def _missing_upstream(self) -> list[str]:

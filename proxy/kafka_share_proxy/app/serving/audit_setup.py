@@ -62,8 +62,8 @@ def report(shipping: AuditShipping | None, coverages: Iterable[Coverage], config
 
 
 def _key_samples(config: Config) -> Coverage:
-    looks = config.audit.key_samples_per_s
-    if looks:
-        text = f"a sample: the keys of what was read are looked at {looks:g} times a second"
+    samples_per_s = config.audit.key_samples_per_s
+    if samples_per_s:
+        text = f"a sample: the keys of what was read are sampled {samples_per_s:g} times a second"
         return Coverage("key_samples", PART, text)
     return Coverage("key_samples", NONE, "audit.key_samples_per_s is 0: load has no keys")

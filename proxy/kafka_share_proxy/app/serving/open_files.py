@@ -29,14 +29,14 @@ class Room(NamedTuple):
 
 
 def raise_limit(connections: int) -> Room:
-    found = look(connections)
+    found = expected_room(connections)
     with suppress(ValueError, OSError):  # systems may allow less than the hard limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (found.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Room(soft, _left(soft, connections))
 
 
-def look(connections: int) -> Room:
+def expected_room(connections: int) -> Room:
     """Return the result that `raise_limit` would have, without changes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = OF_A_CLIENT * connections + KEPT

@@ -178,7 +178,7 @@ class Server:
             self._trace()
         """None if tracing is off."""
         metrics.of_events(self._metrics, notes)
-        metrics.of_turns(self._metrics, reactor.turns)
+        metrics.of_iterations(self._metrics, reactor.iterations)
         metrics.of_garbage(self._metrics, self._garbage)
 
     async def main(self) -> int:
@@ -239,7 +239,7 @@ class Server:
         for task in (task for feature in parts.features for task in feature.tasks):
             nursery.start_soon(task)
         await trio.lowlevel.checkpoint()  # no client was waiting during the loop iteration that did all this
-        self._reactor.turns.begin()
+        self._reactor.iterations.begin()
         if self._seat is not None:
             self._seat.supervisor.report_ready()
         with Watchdog(self._reactor.call_from_thread, self._blocked, self._continues):

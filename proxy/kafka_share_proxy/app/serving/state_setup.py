@@ -29,7 +29,7 @@ def membership(
     peer = str(config.peer_address or "") if seat is None else seat.name
     if peer and not boot_clock.COUNTS_SUSPENSION:
         needing = "cluster.mode: fleet needs" if config.cluster.mode == "fleet" else "workers need"
-        raise ConfigError(f"{needing} a clock that goes on while the machine sleeps (CLOCK_BOOTTIME)")
+        raise ConfigError(f"{needing} a clock that continues while the machine sleeps (CLOCK_BOOTTIME)")
     return Membership(
         platform.client(),
         platform.notes,

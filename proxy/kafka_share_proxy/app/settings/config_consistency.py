@@ -66,7 +66,7 @@ def _listening(config: Config) -> Found:
         key = "advertise"
         yield (
             (key,),
-            f"needed, since nobody can dial {config.advertised_host}; give the host clients reach this proxy by",
+            f"needed, since no client can dial {config.advertised_host}; give the host clients reach this proxy by",
         )
     yield from _one_port(config) if config.exposure == "sni" else _ports(config)
     if config.admin == config.listen:
@@ -148,7 +148,10 @@ def _fleet(config: Config) -> Found:
     if peer.listen is None:
         yield (*here, "listen"), "needed in a fleet; give HOST:PORT, the address other proxies reach this one by"
     elif (peer.advertise or peer.listen).host in WILDCARDS:
-        yield (*here, "advertise"), f"needed, since nobody can dial {peer.listen.host}; give this proxy's own HOST:PORT"
+        yield (
+            (*here, "advertise"),
+            f"needed: no proxy can dial {peer.listen.host}; give this proxy's own HOST:PORT",
+        )
     yield from _peer_tls(peer.tls)
     yield from _readable((*here, "secret_file"), peer.secret_file)
     if peer.secret is not None and peer.secret_file is not None:
@@ -181,7 +184,7 @@ def _client_tls(tls: ClientTls) -> Found:
     here = ("client_tls",)
     yield from _pair(here, tls.cert_file, tls.key_file)
     if tls.client_ca_file and not tls.cert_file:
-        yield (*here, "cert_file"), "needed to ask clients for a certificate; give the proxy's own"
+        yield (*here, "cert_file"), "needed to request certificates from clients; give the proxy's own"
     for name in ("cert_file", "key_file", "client_ca_file"):
         yield from _readable((*here, name), getattr(tls, name))
 
@@ -230,7 +233,7 @@ def _limits_together(limits: Limits) -> Found:
         yield (
             ("limits", "local_answers_total_bytes"),
             f"{limits.local_answers_total_bytes} is less than limits.local_answer_bytes ({limits.local_answer_bytes}), "
-            "so that no answer would ever have room",
+            "so that no response would ever have room",
         )
 
 

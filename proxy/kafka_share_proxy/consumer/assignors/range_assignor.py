@@ -44,12 +44,12 @@ class RangeAssignor:
                 (name for name, each in members.items() if topic in each.topics), members
             )
             divisions.append(_Division(topic, counts[topic], subscribers, of_members, racks or {}, assigned))
-        looks_at_racks = any(each.looks_at_racks for each in divisions)
-        if looks_at_racks:
+        uses_racks = any(each.uses_racks for each in divisions)
+        if uses_racks:
             _give_within_racks(divisions)
         for each in divisions:
             each.give_runs(lambda member_id, partition: True)  # noqa: ARG005 - no restriction
-        if looks_at_racks:
+        if uses_racks:
             for partitions in assigned.values():
                 partitions.sort()
         return assigned
@@ -70,7 +70,7 @@ class _Division:
         self._racks = racks
         self._of_members = {member_id: of_members.get(member_id) for member_id in subscribers}
         standing = [rack for rack in self._of_members.values() if rack is not None]
-        self.looks_at_racks = racks_matter(standing, self.partitions, racks)
+        self.uses_racks = racks_matter(standing, self.partitions, racks)
         self._each, self._extra = divmod(count, len(subscribers))
         self._unassigned = dict.fromkeys(self.partitions)
         self._assigned_count = dict.fromkeys(subscribers, 0)
@@ -106,7 +106,7 @@ def _give_within_racks(divisions: list[_Division]) -> None:
     for together in alike.values():
         if len(together) > 1:
             _give_alike(together)
-        elif together[0].looks_at_racks:
+        elif together[0].uses_racks:
             together[0].give_runs(together[0].is_near)
 
 

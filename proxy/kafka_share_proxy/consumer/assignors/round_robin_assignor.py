@@ -31,10 +31,10 @@ class RoundRobinAssignor:
         weights: SlotWeights | None = None,  # noqa: ARG002 - interface
     ) -> Assigned:
         assigned: Assigned = {member_id: [] for member_id in members}
-        turns = cycle(static_members_first(members, members))
+        rotation = cycle(static_members_first(members, members))
         for topic in sorted({topic for each in members.values() for topic in each.topics}):
             for number in range(counts.get(topic, 0)):
-                taker = next(member_id for member_id in turns if topic in members[member_id].topics)
+                taker = next(member_id for member_id in rotation if topic in members[member_id].topics)
                 assigned[taker].append(TopicPartition(topic, number))
         return assigned
 

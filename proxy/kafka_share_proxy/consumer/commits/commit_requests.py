@@ -110,20 +110,18 @@ class CommitRequests:
         options: ConsumerOptions,
         coordinator: CoordinatorRequests,
         backoff: RetryBackoff,
-        who: Callable[[], MemberIdentity],
+        identity: Callable[[], MemberIdentity],
         holds: Callable[[], Partitions | None],
         fenced: Callable[[MemberIdentity, ErrorCode, float], list[BackgroundEvent]],
         troubles: Troubles | None = None,
-        look_up: Callable[[Partitions, Deliver], None] | None = None,
+        query_committed: Callable[[Partitions, Deliver], None] | None = None,
     ) -> None:
-        """`look_up`: looks up committed offsets (CommittedRequests.query). None: several texts are assumed to be added
-        up.
-        """
+        """`query_committed`: CommittedRequests.query. None: several texts are assumed to be added up."""
         self._troubles = troubles or Troubles()
         self._options = options
         self._coordinator = coordinator
         self._backoff = backoff
-        self._who = who
+        self._identity = identity
         self._holds = holds
         """None: no group membership, therefore any partition."""
         self._fenced = fenced
@@ -136,7 +134,7 @@ class CommitRequests:
         self._in_flight: set[TopicPartition] = set()
         self._completed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._limited: set[TopicPartition] = set()
-        self._look_up = look_up
+        self._query_committed = query_committed
         self._calls: dict[int, _OpenCall] = {}
 
     # Calls of the application
@@ -208,22 +206,22 @@ class CommitRequests:
         if not sent:
             return DueRequests(events=tuple(events))
         self._in_flight.update(sent)
-        who = self._who()
+        identity = self._identity()
         request = UnsentRequest(
             sender=self,
             api="OffsetCommit",
-            message=self._message(sent, who),
+            message=self._message(sent, identity),
             versions=(VERSIONS[1] if self._options.group_protocol == "consumer" else VERSIONS[0], VERSIONS[1]),
             timeout_s=self._options.request_timeout_s,
             node_id=node_id,
             lane=Lane.COORDINATOR,
-            context=(sent, who),
+            context=(sent, identity),
         )
         return DueRequests((request,), math.inf, tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         """The member may have another identity by now, or be closed."""
-        sent, who = request.context
+        sent, identity = request.context
         self._in_flight.difference_update(sent)
         if isinstance(outcome, RequestFailure):
             return self._failed(sent, outcome, now)
@@ -238,7 +236,7 @@ class CommitRequests:
         events: list[BackgroundEvent] = []
         for partition, pending in sent.items():
             code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-            events += self._take(partition, pending, code, who, now)
+            events += self._take(partition, pending, code, identity, now)
         self._report_accepted()
         return events
 
@@ -261,7 +259,7 @@ class CommitRequests:
                 self._limited.discard(partition)
         return events
 
-    def _message(self, sent: Mapping[TopicPartition, PendingCommit], who: MemberIdentity) -> Any:
+    def _message(self, sent: Mapping[TopicPartition, PendingCommit], identity: MemberIdentity) -> Any:
         message = messages.OffsetCommitRequest
         topics = [
             message.OffsetCommitRequestTopic(
@@ -275,9 +273,9 @@ class CommitRequests:
         ]
         return message(
             group_id=self._options.group,
-            generation_id_or_member_epoch=who.generation,
-            member_id=who.member_id,
-            group_instance_id=who.instance_id,
+            generation_id_or_member_epoch=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=identity.instance_id,
             topics=topics,
         )
 
@@ -307,7 +305,7 @@ class CommitRequests:
         return events
 
     def _take(
-        self, partition: TopicPartition, pending: PendingCommit, code: ErrorCode, who: MemberIdentity, now: float
+        self, partition: TopicPartition, pending: PendingCommit, code: ErrorCode, identity: MemberIdentity, now: float
     ) -> list[BackgroundEvent]:
         if code in RETRIABLE:
             return self._try_again(partition, pending, code, now)
@@ -319,11 +317,11 @@ class CommitRequests:
             self._enqueue(partition, pending, newest=False)
             return []
         if code in OUTDATED and self._holds() is not None:
-            events = self._fenced(who, code, now)
+            events = self._fenced(identity, code, now)
             if partition in self._waiting:
                 self._enqueue(partition, pending, newest=False)
             else:
-                self._held[partition] = (pending, who)
+                self._held[partition] = (pending, identity)
             return [*events, *self._recommit()]
         return self._settle(partition, pending.call_ids, BrokerRefused("OffsetCommit", code, str(partition)))
 
@@ -333,7 +331,7 @@ class CommitRequests:
         if texts is None or not texts.accepted():
             self._enqueue(partition, pending, newest=False)
             return []
-        if texts.needs_proof and self._look_up is not None:
+        if texts.needs_proof and self._query_committed is not None:
 
             def judge(found: Committed | ConsumerError) -> list[BackgroundEvent]:
                 if isinstance(found, ConsumerError):
@@ -343,7 +341,7 @@ class CommitRequests:
                 self._report_accepted()
                 return events
 
-            self._look_up(frozenset({partition}), judge)
+            self._query_committed(frozenset({partition}), judge)
             return []
         return self._complete(partition, pending, texts)
 
@@ -376,12 +374,12 @@ class CommitRequests:
     def _recommit(self) -> list[BackgroundEvent]:
         """Queue held commits again once the identity has changed. Fail those whose partition is no longer owned."""
         events: list[BackgroundEvent] = []
-        who, holds = self._who(), self._holds()
+        identity, holds = self._identity(), self._holds()
         for partition, (pending, before) in list(self._held.items()):
             if holds is not None and partition not in holds:
                 del self._held[partition]
                 events += self._settle(partition, pending.call_ids, _lost(partition))
-            elif who != before:
+            elif identity != before:
                 del self._held[partition]
                 self._enqueue(partition, pending, newest=False)
         return events

@@ -59,14 +59,14 @@ class CommittedRequests:
         options: ConsumerOptions,
         coordinator: CoordinatorRequests,
         backoff: RetryBackoff,
-        who: Callable[[], MemberIdentity],
+        identity: Callable[[], MemberIdentity],
         troubles: Troubles | None = None,
     ) -> None:
         self._troubles = troubles or Troubles()
         self._options = options
         self._coordinator = coordinator
         self._backoff = backoff
-        self._who = who
+        self._identity = identity
         self._queries: list[_Query] = []
         self._in_flight: UnsentRequest | None = None
 
@@ -116,16 +116,16 @@ class CommittedRequests:
         return self._take(group, now)
 
     def _message(self, partitions: set[TopicPartition]) -> Any:
-        message, who = messages.OffsetFetchRequest, self._who()
+        message, identity = messages.OffsetFetchRequest, self._identity()
         topics = [
             message.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
             for topic, numbers in by_topic(partitions).items()
         ]
-        is_member = self._options.group_protocol == "consumer" and who.generation > 0
+        is_member = self._options.group_protocol == "consumer" and identity.generation > 0
         group = message.OffsetFetchRequestGroup(
             group_id=self._options.group,
-            member_id=who.member_id if is_member else None,
-            member_epoch=who.generation if is_member else -1,
+            member_id=identity.member_id if is_member else None,
+            member_epoch=identity.generation if is_member else -1,
             topics=topics,
         )
         return message(groups=[group], require_stable=True)

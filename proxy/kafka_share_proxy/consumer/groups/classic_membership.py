@@ -58,7 +58,7 @@ class ClassicMembership(GroupMembership):
         self._leader = GroupLeader(assignors, topics)
         cooperative = all(each.protocol is RebalanceProtocol.COOPERATIVE for each in assignors)
         self.protocol = RebalanceProtocol.COOPERATIVE if cooperative else RebalanceProtocol.EAGER
-        self.who = MemberIdentity(instance_id=options.group_instance_id)
+        self.identity = MemberIdentity(instance_id=options.group_instance_id)
         self._rejoin: str | None = None
         self._sync_due: str | None = None
         """Name of the assignor while SyncGroup is due."""
@@ -81,8 +81,8 @@ class ClassicMembership(GroupMembership):
 
     def leave(self, now: float, reason: str) -> None:
         """A static member sends no LeaveGroup (KIP-345)."""
-        if self.who.member_id and self.who.instance_id is None:
-            self._leave_as, self._leave_reason = self.who, reason
+        if self.identity.member_id and self.identity.instance_id is None:
+            self._leave_as, self._leave_reason = self.identity, reason
         self._forget()
         self._topics, self._rejoin = frozenset(), None
         self._flow.leave(now, reason)
@@ -91,13 +91,13 @@ class ClassicMembership(GroupMembership):
     def is_leaving(self) -> bool:
         return self._leave_as is not None or "LeaveGroup" in self._in_flight
 
-    def fenced(self, who: MemberIdentity, code: ErrorCode, now: float) -> list[BackgroundEvent]:
+    def fenced(self, identity: MemberIdentity, code: ErrorCode, now: float) -> list[BackgroundEvent]:
         """Handle a fencing error, unless it was sent under an earlier identity."""
-        if who != self.who or code not in {*FORGOTTEN, ErrorCode.FENCED_INSTANCE_ID}:
+        if identity != self.identity or code not in {*FORGOTTEN, ErrorCode.FENCED_INSTANCE_ID}:
             return []
         if code is ErrorCode.ILLEGAL_GENERATION and "JoinGroup" in self._in_flight:
             return []  # the response to JoinGroup will return the group's new generation
-        return self._refused("OffsetCommit", code, who, now)
+        return self._refused("OffsetCommit", code, identity, now)
 
     # Manager interface
 
@@ -119,7 +119,7 @@ class ClassicMembership(GroupMembership):
         response: Any = outcome
         code = ErrorCode.of(response.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
-            self.who = self.who._replace(member_id=response.member_id)
+            self.identity = self.identity._replace(member_id=response.member_id)
             self._rejoin = "the member id is known now"
             return []
         if code:
@@ -134,8 +134,8 @@ class ClassicMembership(GroupMembership):
         if now >= self._poll_deadline:
             return self._stall(now)
         if now >= self._session_deadline and "JoinGroup" not in self._in_flight:
-            self._coordinator.lost(now, "no heartbeat was answered within the session timeout")
-            return self._start_over(now, "the session has expired: no heartbeat was answered", keep_id=True)
+            self._coordinator.lost(now, "no heartbeat got a response within the session timeout")
+            return self._start_over(now, "the session has expired: no heartbeat got a response", keep_id=True)
         return self._flow.expire(now)
 
     def _stall(self, now: float) -> list[BackgroundEvent]:
@@ -211,7 +211,7 @@ class ClassicMembership(GroupMembership):
             timeout_s=timeout_s or self._options.request_timeout_s,
             node_id=node_id,
             lane=Lane.JOINING if api in ("JoinGroup", "SyncGroup") else Lane.COORDINATOR,
-            context=(now, self.who),
+            context=(now, self.identity),
         )
         self._in_flight[api] = request
         return request
@@ -232,7 +232,7 @@ class ClassicMembership(GroupMembership):
             self._assigned_generation,
             self._rejoin,
         )
-        message = messages.join_group(self._options, self.who, self._assignors, facts)
+        message = messages.join_group(self._options, self.identity, self._assignors, facts)
         timeout_s = max(self._options.request_timeout_s, self._options.max_poll_interval_s + JOIN_LAPSE_S)
         request = self._request("JoinGroup", message, now, timeout_s)
         if request is not None:
@@ -245,7 +245,7 @@ class ClassicMembership(GroupMembership):
         assignments = self._leader.assign(now)
         if assignments is None:
             return None
-        message = messages.sync_group(self._options.group, self.who, self._sync_due, assignments)
+        message = messages.sync_group(self._options.group, self.identity, self._sync_due, assignments)
         self._sync_due = None
         return self._request("SyncGroup", message, now)
 
@@ -254,7 +254,7 @@ class ClassicMembership(GroupMembership):
             return None
         if self._flow.state is State.PREPARING_REBALANCE:
             return None
-        return self._request("Heartbeat", messages.heartbeat(self._options.group, self.who), now)
+        return self._request("Heartbeat", messages.heartbeat(self._options.group, self.identity), now)
 
     def _leaving(self, now: float) -> UnsentRequest | None:
         if self._leave_as is None:
@@ -269,7 +269,7 @@ class ClassicMembership(GroupMembership):
 
     def _joined(self, _: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         self._backoff.succeeded()
-        self.who = self.who._replace(member_id=response.member_id, generation=response.generation_id)
+        self.identity = self.identity._replace(member_id=response.member_id, generation=response.generation_id)
         self._alive(now, now)
         self._leader.deposed()
         try:
@@ -295,10 +295,10 @@ class ClassicMembership(GroupMembership):
         target = frozenset(each for each in assigned if each.topic in self._topics)
         if target != assigned:
             self._rejoin = "the assignment is not of the subscription"
-        self._assigned, self._assigned_generation = target, self.who.generation
+        self._assigned, self._assigned_generation = target, self.identity.generation
         self._flow.target = target
         revoked = self._flow.owned - target
-        reason = f"generation {self.who.generation} is synced"
+        reason = f"generation {self.identity.generation} is synced"
         if self._flow.state is State.REVOKING_PARTITION or (revoked and self._flow.state is State.STABLE):
             return self._flow.begin_revocation(revoked, self.protocol, now, reason)
         return self._flow.begin_assignment(now, reason)
@@ -322,9 +322,9 @@ class ClassicMembership(GroupMembership):
         self._again_after(request.api, now, failure.kind.value)
         return []
 
-    def _refused(self, api: str, code: ErrorCode, who: MemberIdentity, now: float) -> list[BackgroundEvent]:
+    def _refused(self, api: str, code: ErrorCode, identity: MemberIdentity, now: float) -> list[BackgroundEvent]:
         self._coordinator.note(code, now)
-        if api == "Heartbeat" and code in FORGOTTEN and (who != self.who or "JoinGroup" in self._in_flight):
+        if api == "Heartbeat" and code in FORGOTTEN and (identity != self.identity or "JoinGroup" in self._in_flight):
             self._next_heartbeat = now + self._options.heartbeat_interval_s
             return []  # JoinGroup overtook it on its own connection; its response decides
         if code in FORGOTTEN:
@@ -355,9 +355,9 @@ class ClassicMembership(GroupMembership):
             self._flow.trace.to(State.PREPARING_REBALANCE, now, reason)
 
     def _start_over(self, now: float, reason: str, *, keep_id: bool) -> list[BackgroundEvent]:
-        member_id = self.who.member_id if keep_id else messages.NO_MEMBER
+        member_id = self.identity.member_id if keep_id else messages.NO_MEMBER
         self._forget()
-        self.who = self.who._replace(member_id=member_id)
+        self.identity = self.identity._replace(member_id=member_id)
         self._rejoin = reason
         return self._flow.lose_everything(now, reason)
 
@@ -367,7 +367,7 @@ class ClassicMembership(GroupMembership):
         return [BackgroundError(error=error), *self._flow.lose_everything(now, str(error))]
 
     def _forget(self) -> None:
-        self.who = MemberIdentity(instance_id=self.who.instance_id)
+        self.identity = MemberIdentity(instance_id=self.identity.instance_id)
         self._in_flight.clear()
         self._leader.deposed()
         self._sync_due = None
@@ -376,4 +376,4 @@ class ClassicMembership(GroupMembership):
     @property
     def holds(self) -> Partitions:
         """Including partitions released but not yet given up."""
-        return self._flow.owned if self.who.generation != NO_GENERATION else NOTHING
+        return self._flow.owned if self.identity.generation != NO_GENERATION else NOTHING

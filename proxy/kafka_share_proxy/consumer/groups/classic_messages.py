@@ -41,62 +41,64 @@ class JoinFacts(NamedTuple):
     reason: str
 
 
-def join_group(options: ConsumerOptions, who: MemberIdentity, assignors: Sequence[Assignor], facts: JoinFacts) -> Any:
+def join_group(
+    options: ConsumerOptions, identity: MemberIdentity, assignors: Sequence[Assignor], facts: JoinFacts
+) -> Any:
     message = messages.JoinGroupRequest
     protocols = [
-        message.JoinGroupRequestProtocol(name=each.name, metadata=_subscription(options, who, each, facts))
+        message.JoinGroupRequestProtocol(name=each.name, metadata=_subscription(options, identity, each, facts))
         for each in assignors
     ]
     return message(
         group_id=options.group,
         session_timeout_ms=round(options.session_timeout_s * 1000),
         rebalance_timeout_ms=round(options.max_poll_interval_s * 1000),
-        member_id=who.member_id,
-        group_instance_id=who.instance_id,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocols=protocols,
         reason=facts.reason,
     )
 
 
-def _subscription(options: ConsumerOptions, who: MemberIdentity, assignor: Assignor, facts: JoinFacts) -> bytes:
+def _subscription(options: ConsumerOptions, identity: MemberIdentity, assignor: Assignor, facts: JoinFacts) -> bytes:
     subscription = GroupSubscription(
         topics=tuple(facts.topics),
         user_data=assignor.user_data(facts.assigned, facts.assigned_generation),
         owned=tuple(facts.owned),
-        generation=who.generation,
+        generation=identity.generation,
         rack=options.rack,
     )
     return write_subscription(subscription)
 
 
 def sync_group(
-    group_id: str, who: MemberIdentity, protocol_name: str | None, assignments: Iterable[tuple[str, bytes]]
+    group_id: str, identity: MemberIdentity, protocol_name: str | None, assignments: Iterable[tuple[str, bytes]]
 ) -> Any:
     """Build SyncGroup. Only the leader has assignments."""
     message = messages.SyncGroupRequest
     listed = [message.SyncGroupRequestAssignment(member_id=each, assignment=data) for each, data in assignments]
     return message(
         group_id=group_id,
-        generation_id=who.generation,
-        member_id=who.member_id,
-        group_instance_id=who.instance_id,
+        generation_id=identity.generation,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocol_name=protocol_name,
         assignments=listed,
     )
 
 
-def heartbeat(group_id: str, who: MemberIdentity) -> Any:
+def heartbeat(group_id: str, identity: MemberIdentity) -> Any:
     return messages.HeartbeatRequest(
         group_id=group_id,
-        generation_id=who.generation,
-        member_id=who.member_id,
-        group_instance_id=who.instance_id,
+        generation_id=identity.generation,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
     )
 
 
-def leave_group(group_id: str, who: MemberIdentity, reason: str) -> Any:
+def leave_group(group_id: str, identity: MemberIdentity, reason: str) -> Any:
     message = messages.LeaveGroupRequest
-    member = message.MemberIdentity(member_id=who.member_id, group_instance_id=who.instance_id, reason=reason)
+    member = message.MemberIdentity(member_id=identity.member_id, group_instance_id=identity.instance_id, reason=reason)
     return message(group_id=group_id, members=[member])

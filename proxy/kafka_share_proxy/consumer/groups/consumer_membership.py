@@ -57,7 +57,7 @@ class ConsumerMembership(GroupMembership):
     ) -> None:
         super().__init__(options, flow, coordinator, backoff, is_settled)
         self._names = topics
-        self.who = MemberIdentity(member_id, JOIN_EPOCH, options.group_instance_id)
+        self.identity = MemberIdentity(member_id, JOIN_EPOCH, options.group_instance_id)
         self._reported_topics: frozenset[str] | None = None
         self._received: dict[bytes, list[int]] | None = None
         """Assignment that was not yet acted on."""
@@ -76,9 +76,9 @@ class ConsumerMembership(GroupMembership):
 
     def leave(self, now: float, reason: str) -> None:
         """A static member announces that it will return (KIP-848)."""
-        if self.who.generation > JOIN_EPOCH or self._in_flight is not None:
-            epoch = LEAVE_EPOCH if self.who.instance_id is None else STATIC_LEAVE_EPOCH
-            self._leave_as = self.who._replace(generation=epoch)
+        if self.identity.generation > JOIN_EPOCH or self._in_flight is not None:
+            epoch = LEAVE_EPOCH if self.identity.instance_id is None else STATIC_LEAVE_EPOCH
+            self._leave_as = self.identity._replace(generation=epoch)
         self._forget()
         self._topics = frozenset()
         self._flow.leave(now, reason)
@@ -87,16 +87,16 @@ class ConsumerMembership(GroupMembership):
     def is_leaving(self) -> bool:
         return self._leave_as is not None or (self._in_flight is not None and self._in_flight.context[1] < JOIN_EPOCH)
 
-    def fenced(self, who: MemberIdentity, _: ErrorCode, __: float) -> list[BackgroundEvent]:
+    def fenced(self, identity: MemberIdentity, _: ErrorCode, __: float) -> list[BackgroundEvent]:
         """Send a heartbeat, whose response shows what the refusal means."""
-        if who == self.who:
+        if identity == self.identity:
             self._next_heartbeat = -math.inf
         return []
 
     @property
     def holds(self) -> Partitions:
         """Including partitions released but not yet given up."""
-        return self._flow.owned if self.who.generation > JOIN_EPOCH else NOTHING
+        return self._flow.owned if self.identity.generation > JOIN_EPOCH else NOTHING
 
     # Manager interface
 
@@ -143,8 +143,8 @@ class ConsumerMembership(GroupMembership):
             self._topics, self._poll_deadline = topics, math.inf
             return lost
         if now >= self._session_deadline:
-            self._coordinator.lost(now, "no heartbeat was answered within the session timeout")
-            return self._start_over(now, "the session has expired: no heartbeat was answered")
+            self._coordinator.lost(now, "no heartbeat got a response within the session timeout")
+            return self._start_over(now, "the session has expired: no heartbeat got a response")
         return self._flow.expire(now)
 
     def _wake_at(self, now: float) -> float:
@@ -178,7 +178,7 @@ class ConsumerMembership(GroupMembership):
             return []
         self._received, self._flow.target = None, target
         revoked = self._flow.owned - target
-        reason = f"epoch {self.who.generation}"
+        reason = f"epoch {self.identity.generation}"
         if self._flow.state is State.REVOKING_PARTITION or (revoked and self._flow.state is State.STABLE):
             return self._flow.begin_revocation(revoked, self.protocol, now, reason)
         if self._flow.state is State.STABLE and target == self._flow.owned:
@@ -201,7 +201,7 @@ class ConsumerMembership(GroupMembership):
     def _beating(self, now: float) -> UnsentRequest | None:
         if self._in_flight is not None or not self._topics or not self.is_polled:
             return None
-        joining = self.who.generation == JOIN_EPOCH
+        joining = self.identity.generation == JOIN_EPOCH
         if not (joining or self._is_due(now)) or not self._backoff.is_ready(now):
             return None
         node_id = self._coordinator.need(now, "ConsumerGroupHeartbeat")
@@ -209,7 +209,7 @@ class ConsumerMembership(GroupMembership):
             return None
         if joining and self._flow.state is State.UNJOINED:
             self._flow.trace.to(State.PREPARING_REBALANCE, now, "joining")
-        return self._send(self._message(joining), node_id, now, self.who.generation)
+        return self._send(self._message(joining), node_id, now, self.identity.generation)
 
     def _is_due(self, now: float) -> bool:
         return self._acknowledges() or self._topics != self._reported_topics or now >= self._next_heartbeat
@@ -227,14 +227,14 @@ class ConsumerMembership(GroupMembership):
         node_id = self._coordinator.need(now, "leaving the group")
         if node_id is None:
             return None
-        who, self._leave_as = self._leave_as, None
+        identity, self._leave_as = self._leave_as, None
         message = messages.ConsumerGroupHeartbeatRequest(
             group_id=self._options.group,
-            member_id=who.member_id,
-            member_epoch=who.generation,
-            instance_id=who.instance_id,
+            member_id=identity.member_id,
+            member_epoch=identity.generation,
+            instance_id=identity.instance_id,
         )
-        return self._send(message, node_id, now, who.generation)
+        return self._send(message, node_id, now, identity.generation)
 
     def _send(self, message: Any, node_id: int, now: float, epoch: int) -> UnsentRequest:
         self._in_flight = UnsentRequest(
@@ -253,9 +253,9 @@ class ConsumerMembership(GroupMembership):
         message = messages.ConsumerGroupHeartbeatRequest
         made = message(
             group_id=self._options.group,
-            member_id=self.who.member_id,
-            member_epoch=self.who.generation,
-            instance_id=self.who.instance_id,
+            member_id=self.identity.member_id,
+            member_epoch=self.identity.generation,
+            instance_id=self.identity.instance_id,
         )
         if joining:
             made.rack_id = self._options.rack
@@ -277,8 +277,8 @@ class ConsumerMembership(GroupMembership):
 
     def _take(self, response: Any, sent_at: float, now: float) -> None:
         self._backoff.succeeded()
-        self.who = self.who._replace(
-            member_id=response.member_id or self.who.member_id, generation=response.member_epoch
+        self.identity = self.identity._replace(
+            member_id=response.member_id or self.identity.member_id, generation=response.member_epoch
         )
         self._session_deadline = sent_at + self._options.session_timeout_s
         self._next_heartbeat = sent_at + response.heartbeat_interval_ms / 1000
@@ -318,7 +318,7 @@ class ConsumerMembership(GroupMembership):
 
     def _forget(self) -> None:
         """The member id stays."""
-        self.who = self.who._replace(generation=JOIN_EPOCH)
+        self.identity = self.identity._replace(generation=JOIN_EPOCH)
         self._in_flight = self._received = self._reported_topics = None
         self._ack_due = False
         self._next_heartbeat = -math.inf

@@ -56,9 +56,9 @@ class ShareCalls:
         return [CallDone(call_id=call.call_id, value=call.results) for call in done]
 
 
-def _collect(waiting: dict[TopicPartition, set[int]], said: Acknowledgements, only: Offsets | None) -> bool:
+def _collect(waiting: dict[TopicPartition, set[int]], acks: Acknowledgements, only: Offsets | None) -> bool:
     is_any = False
-    for partition, offsets in said.items():
+    for partition, offsets in acks.items():
         applied = {each for each, kind in offsets.items() if kind is not AcknowledgeType.GAP}
         awaited = applied if only is None else applied & only.get(partition, set())
         if awaited:

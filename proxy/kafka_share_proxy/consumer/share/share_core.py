@@ -1,7 +1,7 @@
 """One share consumer: its application's calls in, requests and results out (consumer/share_consumers.md rules 1-15).
 
     core.begin_poll(now); core.is_polling = True; core.take(now)     # the application's poll
-    core.say(...), core.begin_work(...), core.end_work(...)           # calls that wait for nothing
+    core.acknowledge(...), core.begin_work(...), core.end_work(...)           # calls that wait for nothing
     core.handle(AwaitAcknowledgements(call_id), now)                  # calls that do
     for request in core.poll(now): ...                                # send; then on_response(request, outcome, now)
     core.next_deadline                                                # when to poll it again if nothing happens before
@@ -61,7 +61,7 @@ class Taken(NamedTuple):
     """Result of one poll: renewed records or new ones."""
 
     again: list[Any]
-    """Objects passed to `say` for the renewed records."""
+    """Objects passed to `acknowledge` for the renewed records."""
     parts: list[DeliveredRecords]
 
     def __bool__(self) -> bool:
@@ -185,7 +185,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
 
     # Calls that do not wait
 
-    def say(
+    def acknowledge(
         self,
         partition: TopicPartition,
         offset: int,
@@ -200,7 +200,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
         Raises ValueError if the record was not delivered here, or is acknowledged already.
         """
         hold = self.held.find(partition, offset, delivery)
-        return self.held.say(partition, offset, hold, kind, again=again, delay_ms=delay_ms)
+        return self.held.acknowledge(partition, offset, hold, kind, again=again, delay_ms=delay_ms)
 
     def send_at_once(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
         """Send acknowledgements without waiting for the next fetch.

@@ -59,7 +59,7 @@ class Hold:
     session: ShareSession
     delivery: int
     lock_until: float
-    said: AcknowledgeType | None = None
+    unsent: AcknowledgeType | None = None
     sent: AcknowledgeType | None = None
     delay_ms: int | None = None
     """Named delay of its release."""
@@ -78,7 +78,7 @@ class Hold:
     @property
     def is_final(self) -> bool:
         """True if the last acknowledgement is final. The broker decides whether it is in time."""
-        return self.is_settled or self.said not in (None, AcknowledgeType.RENEW)
+        return self.is_settled or self.unsent not in (None, AcknowledgeType.RENEW)
 
 
 class ShareHolds:
@@ -114,9 +114,9 @@ class ShareHolds:
         self, session: ShareSession, partition: TopicPartition, offsets: Iterable[int], kind: AcknowledgeType
     ) -> None:
         """Acknowledge offsets that the application was never given."""
-        said = dict.fromkeys(offsets, kind)
-        if said:
-            session.due.setdefault(partition, {}).update(said)
+        acks = dict.fromkeys(offsets, kind)
+        if acks:
+            session.due.setdefault(partition, {}).update(acks)
 
     def taken_away(self, partition: TopicPartition, first: int, last: int) -> None:
         """Lose these holds: the records can be acquired again."""
@@ -148,7 +148,7 @@ class ShareHolds:
 
     # Acknowledgements
 
-    def say(
+    def acknowledge(
         self,
         partition: TopicPartition,
         offset: int,
@@ -172,7 +172,7 @@ class ShareHolds:
             self._responded(partition, {offset: kind}, renewals_unsupported(hold.session))
             return True
         self._again.pop((partition, offset), None)
-        hold.said, hold.again, hold.delay_ms = kind, again, delay_ms
+        hold.unsent, hold.again, hold.delay_ms = kind, again, delay_ms
         hold.session.due.setdefault(partition, {})[offset] = kind
         return True
 
@@ -182,8 +182,8 @@ class ShareHolds:
             for offset, hold in holds.items():
                 if (partition, offset) in but:
                     continue
-                if hold.lost is None and hold.said is None and hold.sent is None:
-                    self.say(partition, offset, hold, AcknowledgeType.ACCEPT)
+                if hold.lost is None and hold.unsent is None and hold.sent is None:
+                    self.acknowledge(partition, offset, hold, AcknowledgeType.ACCEPT)
 
     # Requests
 
@@ -191,20 +191,20 @@ class ShareHolds:
         """Return acknowledgements for the next request, late ones separately (consumer/share_consumers.md rule 10)."""
         fresh: Acknowledgements = {}
         late: Acknowledgements = {}
-        for partition, said in session.due.items():
+        for partition, acks in session.due.items():
             held = self._of.get(partition, {})
-            for offset, kind in said.items():
+            for offset, kind in acks.items():
                 hold = held.get(offset)
                 is_late = hold is not None and hold.session is session and hold.lock_until <= now
                 (late if is_late else fresh).setdefault(partition, {})[offset] = kind
         sent, session.due = (fresh, late) if fresh else (late, {})
         session.under_way, session.is_urgent = sent, session.is_urgent and bool(session.due)
-        for partition, said in sent.items():
-            for offset, hold in self._holds(session, partition, said):
-                hold.sent, hold.said = said[offset], None
+        for partition, acks in sent.items():
+            for offset, hold in self._holds(session, partition, acks):
+                hold.sent, hold.unsent = acks[offset], None
         return sent
 
-    def delays_of(self, said: Acknowledgements) -> NamedDelays:
+    def delays_of(self, acks: Acknowledgements) -> NamedDelays:
         """Return the named delays of acknowledgements that were taken."""
         held = self._of
         named = {
@@ -215,14 +215,14 @@ class ShareHolds:
                 and (hold := held.get(partition, {}).get(offset)) is not None
                 and hold.delay_ms is not None
             }
-            for partition, kinds in said.items()
+            for partition, kinds in acks.items()
         }
         return {partition: delays for partition, delays in named.items() if delays}
 
     def not_sent(self, session: ShareSession) -> None:
         under_way, session.under_way = session.under_way, {}
-        for partition, said in under_way.items():
-            self._due_again(session, partition, said)
+        for partition, acks in under_way.items():
+            self._due_again(session, partition, acks)
 
     def refuse_renewals(self, session: ShareSession) -> None:
         """Drop renewals: the broker lacks their version (KIP-1222)."""
@@ -231,11 +231,11 @@ class ShareHolds:
 
     def drop_renewals(self, session: ShareSession, error: ConsumerError) -> None:
         """Drop renewals. The records stay held."""
-        for partition, said in list(session.due.items()):
-            renewing = {offset: kind for offset, kind in said.items() if kind is AcknowledgeType.RENEW}
+        for partition, acks in list(session.due.items()):
+            renewing = {offset: kind for offset, kind in acks.items() if kind is AcknowledgeType.RENEW}
             for offset, hold in self._holds(session, partition, renewing):
-                hold.said = None
-                del said[offset]
+                hold.unsent = None
+                del acks[offset]
             if renewing:
                 self._responded(partition, renewing, error)
 
@@ -252,16 +252,16 @@ class ShareHolds:
         """`code` is 0, or the reason why the broker did nothing, except perhaps renewals. `lock_from`: earliest start
         of the renewed locks. `is_delayed`: the named delays were confirmed.
         """
-        said = session.under_way.pop(partition, {})
-        holds = self._holds(session, partition, said)
+        acks = session.under_way.pop(partition, {})
+        holds = self._holds(session, partition, acks)
         if code in RETRIABLE and any(hold.lock_until > now for _, hold in holds):
-            self._due_again(session, partition, said)
+            self._due_again(session, partition, acks)
             return
         error = BrokerRefused("ShareAcknowledge", code, str(partition)) if code else None
-        is_ignored = not (code or is_delayed) and bool(self.delays_of({partition: said}))
+        is_ignored = not (code or is_delayed) and bool(self.delays_of({partition: acks}))
         renewals, renewed = 0, set()
         for offset, hold in holds:
-            kind, hold.sent = said[offset], None
+            kind, hold.sent = acks[offset], None
             if kind is not AcknowledgeType.RENEW:
                 self._drop(partition, offset, hold)
             elif error is not None:
@@ -270,21 +270,21 @@ class ShareHolds:
                 self._renewed(partition, offset, hold, lock_from)
                 renewals = max(renewals, hold.renewals)
                 renewed.add(offset)
-        late = {each for each, kind in said.items() if kind is AcknowledgeType.RENEW and each not in renewed}
+        late = {each for each, kind in acks.items() if kind is AcknowledgeType.RENEW and each not in renewed}
         if error is None and late:
-            self._responded(partition, {each: said.pop(each) for each in late}, _too_late(partition))
-        self._responded(partition, said, error, renewals, is_ignored)
+            self._responded(partition, {each: acks.pop(each) for each in late}, _too_late(partition))
+        self._responded(partition, acks, error, renewals, is_ignored)
 
     def lose(self, session: ShareSession, error: ConsumerError, partition: TopicPartition | None = None) -> None:
         """Lose locks. Acknowledgements that are due, or in flight without a result, get the error."""
         for waiting in (session.under_way, session.due):
             for each in [partitions for partitions in waiting if partition in (None, partitions)]:
-                said = waiting.pop(each)
-                for offset, hold in self._holds(session, each, said):
-                    hold.said = hold.sent = None
-                    if said[offset] is not AcknowledgeType.RENEW:
+                acks = waiting.pop(each)
+                for offset, hold in self._holds(session, each, acks):
+                    hold.unsent = hold.sent = None
+                    if acks[offset] is not AcknowledgeType.RENEW:
                         self._drop(each, offset, hold)
-                self._responded(each, said, error)
+                self._responded(each, acks, error)
         for each in [partitions for partitions in self._of if partition in (None, partitions)]:
             for offset, hold in self._holds(session, each, list(self._of[each])):
                 self._lose(each, offset, hold, LockLostError(f"{each} at offset {offset}: {error}"))
@@ -313,17 +313,17 @@ class ShareHolds:
             (offset, hold) for offset, hold in found if hold is not None and hold.session is session and not hold.lost
         ]
 
-    def _due_again(self, session: ShareSession, partition: TopicPartition, said: TypesByOffset) -> None:
+    def _due_again(self, session: ShareSession, partition: TopicPartition, acks: TypesByOffset) -> None:
         due = session.due.setdefault(partition, {})
-        due.update({offset: kind for offset, kind in said.items() if offset not in due})
+        due.update({offset: kind for offset, kind in acks.items() if offset not in due})
         session.is_urgent = True
-        for offset, hold in self._holds(session, partition, said):
-            hold.sent, hold.said = None, due[offset]
+        for offset, hold in self._holds(session, partition, acks):
+            hold.sent, hold.unsent = None, due[offset]
 
     def _renewed(self, partition: TopicPartition, offset: int, hold: Hold, lock_from: float) -> None:
         hold.renewals += 1
         hold.lock_until = lock_from + (self.lock_s or 0.0)
-        if hold.again is not None and hold.said is None:
+        if hold.again is not None and hold.unsent is None:
             self._again[partition, offset] = hold
 
     def _drop(self, partition: TopicPartition, offset: int, hold: Hold) -> None:
@@ -338,10 +338,10 @@ class ShareHolds:
         hold.lost, hold.on_lost, on_lost = error, None, hold.on_lost
         self.count -= 1
         self._again.pop((partition, offset), None)
-        said = hold.session.due.get(partition, {})
-        if hold.said is not None and offset in said:
-            self._responded(partition, {offset: said.pop(offset)}, error)
-            if not said:
+        acks = hold.session.due.get(partition, {})
+        if hold.unsent is not None and offset in acks:
+            self._responded(partition, {offset: acks.pop(offset)}, error)
+            if not acks:
                 del hold.session.due[partition]
         self._lost.append((partition, offset, hold))
         while len(self._lost) > LOST_MAX:
@@ -356,12 +356,12 @@ class ShareHolds:
     def _responded(
         self,
         partition: TopicPartition,
-        said: TypesByOffset,
+        acks: TypesByOffset,
         error: ConsumerError | None,
         renewals: int = 0,
         is_delay_ignored: bool = False,
     ) -> None:
-        reported = {offset: kind for offset, kind in said.items() if kind is not AcknowledgeType.GAP}
+        reported = {offset: kind for offset, kind in acks.items() if kind is not AcknowledgeType.GAP}
         if reported:
             self._on_result(AcknowledgementResult(partition, reported, error, renewals, is_delay_ignored))
 

@@ -36,15 +36,15 @@ class ShareMessages:
         self,
         session: ShareSession,
         readable: dict[TopicPartition, bytes],
-        said: Acknowledgements,
+        acks: Acknowledgements,
         wait_s: float,
         delays: NamedDelays | None = None,
     ) -> Any:
         """Without partitions to read it requests no records and does not wait."""
         message = messages.ShareFetchRequest
         added, forgotten = session.changes(readable)
-        named = added | {each: session.ids[each] for each in said}
-        forgotten |= {each: session.ids[each] for each in said if each not in readable}
+        named = added | {each: session.ids[each] for each in acks}
+        forgotten |= {each: session.ids[each] for each in acks if each not in readable}
         options = self._options
         made = message(
             group_id=options.group,
@@ -57,7 +57,7 @@ class ShareMessages:
                     partitions=[
                         message.FetchPartition(
                             partition_index=each.partition,
-                            acknowledgement_batches=_batches(message, said.get(each, {}), delays, each),
+                            acknowledgement_batches=_batches(message, acks.get(each, {}), delays, each),
                         )
                         for each in listed
                     ],
@@ -78,26 +78,26 @@ class ShareMessages:
         return made
 
     def acknowledge(
-        self, session: ShareSession, said: Acknowledgements, epoch: int, delays: NamedDelays | None = None
+        self, session: ShareSession, acks: Acknowledgements, epoch: int, delays: NamedDelays | None = None
     ) -> Any:
         message = messages.ShareAcknowledgeRequest
         return message(
             group_id=self._options.group,
             member_id=self._member_id,
             share_session_epoch=epoch,
-            is_renew_ack=has_renewals(said),
+            is_renew_ack=has_renewals(acks),
             topics=[
                 message.AcknowledgeTopic(
                     topic_id=topic_id,
                     partitions=[
                         message.AcknowledgePartition(
                             partition_index=each.partition,
-                            acknowledgement_batches=_batches(message, said[each], delays, each),
+                            acknowledgement_batches=_batches(message, acks[each], delays, each),
                         )
                         for each in listed
                     ],
                 )
-                for topic_id, listed in _by_id({each: session.ids[each] for each in said})
+                for topic_id, listed in _by_id({each: session.ids[each] for each in acks})
             ],
         )
 
@@ -120,12 +120,12 @@ class ShareMessages:
         )
 
 
-def _batches(message: Any, said: TypesByOffset, delays: NamedDelays | None, partition: TopicPartition) -> list[Any]:
+def _batches(message: Any, acks: TypesByOffset, delays: NamedDelays | None, partition: TopicPartition) -> list[Any]:
     named = delays.get(partition) if delays else None
     if not named:
         return [
             message.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
-            for first, last, types in spans(said)
+            for first, last, types in spans(acks)
         ]
     return [
         message.AcknowledgementBatch(
@@ -134,7 +134,7 @@ def _batches(message: Any, said: TypesByOffset, delays: NamedDelays | None, part
             acknowledge_types=types,
             unknown_tags=() if delay_ms is None else tags_of(delay_ms),
         )
-        for (first, last, types), delay_ms in delayed_spans(said, named)
+        for (first, last, types), delay_ms in delayed_spans(acks, named)
     ]
 
 

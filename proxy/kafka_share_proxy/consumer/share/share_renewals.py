@@ -71,7 +71,7 @@ class ShareRenewals:
         hold.session.is_urgent = True
         if hold.is_final:
             return True
-        return self._held.say(job.partition, job.offset, hold, kind)
+        return self._held.acknowledge(job.partition, job.offset, hold, kind)
 
     def renew_due(self, now: float) -> None:
         soon = now + RENEW_TOGETHER * (self._held.lock_s or 0.0)
@@ -80,7 +80,7 @@ class ShareRenewals:
                 if self._is_lost(job, now):
                     self._forget(job)
                 elif self._due_at(job.hold) <= soon:
-                    self._held.say(job.partition, job.offset, job.hold, AcknowledgeType.RENEW)
+                    self._held.acknowledge(job.partition, job.offset, job.hold, AcknowledgeType.RENEW)
                     session.is_urgent = True
             self._plan(session)
 
@@ -106,7 +106,7 @@ class ShareRenewals:
 
     def _due_at(self, hold: Hold) -> float:
         """Return infinity while a renewal is due or in flight, or if the broker cannot renew."""
-        if hold.said is not None or hold.sent is not None or not hold.session.can_renew:
+        if hold.unsent is not None or hold.sent is not None or not hold.session.can_renew:
             return math.inf
         return hold.lock_until - (1 - RENEW_AFTER) * (self._held.lock_s or 0.0)
 

@@ -236,15 +236,15 @@ class ShareRequests:
         """Without partitions to read it requests no records and does not wait."""
         if readable:
             self._last_fetched = session.node_id
-        said = {} if is_opened else self._held.take_due(session, now)
+        acks = {} if is_opened else self._held.take_due(session, now)
         wait_s = self._renewals.fetch_wait_s(session, self._options.fetch_max_wait_s, now)
-        message = self._messages.fetch(session, readable, said, wait_s, self._held.delays_of(said))
+        message = self._messages.fetch(session, readable, acks, wait_s, self._held.delays_of(acks))
         context = _RequestContext(session, now, bool(readable), dict(readable))
         return self._messages.unsent(self, "ShareFetch", message, session, context)
 
     def _acknowledge(self, session: ShareSession, now: float) -> UnsentRequest:
-        said = self._held.take_due(session, now)
-        message = self._messages.acknowledge(session, said, session.epoch, self._held.delays_of(said))
+        acks = self._held.take_due(session, now)
+        message = self._messages.acknowledge(session, acks, session.epoch, self._held.delays_of(acks))
         return self._messages.unsent(
             self, "ShareAcknowledge", message, session, _RequestContext(session, now, False, None)
         )
@@ -254,9 +254,9 @@ class ShareRequests:
             self._held.lose(session, ConsumerError("the consumer is closed"))
             del self._sessions[session.node_id]
             return None
-        said = self._held.take_due(session, now)
+        acks = self._held.take_due(session, now)
         epoch = session.epoch if session.due else FINAL_EPOCH
-        message = self._messages.acknowledge(session, said, epoch, self._held.delays_of(said))
+        message = self._messages.acknowledge(session, acks, epoch, self._held.delays_of(acks))
         return self._messages.unsent(
             self, "ShareAcknowledge", message, session, _RequestContext(session, now, False, None)
         )
@@ -332,14 +332,14 @@ class ShareRequests:
     ) -> list[BackgroundEvent]:
         session, is_fetch = request.context.session, request.api == "ShareFetch"
         code = ErrorCode.of(data.error_code)
-        said = ErrorCode.of(data.acknowledge_error_code) if is_fetch else code
+        ack_code = ErrorCode.of(data.acknowledge_error_code) if is_fetch else code
         if partition in session.under_way:
             is_delayed = is_applied(data.unknown_tags)
-            self._held.responded(session, partition, said, request.context.at, now, is_delayed=is_delayed)
-            if said in RETRIABLE:
+            self._held.responded(session, partition, ack_code, request.context.at, now, is_delayed=is_delayed)
+            if ack_code in RETRIABLE:
                 self._backoff(session.node_id).failed(now)
-        if code in LED_ELSEWHERE or said in LOCKS_LOST:
-            self._moved(session, partition, code or said, data)
+        if code in LED_ELSEWHERE or ack_code in LOCKS_LOST:
+            self._moved(session, partition, code or ack_code, data)
         if not is_fetch:
             return []
         if code not in LED_ELSEWHERE or data.current_leader.leader_id != session.node_id:

@@ -61,5 +61,5 @@ class ShareSession:
         return has_renewals(self.due)
 
 
-def has_renewals(said: Acknowledgements) -> bool:
-    return any(AcknowledgeType.RENEW in each.values() for each in said.values())
+def has_renewals(acks: Acknowledgements) -> bool:
+    return any(AcknowledgeType.RENEW in each.values() for each in acks.values())

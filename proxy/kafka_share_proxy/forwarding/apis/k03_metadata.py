@@ -81,7 +81,7 @@ def _without_leaders(response: messages.MetadataResponse, hidden_nodes: set[int]
 def _amend(version: int, parts: RewritingParts) -> Amend:
     every = parts.cache.through(all_topics_rewriter(version, parts.book))
     for_all = Route(kind=Kind.RESPONSE, key=KEY, version=version, rewrite=every)
-    is_about_all = AboutAllTopics().look(KEY, version)
+    is_about_all = AboutAllTopics().matcher(KEY, version)
     return lambda frame: for_all if is_about_all(frame) else None
 
 

@@ -53,7 +53,7 @@ def rewriter(version: int, book: AddressBook) -> Rewrite:
         if len(frame) > REWRITTEN_BYTES_MAX:
             raise UnusableResponse(
                 f"DescribeConfigs: a response of {len(frame)} bytes names addresses of brokers; more than "
-                f"{REWRITTEN_BYTES_MAX} are not rewritten: ask about brokers in a request of their own"
+                f"{REWRITTEN_BYTES_MAX} are not rewritten: describe brokers in a separate request"
             )
         return repaired(frame, ApiKey.DESCRIBE_CONFIGS, version, book, hide)
 

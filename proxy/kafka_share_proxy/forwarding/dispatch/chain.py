@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
-from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup, Look, any_of
+from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup, Matcher, any_of
 from kafka_share_proxy.forwarding.served.interfaces import AtOnce, Call, never_wanted
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.forwarding.served.upstream_requests import decoded, send_upstream
@@ -45,26 +45,26 @@ async def next_response(call: Call[RequestMessage[R]]) -> R:
 def _chained(links: Sequence[Served]) -> Served:
     if len(links) == 1:
         return links[0]
-    looks = tuple(link.wants for link in links if link.wants is not None)
+    kinds = tuple(link.wants for link in links if link.wants is not None)
     handler = partial(_first_response, tuple(links))
-    if len(looks) < len(links):
+    if len(kinds) < len(links):
         return Served(handler)
-    return Served(handler, any_of(looks), at_once=_at_once(links))
+    return Served(handler, any_of(kinds), at_once=_at_once(links))
 
 
 def _at_once(links: Sequence[Served]) -> AtOnce | None:
     """Return the fast path of the last link, for requests that no earlier link wants."""
-    looks, at_once = [link.wants for link in links[:-1]], links[-1].at_once
+    kinds, at_once = [link.wants for link in links[:-1]], links[-1].at_once
     if at_once is None or any(link.picks is not None for link in links):
         return None
-    by_group = [look for look in looks if isinstance(look, ByKnownGroup)]
-    if len(by_group) < len(looks):
+    by_group = [kind for kind in kinds if isinstance(kind, ByKnownGroup)]
+    if len(by_group) < len(kinds):
         return None  # it would take a second read of the request to know
-    worded = tuple(look for look in by_group if look.words)
+    worded = tuple(kind for kind in by_group if kind.words)
     if worded:
         at_once = _unless_worded(worded, at_once)
-    groups = [group for look in by_group for group in look.groups]
-    unless = [one for look in by_group for one in look.unless]
+    groups = [group for kind in by_group for group in kind.groups]
+    unless = [one for kind in by_group for one in kind.unless]
     return _unless_grouped(groups, unless, at_once) if groups or unless else at_once
 
 
@@ -90,17 +90,17 @@ def _unless_grouped(groups: Sequence[Mapping[str, Any]], unless: Sequence[Sized]
     return take
 
 
-def _unless_worded(looks: tuple[ByKnownGroup, ...], at_once: AtOnce) -> AtOnce:
-    """Exclude requests that one of these looks wants because of a word in them."""
-    has_word = re.compile(b"|".join(re.escape(word) for look in looks for word in look.words)).search
-    made: dict[tuple[int, int], Sequence[Look]] = {}
+def _unless_worded(kinds: tuple[ByKnownGroup, ...], at_once: AtOnce) -> AtOnce:
+    """Exclude requests that one of these kinds wants because of a word in them."""
+    has_word = re.compile(b"|".join(re.escape(word) for kind in kinds for word in kind.words)).search
+    made: dict[tuple[int, int], Sequence[Matcher]] = {}
 
     def is_wanted(frame: memoryview, request: Request) -> bool:
         api = request.key, request.version
         exactly = made.get(api)
         if exactly is None:
-            exactly = made[api] = [look.exactly.look(*api) for look in looks]
-        return any(look(frame[SIZE.size :]) for look in exactly)
+            exactly = made[api] = [kind.exactly.matcher(*api) for kind in kinds]
+        return any(matcher(frame[SIZE.size :]) for matcher in exactly)
 
     def take(
         connection: SynchronousFastPath,
@@ -130,7 +130,7 @@ async def _first_response(links: tuple[Served, ...], call: Call[Message]) -> Res
 async def _wants(link: Served, call: Call[Message]) -> bool:
     if link.picks is not None:
         return await link.picks(call)
-    return link.wants is None or link.wants.look(call.key, call.version)(_frame(call))
+    return link.wants is None or link.wants.matcher(call.key, call.version)(_frame(call))
 
 
 def _frame(call: Call[Message]) -> memoryview:

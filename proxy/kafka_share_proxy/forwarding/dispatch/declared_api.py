@@ -50,7 +50,7 @@ class Served:
 
     handler: Handler
     wants: EarlyMatch | None = None
-    """Early look that selects requests by their bytes. None: all requests."""
+    """Early match that selects requests by their bytes. None: all requests."""
     picks: Picks | None = None
     """Predicate on the decoded requests among those (`routes.Route.picks`)."""
     at_once: AtOnce | None = None
@@ -75,7 +75,7 @@ class DeclaredApi(Generic[S]):
     raised_to: int | None = None
     """With `versions` None: offer up to this version where the brokers support the API in a lower one."""
     wants: Callable[[S], EarlyMatch] | None = None
-    """Function that returns the early look. None: every request."""
+    """Function that returns the early match. None: every request."""
     picks: Callable[[S], Picks] | None = None
     """Function that returns the predicate on decoded requests. None: requests for which `handle` returns a response."""
     needs: Needs = Needs.NOTHING

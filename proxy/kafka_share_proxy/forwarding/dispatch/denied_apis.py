@@ -30,8 +30,8 @@ READING = frozenset(
         *(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY),
     }
 )
-"""APIs of consumers. `apis.read_only` allows these and all whose names begin with `LOOKING`."""
-LOOKING = ("Describe", "List", "ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe")
+"""APIs of consumers. `apis.read_only` allows these and all whose names begin with `DESCRIBING`."""
+DESCRIBING = ("Describe", "List", "ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe")
 
 _GROUP_APIS = ("Group", "OffsetCommit", "OffsetFetch", "OffsetDelete", "Heartbeat", "ShareFetch", "ShareAcknowledge")
 _TRANSACTION_APIS = ("Txn", "Transactions", "InitProducerId")
@@ -57,7 +57,7 @@ def keys_of(names: Iterable[str], *, read_only: bool) -> frozenset[int]:
             raise ValueError(f"no client works without {name}")
         denied.add(by_name[name])
     if read_only:
-        denied |= {key for name, key in by_name.items() if key not in READING and not name.startswith(LOOKING)}
+        denied |= {key for name, key in by_name.items() if key not in READING and not name.startswith(DESCRIBING)}
     return frozenset(denied)
 
 

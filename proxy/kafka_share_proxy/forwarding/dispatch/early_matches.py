@@ -1,6 +1,6 @@
-"""Early looks: checks of a request's bytes that show whether a feature wants the request. Each kind is a class.
+"""Early matches: checks of a request's bytes that show whether a feature wants the request. Each kind is a class.
 
-`look` returns a function that is called for every request of an API in one version. The walk in C handles some kinds
+`matcher` returns a function that is called for every request of an API in one version. The walk in C handles some kinds
 itself (`request_inspection`).
 
 If the bytes so far do not suffice, the result is True: the request is gathered, checked again, and then decoded. Bytes
@@ -18,21 +18,21 @@ from kafka_share_proxy.wire.codec.prefixes import SIZE_UNKNOWN, Unread
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import ZERO_UUID
 
-LOOKED_MAX = 2_000
+ELEMENTS_MAX = 2_000
 """Maximum number of array elements read in one request: about a millisecond.
 
 A longer request is wanted, and is judged after it is decoded in slices.
 """
 
-Look = Callable[[memoryview], bool]
+Matcher = Callable[[memoryview], bool]
 """Predicate on the received part of a request frame, without size: True if the feature wants it."""
 
 
 class EarlyMatch(Protocol):
     """Kinds of early matches."""
 
-    def look(self, key: int, version: int) -> Look:
-        """Return the look for one API version. Raises UnknownVersion or LocalProtocolError (`prefixes`)."""
+    def matcher(self, key: int, version: int) -> Matcher:
+        """Return the matcher for one API version. Raises UnknownVersion or LocalProtocolError (`prefixes`)."""
 
 
 def _yes(_frame: memoryview) -> bool:
@@ -47,7 +47,7 @@ def _no(_frame: memoryview) -> bool:
 class EveryRequest:
     """Match of every request, for rare APIs."""
 
-    def look(self, _key: int, _version: int) -> Look:
+    def matcher(self, _key: int, _version: int) -> Matcher:
         return _yes
 
 
@@ -57,7 +57,7 @@ class Whenever:
 
     is_so: Callable[[], bool]
 
-    def look(self, _key: int, _version: int) -> Look:
+    def matcher(self, _key: int, _version: int) -> Matcher:
         is_so = self.is_so
         return lambda _frame: is_so()
 
@@ -68,7 +68,7 @@ class FromVersion:
 
     lowest: int
 
-    def look(self, key: int, version: int) -> Look:
+    def matcher(self, key: int, version: int) -> Matcher:
         if version < self.lowest:
             return _no
         read = prefixes.of_request(key, version)
@@ -88,7 +88,7 @@ class LongerThan:
 
     length: int
 
-    def look(self, _key: int, _version: int) -> Look:
+    def matcher(self, _key: int, _version: int) -> Matcher:
         length = self.length
         return lambda frame: len(frame) > length
 
@@ -99,7 +99,7 @@ class ContainsAny:
 
     words: tuple[bytes, ...]
 
-    def look(self, _key: int, _version: int) -> Look:
+    def matcher(self, _key: int, _version: int) -> Matcher:
         words = self.words
 
         def contains(frame: memoryview) -> bool:
@@ -119,7 +119,7 @@ class ContainsNow:
     words: Collection[bytes]
     searched: int
 
-    def look(self, _key: int, _version: int) -> Look:
+    def matcher(self, _key: int, _version: int) -> Matcher:
         words, searched = self.words, self.searched
 
         def contains(frame: memoryview) -> bool:
@@ -135,14 +135,14 @@ class ContainsNow:
 class ByGroupId:
     """Wants requests that name a wanted group, also as an element of a list (OffsetFetch from v8 on)."""
 
-    is_wanted: Callable[[str], bool]
+    matches: Callable[[str], bool]
     has_any: Callable[[], bool] | None = None
     """Function that returns False while no group is wanted, so that requests are not read."""
-    most: int = LOOKED_MAX
+    most: int = ELEMENTS_MAX
 
-    def look(self, key: int, version: int) -> Look:
+    def matcher(self, key: int, version: int) -> Matcher:
         read, most = prefixes.group_ids(key, version), self.most
-        is_wanted, has_any = self.is_wanted, self.has_any
+        matches, has_any = self.matches, self.has_any
 
         def names(frame: memoryview) -> bool:
             if has_any is not None and not has_any():
@@ -152,8 +152,8 @@ class ByGroupId:
             except RemoteProtocolError:
                 return False
             if type(group_ids) is str:
-                return is_wanted(group_ids)
-            return group_ids is not None and (isinstance(group_ids, Unread) or any(map(is_wanted, group_ids)))
+                return matches(group_ids)
+            return group_ids is not None and (isinstance(group_ids, Unread) or any(map(matches, group_ids)))
 
         return names
 
@@ -171,8 +171,8 @@ class ByKnownGroup:
     """While one of these collections is not empty, `exactly` checks every request."""
     words: tuple[bytes, ...] = ()
 
-    def look(self, key: int, version: int) -> Look:
-        return self.exactly.look(key, version)
+    def matcher(self, key: int, version: int) -> Matcher:
+        return self.exactly.matcher(key, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,9 @@ class ByTopicPrefix:
     """
 
     prefix: str
-    most: int = LOOKED_MAX
+    most: int = ELEMENTS_MAX
 
-    def look(self, key: int, version: int) -> Look:
+    def matcher(self, key: int, version: int) -> Matcher:
         read, most = prefixes.topic_named(key, version, self.prefix), self.most
 
         def lists(frame: memoryview) -> bool:
@@ -201,18 +201,18 @@ class ByTopicPrefix:
 class ByTopicId:
     """Wants requests that list a wanted topic id, and unreadable ones, because decoding explains the error."""
 
-    is_wanted: Callable[[bytes], bool]
-    most: int = LOOKED_MAX
+    matches: Callable[[bytes], bool]
+    most: int = ELEMENTS_MAX
 
-    def look(self, key: int, version: int) -> Look:
-        read, most, is_wanted = prefixes.topic_ids(key, version), self.most, self.is_wanted
+    def matcher(self, key: int, version: int) -> Matcher:
+        read, most, matches = prefixes.topic_ids(key, version), self.most, self.matches
 
         def lists(frame: memoryview) -> bool:
             try:
                 topics = read(frame, SIZE_UNKNOWN, most)
             except RemoteProtocolError:
                 return True
-            return isinstance(topics, Unread) or any(map(is_wanted, topics or ()))
+            return isinstance(topics, Unread) or any(map(matches, topics or ()))
 
         return lists
 
@@ -222,9 +222,9 @@ class ByUnknownTopicId:
     """Wants requests that list a topic by an unknown id."""
 
     known: Mapping[bytes, None]
-    most: int = LOOKED_MAX
+    most: int = ELEMENTS_MAX
 
-    def look(self, key: int, version: int) -> Look:
+    def matcher(self, key: int, version: int) -> Matcher:
         read, most, known = prefixes.topic_ids(key, version), self.most, self.known
         array = prefixes.topics_at(key, version)
 
@@ -251,9 +251,9 @@ class ByIdOrTag:
     """
 
     known: Mapping[bytes, None]
-    most: int = LOOKED_MAX
+    most: int = ELEMENTS_MAX
 
-    def look(self, key: int, version: int) -> Look:
+    def matcher(self, key: int, version: int) -> Matcher:
         read, most, known = prefixes.topic_ids(key, version, untagged=True), self.most, self.known
 
         def lists(frame: memoryview) -> bool:
@@ -270,16 +270,16 @@ class ByIdOrTag:
 class AboutAllTopics:
     """Wants requests about all topics: their list of topics is null, or empty if it cannot be null."""
 
-    def look(self, key: int, version: int) -> Look:
+    def matcher(self, key: int, version: int) -> Matcher:
         read, all_ = prefixes.topics_at(key, version), -1 if prefixes.topics_nullable(key, version) else 0
 
-        def asks(frame: memoryview) -> bool:
+        def is_about_all(frame: memoryview) -> bool:
             try:
                 return bool(read(frame, len(frame))[1] == all_)
             except RemoteProtocolError:
                 return False
 
-        return asks
+        return is_about_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +292,8 @@ class ByVersion:
         versions = [since for since in sorted(self.since) if since <= version]
         return self.since[versions[-1]] if versions else FromVersion(version + 1)
 
-    def look(self, key: int, version: int) -> Look:
-        return self.at(version).look(key, version)
+    def matcher(self, key: int, version: int) -> Matcher:
+        return self.at(version).matcher(key, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +302,9 @@ class AnyOf:
 
     kinds: tuple[EarlyMatch, ...]
 
-    def look(self, key: int, version: int) -> Look:
-        looks = [kind.look(key, version) for kind in self.kinds]
-        return lambda frame: any(look(frame) for look in looks)
+    def matcher(self, key: int, version: int) -> Matcher:
+        matchers = [kind.matcher(key, version) for kind in self.kinds]
+        return lambda frame: any(matcher(frame) for matcher in matchers)
 
 
 def any_of(kinds: Sequence[EarlyMatch]) -> EarlyMatch:
@@ -320,5 +320,5 @@ def any_of(kinds: Sequence[EarlyMatch]) -> EarlyMatch:
     )
 
 
-def kind_at(look: EarlyMatch, version: int) -> EarlyMatch:
-    return look.at(version) if isinstance(look, ByVersion) else look
+def kind_at(kind: EarlyMatch, version: int) -> EarlyMatch:
+    return kind.at(version) if isinstance(kind, ByVersion) else kind

@@ -12,25 +12,25 @@ from kafka_share_proxy.forwarding.dispatch.request_inspection import (
     RememberedMatch,
     TopicMatch,
     WordMatch,
-    look_at_beginning,
-    look_to_amend,
-    look_to_inspect,
+    inspect_beginning,
+    inspect_to_amend,
+    inspect_unserved,
 )
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, Routes
 from kafka_share_proxy.forwarding.walk.client_requests import Passing
-from kafka_share_proxy.forwarding.walk.walk import Look
-from kafka_share_proxy.loop.turns import Turns
+from kafka_share_proxy.forwarding.walk.walk import Inspect
+from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 
-def passing(routes: Routes, turns: Turns) -> Passing:
-    """Requests that can be forwarded without being gathered. `turns` records those under inspection."""
+def passing(routes: Routes, iterations: Iterations) -> Passing:
+    """Requests that can be forwarded without being gathered. `iterations` records those under inspection."""
     plain: dict[bytes, Route] = {}
-    inspected: dict[bytes, Look] = {}
+    inspected: dict[bytes, Inspect] = {}
     produce = set()
     for name, route in routes.items():
         if route.kind is Kind.PRODUCE and route.serve_here is not None:
-            inspected[name] = _shortened(route, look_at_beginning(route.serve_here, AcksMatch(route.version, route)))
+            inspected[name] = _shortened(route, inspect_beginning(route.serve_here, AcksMatch(route.version, route)))
         elif route.kind is Kind.PRODUCE and route.amend is None:
             inspected[name] = AcksMatch(route.version, route)
             produce.add(name)
@@ -40,39 +40,41 @@ def passing(routes: Routes, turns: Turns) -> Passing:
             if route.amend is None:
                 plain[name] = route
             else:
-                inspected[name] = _shortened(route, look_to_amend(route.amend, route))
+                inspected[name] = _shortened(route, inspect_to_amend(route.amend, route))
         elif route.kind is Kind.INSPECT and route.serve_here is not None:
-            look = look_to_inspect(
-                _noted(route, route.serve_here, turns), look_to_amend(route.amend or _unchanged, route)
+            inspect = inspect_unserved(
+                _noted(route, route.serve_here, iterations), inspect_to_amend(route.amend or _unchanged, route)
             )
-            inspected[name] = _shortened(route, look)
+            inspected[name] = _shortened(route, inspect)
     return Passing(plain, inspected, frozenset(produce))
 
 
-def _noted(route: Route, serve_here: Callable[[memoryview], bool], turns: Turns) -> Callable[[memoryview], bool]:
+def _noted(
+    route: Route, serve_here: Callable[[memoryview], bool], iterations: Iterations
+) -> Callable[[memoryview], bool]:
     doing = (None, route)
 
-    def look(frame: memoryview) -> bool:
-        turns.doing = doing
+    def inspect(frame: memoryview) -> bool:
+        iterations.doing = doing
         return serve_here(frame)
 
-    return look
+    return inspect
 
 
-def _shortened(route: Route, look: Look) -> Look:
+def _shortened(route: Route, inspect: Inspect) -> Inspect:
     if route.repeats:
-        return RememberedMatch(look)
+        return RememberedMatch(inspect)
     if route.amend is not None:
-        return look
+        return inspect
     if isinstance(route.wants, ContainsAny):
-        return WordMatch(route.wants.words, look, route)
+        return WordMatch(route.wants.words, inspect, route)
     if isinstance(route.wants, ByTopicPrefix) and route.kind is Kind.PRODUCE:
-        return TopicMatch(route.version, route.wants.prefix.encode(), look, route)
+        return TopicMatch(route.version, route.wants.prefix.encode(), inspect, route)
     if isinstance(route.wants, ByIdOrTag):
-        return IdMatch(route.wants.known, route.version, look, route)
+        return IdMatch(route.wants.known, route.version, inspect, route)
     if isinstance(route.wants, ByKnownGroup):
-        return GroupMatch(route.wants, (route.key, route.version), look, route)
-    return look
+        return GroupMatch(route.wants, (route.key, route.version), inspect, route)
+    return inspect
 
 
 def _unchanged(_frame: memoryview) -> None: ...

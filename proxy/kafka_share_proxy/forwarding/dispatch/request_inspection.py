@@ -1,6 +1,6 @@
-"""Looks at requests that are forwarded only after an inspection (`walk.Look`).
+"""Inspections of requests before they are forwarded (`walk.Inspect`).
 
-The walk in C handles the common case of some kinds itself (`_walk.c`), with the same result as the look.
+The walk in C handles the common case of some kinds itself (`_walk.c`), with the same result as in Python.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup
-from kafka_share_proxy.forwarding.walk.walk import Expected, Look
+from kafka_share_proxy.forwarding.walk.walk import Expected, Inspect
 from kafka_share_proxy.wire.codec import prefixes
 from kafka_share_proxy.wire.codec.frame_sizes import REQUEST_HEAD
 from kafka_share_proxy.wire.codec.prefixes import FieldOf, Unread
@@ -36,7 +36,7 @@ SILENT = Silent()
 
 
 class MatchKind(IntEnum):
-    """Kind of look that the walk in C may handle itself. The numbers are in `layouts.h`."""
+    """Kind of inspection that the walk in C may handle itself. The numbers are in `layouts.h`."""
 
     CALLED = 0
     ACKS = 1
@@ -48,7 +48,7 @@ class MatchKind(IntEnum):
 
 
 class AcksMatch:
-    """Look at Produce: without acks there is no response. C handles requests of non-transactional producers."""
+    """Inspect at Produce: without acks there is no response. C handles requests of non-transactional producers."""
 
     __slots__ = ("_read", "absent", "expected")
     kind = int(MatchKind.ACKS)
@@ -65,63 +65,63 @@ class AcksMatch:
         return self.expected if acks else SILENT
 
 
-def look_to_amend(amend: Callable[[memoryview], Expected | None], expected: Expected) -> Look:
-    """Return a look that calls `amend` with a complete request without its size, for another treatment."""
+def inspect_to_amend(amend: Callable[[memoryview], Expected | None], expected: Expected) -> Inspect:
+    """Return an inspection that calls `amend` with a complete request without its size, for another treatment."""
 
-    def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
+    def inspect(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
         if end < frame_end:
             return None
         return amend(buffer[at + 4 : end]) or expected
 
-    return look
+    return inspect
 
 
 class TopicMatch:
-    """Shortcut for a look at Produce that may serve requests here: those with one topic of another name prefix.
+    """Shortcut for an inspection of Produce that may serve requests here: those with one topic of another name prefix.
 
-    C forwards these as for `AcksMatch`. Python leaves every request to the look.
+    C forwards these as for `AcksMatch`. Python leaves every request to the inspection.
     """
 
-    __slots__ = ("_look", "absent", "expected", "prefix")
+    __slots__ = ("_inspect", "absent", "expected", "prefix")
     kind = int(MatchKind.TOPIC)
 
-    def __init__(self, version: int, prefix: bytes, look: Look, expected: Expected) -> None:
+    def __init__(self, version: int, prefix: bytes, inspect: Inspect, expected: Expected) -> None:
         self.absent = _absent(version)
         self.prefix = prefix
-        self._look = look
+        self._inspect = inspect
         self.expected = expected
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        return self._look(buffer, at, end, frame_end)
+        return self._inspect(buffer, at, end, frame_end)
 
 
 def _absent(version: int) -> int | None:
     """Return the byte that appears twice between client id and acks of a Produce that is not transactional.
 
-    It encodes no tags and no transactional id, or the latter as an old-style string. None: C uses the look.
+    It encodes no tags and no transactional id, or the latter as an old-style string. None: C calls the inspection.
     """
     first, second = prefixes.after_client_id(ApiKey.PRODUCE, version, "Acks")
     return first if first == second else None
 
 
 class RememberedMatch:
-    """Cache of the look for requests that repeat byte for byte. It stores the results for forwarded requests."""
+    """Cache of the inspection for requests that repeat byte for byte. It stores the results for forwarded requests."""
 
-    __slots__ = ("_look", "remembered")
+    __slots__ = ("_inspect", "remembered")
     kind = int(MatchKind.REMEMBERED)
 
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, inspect: Inspect) -> None:
+        self._inspect = inspect
         self.remembered: dict[bytes, Expected] = {}
         """Results by the bytes after the correlation id. The walk in C reads this dict directly."""
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
         if end < frame_end or frame_end - at - REQUEST_HEAD.size > REMEMBERED_BYTES_MAX:
-            return self._look(buffer, at, end, frame_end)
+            return self._inspect(buffer, at, end, frame_end)
         body = bytes(buffer[at + REQUEST_HEAD.size : end])
         expected = self.remembered.get(body)
         if expected is None:
-            expected = self._look(buffer, at, end, frame_end)
+            expected = self._inspect(buffer, at, end, frame_end)
             if expected is not None:
                 if len(self.remembered) >= REMEMBERED_MAX:
                     self.remembered.clear()
@@ -130,14 +130,14 @@ class RememberedMatch:
 
 
 class WordMatch:
-    """Shortcut for a look: requests without any of these words are forwarded."""
+    """Shortcut for an inspection: requests without any of these words are forwarded."""
 
-    __slots__ = ("_look", "expected", "words")
+    __slots__ = ("_inspect", "expected", "words")
     kind = int(MatchKind.WORDS)
 
-    def __init__(self, words: tuple[bytes, ...], look: Look, expected: Expected) -> None:
+    def __init__(self, words: tuple[bytes, ...], inspect: Inspect, expected: Expected) -> None:
         self.words = words
-        self._look = look
+        self._inspect = inspect
         self.expected = expected
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
@@ -145,69 +145,69 @@ class WordMatch:
             return None
         request = bytes(buffer[at:end])
         if any(word in request for word in self.words):
-            return self._look(buffer, at, end, frame_end)
+            return self._inspect(buffer, at, end, frame_end)
         return self.expected
 
 
 class IdMatch:
-    """Shortcut for a look at Fetch from v13 on: requests with only known topic ids and no tags are forwarded.
+    """Shortcut for an inspection of Fetch from v13 on: requests with only known topic ids and no tags are forwarded.
 
-    Python leaves every request to the look.
+    Python leaves every request to the inspection.
     """
 
-    __slots__ = ("_look", "expected", "ids", "topics_at")
+    __slots__ = ("_inspect", "expected", "ids", "topics_at")
     kind = int(MatchKind.IDS)
 
-    def __init__(self, ids: Mapping[bytes, None], version: int, look: Look, expected: Expected) -> None:
+    def __init__(self, ids: Mapping[bytes, None], version: int, inspect: Inspect, expected: Expected) -> None:
         self.ids = ids
         self.topics_at = len(prefixes.after_client_id(ApiKey.FETCH, version, "Topics"))
         """Bytes from the (empty) header tags to the topics."""
-        self._look = look
+        self._inspect = inspect
         self.expected = expected
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        return self._look(buffer, at, end, frame_end)
+        return self._inspect(buffer, at, end, frame_end)
 
 
 class GroupMatch:
-    """Shortcut for a look: requests about an unknown group and without these words are forwarded.
+    """Shortcut for an inspection: requests about an unknown group and without these words are forwarded.
 
-    C reads a group id at its usual position. Python leaves every request to the look.
+    C reads a group id at its usual position. Python leaves every request to the inspection.
     """
 
-    __slots__ = ("_look", "expected", "groups", "place", "unless", "words")
+    __slots__ = ("_inspect", "expected", "groups", "place", "unless", "words")
     kind = int(MatchKind.GROUPS)
 
-    def __init__(self, wants: ByKnownGroup, api: tuple[int, int], look: Look, expected: Expected) -> None:
+    def __init__(self, wants: ByKnownGroup, api: tuple[int, int], inspect: Inspect, expected: Expected) -> None:
         self.groups, self.unless, self.words = wants.groups, wants.unless, wants.words
         self.place = tuple(group_place(*api))
-        self._look = look
+        self._inspect = inspect
         self.expected = expected
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        return None if end < frame_end else self._look(buffer, at, end, frame_end)
+        return None if end < frame_end else self._inspect(buffer, at, end, frame_end)
 
 
-def look_to_inspect(serve_here: Callable[[memoryview], bool], forward: Look) -> Look:
-    """Return a look that forwards a complete request that is not served here. `forward` returns the expected entry."""
+def inspect_unserved(serve_here: Callable[[memoryview], bool], forward: Inspect) -> Inspect:
+    """Return an inspection of a complete request, which `forward` treats if it is not served here."""
 
-    def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
+    def inspect(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
         if end < frame_end or serve_here(buffer[at + 4 : end]):
             return None
         return forward(buffer, at, end, frame_end)
 
-    return look
+    return inspect
 
 
-def look_at_beginning(serve_here: Callable[[memoryview], bool], forward: Look) -> Look:
-    """Return a look like `look_to_inspect` for long requests: `serve_here` gets the bytes received so far.
+def inspect_beginning(serve_here: Callable[[memoryview], bool], forward: Inspect) -> Inspect:
+    """Return an inspection like `inspect_unserved` for long requests: `serve_here` gets the bytes received so far.
 
     If they do not suffice, it returns True, and is called again once the request is gathered.
     """
 
-    def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
+    def inspect(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
         if serve_here(buffer[at + 4 : end]):
             return None
         return forward(buffer, at, end, frame_end)
 
-    return look
+    return inspect

@@ -94,7 +94,7 @@ def deliver(connection: ForwardedConnection, expected: object, frame: memoryview
     if isinstance(expected, Special):
         return expected.arrived(connection, frame)
     assert is_treatment(expected)  # noqa: S101  # nothing else is ever queued
-    connection.plane.reactor.turns.doing = connection, expected
+    connection.plane.reactor.iterations.doing = connection, expected
     return expected.rewrite(frame[4:], connection.context) or frame
 
 

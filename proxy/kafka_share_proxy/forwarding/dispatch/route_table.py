@@ -120,7 +120,7 @@ class _Table:
             kind=Kind.PRODUCE if forwarded.kind is Kind.PRODUCE else Kind.INSPECT,
             handler=served.handler,
             at_once=served.at_once,
-            serve_here=served.wants.look(key, version),
+            serve_here=served.wants.matcher(key, version),
             picks=served.picks,
             wants=kind_at(served.wants, version),
         )

@@ -99,7 +99,7 @@ class Route:
     picks: Picks | None = None
     """INSPECT: predicate on decoded requests accepted by `serve_here`. False: forward. None: serve all."""
     wants: EarlyMatch | None = None
-    """INSPECT: the kind of look that `serve_here` is, if the walk can evaluate it itself."""
+    """INSPECT: the kind of match that `serve_here` is, if the walk can evaluate it itself."""
     repeats: bool = False
     """True if requests repeat byte for byte, `amend` does not change them, and results may be cached.
 

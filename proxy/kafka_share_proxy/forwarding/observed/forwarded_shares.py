@@ -85,7 +85,7 @@ class _Receiver:
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
 
-    def look(self, place: Place, rows: bytes, data: memoryview, untold: int) -> float:
+    def sample(self, place: Place, rows: bytes, data: memoryview, untold: int) -> float:
         return self._audit.keys.read(place, BatchTable(rows), data, untold)
 
     def add(
@@ -117,7 +117,7 @@ class _Receiver:
 
 def _watching_in_c(audit: Audit) -> Callable[[Route], Amend]:
     receiver, kernel = _Receiver(audit), _forwarded_shares
-    to = (audit.offer, audit.now, audit.wall_ms, batches.walk, receiver.look, receiver.add, Place)
+    to = (audit.offer, audit.now, audit.wall_ms, batches.walk, receiver.sample, receiver.add, Place)
     outcomes = tuple(OUTCOMES[kind] for kind in sorted(OUTCOMES))
     shares = kernel.Shares(*to, outcomes, BROKERS, DELIVERIES_MAX, DELIVERIES_OF_ONE_MAX)
     audit.on_sums.append(shares.flush)
@@ -162,28 +162,28 @@ class _ForwardedShares:
         except ProxyError:
             response = None
         if response is not None and response.error_code == ErrorCode.NONE and _is_possible(response):
-            who = HeartbeatSender(request.group_id or "", request.member_id)
-            self._report_acknowledged(who, request, response)
+            sender = HeartbeatSender(request.group_id or "", request.member_id)
+            self._report_acknowledged(sender, request, response)
             if isinstance(response, messages.ShareFetchResponse):
-                self._report_acquired(who, response)
+                self._report_acquired(sender, response)
         return None if rewrite is None else rewrite(frame, context)
 
-    def _report_acquired(self, who: HeartbeatSender, response: messages.ShareFetchResponse) -> None:
+    def _report_acquired(self, sender: HeartbeatSender, response: messages.ShareFetchResponse) -> None:
         for topic in response.responses:
             for partition in topic.partitions:
                 if partition.error_code == ErrorCode.NONE and partition.acquired_records:
                     place = Place(bytes(topic.topic_id), partition.partition_index)
-                    self._report_delivery(who, place, partition, response.acquisition_lock_timeout_ms)
+                    self._report_delivery(sender, place, partition, response.acquisition_lock_timeout_ms)
 
-    def _report_delivery(self, who: HeartbeatSender, place: Place, partition: _Fetched, lock_ms: int) -> None:
-        audit, now, share = self._audit, self._audit.now(), SharedPlace(who.group, place)
+    def _report_delivery(self, sender: HeartbeatSender, place: Place, partition: _Fetched, lock_ms: int) -> None:
+        audit, now, share = self._audit, self._audit.now(), SharedPlace(sender.group, place)
         data = memoryview(partition.records or b"")
         load, size = audit.loads.of(place), len(data)
         load.bytes += size
         for each in partition.acquired_records:
             first, last, attempt = each.first_offset, each.last_offset, each.delivery_count
-            audit.offer("acquire", place, *who, (first, last, attempt, size, lock_ms, BROKERS))
-            self._deliveries.acquired(share, Delivery(first, last, attempt, who.member, now, lock_ms / 1000))
+            audit.offer("acquire", place, *sender, (first, last, attempt, size, lock_ms, BROKERS))
+            self._deliveries.acquired(share, Delivery(first, last, attempt, sender.member, now, lock_ms / 1000))
             load.rows += last - first + 1
             size = 0
         try:
@@ -191,10 +191,10 @@ class _ForwardedShares:
         except ProxyError:
             return
         if batches:
-            audit.fetches.add(Reader("share", place, who.group), GivenRecords.all_of(batches))
+            audit.fetches.add(Reader("share", place, sender.group), GivenRecords.all_of(batches))
             audit.keys.read(place, batches, data)
 
-    def _report_acknowledged(self, who: HeartbeatSender, request: _Request, response: _Response) -> None:
+    def _report_acknowledged(self, sender: HeartbeatSender, request: _Request, response: _Response) -> None:
         refused: set[TopicIdPartition] | None = None
         for topic in request.topics:
             for partition in topic.partitions:
@@ -204,20 +204,20 @@ class _ForwardedShares:
                 place = TopicIdPartition(bytes(topic.topic_id), partition.partition_index)
                 if place not in refused:
                     for run in _runs(partition.acknowledgement_batches):
-                        self._report_run(who, Place(*place), *run)
+                        self._report_run(sender, Place(*place), *run)
 
-    def _report_run(self, who: HeartbeatSender, place: Place, first: int, last: int, kind: int) -> None:
-        share, outcome = SharedPlace(who.group, place), OUTCOMES.get(kind)
+    def _report_run(self, sender: HeartbeatSender, place: Place, first: int, last: int, kind: int) -> None:
+        share, outcome = SharedPlace(sender.group, place), OUTCOMES.get(kind)
         if first > last:
             return
         if kind == RENEW:
-            self._deliveries.renewed(share, first, last, who.member)
+            self._deliveries.renewed(share, first, last, sender.member)
         elif outcome is not None:
-            for start, end, delivery in self._deliveries.settled(share, first, last, who.member):
+            for start, end, delivery in self._deliveries.settled(share, first, last, sender.member):
                 held = (None,) * 4 if delivery is None else self._settled_delivery(place, delivery)
                 attempt, acquired_ms, renewals, renew_ms = held
                 values = (start, end, attempt, acquired_ms, outcome, renewals, renew_ms, None, BROKERS)
-                self._audit.offer("settle", place, *who, values)
+                self._audit.offer("settle", place, *sender, values)
 
     def _settled_delivery(self, place: Place, delivery: Delivery) -> tuple[int, int, int, int]:
         """Return attempt, acquisition time, renewals, and milliseconds beyond the first lock."""

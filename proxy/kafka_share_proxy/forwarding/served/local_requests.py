@@ -66,7 +66,7 @@ class LocalRequests:
         request = self._request
         assert request is not None  # noqa: S101  # muted
         self._connection.state.move(ClientState.SERVING)
-        self._connection.plane.reactor.turns.doing = self._connection, request.route
+        self._connection.plane.reactor.iterations.doing = self._connection, request.route
         self._task = Task(self._serve(request), self._handler_ended, self._connection)
         self._task.start()
 
@@ -87,7 +87,7 @@ class LocalRequests:
     def goes_on(self) -> None:
         """Attribute a slow loop iteration from now on to this request, because its handler probably continues now."""
         if self._connection.state.now is ClientState.SERVING and self._request is not None:
-            self._connection.plane.reactor.turns.doing = self._connection, self._request.route
+            self._connection.plane.reactor.iterations.doing = self._connection, self._request.route
 
     def written(self) -> None:
         """Unmute the client: the kernel has the whole response."""
@@ -111,7 +111,7 @@ class LocalRequests:
         """Decode the request. Raises RemoteProtocolError, or RequestRefused if the request has too many elements."""
         frame, slices = self._frame[4:], self._connection.plane.slices
         if len(frame) > AT_ONCE_BYTES:
-            await slices.turn()
+            await slices.wait()
         work = Work(slices)
         if request.route.opaque:
             message = frame

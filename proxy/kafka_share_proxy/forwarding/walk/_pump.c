@@ -20,7 +20,7 @@
 
 #define BATCH 256
 #define ENDED 0
-#define NOTED_S 0.005 /* turns.NOTED_S */
+#define NOTED_S 0.005 /* iterations.NOTED_S */
 enum { VERSION = 1 }; /* pump.BUILT_VERSION */
 
 struct way {
@@ -36,7 +36,7 @@ typedef struct {
     struct way *ways; /* by descriptor */
     int ways_count;
     int called; /* this turn called something in Python */
-    PyObject *turns; /* is told what takes long (turns.Turns) */
+    PyObject *turns; /* is told what takes long (iterations.Iterations) */
     double woke, seen; /* when the last wait ended, when the clock was read last since */
 } Pump;
 

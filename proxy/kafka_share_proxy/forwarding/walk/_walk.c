@@ -773,7 +773,7 @@ static Py_ssize_t size_of_all(PyObject *const *objects)
     return total;
 }
 
-#define LOOKS_MAX 16 /* walk.LOOKS_MAX; here only those that Python is asked for count */
+#define LOOKS_MAX 16 /* walk.INSPECTIONS_MAX; here only those that Python is asked for count */
 #define STAYS 2 /* of `settle`: the walk stops, whatever the look would say, which is asked once the request is gathered */
 
 /* 1: the request is about a group that nobody knows and has none of the words; STAYS: it is about a group that is known,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafka_share_proxy.forwarding.dispatch.request_inspection import HEAD_MAX, SILENT
-from kafka_share_proxy.forwarding.walk.walk import Expected, Look
+from kafka_share_proxy.forwarding.walk.walk import Expected, Inspect
 from kafka_share_proxy.forwarding.walk.walking import Pending, RequestWalk, Table
 from kafka_share_proxy.wire.codec.frame_sizes import REQUEST_HEAD, REQUEST_MIN, SIZE, wrong_size
 from kafka_share_proxy.wire.errors import RemoteProtocolError
@@ -23,10 +23,10 @@ class Passing:
     __slots__ = ("produce", "table")
 
     def __init__(
-        self, plain: Mapping[bytes, Expected], looked: Mapping[bytes, Look], produce: frozenset[bytes]
+        self, plain: Mapping[bytes, Expected], inspected: Mapping[bytes, Inspect], produce: frozenset[bytes]
     ) -> None:
-        """`looked` requests are inspected first; those in `produce` are decided once their acks have arrived."""
-        self.table = Table(plain, looked, SILENT)
+        """`inspected` requests are inspected first; those in `produce` are decided once their acks have arrived."""
+        self.table = Table(plain, inspected, SILENT)
         self.produce = produce
 
 

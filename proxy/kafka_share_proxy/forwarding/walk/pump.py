@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from kafka_share_proxy.forwarding.walk import walking
 from kafka_share_proxy.loop.interfaces import Pump
+from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.loop.polling import Poller
-from kafka_share_proxy.loop.turns import Turns
 from kafka_share_proxy.wire import kernels
 
 BUILT_VERSION = 1
@@ -32,7 +32,7 @@ BUILT_VERSION = 1
 
 if TYPE_CHECKING:
     KERNEL = kernels.choose("forwarding.walk._pump", None, BUILT_VERSION)
-    _Pump: Callable[[int, memoryview, Mapping[int, Callable[[int], None]], Turns], Pump]
+    _Pump: Callable[[int, memoryview, Mapping[int, Callable[[int], None]], Iterations], Pump]
 else:
     try:
         from kafka_share_proxy.forwarding.walk import _pump
@@ -44,9 +44,9 @@ else:
 
 
 def new_pump(
-    poller: Poller, buffer: memoryview, ready: Mapping[int, Callable[[int], None]], turns: Turns
+    poller: Poller, buffer: memoryview, ready: Mapping[int, Callable[[int], None]], iterations: Iterations
 ) -> Pump | None:
     """None if the pump cannot be used."""
     if KERNEL == "python" or walking.KERNEL == "python" or not isinstance(poller, select.epoll):
         return None
-    return _Pump(poller.fileno(), buffer, ready, turns)
+    return _Pump(poller.fileno(), buffer, ready, iterations)

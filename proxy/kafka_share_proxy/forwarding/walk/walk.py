@@ -16,8 +16,8 @@ from typing import Protocol
 _request_head = struct.Struct(">i4si").unpack_from
 _response_head = struct.Struct(">ii").unpack_from
 
-LOOKS_MAX = 16
-"""Maximum number of frames that one call of `receive` inspects (in C: by a `Look` in Python).
+INSPECTIONS_MAX = 16
+"""Maximum number of frames that one call of `receive` inspects (in C: by an `Inspect` in Python).
 
 The caller then checks the time, and calls it again.
 """
@@ -33,7 +33,7 @@ class Expected(Protocol):
         """None: the response is forwarded as it arrives."""
 
 
-Look = Callable[[memoryview, int, int, int], Expected | None]
+Inspect = Callable[[memoryview, int, int, int], Expected | None]
 """Function of (buffer, frame begin, end of its received bytes, frame end) that returns its expected entry.
 
 It returns `Table.silent` if there is no response, and None if more bytes are needed or the frame has to be gathered. It
@@ -53,11 +53,11 @@ class Pending(deque[tuple[int, Expected]]):
 class Table:
     """Requests that can be forwarded, by their first four bytes (API key and version). Immutable."""
 
-    __slots__ = ("looked", "plain", "silent")
+    __slots__ = ("inspected", "plain", "silent")
 
-    def __init__(self, plain: Mapping[bytes, Expected], looked: Mapping[bytes, Look], silent: Expected) -> None:
-        """`looked` requests are inspected first. If the look returns `silent`, there is no response."""
-        self.plain, self.looked, self.silent = plain, looked, silent
+    def __init__(self, plain: Mapping[bytes, Expected], inspected: Mapping[bytes, Inspect], silent: Expected) -> None:
+        """`inspected` requests are inspected first. If the inspection returns `silent`, there is no response."""
+        self.plain, self.inspected, self.silent = plain, inspected, silent
 
 
 class _Walk:
@@ -93,20 +93,20 @@ class RequestWalk(_Walk):
         there.
         """
         at = start + self.left
-        table, frame_max, looks = self._table, self.frame_max, 0
+        table, frame_max, inspections = self._table, self.frame_max, 0
         while at + 12 <= end:
             size, name, correlation_id = _request_head(buffer, at)
             if not 8 <= size <= frame_max:
                 break
             expected = table.plain.get(name)
             if expected is None:
-                look = table.looked.get(name)
+                inspect = table.inspected.get(name)
                 behind = at + size + 4
-                looks += 1
+                inspections += 1
                 if (
-                    look is None
-                    or looks > LOOKS_MAX
-                    or (expected := look(buffer, at, min(behind, end), behind)) is None
+                    inspect is None
+                    or inspections > INSPECTIONS_MAX
+                    or (expected := inspect(buffer, at, min(behind, end), behind)) is None
                 ):
                     break
             if expected is not table.silent:

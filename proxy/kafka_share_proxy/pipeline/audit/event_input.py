@@ -19,7 +19,7 @@ from kafka_share_proxy.wire.values import MIB
 
 BLOCK_BYTES = 4 * MIB
 """Maximum size of a block of lines that is parsed together."""
-LOOK_BYTES = 65_536
+PEEK_BYTES = 65_536
 RANGE_BYTES_MOST, RANGE_BYTES_LEAST = 64 * MIB, 4 * MIB
 """Limits of the bytes of files that one task reads."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -77,7 +77,7 @@ def unfinished_line(path: str, size: int) -> bytes:
     with Path(path).open("rb", buffering=0) as file:
         text, begin = b"", size
         while begin and not (b"\n" in text or b"\r" in text) and len(text) < BLOCK_BYTES:
-            begin = max(0, begin - LOOK_BYTES)
+            begin = max(0, begin - PEEK_BYTES)
             text = os.pread(file.fileno(), size - begin, begin)
     return text.replace(b"\r", b"\n").rpartition(b"\n")[2].removeprefix(BYTE_ORDER_MARK)
 
@@ -87,7 +87,7 @@ def _line_start(file: int, at: int) -> int:
     if at == 0:
         return 0
     at -= 1
-    while seen := os.pread(file, LOOK_BYTES, at):
+    while seen := os.pread(file, PEEK_BYTES, at):
         ends = [position for position in (seen.find(b"\n"), seen.find(b"\r")) if position >= 0]
         if ends:
             return at + min(ends) + 1

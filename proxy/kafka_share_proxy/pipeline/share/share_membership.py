@@ -80,7 +80,7 @@ class BlockingShareMembership:
         response = self._send_heartbeat(self._epoch)
         if response.error_code in UNKNOWN and self._epoch != JOIN_EPOCH:
             self._epoch = JOIN_EPOCH
-            raise TryAgain(f"group {self.name.group} does not know this member any more")
+            raise TryAgain(f"group {self.name.group} no longer knows this member")
         checked(response.error_code, f"group {self.name.group}: {response.error_message or 'no reason was given'}")
         self._epoch = response.member_epoch
         self._pause_s = response.heartbeat_interval_ms / 1000

@@ -201,7 +201,7 @@ class LogReader:
         lost = min(first, end) - position
         text = f"{lost} offsets of {_range(partition, position, position + lost)} are lost; the log begins at {first}"
         if self._options.fail_on_data_loss:
-            raise OffsetsLost(f"{text} (failOnDataLoss=false goes on behind them)")
+            raise OffsetsLost(f"{text} (failOnDataLoss=false continues after them)")
         self._note(text)
         return position + lost
 

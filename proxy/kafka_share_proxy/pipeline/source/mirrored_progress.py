@@ -53,5 +53,5 @@ class MirroredProgress:
 
 def _reason(error: ProxyError) -> str:
     if isinstance(error, GroupHasMembers):
-        return "it has members, and only they may commit for it: name a group that nobody else uses"
+        return "it has members, and only they may commit for it: name a group that no other program uses"
     return str(error)

@@ -128,7 +128,7 @@ class BatchReader(datasource.DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         if options.mirror_group:
-            raise BadOption("mirrorGroup is for streams: a batch read has no progress that somebody could follow")
+            raise BadOption("mirrorGroup is for streams: a batch read has no progress to follow")
         self._options = options
         self._predicate = Predicate()
 

@@ -163,9 +163,9 @@ class PlannedRead:
             raise ReadRefused(f"{partition}: {span} was asked for, and the {word} offset is {last[partition] - 1}")
         if span.start >= first[partition]:
             return span
-        text = f"{partition}: offsets {span.start}-{min(first[partition], span.end) - 1} are not in the log any more"
+        text = f"{partition}: offsets {span.start}-{min(first[partition], span.end) - 1} are no longer in the log"
         if self._options.fail_on_data_loss:
-            raise OffsetsLost(f"{text} (failOnDataLoss=false goes on behind them)")
+            raise OffsetsLost(f"{text} (failOnDataLoss=false continues after them)")
         note_on_stderr(text)
         return OffsetSpan(min(first[partition], span.end), span.end)
 

@@ -51,7 +51,7 @@ class _DescribedTopic:
 
 async def handle(call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices) -> bytes:
     requested_groups = list(call.message.groups or ())
-    refusals = await _look_up(call, services, requested_groups)
+    refusals = await _query_refusals(call, services, requested_groups)
     allowed = [group for group in requested_groups if refusals[group.group_id] == ErrorCode.NONE]
     topics_of_group = await _topics_of_groups(call, services, allowed)
     ends = await _ends(call, services, [each for topics in topics_of_group.values() for each in topics])
@@ -72,7 +72,7 @@ async def handle(call: Call[messages.DescribeShareGroupOffsetsRequest], services
     return await replied(call, message(groups=groups))
 
 
-async def _look_up(
+async def _query_refusals(
     call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, requested_groups: Sequence[_Group]
 ) -> Mapping[str, ErrorCode]:
     """Return the DESCRIBE error of each group, or NONE. Look up unknown topics of the groups in the same round trip."""

@@ -41,7 +41,7 @@ UNINITIALIZED = -1
 
 NOT_EMPTY = "The group is not empty."
 """Error message for 68, which admin tools print."""
-GONE = (ErrorCode.GROUP_ID_NOT_FOUND, "The group was deleted meanwhile.")
+DELETED = (ErrorCode.GROUP_ID_NOT_FOUND, "The group was deleted meanwhile.")
 
 Codes = dict[tuple[str, int], ErrorCode]
 """(topic name, partition) -> error code of the response."""
@@ -69,7 +69,7 @@ async def handle(call: Call[messages.AlterShareGroupOffsetsRequest], services: S
     if not await not_starting(services, list(changes)):
         return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if group.members or group.dead:  # a member joined, or the group was deleted, during the wait
-        return _refusal(call, *((ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY) if group.members else GONE))
+        return _refusal(call, *((ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY) if group.members else DELETED))
     if group.deleting:
         return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, BEING_DELETED)
     group.offsets_altered()

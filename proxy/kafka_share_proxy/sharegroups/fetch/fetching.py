@@ -9,7 +9,7 @@ over:
 3. Reserve the heads of the missing ones and read them by one Fetch (`head_fetch`), unless there is enough in the cache.
    A missing one that has not been read for a while is read in any case, without waiting, so that a busy partition does
    not starve a quiet one.
-4. Acquire from the ready ones (`acquiring_cached`), and finish.
+4. Acquire from the ready ones (`head_fetch.acquire`), and finish.
 5. Otherwise wait until one of the share partitions may have records (`head_reads`).
 """
 
@@ -22,9 +22,8 @@ from kafka_share_proxy.brokers.topic_leaders import RIGHTS_GRACE_S
 from kafka_share_proxy.loop.waiting import first_until, settled_by
 from kafka_share_proxy.sharegroups.apis.share_requests import refresh
 from kafka_share_proxy.sharegroups.fetch.acknowledgements import Acknowledging
-from kafka_share_proxy.sharegroups.fetch.acquiring_cached import acquire
 from kafka_share_proxy.sharegroups.fetch.chunk_keys import survey_with_keys
-from kafka_share_proxy.sharegroups.fetch.head_fetch import HeadFetch, absorb, read_heads
+from kafka_share_proxy.sharegroups.fetch.head_fetch import HeadFetch, absorb, acquire, read_heads
 from kafka_share_proxy.sharegroups.fetch.session_survey import (
     ShareFetching,
     Survey,

@@ -110,18 +110,18 @@ async def start(fetching: ShareFetching, partitions: Sequence[TopicIdPartition])
     if is_held_back or (group is not None and group.deleting):
         await refuse(fetching, {TopicIdPartition(*key[1:]): ErrorCode.COORDINATOR_NOT_AVAILABLE for key in keys})
         return True
-    looked_up = set(keys)
+    queried = set(keys)
     """Share partitions for which nothing was written. They are free again when this function ends, even by an error."""
     reads.starting.update(keys)
     begun = services.timers.now()
     try:
         errors, writes = await _begin(fetching.connection, services, fetching.session, keys)
         for key, write in writes.items():
-            looked_up.discard(key)
+            queried.discard(key)
             write.on_settled(partial(reads.started, key))
             write.on_settled(lambda: services.figures.load_s.observe(services.timers.now() - begun))
     finally:
-        for key in looked_up:
+        for key in queried:
             reads.started(key)
     until = max(fetching.deadline, services.timers.now() + FIRST_OFFSET_WAIT_S)
     for key, write in writes.items():
@@ -139,10 +139,10 @@ async def _begin(
     reset = services.coordinator.settings(session.key.group_id).offset_reset
     partitions = [TopicIdPartition(key.topic_id, key.partition) for key in keys]
     timestamp = reset.timestamp_ms(services.timers.wall_ms())
-    offsets = await _look_up(connection, services, partitions, timestamp)
+    offsets = await _query_offsets(connection, services, partitions, timestamp)
     too_new = [partition for partition, (code, offset) in offsets.items() if code == ErrorCode.NONE and offset < 0]
     if too_new:  # no record is that new: use the end of the log
-        offsets |= await _look_up(connection, services, too_new, LATEST_TIMESTAMP)
+        offsets |= await _query_offsets(connection, services, too_new, LATEST_TIMESTAMP)
     errors: dict[TopicIdPartition, ErrorCode] = {}
     writes: dict[ShareKey, Promise[Outcome]] = {}
     if not services.coordinator.sessions.lives(session):
@@ -160,7 +160,7 @@ async def _begin(
     return errors, writes
 
 
-async def _look_up(
+async def _query_offsets(
     connection: Connection, services: ShareServices, partitions: Sequence[TopicIdPartition], timestamp: int
 ) -> Offsets:
     known = _known(services, partitions)

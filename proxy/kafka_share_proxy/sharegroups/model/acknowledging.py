@@ -14,13 +14,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from kafka_share_proxy.sharegroups.model import locks
 from kafka_share_proxy.sharegroups.model.acquiring import PartitionSettings
 from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
     UNREAD,
+    LockIndex,
     OffsetRun,
     Transition,
     Window,
@@ -78,7 +78,7 @@ def check_shape(batches: Sequence[AcknowledgementBatch], renew_allowed: bool) ->
 
 def decide(
     window: Window,
-    index: locks.LockIndex,
+    index: LockIndex,
     member_id: str,
     batches: Sequence[AcknowledgementBatch],
     settings: PartitionSettings,
@@ -97,7 +97,7 @@ def decide(
     if refusal is not None:
         steps = [step for step in steps if step[3] == RENEW]
     _cut(window, steps)
-    marked: list[OffsetRun] = []
+    planned: list[OffsetRun] = []
     kinds: list[int] = []
     limit = settings.delivery_count_limit
     for _, first, last, acknowledge_type in steps:
@@ -108,11 +108,11 @@ def decide(
                 part.renewals += 1
             else:
                 part.target = _target(window, acknowledge_type, part.count, limit)
-                marked.append(part)
+                planned.append(part)
                 kinds.append(acknowledge_type)
     if refusal is not None:
         return refusal
-    transition = mark(marked)
+    transition = plan(planned)
     transition.kinds = kinds
     return transition
 
@@ -141,7 +141,7 @@ def _cut(window: Window, steps: Sequence[Step]) -> None:
             window.cut(window.index_from(run.first), sorted(offsets))
 
 
-def mark(runs: list[OffsetRun]) -> Transition:
+def plan(runs: list[OffsetRun]) -> Transition:
     """Create one transition for `runs`, whose targets are set."""
     transition = Transition(runs)
     for run in runs:

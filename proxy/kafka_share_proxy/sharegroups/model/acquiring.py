@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, Protocol
 
-from kafka_share_proxy.sharegroups.model import locks
 from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
     UNREAD,
+    LockIndex,
     OffsetRun,
     Unit,
     Window,
@@ -132,7 +132,7 @@ class Acquirer:
     def __init__(
         self,
         window: Window,
-        index: locks.LockIndex,
+        index: LockIndex,
         member_id: str,
         read: ReadRecords,
         batch_size: int,

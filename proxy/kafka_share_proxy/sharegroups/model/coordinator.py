@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 from kafka_share_proxy.sharegroups.model.dead_letters import WAITING_MIN
 from kafka_share_proxy.sharegroups.model.deadlines import Deadlines
 from kafka_share_proxy.sharegroups.model.group import ShareGroup
-from kafka_share_proxy.sharegroups.model.locks import LockIndex
+from kafka_share_proxy.sharegroups.model.offset_runs import LockIndex
 from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
 from kafka_share_proxy.sharegroups.model.queue_partition import (
     QueuePartition,
@@ -241,10 +241,7 @@ class ShareCoordinator:
         share = self._shares.get(key)
         if share is not None:
             return share.partition.snapshot().encode()
-        value = self._resting.take(*key)
-        if value is not None:
-            self.rest(key, value)
-        return value
+        return self._resting.get(*key)
 
     def progress(self, key: ShareKey) -> tuple[int, int] | None:
         """Return start offset and number of settled offsets after it. None without state. A resting share partition

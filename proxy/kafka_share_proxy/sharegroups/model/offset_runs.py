@@ -1,4 +1,4 @@
-"""The window of a share partition as runs of offsets, instead of an object per record.
+"""The window of a share partition as runs of offsets, instead of an object per record, and the locks of the runs.
 
 How it works: an `OffsetRun` is a range of neighbouring offsets with one state, delivery count and owner, in a sorted
 list with a parallel list of first offsets for bisect. Kafka keeps one *in-flight batch* per AcquiredRecords entry of a
@@ -15,11 +15,12 @@ states, which are neither free nor settled.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
+from typing import Any
 
-from kafka_share_proxy.sharegroups.model import locks
 from kafka_share_proxy.sharegroups.model.snapshot import (
     ACKNOWLEDGED,
     ARCHIVED,
@@ -54,6 +55,7 @@ __all__ = [
     "REJECTED",
     "SETTLED",
     "UNREAD",
+    "LockIndex",
     "OffsetRun",
     "Transition",
     "Unit",
@@ -71,14 +73,29 @@ class Unit:
         self.last = last
 
 
-class OffsetRun(locks.Lockable):
+class OffsetRun:
     """Offsets first..last in one state."""
 
-    __slots__ = ("acquired_at", "count", "first", "last", "owner", "pending", "renewals", "state", "target", "unit")
+    __slots__ = (
+        "acquired_at",
+        "count",
+        "first",
+        "last",
+        "lock",
+        "owner",
+        "partition",
+        "pending",
+        "renewals",
+        "state",
+        "target",
+        "unit",
+    )
 
     def __init__(self, partition: object, first: int, last: int, state: int, count: int) -> None:
         self.partition = partition
-        self.lock = None
+        """Share partition that it belongs to, by which `LockIndex.expired` groups."""
+        self.lock: dict[OffsetRun, float | SharedLock] | SharedLock | None = None
+        """Queue or shared lock that contains its lock. None: no lock."""
         self.first = first
         self.last = last
         self.state = state
@@ -94,9 +111,58 @@ class OffsetRun(locks.Lockable):
         self.acquired_at = 0.0
         """Time at which the present delivery began, while ACQUIRED."""
 
+    def deadline(self) -> float:
+        """Return the deadline of its lock (monotonic seconds). -inf if it has none."""
+        lock = self.lock
+        if lock is None:
+            return -inf
+        value = lock if isinstance(lock, SharedLock) else lock[self]
+        return value.deadline if isinstance(value, SharedLock) else value
+
+    def unlock(self) -> None:
+        """End its lock before the deadline, if it has one."""
+        lock = self.lock
+        if lock is None:
+            return
+        self.lock = None
+        if not isinstance(lock, SharedLock):
+            del lock[self]
+            return
+        lock.parts.discard(self)
+        if not lock.parts:
+            del lock.queue[lock.token]
+
+    def split_lock(self, parts: Iterable[OffsetRun]) -> None:
+        """Transfer its lock to `parts`, which replace it. This run must not be used afterwards."""
+        lock = self.lock
+        if lock is None:
+            return
+        if isinstance(lock, SharedLock):
+            lock.parts.discard(self)
+            shared = lock
+        else:
+            shared = lock[self] = SharedLock(lock, self, self.deadline())
+        for part in parts:
+            part.lock = shared
+            shared.parts.add(part)
+        self.lock = None
+
     def __repr__(self) -> str:
         waiting = f"->{self.target}" if self.pending is not None else ""
         return f"<{self.first}-{self.last} {self.state}{waiting} count {self.count} {self.owner or ''}>"
+
+
+class SharedLock:
+    """Lock of a run that was split. It ends when its last part is released, or at its deadline for all of them."""
+
+    __slots__ = ("deadline", "parts", "queue", "token")
+
+    def __init__(self, queue: dict[OffsetRun, float | SharedLock], token: OffsetRun, deadline: float) -> None:
+        self.queue = queue
+        self.token = token
+        """The run that was split. Only its position in the queue still matters."""
+        self.deadline = deadline
+        self.parts: set[OffsetRun] = set()
 
 
 @dataclass(slots=True)
@@ -193,7 +259,7 @@ class Window:
         run = self.runs.pop(index)
         del self.firsts[index]
         run.pending = None
-        locks.cancel(run)
+        run.unlock()
 
     def explode(self, run: OffsetRun) -> Unit:
         """Mark this in-flight batch as exploded, so that its offsets may differ."""
@@ -213,7 +279,7 @@ class Window:
             part.owner, part.unit, part.renewals = whole.owner, unit, whole.renewals
             part.acquired_at = whole.acquired_at
             parts.append(part)
-        locks.split(whole, parts)
+        whole.split_lock(parts)
         self.runs[index : index + 1] = parts
         self.firsts[index : index + 1] = bounds[:-1]
 
@@ -245,7 +311,7 @@ class Window:
     def free(self, run: OffsetRun, state: int) -> None:
         """Set the state of `run`, and clear its owner and lock."""
         if run.lock is not None:
-            locks.cancel(run)
+            run.unlock()
         run.pending = None
         run.owner = None
         run.renewals = 0
@@ -305,3 +371,86 @@ def _alike(left: OffsetRun, right: OffsetRun) -> bool:
     if left.state == AVAILABLE:
         return left.unit is not None and left.unit is right.unit
     return bool(left.state & SETTLED)
+
+
+class LockIndex:
+    """Acquisition locks of all share partitions of a coordinator, with their deadlines (sharegroups/README.md rule 35).
+
+    How it works: locks of one duration expire in the order in which they were acquired, and the duration is constant
+    per group. One insertion-ordered dict per duration is therefore both queue and index, and expiry only checks the
+    front. With a million locks a renewal takes 0.65 us and an end 0.19 us; with a heap they took 1.3 and 8.7.
+
+    The key is the locked run. When it is split (a part of it is acknowledged or renewed), the parts keep the deadline
+    and its position in the queue: the old run stays there as a token, and its value becomes a `SharedLock`.
+    """
+
+    __slots__ = ("_earliest", "_queues")
+
+    def __init__(self) -> None:
+        self._queues: dict[float, dict[OffsetRun, float | SharedLock]] = {}
+        """Lock duration -> locks, in the order of their deadlines."""
+        self._earliest = inf
+        """No lock expires before this time. Not raised when locks are released: finding the new front requires a walk
+        over the dict's deleted entries, which is postponed until this time.
+        """
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def holders(self) -> Iterator[Iterable[OffsetRun]]:
+        """Yield the runs of each lock: one, or the parts of one that was split."""
+        for queue in self._queues.values():
+            for run, value in queue.items():
+                yield value.parts if isinstance(value, SharedLock) else (run,)
+
+    def add(self, run: OffsetRun, duration_s: float, now: float) -> float:
+        """Lock `run`, which has no lock, from now on. Return the deadline."""
+        queue = self._queues.get(duration_s)
+        if queue is None:
+            queue = self._queues[duration_s] = {}
+        end = now + duration_s
+        queue[run] = end
+        run.lock = queue
+        if end < self._earliest:
+            self._earliest = end
+        return end
+
+    def renew(self, run: OffsetRun, duration_s: float, now: float) -> float:
+        """Restart the lock of `run` with the full duration (sharegroups/README.md rule 48). Return the new deadline."""
+        run.unlock()
+        return self.add(run, duration_s, now)
+
+    def next_deadline(self) -> float:
+        """Return a time not after the first deadline, or inf. Too early if that lock was released."""
+        return self._earliest
+
+    def expired(self, now: float) -> dict[Any, list[OffsetRun]]:
+        """Remove the locks with deadline <= now. Return them by share partition. Call its `expire()` immediately."""
+        expired: dict[Any, list[OffsetRun]] = {}
+        if now < self._earliest:
+            return expired
+        earliest = inf
+        for duration_s, queue in list(self._queues.items()):
+            earliest = min(earliest, _take_due(queue, now, expired))
+            if not queue:
+                del self._queues[duration_s]
+        self._earliest = earliest
+        return expired
+
+
+def _take_due(queue: dict[OffsetRun, float | SharedLock], now: float, expired: dict[Any, list[OffsetRun]]) -> float:
+    """Move the expired locks at the front of `queue` into `expired`. Return the deadline of the new front."""
+    due: list[OffsetRun] = []
+    front = inf
+    for run, value in queue.items():
+        end = value.deadline if isinstance(value, SharedLock) else value
+        if end > now:
+            front = end
+            break
+        due.append(run)
+    for run in due:
+        value = queue.pop(run)
+        for part in value.parts if isinstance(value, SharedLock) else (run,):
+            part.lock = None
+            expired.setdefault(part.partition, []).append(part)
+    return front

@@ -11,7 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
-from kafka_share_proxy.sharegroups.model import locks
 from kafka_share_proxy.sharegroups.model.acquiring import Acquirer, PartitionSettings, ReadRecords
 from kafka_share_proxy.sharegroups.model.key_order import KeyOrder
 from kafka_share_proxy.sharegroups.model.offset_runs import (
@@ -20,6 +19,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     BLOCKED,
     SETTLED,
     UNREAD,
+    LockIndex,
     OffsetRun,
     Window,
 )
@@ -34,7 +34,7 @@ class OrderedAcquirer(Acquirer):
     def __init__(
         self,
         window: Window,
-        index: locks.LockIndex,
+        index: LockIndex,
         member_id: str,
         read: ReadRecords,
         batch_size: int,

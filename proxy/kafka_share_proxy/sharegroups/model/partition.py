@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from kafka_share_proxy.sharegroups.model import acknowledging
 from kafka_share_proxy.sharegroups.model.acknowledging import AcknowledgementBatch, Refusal, check_shape
@@ -26,7 +26,6 @@ from kafka_share_proxy.sharegroups.model.acquiring import (
     ReadRecords,
 )
 from kafka_share_proxy.sharegroups.model.key_order import BlockedKey
-from kafka_share_proxy.sharegroups.model.locks import Lockable, LockIndex, deadline
 from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -35,6 +34,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     SETTLED,
     UNREAD,
     GivenBack,
+    LockIndex,
     OffsetRun,
     Transition,
     Window,
@@ -214,16 +214,16 @@ class SharePartition(Window):
     def _release(self, runs: list[OffsetRun], settings: PartitionSettings) -> Transition | None:
         for run in runs:
             run.target = self.freed_state(run.count, settings.delivery_count_limit, is_failed=False)
-        return acknowledging.mark(runs) if runs else None
+        return acknowledging.plan(runs) if runs else None
 
-    def expire(self, expired: Iterable[Lockable], settings: PartitionSettings, now: float) -> Transition | None:  # noqa: ARG002 - a queue needs it
+    def expire(self, expired: Iterable[OffsetRun], settings: PartitionSettings, now: float) -> Transition | None:  # noqa: ARG002 - a queue needs it
         """Free the locks that LockIndex.expired(now) returned for this partition. None if nothing changed.
 
         The transition only serves to store the change (sharegroups/README.md rule 35): call apply() whether or not that
         succeeds. Records being acknowledged are left to apply() and revert().
         """
         changes, given_back = [], []
-        for run in sorted(cast(Iterable[OffsetRun], expired), key=lambda run: run.first):
+        for run in sorted(expired, key=lambda run: run.first):
             if run.state == ACQUIRED and run.pending is None:
                 given_back.append(GivenBack.of(run))
                 self.free(run, self.freed_state(run.count, settings.delivery_count_limit))
@@ -260,7 +260,7 @@ class SharePartition(Window):
             if run.pending is not transition or run.partition is not self:
                 continue  # the log lost these records meanwhile, or all state was replaced
             run.pending = None
-            if deadline(run) <= now:
+            if run.deadline() <= now:
                 given_back.append(GivenBack.of(run))
                 self.free(run, self.freed_state(run.count, settings.delivery_count_limit))
         transition.given_back = given_back
@@ -347,7 +347,7 @@ class SharePartition(Window):
 
     def locks(self) -> list[Lock]:
         return [
-            Lock(run.first, run.last, run.owner or "", run.count, deadline(run), run.renewals, run.acquired_at)
+            Lock(run.first, run.last, run.owner or "", run.count, run.deadline(), run.renewals, run.acquired_at)
             for run in self.runs
             if run.state == ACQUIRED
         ]

@@ -13,7 +13,6 @@ from kafka_share_proxy.sharegroups.model import dead_letters
 from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
 from kafka_share_proxy.sharegroups.model.acquiring import NOTHING, Acquisition, PartitionSettings, ReadRecords
 from kafka_share_proxy.sharegroups.model.key_order import BlockedKey, KeyOrder
-from kafka_share_proxy.sharegroups.model.locks import Lockable
 from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACQUIRED,
     ARCHIVED,
@@ -266,7 +265,7 @@ class QueuePartition(SharePartition):
                 self.delayed.add(run, now + delay)
         decided.changes = tuple([(run.first, run.last, run.target, run.count) for run in decided.runs])
 
-    def expire(self, expired: Iterable[Lockable], settings: PartitionSettings, now: float) -> Transition | None:
+    def expire(self, expired: Iterable[OffsetRun], settings: PartitionSettings, now: float) -> Transition | None:
         """See SharePartition."""
         transition = super().expire(expired, settings, now)
         if transition is not None:

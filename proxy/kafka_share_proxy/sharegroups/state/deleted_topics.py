@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kafka_share_proxy.brokers.queries import about_topics
-from kafka_share_proxy.loop.recurring import InTurn, check_every
+from kafka_share_proxy.loop.recurring import RoundRobin, check_every
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.state_writes import reported_in_time
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -28,7 +28,7 @@ class DeletedTopics:
 
     def __init__(self, services: ShareServices) -> None:
         self._services = services
-        self._rotation = InTurn(b"")
+        self._rotation = RoundRobin(b"")
         """`suspected` contains the topics that no broker knew in the last check."""
 
     def start(self) -> None:

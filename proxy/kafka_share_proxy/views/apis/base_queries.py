@@ -123,12 +123,12 @@ async def respond_from_bases(
         source = found.get(query) if isinstance(query, Query) else query
         return wording.entry(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if source is None else source)
 
-    said = []
+    entries = []
     for (name, places), queries in zip(topics, requested, strict=True):
-        said.append(wording.topic_entry(name, await call.work.map(entry, zip(places, queries, strict=True))))
+        entries.append(wording.topic_entry(name, await call.work.map(entry, zip(places, queries, strict=True))))
         await call.work.step()
     throttle_ms = max((attrgetter("throttle_time_ms")(each) for _, each in responses), default=0)
-    return await replied(call, copied(wording.response(), throttle_time_ms=throttle_ms, topics=said))
+    return await replied(call, copied(wording.response(), throttle_time_ms=throttle_ms, topics=entries))
 
 
 READY_ATTEMPTS = 3

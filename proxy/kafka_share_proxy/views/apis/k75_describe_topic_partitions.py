@@ -23,7 +23,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 
-WANTED = AnyOf((NAMES_VIEW, AboutAllTopics()))
+VIEWS_OR_ALL_TOPICS = AnyOf((NAMES_VIEW, AboutAllTopics()))
 
 
 async def handle(call: Call[messages.DescribeTopicPartitionsRequest], views: ViewServices) -> bytes | None:
@@ -66,4 +66,4 @@ def _nothing() -> messages.DescribeTopicPartitionsResponse:
     return messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
 
 
-API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: WANTED)
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: VIEWS_OR_ALL_TOPICS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafka_share_proxy.forwarding.dispatch.early_matches import LOOKED_MAX, ContainsAny, ContainsNow, Look
+from kafka_share_proxy.forwarding.dispatch.early_matches import ELEMENTS_MAX, ContainsAny, ContainsNow, Matcher
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
 from kafka_share_proxy.wire.codec import prefixes
@@ -27,7 +27,7 @@ class NamesUnknownView:
 
     catalog: ViewCatalog
 
-    def look(self, key: int, version: int) -> Look:
+    def matcher(self, key: int, version: int) -> Matcher:
         try:
             read = prefixes.topic_names(key, version)
         except LocalProtocolError:
@@ -39,7 +39,7 @@ class NamesUnknownView:
             if PREFIX_BYTES not in data:
                 return False
             try:
-                topics = read(data, len(data), LOOKED_MAX)
+                topics = read(data, len(data), ELEMENTS_MAX)
             except RemoteProtocolError:
                 return False
             return isinstance(topics, Unread) or any(is_view(name) and known(name) is None for name in topics or ())

@@ -41,9 +41,9 @@ _HTTP_WORDS = (
 
 
 def wrong_size(size: int, largest: int, smallest: int) -> RemoteProtocolError:
-    looks_like = hint(SIZE.pack(size))
-    if looks_like:
-        return RemoteProtocolError(f"no Kafka frame but {looks_like}")
+    other_protocol = hint(SIZE.pack(size))
+    if other_protocol:
+        return RemoteProtocolError(f"no Kafka frame but {other_protocol}")
     if size < 0:
         return RemoteProtocolError(f"negative frame size {size}")
     if size < smallest:

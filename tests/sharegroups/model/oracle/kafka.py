@@ -27,8 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from kafka_share_proxy.sharegroups.model.acquiring import ReadRecords
-from kafka_share_proxy.sharegroups.model.locks import LockIndex
-from kafka_share_proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, UNREAD
+from kafka_share_proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, UNREAD, LockIndex
 from kafka_share_proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
 from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
 

@@ -2,7 +2,7 @@
 
 An iteration is the work between two waits for sockets. Waiting for the interpreter lock after a wait counts too: a
 thread that holds the lock delays clients as well. Only calls and iterations longer than `NOTED_S` are reported, so
-`Turns` costs nothing while iterations are short.
+`Iterations` costs nothing while iterations are short.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafka_share_proxy.loop.promise import on_behalf_of
 from kafka_share_proxy.wire.definitions import registry
 
 NOTED_S = 0.005
-"""Seconds beyond which calls and iterations are reported to `Turns`. _pump.c has the same number."""
+"""Seconds beyond which calls and iterations are reported to `Iterations`. _pump.c has the same number."""
 LONG_S = 0.02
 """Maximum seconds that an iteration should take."""
 LOGGED_S = 0.1
@@ -45,7 +45,7 @@ class _Call(NamedTuple):
 _NONE = _Call()
 
 
-class Turns:
+class Iterations:
     """Durations of the iterations of one reactor."""
 
     def __init__(self, notes: Notes = unnoted) -> None:
@@ -118,8 +118,8 @@ class Turns:
 class TrioSteps(trio.abc.Instrument):
     """Instrument that reports slow steps of Trio tasks."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, iterations: Iterations) -> None:
+        self._iterations = iterations
         self._began = 0.0
 
     def before_task_step(self, _task: trio.lowlevel.Task) -> None:
@@ -128,7 +128,7 @@ class TrioSteps(trio.abc.Instrument):
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         seconds = monotonic() - self._began
         if seconds > NOTED_S:
-            self._turns.took(f"task {task.name}", seconds)
+            self._iterations.took(f"task {task.name}", seconds)
 
 
 def _described(whose: object) -> tuple[str, Mapping[str, object]]:

@@ -93,7 +93,7 @@ def test_redelivered_records_behind_a_long_held_run_are_reached(world):
 
 def test_a_response_ends_where_enough_ranges_were_acquired(world, monkeypatch):
     """Each is work in the loop; the next request begins with another partition."""
-    monkeypatch.setattr("kafka_share_proxy.sharegroups.fetch.acquiring_cached.RANGES_MAX", 3)
+    monkeypatch.setattr("kafka_share_proxy.sharegroups.fetch.head_fetch.RANGES_MAX", 3)
     topic = world.cluster.create("t", leaders=(1, 1, 1))
     for partition in range(3):
         for _ in range(4):

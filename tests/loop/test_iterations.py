@@ -18,9 +18,9 @@ from kafka_share_proxy.app.observing import observe
 from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
 from kafka_share_proxy.forwarding.walk.pump import new_pump
+from kafka_share_proxy.loop.iterations import LOGGED_S, LONG_S
 from kafka_share_proxy.loop.polling import READ
 from kafka_share_proxy.loop.reactor import NewPump, Reactor, no_pump
-from kafka_share_proxy.loop.turns import LOGGED_S, LONG_S
 
 SLOW_S = 1.5 * LONG_S
 VERY_SLOW_S = 1.5 * LOGGED_S
@@ -32,7 +32,7 @@ class Watched:
     def __init__(self, made: NewPump) -> None:
         self.noted: list[dict[str, Any]] = []
         self.reactor = Reactor(made, lambda event, **context: self.noted.append({"event": event, **context}))
-        self.reactor.turns.begin()
+        self.reactor.iterations.begin()
         self.reactor.turn(0)
 
     def turns(self, count: int = 3) -> None:
@@ -41,7 +41,7 @@ class Watched:
 
     @property
     def over(self) -> dict[str, float]:
-        return dict(self.reactor.turns.over())
+        return dict(self.reactor.iterations.over())
 
 
 class Owner:
@@ -83,7 +83,7 @@ def test_waiting_does_not_count(watched: Watched) -> None:
     watched.reactor.turn(1.0)
     watched.turns()
     assert watched.over == {"0.02": 0, "0.1": 0}
-    assert watched.reactor.turns.take_longest() < SLOW_S
+    assert watched.reactor.iterations.take_longest() < SLOW_S
 
 
 def test_a_long_turn_is_counted_and_is_the_longest_until_asked(
@@ -91,8 +91,8 @@ def test_a_long_turn_is_counted_and_is_the_longest_until_asked(
 ) -> None:
     serve_once(watched, pair, SLOW_S)
     assert watched.over == {"0.02": 1, "0.1": 0}
-    assert SLOW_S <= watched.reactor.turns.take_longest() < LOGGED_S
-    assert watched.reactor.turns.take_longest() == 0
+    assert SLOW_S <= watched.reactor.iterations.take_longest() < LOGGED_S
+    assert watched.reactor.iterations.take_longest() == 0
     assert watched.noted == []
 
 
@@ -183,7 +183,7 @@ def test_nothing_counts_before_clients_are_let_in() -> None:
     reactor.call_from_thread(partial(time.sleep, SLOW_S))
     for _ in range(3):
         reactor.turn(0.001)
-    assert set(reactor.turns.over().values()) == {0}
+    assert set(reactor.iterations.over().values()) == {0}
     reactor.shut()
 
 
@@ -191,19 +191,19 @@ def test_lines_about_turns_are_limited(pair: tuple[socket.socket, socket.socket]
     lines: list[str] = []
     notes = observe.LogNotes(lambda _level, event, _context: lines.append(event))
     reactor = Reactor(new_pump, notes)
-    reactor.turns.begin()
+    reactor.iterations.begin()
     for _ in range(3 * observe.LINES_MAX):
-        reactor.turns.took("work", 1.0)
-        reactor.turns.ended(1.0)
+        reactor.iterations.took("work", 1.0)
+        reactor.iterations.ended(1.0)
     reactor.shut()
     assert lines == ["turn-long"] * observe.LINES_MAX
 
 
 def test_the_figures_are_told() -> None:
     metrics, reactor = Metrics(), Reactor(new_pump)
-    figures.of_turns(metrics, reactor.turns)
-    reactor.turns.begin()
-    reactor.turns.ended(0.03)
+    figures.of_iterations(metrics, reactor.iterations)
+    reactor.iterations.begin()
+    reactor.iterations.ended(0.03)
     text = metrics.render().decode()
     assert "ksp_turn_longest_seconds 0.03" in text
     assert 'ksp_turns_over_total{seconds="0.02"} 1.0' in text
@@ -237,7 +237,7 @@ def test_a_long_call_on_behalf_of_a_connection_is_told_as_its_own(
     owner = Owner(pair[0], 0)
 
     def slow() -> None:
-        watched.reactor.turns.doing = Other(), Route(kind=Kind.FORWARD, key=3, version=9)  # type: ignore[assignment]
+        watched.reactor.iterations.doing = Other(), Route(kind=Kind.FORWARD, key=3, version=9)  # type: ignore[assignment]
         time.sleep(VERY_SLOW_S)
 
     watched.reactor.call_on_behalf_of(owner, slow)  # type: ignore[arg-type]

@@ -88,8 +88,9 @@ def view_events() -> list[str]:
 
 
 def queue_events() -> list[str]:
-    """A queue that was handed over and taken back: 30 waited 2 s and then 4 s, 31 to 33 were rejected, 40 reached the limit, and 9
-    records waited for 50.
+    """A queue that was handed over and taken back.
+
+    30 waited 2 s and then 4 s, 31 to 33 were rejected, 40 reached the limit, and 9 records waited for 50.
     """
     proxy = Proxy("queue")
     group = {"group": "jobs"}

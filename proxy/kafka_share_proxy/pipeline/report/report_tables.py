@@ -123,8 +123,8 @@ def _queues(queues: Sequence[QueueTotals]) -> ReportTable:
     )
     note = (
         "Waiting for it: most records that waited for one record of this key. Delayed: offsets that waited for a "
-        "redelivery, once for each wait. Rejected and delivery limit: dead letters by their cause. Held back: longest time "
-        "without new records while the group was handed over or taken back."
+        "redelivery, once for each wait. Rejected and delivery limit: dead letters by their cause. Held back: longest "
+        "time without new records while the group was handed over or taken back."
     )
     return ReportTable("Queues", heads, rows, 2, note)
 

@@ -204,7 +204,7 @@ class CarriedShareRequests:
     def knows(self, group_id: str) -> bool:
         """Return False if this proxy owns the group's state, and the brokers serve the group.
 
-        Nor does it forward requests of a group that is being taken back, unless it follows them
+        True while the group is taken back: a proxy that does not follow its requests must not forward them
         (sharegroups/README.md rule 100).
         """
         services = self._services

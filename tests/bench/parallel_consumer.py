@@ -5,7 +5,10 @@
 One broker of 3.9.1, one proxy. 16 stock Java share consumers against the Parallel Consumer with a concurrency of 16,
 each side in one process, with 1 ms of work a record and 10,000 keys of a Zipf distribution. The bound is computed: the
 heaviest key one record after the other, or all records on 16 workers, whichever takes longer, with the work as measured
-in the run. The pause is the time between two records of the heaviest key. The sides alternate, and the results are
+in the run. The pause is the time between two records of the heaviest key. With the proxy it contains an append of the
+share state, because a record is delivered only after the one before it of its key is stored as settled, which the other
+side does every 5 s. Therefore the bound with one append for each record of the heaviest key is printed, too, with the
+append as the proxy measured it. The sides alternate, and the results are
 medians of the run. Then each process is killed with kill -9 at half of the records and replaced: records that were
 worked on twice are duplicates. The Parallel Consumer commits every 5 s by default. Its duplicates are also counted with
 a commit every 100 ms. The exit status is 1 if the proxy is below 0.9 of the bound or slower than the other side.
@@ -29,6 +32,7 @@ from pathlib import Path
 
 import confluent_kafka
 from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.bench.measuring import cpu_seconds
 from tests.support.brokers import OLD, Running
@@ -46,6 +50,7 @@ QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 PROXY, OTHER, OFTEN = "proxy", "parallel consumer", "parallel, 100 ms"
 COMMITS_MS = {OTHER: 5_000, OFTEN: 100}
 """Commit interval of the Parallel Consumer: its default, and one for few duplicates."""
+APPENDS = "ksp_share_state_write_seconds"
 Place = tuple[int, int]
 """Partition and offset."""
 
@@ -66,7 +71,7 @@ class Bench:
     folder: Path
     broker: str
     proxy: str
-    pid: int
+    front: Front
     poll_records: int
     numbers: count[int]
 
@@ -76,6 +81,16 @@ class Bench:
             return [*java, self.broker, group, topic, str(WORKERS), str(WORK_US), str(COMMITS_MS[side])]
         java = java_program("ShareWorker", "4.3.0", QUIET)
         return [*java, self.proxy, group, topic, str(WORKERS), str(WORK_US), str(self.poll_records)]
+
+    @property
+    def pid(self) -> int:
+        assert self.front.child is not None
+        return self.front.child.pid
+
+    def appends(self) -> tuple[float, int]:
+        """Return the seconds that appends of share state took, and their number."""
+        values = dict(line.rsplit(" ", 1) for line in self.front.send_request("/metrics")[1].split("\n") if " " in line)
+        return float(values[f"{APPENDS}_sum"]), round(float(values[f"{APPENDS}_count"]))
 
     def group(self, side: str) -> str:
         group = f"group-{next(self.numbers)}"
@@ -129,10 +144,10 @@ def filled(bootstrap: str, topic: str, records: int, exponent: float) -> dict[Pl
     return keys
 
 
-def bound(keys: dict[Place, int], work_s: float) -> float:
-    """Return records a second that the keys and the workers allow."""
+def bound(keys: dict[Place, int], work_s: float, append_s: float = 0.0) -> float:
+    """Return records a second that the keys and the workers allow. `append_s`: after each record of a key."""
     heaviest = max(Counter(keys.values()).values())
-    return len(keys) / (work_s * max(heaviest, len(keys) / WORKERS))
+    return len(keys) / max((work_s + append_s) * heaviest, work_s * len(keys) / WORKERS)
 
 
 def out_of_order(worked: Sequence[Worked], keys: dict[Place, int]) -> int:
@@ -160,13 +175,15 @@ class Side:
     rates: list[float] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
     """Rates as fractions of the bound."""
+    appended: list[float] = field(default_factory=list)
+    """Rates as fractions of the bound with appends."""
     cpu: list[float] = field(default_factory=list)
     """Cores that the proxy used."""
 
 
 def measure(bench: Bench, name: str, side: Side, topic: str, keys: dict[Place, int]) -> None:
     """Play one round. Raises RuntimeError if the order of a key is broken, and TimeoutError."""
-    before = cpu_seconds(bench.pid)
+    before, (append_s, appends) = cpu_seconds(bench.pid), bench.appends()
     worked = bench.until(name, bench.group(name), topic, len(keys))
     if missing := len(keys.keys() - {each.place for each in worked}):
         raise TimeoutError(f"{name}: {missing} records are not done after {LIMIT_S:.0f} s")
@@ -177,9 +194,13 @@ def measure(bench: Bench, name: str, side: Side, topic: str, keys: dict[Place, i
     side.cpu.append((cpu_seconds(bench.pid) - before) / took)
     side.rates.append(len(keys) / took)
     side.shares.append(side.rates[-1] / bound(keys, work_s))
+    after_s, after = bench.appends()
+    append_s = (after_s - append_s) / max(after - appends, 1)
+    side.appended.append(side.rates[-1] / bound(keys, work_s, append_s))
     print(
         f"  {name:18} {side.rates[-1]:8,.0f} records/s, {work_s * 1e3:.2f} ms of work each, "
-        f"{pause_s(worked, keys) * 1e3:.2f} ms of pause",
+        f"{pause_s(worked, keys) * 1e3:.2f} ms of pause"
+        + (f", {after - appends} appends of {append_s * 1e3:.2f} ms" if name == PROXY else ""),
         flush=True,
     )
 
@@ -194,7 +215,8 @@ def compare(bench: Bench, topic: str, keys: dict[Place, int], rounds: int) -> bo
     share, ratio = statistics.median(ours.shares), statistics.median(ours.rates) / statistics.median(other.rates)
     print(f"  the keys allow {bound(keys, WORK_US / 1e6):,.0f} records/s with {WORK_US / 1e3:g} ms of work")
     print(
-        f"  proxy x {share:.2f} of its bound, parallel consumer x {statistics.median(other.shares):.2f}; "
+        f"  proxy x {share:.2f} of its bound (x {statistics.median(ours.appended):.2f} with appends), "
+        f"parallel consumer x {statistics.median(other.shares):.2f}; "
         f"rate of the proxy x {ratio:.2f}, with {statistics.median(ours.cpu):.2f} cores",
         flush=True,
     )
@@ -242,9 +264,7 @@ def main() -> None:
         try:
             kafka = running.cluster(OLD)
             front = running.front(kafka.bootstrap)
-            assert front.child is not None
-            pid, polled = front.child.pid, options.poll_records
-            bench = Bench(Path(folder), kafka.bootstrap, front.bootstrap, pid, polled, count())
+            bench = Bench(Path(folder), kafka.bootstrap, front.bootstrap, front, options.poll_records, count())
             for exponent in options.exponents:
                 is_kept &= play(bench, exponent, options.records, options.rounds)
         finally:

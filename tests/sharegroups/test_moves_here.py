@@ -65,10 +65,10 @@ def test_brokers_must_have_share_groups_and_know_the_proxy(world: World, action:
     assert refusal(world, action, group_id, rules()) == IDENTITY
 
 
-def test_fleet_must_be_whole_and_takes_no_group_back(world: World) -> None:
+@pytest.mark.parametrize(("action", "group_id"), [("hand_over", "here"), ("take_back", "there")])
+def test_fleet_must_be_whole(world: World, action: Action, group_id: str) -> None:
     world.services.fleet = SimpleNamespace(groups={}, members={"b:1": None, "c:1": object()})  # type: ignore[assignment]
-    assert "the fleet is not whole: no link to b:1;" in refusal(world, "hand_over", "here", rules())
-    assert "a fleet takes no groups back" in refusal(world, "take_back", "there", rules())
+    assert "the fleet is not whole: no link to b:1;" in refusal(world, action, group_id, rules())
 
 
 def test_move_in_progress_is_continued_and_excludes_the_other_direction(world: World) -> None:

@@ -88,8 +88,9 @@ def view_events() -> list[str]:
 
 
 def queue_events() -> list[str]:
-    """A queue that was handed over: 30 waited 2 s and then 4 s, 31 to 33 were rejected, 40 reached the limit, and 9
-    records waited for 50.
+    """A queue that was handed over and taken back.
+
+    30 waited 2 s and then 4 s, 31 to 33 were rejected, 40 reached the limit, and 9 records waited for 50.
     """
     proxy = Proxy("queue")
     group = {"group": "jobs"}
@@ -104,4 +105,5 @@ def queue_events() -> list[str]:
         proxy.event("blocked", NOON, **(group | values))
     moved = {"topic": None, "partition": None, "partitions": 1, "held_back_ms": 80, "records": 0}
     proxy.event("handed_over", NOON + 9, **(group | moved))
+    proxy.event("taken_back", NOON + 12, **(group | moved | {"held_back_ms": 120}))
     return proxy.lines

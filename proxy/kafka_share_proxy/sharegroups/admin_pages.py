@@ -17,7 +17,7 @@ import trio
 from kafka_share_proxy.feature.admin import AdminRequest, Page, preview, refused
 from kafka_share_proxy.fleet.group_owners import CommandResult, PeerLost
 from kafka_share_proxy.loop.trio_waiting import until_settled
-from kafka_share_proxy.sharegroups import group_report
+from kafka_share_proxy.sharegroups import followed_everywhere, group_report
 from kafka_share_proxy.sharegroups.moves_here import Moves
 from kafka_share_proxy.sharegroups.native_group import MoveRefused
 from kafka_share_proxy.sharegroups.services import ShareServices
@@ -135,6 +135,9 @@ async def _move_anywhere(
 
 def command(services: ShareServices, moves: Moves, words: Sequence[str]) -> CommandResult:
     """Serve the command of another proxy about a group that this one owns."""
+    followed = followed_everywhere.follow(services, words)
+    if followed is not None:
+        return followed
     page = _move(services, moves, words[0], words[1:]) if len(words) > len(("method", "group")) else None
     return CommandResult(*(page or refused(HTTPStatus.NOT_FOUND, "this proxy does not know the command")))
 

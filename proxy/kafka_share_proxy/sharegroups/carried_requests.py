@@ -202,10 +202,15 @@ class CarriedShareRequests:
         return Holdings(groups, list(coordinator.groups_with_settings()))
 
     def knows(self, group_id: str) -> bool:
-        """Return False if this proxy owns the group's state, and the brokers serve the group."""
+        """Return False if this proxy owns the group's state, and the brokers serve the group.
+
+        True while the group is taken back: a proxy that does not follow its requests must not forward them
+        (sharegroups/README.md rule 100).
+        """
         services = self._services
         is_owner = services.gate.lets_in((services.gate.partition_of(group_id),))
-        return not is_owner or self._choice is None or self._choice.is_local(group_id)
+        is_here = self._choice is None or self._choice.is_local(group_id) or group_id in services.followed
+        return not is_owner or is_here
 
     def edge(self) -> ShareEdge:
         return ShareEdge(self._services)

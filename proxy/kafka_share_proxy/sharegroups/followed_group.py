@@ -6,8 +6,9 @@ acknowledgements, and the members that are here. New records can be held back, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from math import inf
+from typing import Any, NamedTuple, TypeAlias
 
 from kafka_share_proxy.forwarding.apis import k78_forwarded_share_fetch
 from kafka_share_proxy.forwarding.observed.forwarded_shares import refused_partitions
@@ -36,6 +37,21 @@ _Request: TypeAlias = "messages.ShareFetchRequest | messages.ShareAcknowledgeReq
 _Response: TypeAlias = "messages.ShareFetchResponse | messages.ShareAcknowledgeResponse"
 
 
+class FollowedView(NamedTuple):
+    """Members and locks of a group at one time."""
+
+    members: frozenset[str]
+    """Members that have sent a heartbeat."""
+    locks: Sequence[tuple[TopicIdPartition, int, int]]
+    """Lowest and highest locked offset of each partition."""
+    requests: int
+    """Number of requests in flight that may acquire or settle records."""
+    has_expired: bool
+    """True if a lock has expired."""
+    trouble: str
+    """Reason why the locks are not known. Empty if they are."""
+
+
 class FollowedGroup:
     """Members and locks of one group, as its requests show them."""
 
@@ -45,17 +61,27 @@ class FollowedGroup:
         """Members that have sent a heartbeat to this proxy."""
         self.locks = ForwardedLocks()
         self.requests = 0
-        """Number of requests in flight that may acquire or settle records."""
+        """See FollowedView."""
         self.holds_back = False
         """True if requests acquire no new records."""
-        self.trouble = ""
-        """Reason why the locks are not known."""
+        self.lease_until = inf
+        """Time at which the following ends, unless the proxy that takes the group back extends it."""
+        self._trouble, self._has_expired = "", False
         self._services, self._lock_s = services, lock_s
         self._going_on: Promise[None] | None = None
 
+    def seen(self) -> FollowedView:
+        locked = len(self.locks)
+        self.locks.expire(self._services.timers.now())
+        self._has_expired = self._has_expired or len(self.locks) < locked
+        return FollowedView(
+            frozenset(self.members), self.locks.bounds(), self.requests, self._has_expired, self._trouble
+        )
+
     def stop(self) -> None:
         """Let requests wait, until `go_on` or STOPPED_S_MAX."""
-        self._going_on = Promise()
+        if self._going_on is None or self._going_on.done:
+            self._going_on = Promise()
 
     def go_on(self) -> None:
         if self._going_on is not None and not self._going_on.done:
@@ -84,7 +110,7 @@ class FollowedGroup:
         try:
             self._follow(request, response)
         except TooManyLocks as error:
-            self.trouble = str(error)
+            self._trouble = str(error)
         _name_nodes(response, self._services)
         return response
 

@@ -55,8 +55,6 @@ class Moves:
             raise MoveRefused(
                 f"share_groups.serve is upstream for {group_id}, which would refuse its members: say auto, and restart"
             )
-        if self._services.fleet is not None:
-            raise MoveRefused("a fleet takes no groups back: run one proxy with cluster.mode: single for it")
         self._refuse_anything()
         if self._services.writes.transactions is None:
             raise MoveRefused("share_groups.state is memory: the state would be gone when the proxy ends")

@@ -21,6 +21,7 @@ from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import decoded, reply, send_upstream
 from kafka_share_proxy.loop.waiting import settled_within
+from kafka_share_proxy.sharegroups import followed_everywhere
 from kafka_share_proxy.sharegroups.apis.held_groups import any_entry
 from kafka_share_proxy.sharegroups.services import FEATURE, ShareServices
 from kafka_share_proxy.sharegroups.while_loading import loaded
@@ -133,10 +134,11 @@ def _of_one(handler: Handler, choice: ShareChoice, services: ShareServices) -> H
     async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         group_id = call.message.group_id or ""
         await _known(services, (group_id,))
-        followed = services.followed.get(group_id)
+        followed = followed_everywhere.current(services, group_id)
         if followed is not None:
             await followed.until_it_goes_on()
-            if not choice.is_local(group_id):
+            followed = followed_everywhere.current(services, group_id)
+            if followed is not None and not choice.is_local(group_id):
                 return await followed.serve(call)
         if not await _is_here(choice, services, group_id):
             return None

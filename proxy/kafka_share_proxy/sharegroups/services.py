@@ -90,7 +90,7 @@ class ShareServices(Services):
     fleet: Fleet | None = None
     """Other proxies that own groups; None if this one owns all or none."""
     at_brokers: dict[str, None] = field(default_factory=dict)
-    """Groups that their owners in the fleet do not hold. They stay at the brokers, because a fleet takes none back."""
+    """Groups that their owners in the fleet do not hold, until they are taken back."""
     followed: dict[str, FollowedGroup] = field(default_factory=dict)
     """Groups of the brokers that are being taken back."""
     has_ranges: Callable[[str, str | None], bool] = no_ranges

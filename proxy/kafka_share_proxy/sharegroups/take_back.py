@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from kafka_share_proxy.loop.waiting import wait_until
 from kafka_share_proxy.sharegroups.apis.group_configs import stored_value
-from kafka_share_proxy.sharegroups.followed_group import FollowedGroup
+from kafka_share_proxy.sharegroups.followed_everywhere import FollowedEverywhere
+from kafka_share_proxy.sharegroups.followed_group import STOPPED_S_MAX, FollowedView
 from kafka_share_proxy.sharegroups.group_moves import (
     CHECK_EVERY_S,
     MOVING,
@@ -49,6 +50,10 @@ EXPIRY_WRITE_S = 0.5
 """Seconds for a broker to store that the last lock expired."""
 IN_FLIGHT_MAX_S = 10.0
 """Maximum seconds that acknowledgements in flight are awaited while requests are stopped."""
+STORE_MARGIN_S = 5.0
+"""Seconds before the end of the stop at which the append must begin."""
+OBSERVE_EVERY_S = 1.0
+"""Seconds between two queries of other proxies while requests are followed."""
 
 
 class TakeBack(Move):
@@ -58,7 +63,7 @@ class TakeBack(Move):
 
     def __init__(self, services: ShareServices, group_id: str, *, wait_s: float, force: bool) -> None:
         super().__init__(services, group_id, wait_s=wait_s, force=force)
-        self._followed: FollowedGroup | None = None
+        self._followed: FollowedEverywhere | None = None
         self._settings: dict[str, str] = {}
         self._ends: dict[TopicIdPartition, int] = {}
         """Ends of the logs before new records were held back."""
@@ -66,19 +71,18 @@ class TakeBack(Move):
     async def _move(self) -> None:
         described, lock_s, heartbeat_s = await self._check()
         if described.members:
-            followed = self._followed = FollowedGroup(self._services, lock_s)
-            self._services.followed[self._group_id] = followed
+            followed = self._followed = FollowedEverywhere(self._services, self._group_id, lock_s)
+            await followed.begin()
             await self._observe(followed, max(lock_s + UNSEEN_FETCH_S, HEARTBEATS_SEEN * heartbeat_s))
         self._ends = await self._native.ends(await self._native.partitions())
         if self._followed is not None:
             await self._close(self._followed)
-            self._followed.stop()
+            await self._followed.stop()
         await self._switch()
 
     def _end(self) -> None:
-        self._services.followed.pop(self._group_id, None)
         if self._followed is not None:
-            self._followed.go_on()
+            self._followed.end()
 
     # Steps
 
@@ -96,33 +100,34 @@ class TakeBack(Move):
         await self._native.snapshots(await self._native.partitions())
         return described, int(in_force[LOCK_DURATION]) / 1000, int(in_force[HEARTBEAT_INTERVAL]) / 1000
 
-    async def _observe(self, followed: FollowedGroup, seconds: float) -> None:
+    async def _observe(self, followed: FollowedEverywhere, seconds: float) -> None:
         """Follow the requests until every lock is known, and every member was seen."""
         self.phase, timers = OBSERVING, self._services.timers
-        await wait_until(timers, timers.now() + seconds)
-        unseen = (await self._native.described()).members - followed.members
+        until = timers.now() + seconds
+        while timers.now() < until:
+            await wait_until(timers, min(timers.now() + OBSERVE_EVERY_S, until))
+            seen = await followed.seen()
+        unseen = (await self._native.described()).members - seen.members
         if unseen:
+            where = "this proxy" if self._services.fleet is None else "a proxy of this fleet"
             raise MoveRefused(
-                f"members are not connected to this proxy: {some(sorted(unseen))}; let them use it, or stop them"
+                f"members are not connected to {where}: {some(sorted(unseen))}; let them use it, or stop them"
             )
 
-    async def _close(self, followed: FollowedGroup) -> None:
+    async def _close(self, followed: FollowedEverywhere) -> None:
         """Hold new records back until nothing is locked at the brokers."""
         self._hold_back()
-        followed.holds_back, timers = True, self._services.timers
-        deadline, expired = timers.now() + self._wait_s, False
-        while timers.now() < deadline:
-            locked = len(followed.locks)
-            followed.locks.expire(timers.now())
-            expired = expired or len(followed.locks) < locked
-            if not followed.locks and not followed.requests:
-                break
+        await followed.hold_back()
+        timers = self._services.timers
+        deadline, seen = timers.now() + self._wait_s, await followed.seen()
+        while (seen.locks or seen.requests) and timers.now() < deadline:
             await wait_until(timers, timers.now() + CHECK_EVERY_S)
-        if expired:
+            seen = await followed.seen()
+        if seen.has_expired:
             await wait_until(timers, timers.now() + EXPIRY_WRITE_S)
-        if followed.trouble:
-            raise MoveRefused(f"the locks of the group are not known: {followed.trouble}")
-        windows = self._locked(followed, await self._native.partitions())
+        if seen.trouble:
+            raise MoveRefused(f"the locks of the group are not known: {seen.trouble}")
+        windows = self._locked(seen, await self._native.partitions())
         if windows and not self._force:
             raise MoveRefused(
                 f"not settled within {self._wait_s:g} s: {named(windows)}; wait longer, or use --force to have them "
@@ -132,9 +137,9 @@ class TakeBack(Move):
 
     async def _switch(self) -> None:
         self.phase = MOVING
-        await self._none_in_flight()
+        seen = await self._none_in_flight()
         partitions, described = await self._native.partitions(), await self._native.described()
-        if self._followed is not None and (unseen := described.members - self._followed.members):
+        if seen is not None and (unseen := described.members - seen.members):
             raise MoveRefused(f"members joined elsewhere meanwhile: {some(sorted(unseen))}; try again")
         snapshots = await self._native.snapshots(partitions)
         if any(state == ARCHIVING for each in snapshots.values() for _, _, state, _ in each.batches):
@@ -146,19 +151,25 @@ class TakeBack(Move):
                 if key in self._ends and key not in snapshots:
                     end = self._ends[key]
                     snapshots[key] = new_snapshot(min(end, locked.get((topic, key.partition), end)))
+        if self._followed is not None:
+            await self._followed.seen()  # also that no proxy has joined or was restarted
+            if self._followed.stopped_s() > STOPPED_S_MAX - STORE_MARGIN_S:
+                raise MoveRefused("the brokers took too long to describe the group; try again")
         await self._store(described, snapshots)
         self.partitions = len(partitions)
         await self._remove(described)
 
-    async def _none_in_flight(self) -> None:
+    async def _none_in_flight(self) -> FollowedView | None:
+        """Wait until no request is in flight. None without members."""
         if self._followed is None:
-            return
+            return None
         timers = self._services.timers
         deadline = timers.now() + IN_FLIGHT_MAX_S
-        while self._followed.requests:
+        while (seen := await self._followed.seen()).requests:
             if timers.now() >= deadline:
                 raise MoveRefused("the brokers do not respond to acknowledgements; try again")
             await wait_until(timers, timers.now() + CHECK_EVERY_S)
+        return seen
 
     async def _store(self, described: DescribedGroup, snapshots: dict[TopicIdPartition, ShareSnapshot]) -> None:
         """Store the group here. From that moment it is served here."""
@@ -193,7 +204,7 @@ class TakeBack(Move):
     async def _remove(self, described: DescribedGroup) -> None:
         """Remove the group at the brokers. Its members join here."""
         if self._followed is not None:
-            self._followed.go_on()
+            self._followed.end()
         try:
             await self._native.remove(described.members, self._settings)
         except ProxyError as error:
@@ -202,9 +213,9 @@ class TakeBack(Move):
                 f"kafka-share-groups.sh --delete ({error})"
             )
 
-    def _locked(self, followed: FollowedGroup, partitions: Sequence[NativePartition]) -> list[Window]:
+    def _locked(self, seen: FollowedView, partitions: Sequence[NativePartition]) -> list[Window]:
         names = {each.key: each.topic for each in partitions}
         return [
             {"topic": names.get(key, "?"), "partition": key.partition, "start_offset": first, "end_offset": last}
-            for key, first, last in followed.locks.bounds()
+            for key, first, last in seen.locks
         ]

@@ -16,9 +16,9 @@ pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 
 
 @pytest.mark.slow
-def test_a_report_tells_delays_dead_letters_and_the_hottest_key_of_each_queue(spark: Any, story_lake: Path) -> None:
+def test_a_report_has_delays_dead_letters_hottest_key_and_moves_of_each_queue(spark: Any, story_lake: Path) -> None:
     lake = Lake(spark, str(story_lake))
-    jobs = QueueTotals("jobs", 2, 4_000, 3, 1, "00000000000000aa", 9, NOON + 9, 60_000)
+    jobs = QueueTotals("jobs", 2, 4_000, 3, 1, "00000000000000aa", 9, NOON + 9, NOON + 12, 120, 60_000)
     assert report_of(lake, None).queues == (jobs,)
     assert report_of(lake, "jobs").queues == (jobs,)
     assert report_of(lake, "g").queues == ()

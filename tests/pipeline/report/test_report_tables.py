@@ -63,7 +63,8 @@ def test_a_group_with_range_is_listed_with_its_balance_and_what_helps() -> None:
 
 def test_queues_are_listed_with_delays_dead_letters_and_their_hottest_key() -> None:
     report = Report((), Deliveries(1, ()), (), (), (), (), 0)
-    queue = QueueTotals("jobs\x1b", 1_200, 60_500, 3, 4, "00000000000000aa", 17, 1_795_262_400_000, 9_000)
+    queue = QueueTotals("jobs\x1b", 1_200, 60_500, 3, 4, "00000000000000aa", 17, 1_795_262_400_000, None, 1_530, 9_000)
     (table,) = tables(report._replace(queues=(queue,)))
     assert table.title == "Queues"
-    assert table.rows == (("jobs?", "00000000000000aa", "17", "9.0", "1,200", "60.5", "3", "4", "2026-11-21 12:00"),)
+    totals = ("jobs?", "00000000000000aa", "17", "9.0", "1,200", "60.5", "3", "4")
+    assert table.rows == ((*totals, "2026-11-21 12:00", "-", "1.5"),)

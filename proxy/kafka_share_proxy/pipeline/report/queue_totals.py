@@ -27,6 +27,10 @@ class QueueTotals(NamedTuple):
     """Most records that waited for one record of this key."""
     handed_over_ms: int | None
     """Time of the last hand-over to the brokers, in milliseconds since 1970. None if there was none."""
+    taken_back_ms: int | None
+    """Time of the last take-back from the brokers, likewise."""
+    held_back_ms: int
+    """Longest time for which a move between here and the brokers held new records back."""
     blocked_ms: int
     """Longest time for which a record with waiting ones was the oldest of its share partition."""
 
@@ -35,11 +39,11 @@ def gathered(events: DataFrame) -> tuple[QueueTotals, ...]:
     """Return the totals of the groups with most dead letters, then most delayed records."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-    if not {"due_ms", "key_hash", "dead_letter_topic"} <= set(events.columns):  # earlier tables
+    if not {"due_ms", "key_hash", "dead_letter_topic", "held_back_ms"} <= set(events.columns):  # earlier tables
         return ()
     offsets = "last - first + 1"
     totals = (
-        events.where("kind in ('delayed', 'dead_letter', 'blocked', 'handed_over')")
+        events.where("kind in ('delayed', 'dead_letter', 'blocked', 'handed_over', 'taken_back')")
         .groupBy("group")
         .agg(
             F.expr(f"coalesce(sum({offsets}) filter (where kind = 'delayed'), 0)").alias("delayed"),
@@ -51,6 +55,8 @@ def gathered(events: DataFrame) -> tuple[QueueTotals, ...]:
                 "exhausted"
             ),
             F.expr("max(ts_ms) filter (where kind = 'handed_over')").alias("handed_over_ms"),
+            F.expr("max(ts_ms) filter (where kind = 'taken_back')").alias("taken_back_ms"),
+            F.expr("coalesce(max(held_back_ms), 0)").alias("held_back_ms"),
             F.expr("coalesce(max_by(key_hash, waiting), '-')").alias("hottest_key"),
             F.expr("coalesce(max(waiting), 0)").alias("waiting"),
             F.expr("coalesce(max(blocked_ms) filter (where kind = 'blocked'), 0)").alias("blocked_ms"),

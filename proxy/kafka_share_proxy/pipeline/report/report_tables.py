@@ -102,7 +102,9 @@ def _queues(queues: Sequence[QueueTotals]) -> ReportTable:
             f"{each.longest_delay_ms / 1000:,.1f}",
             f"{each.rejected:,}",
             f"{each.exhausted:,}",
-            "-" if each.handed_over_ms is None else f"{moment(each.handed_over_ms // 1000):%Y-%m-%d %H:%M}",
+            _minute(each.handed_over_ms),
+            _minute(each.taken_back_ms),
+            f"{each.held_back_ms / 1000:,.1f}",
         )
         for each in queues
     )
@@ -116,12 +118,19 @@ def _queues(queues: Sequence[QueueTotals]) -> ReportTable:
         "rejected",
         "delivery limit",
         "handed over (UTC)",
+        "taken back (UTC)",
+        "held back (s)",
     )
     note = (
         "Waiting for it: most records that waited for one record of this key. Delayed: offsets that waited for a "
-        "redelivery, once for each wait. Rejected and delivery limit: dead letters by their cause."
+        "redelivery, once for each wait. Rejected and delivery limit: dead letters by their cause. Held back: longest "
+        "time without new records while the group was handed over or taken back."
     )
     return ReportTable("Queues", heads, rows, 2, note)
+
+
+def _minute(time_ms: int | None) -> str:
+    return "-" if time_ms is None else f"{moment(time_ms // 1000):%Y-%m-%d %H:%M}"
 
 
 def _hot_keys(report: Report) -> ReportTable:

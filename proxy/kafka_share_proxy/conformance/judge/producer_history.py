@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from kafka_share_proxy.conformance.judge.events import RequestSeen, ResponseSeen
@@ -92,7 +93,8 @@ class ProducerHistories:
             for partition in topic.partition_responses
             if partition.error_code != ErrorCode.NONE
         }
-        self._doubt(event.seen, None if not event.delivered else failed)
+        if failed or not event.delivered:
+            self._doubt(event.seen, failed if event.delivered else None)
 
     def on_unknown_outcome(self, seen: RequestSeen) -> None:
         """Accept repetitions of a request whose connection ended before the response."""
@@ -114,13 +116,20 @@ class ProducerHistories:
         return self.producers[producer_id]
 
 
-def batches(seen: RequestSeen) -> Iterator[tuple[Place, records.BatchHeader | None]]:
-    """Yield the partitions of a Produce with the header of their first batch; None if it cannot be read."""
-    for place, data in produced(seen):
-        try:
-            yield place, next(records.iter_batches(data), None)
-        except RemoteProtocolError:
-            yield place, None
+@lru_cache(maxsize=1)
+def batches(seen: RequestSeen) -> Sequence[tuple[Place, records.BatchHeader | None]]:
+    """Return the partitions of a Produce with the header of their first batch; None if it cannot be read.
+
+    The last result is cached, because five rules and the history need it.
+    """
+    return [(place, _first_header(data)) for place, data in produced(seen)]
+
+
+def _first_header(data: bytes) -> records.BatchHeader | None:
+    try:
+        return next(records.iter_batches(data), None)
+    except RemoteProtocolError:
+        return None
 
 
 def produced(seen: RequestSeen) -> Iterator[tuple[Place, bytes]]:

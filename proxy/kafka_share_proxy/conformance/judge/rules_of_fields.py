@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from kafka_share_proxy.conformance.judge.events import RequestSeen
@@ -55,8 +56,14 @@ def fields(message: Message, version: int) -> Iterator[tuple[FieldSpec, Any]]:
                 yield from fields(nested, version)
 
 
+@lru_cache(maxsize=1)
+def _fields_of(seen: RequestSeen) -> list[tuple[FieldSpec, Any]]:
+    """Return every field of a request. The last result is cached, because five rules need it."""
+    return list(fields(seen.request, seen.version))
+
+
 def _partitions(seen: RequestSeen, _: History) -> Iterator[str]:
-    for spec, value in fields(seen.request, seen.version):
+    for spec, value in _fields_of(seen):
         if spec.name in PARTITION_FIELDS and spec.type == "int32":
             for index in value or () if spec.is_array else (value,):
                 if index < 0:
@@ -64,7 +71,7 @@ def _partitions(seen: RequestSeen, _: History) -> Iterator[str]:
 
 
 def _topics(seen: RequestSeen, _: History) -> Iterator[str]:
-    for spec, value in fields(seen.request, seen.version):
+    for spec, value in _fields_of(seen):
         if spec.entity == "topicName" and value is not None:
             for name in value if spec.is_array else (value,):
                 if not (name is None or TOPIC.fullmatch(name)):
@@ -72,7 +79,7 @@ def _topics(seen: RequestSeen, _: History) -> Iterator[str]:
 
 
 def _topic_ids(seen: RequestSeen, _: History) -> Iterator[str]:
-    for spec, value in fields(seen.request, seen.version):
+    for spec, value in _fields_of(seen):
         if spec.name == "TopicId" and bytes(value) == ZERO_UUID:
             yield "TopicId is zero"
 
@@ -85,7 +92,7 @@ def _group(seen: RequestSeen, _: History) -> Iterator[str]:
 def _timeouts(seen: RequestSeen, _: History) -> Iterator[str]:
     if seen.key == ApiKey.INIT_PRODUCER_ID and seen.request.transactional_id is None:
         return  # without a transaction, brokers ignore its timeout
-    for spec, value in fields(seen.request, seen.version):
+    for spec, value in _fields_of(seen):
         if spec.name in TIMEOUT_FIELDS and value < 0:
             yield f"{spec.name} is {value}"
 
@@ -101,7 +108,7 @@ def _acks(seen: RequestSeen, _: History) -> Iterator[str]:
 
 
 def _replica(seen: RequestSeen, _: History) -> Iterator[str]:
-    for spec, value in fields(seen.request, seen.version):
+    for spec, value in _fields_of(seen):
         if spec.name == "ReplicaId" and value != -1:
             yield f"ReplicaId is {value}"
 

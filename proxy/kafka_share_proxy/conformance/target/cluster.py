@@ -156,7 +156,7 @@ class TargetCluster:
     ) -> HostedTopic:
         """Create a topic. `replication`: number of replicas, None for the cluster's default."""
         mistake = self.topics.name_error(name)
-        mistake = mistake or next((text for pair in (configs or {}).items() if (text := mistake_in(*pair))), None)
+        mistake = mistake or mistake_in(configs or {})
         if mistake:
             raise ValueError(mistake)
         if self.topics.named(name) is not None:

@@ -70,20 +70,16 @@ def _topic(cluster: TargetCluster, name: str) -> ConfigResource | ConfigRefused:
         return ConfigRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
     def store(stored: dict[str, str]) -> None:
-        topic.configs.stored = stored
+        topic.configs.replace(stored)
 
     return ConfigResource(
         kinds={key.name: key.kind for key in KEYS.values()},
         defaults=lambda each: KEYS[each].default,
         stored=topic.configs.stored,
         source=ConfigSource.DYNAMIC_TOPIC,
-        mistake=_topic_mistake,
+        mistake=mistake_in,
         store=store,
     )
-
-
-def _topic_mistake(stored: Mapping[str, str]) -> str | None:
-    return next((text for pair in stored.items() if (text := mistake_in(*pair)) is not None), None)
 
 
 def _group(cluster: TargetCluster, name: str) -> ConfigResource | ConfigRefused:

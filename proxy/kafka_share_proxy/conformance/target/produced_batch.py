@@ -60,10 +60,10 @@ def check_batch(
     if refused is not None:
         return replace(refused, is_appending=refused.error not in WITHOUT_LOG_START)
     try:
-        found = records.decode_records(data)
+        area, positions = records.find_records(data, header)
     except RemoteProtocolError as error:
         return BatchRefused(ErrorCode.INVALID_RECORD, str(error))
-    refused = _check_records(found, configs, now_ms)
+    refused = _check_records(positions.build(area, Record, header.timestamp_type), configs, now_ms)
     if refused is not None:
         return replace(refused, is_appending=True)
     batch = _stamped(data, now_ms) if configs.log_append_time else ProducedBatch(data, header)

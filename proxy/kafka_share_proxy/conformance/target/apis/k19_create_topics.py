@@ -51,10 +51,9 @@ def _create(cluster: TargetCluster, topic: _Topic, validate_only: bool) -> _Resu
         raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, mistake)
     replicas = _assigned(cluster, topic) if topic.assignments else _placed(cluster, topic)
     configs = {each.name: each.value or "" for each in topic.configs}
-    for name, value in configs.items():
-        mistake = mistake_in(name, value)
-        if mistake is not None:
-            raise _Refused(ErrorCode.INVALID_CONFIG, mistake)
+    mistake = mistake_in(configs)
+    if mistake is not None:
+        raise _Refused(ErrorCode.INVALID_CONFIG, mistake)
     topic_id = ZERO_UUID if validate_only else cluster.add_topic(topic.name, replicas, configs).topic_id
     return _Result(
         name=topic.name,

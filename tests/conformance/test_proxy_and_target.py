@@ -1,0 +1,98 @@
+"""The proxy in front of the target: without Java, a stock client has share groups, views and individual commits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
+from kafka_share_proxy.conformance.cluster_thread import KafkaCluster, running_cluster
+from kafka_share_proxy.localkafka.front import Front
+
+from tests.support.raw import Raw
+
+TOPIC, GROUP = "orders", "workers"
+RECORDS = 20
+LIMIT_S, POLL_S = 30.0, 0.2
+LOCAL = {"share_groups": {"serve": "local"}}
+EARLIEST = {"share.auto.offset.reset": "earliest"}
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[KafkaCluster]:
+    with running_cluster() as cluster:
+        cluster.create_topic(TOPIC, 2)
+        yield cluster
+        assert cluster.failures() == []
+
+
+@pytest.fixture(scope="module")
+def proxy(target: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """A proxy that serves share groups itself, although the target could."""
+    with Front(target.bootstrap, tmp_path_factory.mktemp("proxy"), LOCAL) as front:
+        yield front
+
+
+@pytest.fixture(scope="module")
+def values(proxy: Front) -> set[bytes]:
+    """Values of the records in the topic."""
+    producer = Producer({"bootstrap.servers": proxy.bootstrap})
+    made = {b"job %d" % number for number in range(RECORDS)}
+    for value in sorted(made):
+        producer.produce(TOPIC, value, key=value)
+    assert producer.flush(LIMIT_S) == 0
+    return made
+
+
+def received(poll: Callable[[], Iterable[Any]]) -> list[Any]:
+    """Poll until there are RECORDS records."""
+    found: list[Any] = []
+    end = time.monotonic() + LIMIT_S
+    while len(found) < RECORDS and time.monotonic() < end:
+        found += poll()
+    return found
+
+
+def topics_of(target: KafkaCluster) -> set[str]:
+    return {topic["name"] for topic in target.state()["topics"]}
+
+
+def consumer_of(proxy: Front, group: str, **settings: Any) -> Consumer:
+    common = {"bootstrap.servers": proxy.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    return Consumer({**common, "enable.auto.commit": False, **settings})
+
+
+def test_a_stock_client_shares(proxy: Front, target: KafkaCluster, values: set[bytes]) -> None:
+    with Raw(proxy.bootstrap) as raw:
+        raw.configure_group(GROUP, EARLIEST)
+    consumer = ShareConsumer({"bootstrap.servers": proxy.bootstrap, "group.id": GROUP})
+    consumer.subscribe([TOPIC])
+    found = received(lambda: consumer.poll(timeout=POLL_S))
+    consumer.close()
+    assert {record.value() for record in found} == values
+    assert "__proxy_share_state" in topics_of(target)
+
+
+def test_a_stock_client_reads_a_view(proxy: Front, target: KafkaCluster, values: set[bytes]) -> None:
+    view = f"__view.r2.{TOPIC}"
+    consumer = consumer_of(proxy, "viewers")
+    consumer.subscribe([view])
+    found = received(lambda: consumer.consume(RECORDS, POLL_S))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    assert {record.value() for record in found} == values
+    assert {record.topic() for record in found} == {view}
+    assert len({record.partition() for record in found}) > 2, "records of both slots"
+    assert "__proxy_views" in topics_of(target), "the proxy serves the view"
+
+
+def test_a_stock_client_commits_individual_offsets(proxy: Front, values: set[bytes]) -> None:
+    consumer = consumer_of(proxy, "committers")
+    first = TopicPartition(TOPIC, 0, 0, metadata="ic/1;0-1,3-3")
+    committed = consumer.commit(offsets=[first], asynchronous=False)
+    assert [each.error for each in committed or ()] == [None]
+    (stored,) = consumer.committed([TopicPartition(TOPIC, 0)], LIMIT_S)
+    consumer.close()
+    assert (stored.offset, stored.metadata) == (2, "ic/1;3-3")

@@ -27,6 +27,7 @@ from kafka_share_proxy.forwarding.served.interfaces import Call, ExpectedRespons
 from kafka_share_proxy.forwarding.served.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Promise, Task, call_soon, on_behalf_of
 from kafka_share_proxy.loop.slices import AT_ONCE, Slices, Work
+from kafka_share_proxy.loop.transports import Data
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.sharegroups.apis import k76_share_group_heartbeat as k76
 from kafka_share_proxy.sharegroups.apis import k77_share_group_describe as k77
@@ -562,10 +563,12 @@ class Connection:
             return
         head = headers.encode_response_header(header.key, header.version, header.correlation_id)
         size = (len(head) + len(body)).to_bytes(4, "big")
-        expected.on_response(memoryview(size + head + body))
+        received = bytearray(size + head + body)
+        expected.on_response(memoryview(received))
+        received[:] = bytes(len(received))  # the receive buffer is used again
 
-    def immediate_response(self, frame: bytes) -> None:
-        self.taken.set(frame)
+    def immediate_response(self, frame: Data) -> None:
+        self.taken.set(bytes(frame))
 
     async def taken_response(self) -> bytes:
         """Return what the client gets for the request that was taken."""

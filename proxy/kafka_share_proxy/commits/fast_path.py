@@ -9,8 +9,9 @@ from collections.abc import Callable, Hashable, Sequence
 
 from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.commits.accepted_commits import PlannedPart, epoch_of
-from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue
+from kafka_share_proxy.commits.fast_commits import FastCommit, MergingCommit, Overdue
 from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.kernel import text_commits
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
 from kafka_share_proxy.commits.requested_commits import final_nul, room_for_ranges
@@ -51,15 +52,22 @@ class FastPath:
         group = self._services.held.groups.get(group_id)
         if group is None or not self._may_serve(group) or is_wanted_before(group_id):
             return False
-        planned = self._planned(group, entries)
-        if planned is None:
-            return False
+        merging = self._merging(group, frame, request, entries[0]) if len(entries) == 1 else None
+        planned = self._planned(group, entries) if merging is None else None
         locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
-        for part in planned:
+        if merging is not None:
+            locks[(group_id, *merging.topic_partition)] = True
+        elif planned is None:
+            return False
+        for part in planned or ():
             locks[(group_id, *part.topic_partition)] = part.moves or part.text is not None
-        if len(locks) <= len(planned) or not self._services.locks.enter(locks):
+        if len(locks) <= len(entries) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
-        commit = FastCommit(self._services, self._overdue, connection, group, request, member_id, planned, locks)
+        if merging is not None:
+            merging.held.plan_merged(merging.merged)
+        commit = FastCommit(
+            self._services, self._overdue, connection, group, request, member_id, locks, merging, planned
+        )
         connection.begin_at_once(request)
         commit.send(frame)
         return True
@@ -70,6 +78,34 @@ class FastPath:
         if not (group.is_marker_stored and group.is_marker_seen) or gate.refused or services.off:
             return False
         return services.serves(group.group_id) and gate.lets_in(group.doors)
+
+    def _merging(
+        self, group: CommittingGroup, frame: memoryview, request: Request, entry: CommittedEntry
+    ) -> MergingCommit | None:
+        """Plan the commonest commit. None for all others."""
+        name = entry[0]
+        topic = self._topic(name)
+        if topic is None:
+            return None
+        topic_partition = TopicPartition(topic.name, entry[1])
+        held = group.partitions.get(topic_partition)
+        if held is None or not held.is_in_text or not _is_settled(held, topic):
+            return None
+        starts, ends = held.ranges.bounds
+        if not starts and len(group.topics) > 1:
+            return None
+        services = self._services
+        plan = text_commits.plan(
+            frame,
+            request.version,
+            entry,
+            held.committed,
+            starts,
+            ends,
+            services.limit.characters,
+            services.options.ranges_max,
+        )
+        return None if plan is None else MergingCommit(entry, topic_partition, held, *plan)
 
     def _planned(self, group: CommittingGroup, entries: Sequence[CommittedEntry]) -> list[PlannedPart] | None:
         """None if another request is needed first, or something has to be refused."""

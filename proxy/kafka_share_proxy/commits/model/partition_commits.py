@@ -18,6 +18,8 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 NOTHING_COMMITTED = -1
+MergedRange = tuple[int, int, int, int]
+"""Effect of the commonest commit: indices [low, high) of the ranges that one range replaces, its start and its end."""
 UNSEEN_MAX_S = 5.0
 """Seconds that a transaction begun at another proxy is waited for."""
 
@@ -75,6 +77,8 @@ class PartitionCommits:
     _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)
     _planned_ranges: OffsetRanges | None = field(default=None, compare=False)
     """Ranges after the planned commit, if they were computed."""
+    _merging: MergedRange | None = field(default=None, compare=False)
+    """Plan of a commit for which `plan_merged` was called, until the ranges change."""
 
     @property
     def last_committed(self) -> int:
@@ -124,10 +128,14 @@ class PartitionCommits:
             )
             if change:
                 self.ranges.apply(change)
+        self._is_committed(offset, leader_epoch)
+        return self._noted(change)
+
+    def _is_committed(self, offset: int, leader_epoch: int) -> None:
         self.is_text_foreign = False
         self.committed, self.committed_epoch, self.is_committed_known = offset, leader_epoch, True
-        self.stored_committed = min(self.stored_committed, offset)  # lower after a rewind, which leaves no range
-        return self._noted(change)
+        if offset < self.stored_committed:
+            self.stored_committed = offset  # lower after a rewind, which leaves no range
 
     def _outcome(self, commit: PartitionCommit) -> CommitOutcome:
         planned = self._planned
@@ -194,7 +202,7 @@ class PartitionCommits:
         change = _combined(change, self.ranges.merge_all(above))
         if self.records is None:
             return self._noted(change)
-        self._planned = self._planned_ranges = None
+        self._planned = self._planned_ranges = self._merging = None
         if is_rewound:
             return self.delete_records()
         self.records.recount(self.ranges)
@@ -276,6 +284,26 @@ class PartitionCommits:
         self._planned, self._planned_ranges = (commit, CommitOutcome(self.committed, change)), after
         return TextPlan(text)
 
+    @property
+    def is_in_text(self) -> bool:
+        """True if the broker's metadata holds all ranges, and the topic only its topic id."""
+        records = self.records
+        return records is not None and records.is_bound and not records.stored
+
+    def plan_merged(self, merged: MergedRange) -> None:
+        """Expect a commit that `kernel.text_commits` planned for these ranges."""
+        self._merging = merged
+
+    def merged(self, merged: MergedRange, leader_epoch: int) -> bool:
+        """Apply the accepted commit. False if the ranges have changed meanwhile: `accepted` applies it then."""
+        if self._merging is not merged or not self.is_in_text:
+            return False
+        self._planned = self._planned_ranges = self._merging = None
+        low, high, start, end = merged
+        self.ranges.replace(low, high, start, end)
+        self._is_committed(self.committed, leader_epoch)
+        return True
+
     def after_text(self, plan: TextPlan, change: RangeChange) -> TopicChange:
         """Return the records to append after a commit that changed the ranges."""
         records = self.records
@@ -323,7 +351,7 @@ class PartitionCommits:
         return stored is not None and stored.end >= span.end
 
     def _noted(self, change: RangeChange) -> RangeChange:
-        self._planned = self._planned_ranges = None
+        self._planned = self._planned_ranges = self._merging = None
         if self.records is not None:
             return change
         if change.put:

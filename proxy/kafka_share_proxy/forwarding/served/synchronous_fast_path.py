@@ -18,6 +18,7 @@ from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.loop.polling import READ
+from kafka_share_proxy.loop.transports import Data
 
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.client_to_broker import ClientToBroker
@@ -71,8 +72,8 @@ class SynchronousFastPath:
         if broker is not None and broker.has_unsent:
             owner.update()
 
-    def immediate_response(self, frame: bytes) -> None:
-        """Send the response. Does nothing if the connection has ended."""
+    def immediate_response(self, frame: Data) -> None:
+        """Send the response, whose memory may be reused after this. Does nothing if the connection has ended."""
         owner, request, self._request = self.owner, self._request, None
         if request is None or owner.state.now is not _SERVING:
             return

@@ -27,7 +27,6 @@ from kafka_share_proxy.forwarding.served.interfaces import Call, ExpectedRespons
 from kafka_share_proxy.forwarding.served.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Promise, Task, call_soon, on_behalf_of
 from kafka_share_proxy.loop.slices import AT_ONCE, Slices, Work
-from kafka_share_proxy.loop.transports import Data
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.sharegroups.apis import k76_share_group_heartbeat as k76
 from kafka_share_proxy.sharegroups.apis import k77_share_group_describe as k77
@@ -564,11 +563,15 @@ class Connection:
         head = headers.encode_response_header(header.key, header.version, header.correlation_id)
         size = (len(head) + len(body)).to_bytes(4, "big")
         received = bytearray(size + head + body)
-        expected.on_response(memoryview(received))
+        if expected.on_response(memoryview(received)):
+            self.taken.set(bytes(received))
         received[:] = bytes(len(received))  # the receive buffer is used again
 
-    def immediate_response(self, frame: Data) -> None:
-        self.taken.set(bytes(frame))
+    def immediate_response(self, frame: bytes) -> None:
+        self.taken.set(frame)
+
+    def forwards_response(self) -> bool:
+        return True
 
     async def taken_response(self) -> bytes:
         """Return what the client gets for the request that was taken."""

@@ -148,21 +148,29 @@ class FastCommit(ExpectedResponse):
 
     # The coordinator's response
 
-    def on_response(self, frame: memoryview) -> None:
-        if self.merging is not None and not self.is_over and self._is_merged(frame, self.merging):
-            self.services.figures.took(NO_ERROR, is_individual=True)
-            self._leave()
-            if self.services.gate.lease():
-                self._end()
-                self.connection.immediate_response(frame)
-            else:
-                self.response = bytes(frame)
-                self._finish(NO_ERROR)
-            return
+    def on_response(self, frame: memoryview) -> bool:
+        merging, services = self.merging, self.services
+        if merging is None or self.is_over or self.group.appends or services.audit is not None:
+            return self._on_response(frame)
+        if not commit_frames.accepted(frame, self.request.version, 1):
+            return self._on_response(frame)
+        if not merging.held.merged(merging.merged, merging.entry[3]):
+            return self._on_response(frame)
+        services.figures.took(NO_ERROR, is_individual=True)
+        self._leave()
+        if services.gate.lease():
+            self.is_over = True
+            services.gate.leave(self.group.doors, self.interrupted)
+            return self.connection.forwards_response()
+        self.response = bytes(frame)
+        self._finish(NO_ERROR)
+        return False
+
+    def _on_response(self, frame: memoryview) -> bool:
         coming = self.services.journal.coming
         if self.is_over:
             coming.end(self, self.services.timers.now())
-            return
+            return False
         self.response = bytes(frame)
         try:
             self.changed = apply(self.services, self.group, self.member_id, self._accepted())
@@ -174,19 +182,12 @@ class FastCommit(ExpectedResponse):
             self._leave()
         if not self.changed:
             self._finish(NO_ERROR)
-            return
+            return False
         self._appends = list(self.group.appends)
         self._finish_when_stored()
         if not self.is_over:
             self.overdue_commits.watch(self)
-
-    def _is_merged(self, frame: memoryview, merging: MergingCommit) -> bool:
-        """Apply the commit if the coordinator accepted it, and nothing has to be appended, awaited or reported."""
-        if self.group.appends or self.services.audit is not None:
-            return False
-        if not commit_frames.accepted(frame, self.request.version, 1):
-            return False
-        return merging.held.merged(merging.merged, merging.entry[3])
+        return False
 
     def lost(self) -> None:
         self.services.journal.coming.end(self, self.services.timers.now())

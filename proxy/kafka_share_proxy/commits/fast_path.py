@@ -15,7 +15,7 @@ from kafka_share_proxy.commits.kernel import text_commits
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
 from kafka_share_proxy.commits.requested_commits import final_nul, room_for_ranges
-from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.services import EVERY_GROUP, CommitServices
 from kafka_share_proxy.forwarding.served.interfaces import never_wanted
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request
@@ -37,6 +37,7 @@ class FastPath:
     def __init__(self, services: CommitServices) -> None:
         self._services = services
         self._overdue = Overdue(services.timers)
+        self._serves_all = services.options.groups == EVERY_GROUP
 
     def take(
         self,
@@ -53,14 +54,14 @@ class FastPath:
         if group is None or not self._may_serve(group) or is_wanted_before(group_id):
             return False
         merging = self._merging(group, frame, request, entries[0]) if len(entries) == 1 else None
-        planned = self._planned(group, entries) if merging is None else None
-        locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
         if merging is not None:
-            locks[(group_id, *merging.topic_partition)] = True
-        elif planned is None:
-            return False
-        for part in planned or ():
-            locks[(group_id, *part.topic_partition)] = part.moves or part.text is not None
+            planned, of_partitions = None, dict[Hashable, bool]({(group_id, *merging.topic_partition): True})
+        else:
+            planned = self._planned(group, entries)
+            if planned is None:
+                return False
+            of_partitions = {(group_id, *part.topic_partition): part.moves or part.text is not None for part in planned}
+        locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False, **of_partitions}
         if len(locks) <= len(entries) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
         if merging is not None:
@@ -77,7 +78,7 @@ class FastPath:
         services, gate = self._services, self._services.gate
         if not (group.is_marker_stored and group.is_marker_seen) or gate.refused or services.off:
             return False
-        return services.serves(group.group_id) and gate.lets_in(group.doors)
+        return (self._serves_all or services.serves(group.group_id)) and gate.lets_in(group.doors)
 
     def _merging(
         self, group: CommittingGroup, frame: memoryview, request: Request, entry: CommittedEntry

@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -51,14 +51,22 @@ class Way:
 
     told: list[tuple[Any, ...]]
     trouble: Exception | None = None
+    passes = False
+    on_walked: Callable[[], object] | None = None
 
     def ended(self, code: int, zero: int) -> None:
         self.told.append(("ended", code, zero))
 
-    def walked(self, upto: int, count: int) -> None:
+    def walked(self, upto: int, count: int) -> bool:
         self.told.append(("walked", upto, count))
+        if self.on_walked is not None:
+            self.on_walked()
         if self.trouble is not None:
             raise self.trouble
+        return self.passes
+
+    def kept(self, sent: int, data: bytes) -> None:
+        self.told.append(("kept", sent, data))
 
     def sent(self, sent: int, count: int) -> None:
         self.told.append(("sent", sent, count))
@@ -251,5 +259,81 @@ def test_nothing_is_kept_of_what_was_forgotten(world: World) -> None:
     world.pump.connect(900, walk, 901)
     world.pump.forget(900)
     del walk
+    gc.collect()
+    assert gone() is None
+
+
+def test_bytes_that_python_lets_pass_are_forwarded(world: World) -> None:
+    """With all that the walk stopped at, and counted once."""
+    frames = request(1, 11, 1) + request(99, 0, 2)
+    world.up.passes = True
+    world.client.sendall(frames)
+    world.turn()
+    assert world.up.told == [("walked", len(frames) // 2, len(frames))]
+    assert world.broker.recv(100) == frames
+    assert world.up.bytes == len(frames)
+
+
+def test_requests_for_the_end_of_the_wait_follow_all_that_passes(world: World) -> None:
+    """Two of them in their order."""
+    fd = world.ends[0].fileno()
+    world.up.on_walked = lambda: [world.pump.send_later(fd, data) for data in (b"first", b"second")]
+    world.up.passes = True
+    frame = request(99, 0, 2)
+    world.client.sendall(frame)
+    world.turn()
+    assert world.broker.recv(100) == frame + b"firstsecond"
+
+
+def test_request_of_a_descriptor_that_is_forgotten_is_not_sent(world: World) -> None:
+    fd = world.ends[0].fileno()
+
+    def leave() -> None:
+        world.pump.send_later(fd, b"data")
+        world.pump.forget(fd)
+
+    world.up.on_walked = leave
+    world.client.sendall(request(99, 0, 2))
+    world.turn()
+    world.broker.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        world.broker.recv(100)
+    with pytest.raises(ValueError, match="send_later"):
+        world.pump.send_later(fd, b"data")
+
+
+def test_rest_of_a_request_that_the_broker_does_not_accept_is_kept(world: World) -> None:
+    world.ends[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    data = bytes(1 << 20)
+    world.up.on_walked = lambda: world.pump.send_later(world.ends[0].fileno(), data)
+    world.client.sendall(request(99, 0, 2))
+    world.turn()
+    kind, sent, kept = world.up.told[-1]
+    assert (kind, kept) == ("kept", data)
+    assert 0 < sent < len(data)
+    world.broker.close()
+    world.client.sendall(request(99, 0, 2))
+    world.turn()
+    assert world.up.told[-1] in (("kept", -errno.EPIPE, data), ("kept", -errno.ECONNRESET, data))
+
+
+def test_request_is_sent_in_the_next_wait_after_an_exception_that_ends_this_one(world: World) -> None:
+    world.up.on_walked = lambda: world.pump.send_later(world.ends[0].fileno(), b"data")
+    world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
+    world.client.sendall(request(99, 0, 2))
+    with pytest.raises(KeyboardInterrupt):
+        world.turn()
+    world.turn()
+    assert world.broker.recv(100) == b"data"
+
+
+def test_nothing_is_kept_of_a_pump_with_requests() -> None:
+    world = World()
+    walk = Up(Pending())
+    gone = weakref.ref(walk)
+    world.pump.connect(900, walk, 901)
+    world.pump.send_later(900, b"data")
+    world.close()
+    del walk, world
     gc.collect()
     assert gone() is None

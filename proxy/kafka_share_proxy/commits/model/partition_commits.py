@@ -299,8 +299,7 @@ class PartitionCommits:
         if self._merging is not merged or not self.is_in_text:
             return False
         self._planned = self._planned_ranges = self._merging = None
-        low, high, start, end = merged
-        self.ranges.replace(low, high, start, end)
+        self.ranges.replace(*merged)
         self._is_committed(self.committed, leader_epoch)
         return True
 

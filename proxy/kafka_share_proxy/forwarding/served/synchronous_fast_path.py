@@ -18,7 +18,6 @@ from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.loop.polling import READ
-from kafka_share_proxy.loop.transports import Data
 
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.client_to_broker import ClientToBroker
@@ -60,8 +59,12 @@ class SynchronousFastPath:
 
     def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         """Send a request instead of the client's. It may have the same correlation id."""
-        self.owner.pending.append((correlation_id, expected))
-        self.owner.call_soon(partial(self._send, frame))
+        owner, later = self.owner, self._requests.send_later
+        owner.pending.append((correlation_id, expected))
+        if later is None or owner.broker is None or owner.broker.has_unsent:
+            owner.call_soon(partial(self._send, frame))
+        else:
+            later(frame)
 
     def _send(self, frame: bytes) -> None:
         owner = self.owner
@@ -72,13 +75,23 @@ class SynchronousFastPath:
         if broker is not None and broker.has_unsent:
             owner.update()
 
-    def immediate_response(self, frame: Data) -> None:
-        """Send the response, whose memory may be reused after this. Does nothing if the connection has ended."""
-        owner, request, self._request = self.owner, self._request, None
-        if request is None or owner.state.now is not _SERVING:
-            return
-        owner.responses.bytes += len(frame)
-        owner.to_client(frame)
+    def immediate_response(self, frame: bytes) -> None:
+        """Send the response. Does nothing if the connection has ended."""
+        owner = self.owner
+        if self._request is not None and owner.state.now is _SERVING:
+            owner.responses.bytes += len(frame)
+            owner.to_client(frame)
+            self._responded(self._request)
+
+    def forwards_response(self) -> bool:
+        """Return True if the broker's response, which has just arrived, is the client's. `on_response` returns it."""
+        if self._request is None or self.owner.state.now is not _SERVING:
+            return False
+        self._responded(self._request)
+        return True
+
+    def _responded(self, request: Request) -> None:
+        owner, self._request = self.owner, None
         owner.plane.served(request.key, time.perf_counter() - self._begun)
         owner.plane.count_local_response()
         if owner.state.now is _SERVING:

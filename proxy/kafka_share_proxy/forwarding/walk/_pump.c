@@ -21,11 +21,18 @@
 #define BATCH 256
 #define ENDED 0
 #define NOTED_S 0.005 /* turns.NOTED_S */
-enum { VERSION = 1 }; /* pump.BUILT_VERSION */
+enum { VERSION = 2 }; /* pump.BUILT_VERSION */
 
 struct way {
     Walk *walk; /* strong; NULL: this descriptor has none */
     int out;
+};
+
+/* A request that goes out when all events of the wait are served. */
+struct later {
+    Walk *walk; /* strong */
+    PyObject *data; /* strong; bytes */
+    int fd;
 };
 
 typedef struct {
@@ -35,6 +42,8 @@ typedef struct {
     Py_buffer buffer;
     struct way *ways; /* by descriptor */
     int ways_count;
+    struct later *later;
+    Py_ssize_t later_count, later_room;
     int called; /* this turn called something in Python */
     PyObject *turns; /* is told what takes long (turns.Turns) */
     double woke, seen; /* when the last wait ended, when the clock was read last since */
@@ -135,6 +144,16 @@ static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t first, 
     return called(self, (PyObject *)walk, outcome);
 }
 
+/* What the walk stopped at is for Python. 1: the bytes go out as they came after all; 0: done; -1: exception. */
+static int call_walked(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count)
+{
+    self->called = 1;
+    PyObject *result = PyObject_CallMethod((PyObject *)walk, "walked", "nn", upto, count);
+    int passes = result == Py_True;
+    int outcome = called(self, (PyObject *)walk, settle((PyObject *)walk, result));
+    return outcome < 0 ? -1 : passes;
+}
+
 /* An exception is set that came of this way's bytes. */
 static int settle_unexpected(Pump *self, Walk *walk)
 {
@@ -196,8 +215,11 @@ static int pass(Pump *self, int fd, Walk *walk, int out)
         if (passed)
             return passed < 0 && PyErr_Occurred() ? settle_unexpected(self, walk) : 0;
     }
-    if (upto != count)
-        return call_way(self, walk, "walked", upto, count);
+    if (upto != count) {
+        int passes = call_walked(self, walk, upto, count);
+        if (passes <= 0)
+            return passes;
+    }
     walk->bytes += count;
     ssize_t sent = send(out, self->buffer.buf, (size_t)count, MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
@@ -216,6 +238,30 @@ static int serve(Pump *self, const struct epoll_event *event)
     Walk *walk = (Walk *)Py_NewRef((PyObject *)way->walk); /* what is called may end the connection */
     int outcome = pass(self, fd, walk, way->out);
     Py_DECREF((PyObject *)walk);
+    return outcome;
+}
+
+/* Send what was kept for the end of the wait, unless its way was forgotten. */
+static int send_kept(Pump *self)
+{
+    int outcome = 0;
+    for (Py_ssize_t i = 0; i < self->later_count; i++) {
+        struct later kept = self->later[i];
+        if (!outcome && kept.fd < self->ways_count && self->ways[kept.fd].walk == kept.walk) {
+            Py_ssize_t size = PyBytes_Size(kept.data);
+            ssize_t sent = send(self->ways[kept.fd].out, PyBytes_AsString(kept.data), (size_t)size, MSG_NOSIGNAL);
+            if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+                sent = 0;
+            if (sent != size) {
+                PyObject *result = PyObject_CallMethod(
+                    (PyObject *)kept.walk, "kept", "nO", sent < 0 ? -(Py_ssize_t)errno : sent, kept.data);
+                outcome = called(self, (PyObject *)kept.walk, settle((PyObject *)kept.walk, result));
+            }
+        }
+        Py_DECREF((PyObject *)kept.walk);
+        Py_DECREF(kept.data);
+    }
+    self->later_count = 0;
     return outcome;
 }
 
@@ -246,10 +292,12 @@ static int wait_once(Pump *self, double now, double until)
     }
     if (PyErr_CheckSignals() < 0)
         return -1;
-    for (int i = 0; i < count; i++)
-        if (serve(self, &events[i]) < 0)
-            return -1; /* the rest is reported again */
-    return count <= 0 || self->called;
+    int outcome = 0;
+    for (int i = 0; i < count && !outcome; i++)
+        outcome = serve(self, &events[i]) < 0 ? -1 : 0; /* the rest is reported again */
+    if (self->later_count && !outcome)
+        outcome = send_kept(self);
+    return outcome < 0 ? -1 : count <= 0 || self->called;
 }
 
 static PyObject *pump_turn(PyObject *object, PyObject *argument)
@@ -261,6 +309,8 @@ static PyObject *pump_turn(PyObject *object, PyObject *argument)
     double now = monotonic(), until = now + wait;
     int outcome;
     self->called = 0;
+    if (self->later_count && send_kept(self) < 0) /* the last wait ended with an exception */
+        return NULL;
     do
         outcome = wait_once(self, now, until);
     while (!outcome && (now = monotonic()) < until);
@@ -308,6 +358,30 @@ static PyObject *pump_connect(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *pump_send_later(PyObject *object, PyObject *args)
+{
+    Pump *self = (Pump *)object;
+    int fd;
+    PyObject *data;
+    if (!PyArg_ParseTuple(args, "iO!", &fd, &PyBytes_Type, &data))
+        return NULL;
+    if (fd < 0 || fd >= self->ways_count || !self->ways[fd].walk) {
+        PyErr_SetString(PyExc_ValueError, "send_later(descriptor of a way, bytes)");
+        return NULL;
+    }
+    if (self->later_count == self->later_room) {
+        Py_ssize_t room = self->later_room ? 2 * self->later_room : 16;
+        struct later *later = PyMem_Realloc(self->later, (size_t)room * sizeof *later);
+        if (!later)
+            return PyErr_NoMemory();
+        self->later = later;
+        self->later_room = room;
+    }
+    Walk *walk = (Walk *)Py_NewRef((PyObject *)self->ways[fd].walk);
+    self->later[self->later_count++] = (struct later){walk, Py_NewRef(data), fd};
+    Py_RETURN_NONE;
+}
+
 static PyObject *pump_forget(PyObject *object, PyObject *argument)
 {
     Pump *self = (Pump *)object;
@@ -350,6 +424,8 @@ static int pump_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->turns);
     for (int i = 0; i < self->ways_count; i++)
         Py_VISIT(self->ways[i].walk);
+    for (Py_ssize_t i = 0; i < self->later_count; i++)
+        Py_VISIT(self->later[i].walk);
     return 0;
 }
 
@@ -358,6 +434,11 @@ static int pump_clear(PyObject *object)
     Pump *self = (Pump *)object;
     for (int i = 0; i < self->ways_count; i++)
         Py_CLEAR(self->ways[i].walk);
+    while (self->later_count) {
+        struct later kept = self->later[--self->later_count];
+        Py_DECREF((PyObject *)kept.walk);
+        Py_DECREF(kept.data);
+    }
     return 0;
 }
 
@@ -368,6 +449,7 @@ static void pump_dealloc(PyObject *object)
     PyObject_GC_UnTrack(object);
     pump_clear(object);
     PyMem_Free(self->ways);
+    PyMem_Free(self->later);
     if (self->view)
         PyBuffer_Release(&self->buffer);
     Py_XDECREF(self->view);
@@ -380,6 +462,7 @@ static void pump_dealloc(PyObject *object)
 static PyMethodDef pump_methods[] = {
     {"turn", pump_turn, METH_O, "turn(wait_s): see loop.interfaces.Pump."},
     {"connect", pump_connect, METH_VARARGS, "connect(fd, walk, out_fd): see loop.interfaces.Pump."},
+    {"send_later", pump_send_later, METH_VARARGS, "send_later(fd, data): see loop.interfaces.Pump."},
     {"forget", pump_forget, METH_O, "forget(fd): see loop.interfaces.Pump."},
     {NULL, NULL, 0, NULL},
 };

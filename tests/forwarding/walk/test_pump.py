@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
+import resource
 import select
 import socket
 import struct
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -245,6 +249,56 @@ def test_a_turn_ends_when_its_time_is_over(world: World) -> None:
     began = time.monotonic()
     world.pump.turn(0.05)
     assert 0.04 < time.monotonic() - began < 5
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """Let no file be opened."""
+    limits, lowest = resource.getrlimit(resource.RLIMIT_NOFILE), os.dup(0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        os.close(lowest)
+
+
+@pytest.mark.parametrize("files", [nullcontext, no_more_files])
+def test_each_turn_ends_at_its_own_time(world: World, files: Callable[[], AbstractContextManager[None]]) -> None:
+    """After a longer one that an event ended, too, and without the alarm, which takes a descriptor.
+
+    An alarm of an earlier turn may end it before.
+    """
+    with files():
+        pump = new_pump(world.epoll, world.buffer, world.ready, Turns())
+    assert pump is not None
+    world.client.sendall(b"x")
+    pump.turn(60.0)
+    assert world.masks == [READ]
+    world.ends[0].recv(1)
+    for wait_s in (0.02, 0.0, 0.05, 0.02):
+        end = time.monotonic() + wait_s
+        pump.turn(wait_s)
+        while time.monotonic() < end:
+            pump.turn(end - time.monotonic())
+        assert time.monotonic() < end + 5
+    assert world.masks == [READ]
+
+
+def alarms() -> int:
+    """Return the number of open timers."""
+    gc.collect()
+    links = [each.readlink() for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return sum("timerfd" in str(link) for link in links)
+
+
+def test_a_pump_closes_its_alarm() -> None:
+    before = alarms()
+    world = World()
+    assert alarms() == before + 1
+    world.close()
+    del world
+    assert alarms() == before
 
 
 def test_a_pump_takes_only_walks(world: World) -> None:

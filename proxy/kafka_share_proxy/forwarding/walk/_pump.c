@@ -12,11 +12,14 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <sys/epoll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BATCH 256
 #define ENDED 0
@@ -46,6 +49,8 @@ typedef struct {
     Py_ssize_t later_count, later_room;
     int called; /* this turn called something in Python */
     PyObject *turns; /* is told what takes long (turns.Turns) */
+    int alarm; /* a timer in the epoll that ends waits; -1: there is none */
+    double alarm_at; /* INFINITY: it is not set */
     double woke, seen; /* when the last wait ended, when the clock was read last since */
 } Pump;
 
@@ -232,6 +237,11 @@ static int pass(Pump *self, int fd, Walk *walk, int out)
 static int serve(Pump *self, const struct epoll_event *event)
 {
     int fd = event->data.fd;
+    if (fd == self->alarm) {
+        self->alarm_at = INFINITY;
+        self->called = 1; /* the turn is over */
+        return 0;
+    }
     struct way *way = fd < self->ways_count ? &self->ways[fd] : NULL;
     if (!way || !way->walk || event->events != EPOLLIN || !way->walk->flows)
         return call_ready(self, fd, event->events);
@@ -273,16 +283,46 @@ static int milliseconds(double wait)
     return wait * 1e3 >= INT_MAX - 1 ? INT_MAX - 1 : (int)(wait * 1e3) + 1;
 }
 
+/* Have the wait end at `until` or before. Returns its timeout in milliseconds.
+ *
+ * A timeout makes the kernel start and cancel a timer in each wait: 6 % of the CPU of a relay in C for a small request
+ * (21.1 us without, 22.4 us with one). The alarm stays set over many waits, and may ring early. */
+static int set_alarm(Pump *self, double now, double until)
+{
+    int timeout = milliseconds(until - now);
+    if (!timeout || self->alarm < 0 || self->alarm_at <= until)
+        return timeout && self->alarm >= 0 ? -1 : timeout;
+    time_t seconds = (time_t)until;
+    struct itimerspec at = {.it_value = {seconds, (long)((until - (double)seconds) * 1e9)}};
+    if (timerfd_settime(self->alarm, TFD_TIMER_ABSTIME, &at, NULL) < 0)
+        return timeout;
+    self->alarm_at = until;
+    return -1;
+}
+
+/* Without it, for example at the limit of open files, waits have a timeout. */
+static int new_alarm(int epoll)
+{
+    int alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = alarm}; /* it is never read */
+    if (alarm >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, alarm, &event) < 0) {
+        close(alarm);
+        return -1;
+    }
+    return alarm;
+}
+
 /* Serve the events of one wait; 0: go on, 1: this turn is over, -1: exception. */
 static int wait_once(Pump *self, double now, double until)
 {
     struct epoll_event events[BATCH];
     int count, epoll = self->epoll;
     double woke = self->woke;
+    int timeout = set_alarm(self, now, until);
     if (woke > 0 && now - woke > NOTED_S && tell(self->turns, word_ended, NULL, now - woke) < 0)
         return -1;
     Py_BEGIN_ALLOW_THREADS
-    count = epoll_wait(epoll, events, BATCH, milliseconds(until - now));
+    count = epoll_wait(epoll, events, BATCH, timeout);
     woke = monotonic(); /* waiting for the interpreter's lock is no rest */
     Py_END_ALLOW_THREADS
     self->woke = self->seen = woke;
@@ -410,6 +450,8 @@ static int pump_init(PyObject *object, PyObject *args, PyObject *names)
         PyObject_GetBuffer(view, &self->buffer, PyBUF_WRITABLE) < 0)
         return -1;
     self->epoll = epoll;
+    self->alarm = new_alarm(epoll);
+    self->alarm_at = INFINITY;
     self->view = Py_NewRef(view);
     self->ready = Py_NewRef(ready);
     self->turns = Py_NewRef(turns);
@@ -450,8 +492,11 @@ static void pump_dealloc(PyObject *object)
     pump_clear(object);
     PyMem_Free(self->ways);
     PyMem_Free(self->later);
-    if (self->view)
+    if (self->view) {
         PyBuffer_Release(&self->buffer);
+        if (self->alarm >= 0)
+            close(self->alarm);
+    }
     Py_XDECREF(self->view);
     Py_XDECREF(self->ready);
     Py_XDECREF(self->turns);

@@ -78,7 +78,7 @@ class PartitionCommits:
     _planned_ranges: OffsetRanges | None = field(default=None, compare=False)
     """Ranges after the planned commit, if they were computed."""
     _merging: MergedRange | None = field(default=None, compare=False)
-    """Plan of a commit for which `plan_merged` was called, until the ranges change."""
+    """Plan of a commit for which `plan_merged` was called, until the ranges or records change."""
 
     @property
     def last_committed(self) -> int:
@@ -291,12 +291,12 @@ class PartitionCommits:
         return records is not None and records.is_bound and not records.stored
 
     def plan_merged(self, merged: MergedRange) -> None:
-        """Expect a commit that `kernel.text_commits` planned for these ranges."""
+        """Expect a commit that `kernel.text_commits` planned for these ranges. `is_in_text` must be true."""
         self._merging = merged
 
     def merged(self, merged: MergedRange, leader_epoch: int) -> bool:
         """Apply the accepted commit. False if the ranges have changed meanwhile: `accepted` applies it then."""
-        if self._merging is not merged or not self.is_in_text:
+        if self._merging is not merged:
             return False
         self._planned = self._planned_ranges = self._merging = None
         self.ranges.replace(*merged)
@@ -317,6 +317,7 @@ class PartitionCommits:
 
     def store_all(self) -> RangeChange:
         """Return the change after which the topic has all ranges."""
+        self._merging = None
         if self.records is None:
             return NO_CHANGE
         change = self.records.store_all(self.ranges, self.unsure, is_foreign=self.is_text_foreign)
@@ -326,11 +327,13 @@ class PartitionCommits:
 
     def delete_records(self) -> RangeChange:
         """Return the tombstones of all records. The ranges stay until the commit is accepted."""
+        self._merging = None
         return NO_CHANGE if self.records is None else self.records.delete_all(self.unsure)
 
     # Storing
 
     def not_stored(self, change: RangeChange, binding: OffsetSpan | None = None) -> None:
+        self._merging = None
         self.unsure.update(change.put, change.removed, () if binding is None else (binding,))
         if self.records is not None:
             self.records.failed(change, binding, self.ranges)

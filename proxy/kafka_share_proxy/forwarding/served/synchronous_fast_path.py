@@ -81,30 +81,21 @@ class SynchronousFastPath:
         if self._request is not None and owner.state.now is _SERVING:
             owner.responses.bytes += len(frame)
             owner.to_client(frame)
-            self._responded(self._request)
+            self.forwards_response()
 
     def forwards_response(self) -> bool:
         """Return True if the broker's response, which has just arrived, is the client's. `on_response` returns it."""
-        if self._request is None or self.owner.state.now is not _SERVING:
+        owner, request, self._request = self.owner, self._request, None
+        if request is None:
             return False
-        self._responded(self._request)
-        return True
-
-    def _responded(self, request: Request) -> None:
-        owner, self._request = self.owner, None
-        owner.plane.served(request.key, time.perf_counter() - self._begun)
-        owner.plane.count_local_response()
-        if owner.state.now is _SERVING:
-            owner.state.move(_PASSING)
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Continue after the response. Usually nothing has arrived meanwhile.
-
-        Bytes of the client, a request of the proxy or a drain have changed the awaited events of the client's socket.
-        """
-        owner = self.owner
+        plane, state = owner.plane, owner.state
+        plane.served(request.key, time.perf_counter() - self._begun)
+        plane.count_local_response()
+        if state.now is not _SERVING:
+            return False
+        state.move(_PASSING)
         if owner.client.waits_for == READ and not owner.client.has_unsent:
-            self._requests.flows = True
-        else:
+            self._requests.flows = True  # usually nothing has arrived meanwhile
+        else:  # bytes of the client, a request of the proxy or a drain have changed the awaited events
             owner.update()
+        return True

@@ -38,6 +38,7 @@ class FastPath:
         self._services = services
         self._overdue = Overdue(services.timers)
         self._serves_all = services.options.groups == EVERY_GROUP
+        self._in_metadata = services.options.in_metadata
 
     def take(
         self,
@@ -54,14 +55,14 @@ class FastPath:
         if group is None or not self._may_serve(group) or is_wanted_before(group_id):
             return False
         merging = self._merging(group, frame, request, entries[0]) if len(entries) == 1 else None
+        planned: list[PlannedPart] | None = [] if merging is not None else self._planned(group, entries)
+        if planned is None:
+            return False
+        locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
+        for part in planned:
+            locks[(group_id, *part.topic_partition)] = part.moves or part.text is not None
         if merging is not None:
-            planned, of_partitions = None, dict[Hashable, bool]({(group_id, *merging.topic_partition): True})
-        else:
-            planned = self._planned(group, entries)
-            if planned is None:
-                return False
-            of_partitions = {(group_id, *part.topic_partition): part.moves or part.text is not None for part in planned}
-        locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False, **of_partitions}
+            locks[(group_id, *merging.topic_partition)] = True
         if len(locks) <= len(entries) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
         if merging is not None:
@@ -84,8 +85,10 @@ class FastPath:
         self, group: CommittingGroup, frame: memoryview, request: Request, entry: CommittedEntry
     ) -> MergingCommit | None:
         """Plan the commonest commit. None for all others."""
-        name = entry[0]
-        topic = self._topic(name)
+        metadata = entry[4]
+        if not self._in_metadata or metadata is None or not metadata.startswith(PREFIX):
+            return None
+        topic = self._topic(entry[0])
         if topic is None:
             return None
         topic_partition = TopicPartition(topic.name, entry[1])

@@ -192,10 +192,13 @@ class OffsetRanges:
     def replace(self, low: int, high: int, start: int, end: int) -> None:
         """Put one range in place of the ranges at the indices [low, high), all of which it contains."""
         starts, ends = self._starts, self._ends
-        if high - low == 1:  # one range became longer, as most do
-            starts[low], ends[low] = start, end
-        else:
-            starts[low:high], ends[low:high] = array("q", (start,)), array("q", (end,))
+        if low == high:
+            starts.insert(low, start)
+            ends.insert(low, end)
+            return
+        starts[low], ends[low] = start, end
+        if high - low > 1:
+            del starts[low + 1 : high], ends[low + 1 : high]
 
     def count_merged(self, start: int, end: int) -> int:
         """Return the number of ranges after merging one more."""

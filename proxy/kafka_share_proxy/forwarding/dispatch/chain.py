@@ -60,20 +60,20 @@ def _at_once(links: Sequence[Served]) -> AtOnce | None:
     by_group = [look for look in looks if isinstance(look, ByKnownGroup)]
     if len(by_group) < len(looks):
         return None  # it would take a second read of the request to know
-    return _unless_wanted(by_group, at_once) if by_group else at_once
+    return _unless_claimed(by_group, at_once) if by_group else at_once
 
 
-def _unless_wanted(looks: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
-    """Exclude requests that one of these looks wants, because of their group or of a word in them.
+def _unless_claimed(earlier: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
+    """Exclude requests of these earlier features, by their group or by a word in them.
 
     One closure for both: each call on this path costs microseconds if the interpreter has left the caches.
     """
-    groups = [group for look in looks for group in look.groups]
-    unless = [one for look in looks for one in look.unless]
-    worded = tuple(look for look in looks if look.words)
-    words = b"|".join(re.escape(word) for look in worded for word in look.words)
+    groups = [group for match in earlier for group in match.groups]
+    unless = [one for match in earlier for one in match.unless]
+    worded = tuple(match for match in earlier if match.words)
+    words = b"|".join(re.escape(word) for match in worded for word in match.words)
     has_word = re.compile(words).search if words else None
-    is_word_wanted = _word_look(worded)
+    is_claimed = _by_word(worded)
 
     def is_wanted(group_id: str) -> bool:
         for group in groups:
@@ -87,7 +87,7 @@ def _unless_wanted(looks: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
         request: Request,
         is_wanted_before: Callable[[str], bool] = never_wanted,
     ) -> bool:
-        if has_word is not None and has_word(frame) is not None and is_word_wanted(frame, request):
+        if has_word is not None and has_word(frame) is not None and is_claimed(frame, request):
             return False
         if is_wanted_before is never_wanted:
             return at_once(connection, frame, request, is_wanted)
@@ -96,18 +96,18 @@ def _unless_wanted(looks: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
     return take
 
 
-def _word_look(looks: tuple[ByKnownGroup, ...]) -> Callable[[memoryview, Request], bool]:
-    """Return True for a request that one of these looks wants."""
+def _by_word(worded: tuple[ByKnownGroup, ...]) -> Callable[[memoryview, Request], bool]:
+    """Return a function that is true for requests of these features."""
     made: dict[tuple[int, int], Sequence[Look]] = {}
 
-    def is_wanted(frame: memoryview, request: Request) -> bool:
+    def is_claimed(frame: memoryview, request: Request) -> bool:
         api = request.key, request.version
         exactly = made.get(api)
         if exactly is None:
-            exactly = made[api] = [look.exactly.look(*api) for look in looks]
+            exactly = made[api] = [match.exactly.look(*api) for match in worded]
         return any(look(frame[SIZE.size :]) for look in exactly)
 
-    return is_wanted
+    return is_claimed
 
 
 async def _first_response(links: tuple[Served, ...], call: Call[Message]) -> ResponseFrame | Message | None:

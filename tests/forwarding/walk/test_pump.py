@@ -285,6 +285,19 @@ def test_each_turn_ends_at_its_own_time(world: World, files: Callable[[], Abstra
     assert world.masks == [READ]
 
 
+def test_alarm_of_a_wait_that_an_exception_ended_is_not_lost(world: World) -> None:
+    """Its event follows that of the request."""
+    world.client.sendall(request(99, 0, 1))
+    world.pump.turn(0.02)  # sets the alarm, and ends before it
+    world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
+    world.client.sendall(request(99, 0, 2))
+    time.sleep(0.03)
+    with pytest.raises(KeyboardInterrupt):
+        world.pump.turn(1.0)
+    world.pump.turn(1.0)
+    world.pump.turn(0.02)
+
+
 def alarms() -> int:
     """Return the number of open timers."""
     gc.collect()

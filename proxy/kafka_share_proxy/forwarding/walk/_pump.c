@@ -304,7 +304,7 @@ static int set_alarm(Pump *self, double now, double until)
 static int new_alarm(int epoll)
 {
     int alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = alarm}; /* it is never read */
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = alarm}; /* it is never read: setting it again clears it */
     if (alarm >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, alarm, &event) < 0) {
         close(alarm);
         return -1;

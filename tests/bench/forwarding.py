@@ -56,14 +56,14 @@ def case(name: str, arguments: str, unit: str, must: float, aim: float) -> Case:
 
 
 CASES = (
-    case("latency-poll", "-k poll -n 5000", "request", 1.9, 1.5),
-    case("latency-produce", "-k produce -b 100 -n 5000", "request", 1.9, 1.5),
-    case("latency-metadata", "-k metadata -n 5000", "request", 2.2, 1.7),
+    case("latency-poll", "-k poll -n 5000", "request", 1.9, 1.15),
+    case("latency-produce", "-k produce -b 100 -n 5000", "request", 1.9, 1.15),
+    case("latency-metadata", "-k metadata -n 5000", "request", 2.2, 1.2),
     case("latency", "-k apiversions -n 5000", "request", 2.2, 1.7),
     case("pipelined", "-k poll -d 100 -n 50000", "request", 1.6, 1.4),
     case("connections", f"-k poll -c {CONNECTIONS} -w 1 -n 10000", "request", 1.8, 1.4),
     case("connections-all", f"-k poll -c {CONNECTIONS} -n 40000", "request", 1.6, 1.4),
-    case("produce-raw", "-k produce -c 2 -d 5 -p 2 -b 1024 -r 63 -g 268435456", "GiB", 2.1, 1.7),
+    case("produce-raw", "-k produce -c 2 -d 5 -p 2 -b 1024 -r 63 -g 268435456", "GiB", 2.1, 1.1),
     case("fetch-raw", "-k fetch -c 2 -d 1 -p 2 -t data -b 1048576 -g 1073741824", "GiB", 1.25, 1.1),
 )
 

@@ -370,6 +370,9 @@ class Pump:
     def connect(self, fd: int, walk: object, out_fd: int) -> None:
         self.told.append(("connect", fd, walk, out_fd))
 
+    def send_later(self, fd: int, data: bytes) -> None:
+        self.told.append(("send_later", fd, data))
+
     def forget(self, fd: int) -> None:
         self.told.append(("forget", fd))
 
@@ -386,10 +389,12 @@ def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.
     (pump,) = made
     assert pump.given[1:] == (reactor.buffer, reactor._ready, reactor.iterations)
     fd = pair[0].fileno()
-    reactor.pass_on(fd, walk, 7)
+    send_later = reactor.pass_on(fd, walk, 7)
+    assert send_later is not None
+    send_later(b"data")
     reactor.close(pair[0])
     reactor.turn(1.0)
-    assert pump.told == [("connect", fd, walk, 7), ("forget", fd), ("turn", 0.0)]
+    assert pump.told == [("connect", fd, walk, 7), ("send_later", fd, b"data"), ("forget", fd), ("turn", 0.0)]
     reactor.shut()
 
 

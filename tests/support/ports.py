@@ -562,10 +562,16 @@ class Connection:
             return
         head = headers.encode_response_header(header.key, header.version, header.correlation_id)
         size = (len(head) + len(body)).to_bytes(4, "big")
-        expected.on_response(memoryview(size + head + body))
+        received = bytearray(size + head + body)
+        if expected.on_response(memoryview(received)):
+            self.taken.set(bytes(received))
+        received[:] = bytes(len(received))  # the receive buffer is used again
 
     def immediate_response(self, frame: bytes) -> None:
         self.taken.set(frame)
+
+    def forwards_response(self) -> bool:
+        return True
 
     async def taken_response(self) -> bytes:
         """Return what the client gets for the request that was taken."""

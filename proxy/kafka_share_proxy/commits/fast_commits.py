@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from kafka_share_proxy.commits.accepted_commits import PlannedPart, apply
 from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, codes_of, name_or_id
 from kafka_share_proxy.commits.held_state import CommittingGroup
-from kafka_share_proxy.commits.requested_commits import final_nul, metadata_with
+from kafka_share_proxy.commits.model.partition_commits import MergedRange, PartitionCommit, PartitionCommits
+from kafka_share_proxy.commits.model.topic_records import TextPlan
+from kafka_share_proxy.commits.requested_commits import NUL, final_nul, metadata_with
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import outcome_of
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
@@ -23,11 +26,12 @@ from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request, Timers
 from kafka_share_proxy.loop.promise import Promise, Task
-from kafka_share_proxy.offsets.commit_text import PREFIX
+from kafka_share_proxy.offsets.commit_text import PREFIX, parse_commit_text
 from kafka_share_proxy.wire.codec import commit_frames, frames
+from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
-from kafka_share_proxy.wire.values import ZERO_UUID
+from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 
 class Overdue:
@@ -61,6 +65,26 @@ class Overdue:
         self._plan()
 
 
+class MergingCommit(NamedTuple):
+    """The commonest commit, planned by `kernel.text_commits`."""
+
+    entry: CommittedEntry
+    topic_partition: TopicPartition
+    held: PartitionCommits
+    sent: bytes
+    """Request frame for the coordinator."""
+    merged: MergedRange
+
+    def part(self, version: int) -> PlannedPart:
+        """Return the plan of the model for it."""
+        _, _, offset, epoch, metadata, _, _, _ = self.entry
+        parts = commit_frames.read(self.sent, version)
+        assert parts is not None  # noqa: S101  # it differs from the client's in the metadata only
+        ranges = (parts[3][0][4] or "")[len(PREFIX) :].rstrip(NUL)
+        commit = PartitionCommit(offset, parse_commit_text(metadata or "").ranges)
+        return PlannedPart(self.entry, self.topic_partition, self.held, commit, offset, False, epoch, TextPlan(ranges))
+
+
 def _metadata(part: PlannedPart) -> str | None:
     """Return the new metadata. None if it stays."""
     metadata, ranges = part.entry[4], "" if part.text is None else part.text.ranges
@@ -85,9 +109,11 @@ class FastCommit(ExpectedResponse):
     group: CommittingGroup
     request: Request
     member_id: str
-    parts: Sequence[PlannedPart]
     locks: dict[Hashable, bool] | None
     """None after the locks are released."""
+    merging: MergingCommit | None
+    parts: Sequence[PlannedPart]
+    """Empty until they are needed, if it is a merging commit."""
     deadline: float = 0.0
     is_over: bool = False
     correlation_id: int = 0
@@ -99,6 +125,10 @@ class FastCommit(ExpectedResponse):
     def send(self, frame: memoryview) -> None:
         self.services.gate.enter(self.group.doors, self.interrupted)
         self.correlation_id = int.from_bytes(frame[8:12], "big", signed=True)
+        merging = self.merging
+        if merging is not None:
+            self.connection.to_broker_at_once(self.correlation_id, self, merging.sent)
+            return
         entries, fields, may_append = [], [], False
         for part in self.parts:
             entries.append(part.entry)
@@ -111,11 +141,35 @@ class FastCommit(ExpectedResponse):
 
     # The coordinator's response
 
-    def on_response(self, frame: memoryview) -> None:
+    def on_response(self, frame: memoryview) -> bool:
+        merging, services = self.merging, self.services
+        if merging is None or self.is_over or self.group.appends or services.audit is not None:
+            return self._on_response(frame)
+        if not commit_frames.accepted(frame, self.request.version, 1):
+            return self._on_response(frame)
+        if not merging.held.merged(merging.merged, merging.entry[3]):
+            return self._on_response(frame)
+        services.figures.took(NO_ERROR, is_individual=True)
+        self._leave()
+        if services.gate.lease():
+            self.is_over = True
+            services.gate.leave(self.group.doors, self.interrupted)
+            return self.connection.forwards_response()
+        self._need_parts()
+        self.response = bytes(frame)
+        self._finish(NO_ERROR)
+        return False
+
+    def _need_parts(self) -> None:
+        if not self.parts and self.merging is not None:
+            self.parts = [self.merging.part(self.request.version)]
+
+    def _on_response(self, frame: memoryview) -> bool:
         coming = self.services.journal.coming
         if self.is_over:
             coming.end(self, self.services.timers.now())
-            return
+            return False
+        self._need_parts()
         self.response = bytes(frame)
         try:
             self.changed = apply(self.services, self.group, self.member_id, self._accepted())
@@ -127,13 +181,15 @@ class FastCommit(ExpectedResponse):
             self._leave()
         if not self.changed:
             self._finish(NO_ERROR)
-            return
+            return False
         self._appends = list(self.group.appends)
         self._finish_when_stored()
         if not self.is_over:
             self.overdue_commits.watch(self)
+        return False
 
     def lost(self) -> None:
+        self._need_parts()
         self.services.journal.coming.end(self, self.services.timers.now())
         self._forget_committed()
         self._leave()
@@ -237,6 +293,7 @@ class FastCommit(ExpectedResponse):
         """Refuse the request. Its appends may or may not be stored."""
         if self.is_over:
             return
+        self._need_parts()
         if self.locks is not None:
             self._forget_committed()
             self._leave()

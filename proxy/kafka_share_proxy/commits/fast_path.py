@@ -9,12 +9,13 @@ from collections.abc import Callable, Hashable, Sequence
 
 from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.commits.accepted_commits import PlannedPart, epoch_of
-from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue
+from kafka_share_proxy.commits.fast_commits import FastCommit, MergingCommit, Overdue
 from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.kernel import text_commits
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
 from kafka_share_proxy.commits.requested_commits import final_nul, room_for_ranges
-from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.services import EVERY_GROUP, CommitServices
 from kafka_share_proxy.forwarding.served.interfaces import never_wanted
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request
@@ -36,6 +37,8 @@ class FastPath:
     def __init__(self, services: CommitServices) -> None:
         self._services = services
         self._overdue = Overdue(services.timers)
+        self._serves_all = services.options.groups == EVERY_GROUP
+        self._in_metadata = services.options.in_metadata
 
     def take(
         self,
@@ -51,15 +54,22 @@ class FastPath:
         group = self._services.held.groups.get(group_id)
         if group is None or not self._may_serve(group) or is_wanted_before(group_id):
             return False
-        planned = self._planned(group, entries)
+        merging = self._merging(group, frame, request, entries[0]) if len(entries) == 1 else None
+        planned: list[PlannedPart] | None = [] if merging is not None else self._planned(group, entries)
         if planned is None:
             return False
         locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
         for part in planned:
             locks[(group_id, *part.topic_partition)] = part.moves or part.text is not None
-        if len(locks) <= len(planned) or not self._services.locks.enter(locks):
+        if merging is not None:
+            locks[(group_id, *merging.topic_partition)] = True
+        if len(locks) <= len(entries) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
-        commit = FastCommit(self._services, self._overdue, connection, group, request, member_id, planned, locks)
+        if merging is not None:
+            merging.held.plan_merged(merging.merged)
+        commit = FastCommit(
+            self._services, self._overdue, connection, group, request, member_id, locks, merging, planned
+        )
         connection.begin_at_once(request)
         commit.send(frame)
         return True
@@ -69,7 +79,37 @@ class FastPath:
         services, gate = self._services, self._services.gate
         if not (group.is_marker_stored and group.is_marker_seen) or gate.refused or services.off:
             return False
-        return services.serves(group.group_id) and gate.lets_in(group.doors)
+        return (self._serves_all or services.serves(group.group_id)) and gate.lets_in(group.doors)
+
+    def _merging(
+        self, group: CommittingGroup, frame: memoryview, request: Request, entry: CommittedEntry
+    ) -> MergingCommit | None:
+        """Plan the commonest commit. None for all others."""
+        metadata = entry[4]
+        if not self._in_metadata or metadata is None or not metadata.startswith(PREFIX):
+            return None
+        topic = self._topic(entry[0])
+        if topic is None:
+            return None
+        topic_partition = TopicPartition(topic.name, entry[1])
+        held = group.partitions.get(topic_partition)
+        if held is None or not held.is_in_text or not _is_settled(held, topic):
+            return None
+        starts, ends = held.ranges.bounds
+        if not starts and len(group.topics) > 1:
+            return None
+        services = self._services
+        plan = text_commits.plan(
+            frame,
+            request.version,
+            entry,
+            held.committed,
+            starts,
+            ends,
+            services.limit.characters,
+            services.options.ranges_max,
+        )
+        return None if plan is None else MergingCommit(entry, topic_partition, held, *plan)
 
     def _planned(self, group: CommittingGroup, entries: Sequence[CommittedEntry]) -> list[PlannedPart] | None:
         """None if another request is needed first, or something has to be refused."""

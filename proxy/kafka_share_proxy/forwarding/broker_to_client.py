@@ -14,7 +14,7 @@ from kafka_share_proxy.forwarding.walk.kept_bytes import NOTHING, READ_AFTER_PAU
 from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.loop.polling import READ, WRITE
 from kafka_share_proxy.loop.transports import Data, Transport
-from kafka_share_proxy.wire.codec.frame_sizes import RESPONSE_HEAD
+from kafka_share_proxy.wire.codec.frame_sizes import RESPONSE_HEAD, SIZE
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UnusableResponse
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ class BrokerToClient(BrokerResponses):
             self._connection.broker_left(None)
             return
         upto = self.receive(buffer, 0, count)
-        if upto != count:
-            self.walked(upto, count)
+        if upto != count and not self.walked(upto, count):
             return
         self.bytes += count
         send = self._send
@@ -96,9 +95,22 @@ class BrokerToClient(BrokerResponses):
     def ended(self, code: int, _: int) -> None:
         self._connection.broker_left(OSError(code, strerror(code)) if code else None)
 
-    def walked(self, upto: int, count: int) -> None:
-        if upto or not self._rewrites_one(count):
-            self._walk(self._buffer, upto, count)
+    def walked(self, upto: int, count: int) -> bool:
+        """Return True if all bytes are forwarded unchanged."""
+        pending, buffer = self.pending, self._buffer
+        if not upto and pending and count >= RESPONSE_HEAD.size:
+            size, correlation_id = _head(buffer, 0)
+            expected_id, expected = pending[0]
+            if correlation_id == expected_id and size + SIZE.size == count:  # one whole response, alone in the buffer
+                if isinstance(expected, ExpectedResponse):
+                    pending.popleft()
+                    return expected.on_response(buffer[:count])
+                if response_dispatch.is_treatment(expected):
+                    pending.popleft()
+                    self._rewrite_one(expected, count)
+                    return False
+        self._walk(buffer, upto, count)
+        return False
 
     def sent(self, sent: int, count: int) -> None:
         if sent < 0:
@@ -202,20 +214,8 @@ class BrokerToClient(BrokerResponses):
             self._wait_for(count)
             self._waits_for = count
 
-    def _rewrites_one(self, count: int) -> bool:
-        """Handle one whole response, alone in the buffer, rewritten or awaited."""
-        pending, buffer = self.pending, self._buffer
-        if not pending or count < RESPONSE_HEAD.size:
-            return False
-        size, correlation_id = _head(buffer, 0)
-        expected_id, expected = pending[0]
-        if isinstance(expected, ExpectedResponse) and correlation_id == expected_id and size + 4 == count:
-            pending.popleft()
-            expected.on_response(buffer[:count])
-            return True
-        if not response_dispatch.is_treatment(expected) or correlation_id != expected_id or size + 4 != count:
-            return False
-        pending.popleft()
+    def _rewrite_one(self, expected: response_dispatch.Rewrites, count: int) -> None:
+        buffer = self._buffer
         self._connection.plane.reactor.iterations.doing = self._connection, expected
         data = expected.rewrite(buffer[4:count], self._connection.context) or buffer[:count]
         self.bytes += len(data)
@@ -226,11 +226,10 @@ class BrokerToClient(BrokerResponses):
             sent = 0
         except OSError as error:
             self._connection.client_left(error)
-            return True
+            return
         if sent != len(data):
             self._connection.to_client(memoryview(data)[sent:])
             self._connection.update()
-        return True
 
     def _walk(self, buffer: memoryview, at: int, end: int, until: float | None = None) -> None:
         """Walk buffer[at:end] until `until` (None: for this connection's share of the iteration). Send all with one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from errno import EIO
 from os import strerror
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ class ClientToBroker(ClientRequests):
         "gathering",
         "gathering_since",
         "reads_little",
+        "send_later",
     )
 
     def __init__(self, connection: ForwardedConnection, transport: Transport, pending: Pending) -> None:
@@ -55,6 +57,8 @@ class ClientToBroker(ClientRequests):
         self.reads_little = False
         """True if the last walk left many bytes unprocessed."""
         self._at_once: SynchronousFastPath | None = None
+        self.send_later: Callable[[bytes], None] | None = None
+        """See Reactor.pass_on."""
         self.gathering: Gathering | None = None
         self.gathering_since = 0.0
 
@@ -122,6 +126,14 @@ class ClientToBroker(ClientRequests):
             return
         if sent < count:
             self._connection.to_broker(self._buffer[sent:count])
+        self._connection.update()
+
+    def kept(self, sent: int, data: bytes) -> None:
+        """Keep the rest of a request for `send_later`. `sent`: as in `sent`."""
+        if sent < 0:
+            self._connection.broker_refuses()
+            return
+        self._connection.to_broker(data[sent:])
         self._connection.update()
 
     def describe(self) -> dict[str, object]:

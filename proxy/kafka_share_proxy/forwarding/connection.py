@@ -381,7 +381,7 @@ class ForwardedConnection:
         client = self.client.transport
         if isinstance(client, PlainTransport) and isinstance(broker, PlainTransport):
             reactor = self.plane.reactor
-            reactor.pass_on(client.fd, self.requests, broker.fd)
+            self.requests.send_later = reactor.pass_on(client.fd, self.requests, broker.fd)
             reactor.pass_on(broker.fd, self.responses, client.fd)
 
     def broker_refuses(self) -> None:

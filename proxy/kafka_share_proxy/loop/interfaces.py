@@ -78,5 +78,11 @@ class Pump(Protocol):
     def connect(self, fd: int, walk: Any, out_fd: int) -> None:
         """Walk bytes from `fd` with `walk` and send them to `out_fd`. The caller registers both with the poller."""
 
+    def send_later(self, fd: int, data: bytes) -> None:
+        """Send bytes in the direction of `fd` when all events of this wait are served.
+
+        Dropped if the descriptor is forgotten before. Raises ValueError for an unknown descriptor.
+        """
+
     def forget(self, fd: int) -> None:
         """Remove a descriptor that is about to be closed."""

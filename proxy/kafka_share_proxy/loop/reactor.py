@@ -117,13 +117,16 @@ class Reactor:
         self._poller.unregister(fd)
         del self._ready[fd]
 
-    def pass_on(self, fd: int, walk: Any, out_fd: int) -> None:
+    def pass_on(self, fd: int, walk: Any, out_fd: int) -> Callable[[bytes], None] | None:
         """Let the pump, if there is one, forward bytes from `fd` to `out_fd` without calling the callback of `fd`.
 
-        Both are plain sockets. `walk` is the owner of the callback.
+        Both are plain sockets. `walk` is the owner of the callback. Returns a function that sends to `out_fd` at the
+        end of the iteration, together with those of other connections.
         """
-        if self._pump is not None:
-            self._pump.connect(fd, walk, out_fd)
+        if self._pump is None:
+            return None
+        self._pump.connect(fd, walk, out_fd)
+        return partial(self._pump.send_later, fd)
 
     def close(self, sock: socket.socket) -> None:
         """Close a socket that is not registered, at the end of this loop iteration."""

@@ -140,6 +140,11 @@ class OffsetRanges:
         """End of the last range; 0 if the set is empty."""
         return self._ends[-1] if self._ends else 0
 
+    @property
+    def bounds(self) -> tuple[array[int], array[int]]:
+        """All starts and all ends, for kernels, which must not change them."""
+        return self._starts, self._ends
+
     def copy(self) -> OffsetRanges:
         """Return ranges with the same offsets. Changes of one do not affect the other."""
         return _of_arrays(self._starts[:], self._ends[:])
@@ -178,18 +183,22 @@ class OffsetRanges:
     def merge(self, start: int, end: int) -> RangeChange:
         """Merge one range (offsets/README.md rule 3). Raises ValueError for an invalid range."""
         checked(start, end)
-        starts, ends = self._starts, self._ends
         low, high, change = self._merging_one(start, end)
         if not change.put:
             return change
-        start, end = change.put[0]
+        self.replace(low, high, *change.put[0])
+        return change
+
+    def replace(self, low: int, high: int, start: int, end: int) -> None:
+        """Put one range in place of the ranges at the indices [low, high), all of which it contains."""
+        starts, ends = self._starts, self._ends
         if low == high:
             starts.insert(low, start)
             ends.insert(low, end)
-        else:
-            starts[low], ends[high - 1] = start, end
-            del starts[low + 1 : high], ends[low : high - 1]
-        return change
+            return
+        starts[low], ends[low] = start, end
+        if high - low > 1:
+            del starts[low + 1 : high], ends[low + 1 : high]
 
     def count_merged(self, start: int, end: int) -> int:
         """Return the number of ranges after merging one more."""

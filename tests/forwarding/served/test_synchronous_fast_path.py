@@ -10,7 +10,7 @@ from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request
 
-from tests.forwarding.plane_world import FETCH, LIST, World, request, response, some_routes
+from tests.forwarding.plane_world import FETCH, LIST, WAY_BYTES, World, request, response, some_routes
 
 
 class Taken(ExpectedResponse):
@@ -24,18 +24,24 @@ class Taken(ExpectedResponse):
         self.is_lost = False
         self.takes = True
         self.on_taken: Callable[[], object] = lambda: None
+        self.forwards = False
+        self.body = b"other"
 
     def take(self, connection: SynchronousFastPath, frame: memoryview, asked: Request) -> bool:
         self.connection = connection
         if self.takes:
             number = int.from_bytes(frame[8:12], "big")
             connection.begin_at_once(asked)
-            connection.to_broker_at_once(number, self, request(LIST, 1, number, b"other"))
+            connection.to_broker_at_once(number, self, request(LIST, 1, number, self.body))
             self.on_taken()
         return self.takes
 
-    def on_response(self, frame: memoryview) -> None:
+    def on_response(self, frame: memoryview) -> bool:
+        if self.forwards:
+            assert self.connection is not None
+            return self.connection.forwards_response()
         self.responses.append(bytes(frame))
+        return False
 
     def lost(self) -> None:
         self.is_lost = True
@@ -100,6 +106,55 @@ def test_a_response_in_pieces_is_awaited_too() -> None:
     w.turn_until(lambda: taken.responses)
     taken.reply()
     client.expect(response(1, b"BODY"))
+    w.close()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_response_that_is_the_clients_is_forwarded_unchanged(whole: bool) -> None:
+    """Also if it arrives in pieces. The connection then continues."""
+    taken = Taken()
+    taken.forwards = True
+    w = taking(taken)
+    client, broker = w.pair()
+    for number in range(3):
+        client.send(request(LIST, 1, number))
+        broker.expect(request(LIST, 1, number, b"other"))
+        client.send(request(FETCH, 11, 100 + number))
+        answer = response(number, b"body")
+        if whole:
+            broker.send(answer)
+        else:
+            for byte in answer:
+                broker.send(bytes([byte]))
+                w.turn()
+        client.expect(answer)
+        broker.expect(request(FETCH, 11, 100 + number))
+        broker.send(response(100 + number))
+        client.expect(response(100 + number))
+    assert w.plane.statistics().local_answers_total == 3
+    w.close()
+
+
+@pytest.mark.parametrize("forwards", [True, False])
+def test_long_requests_and_responses_reach_peers_that_read_slowly(forwards: bool) -> None:
+    """Neither socket takes all at once."""
+    taken = Taken()
+    taken.forwards, taken.body = forwards, bytes(range(256)) * (WAY_BYTES // 16)
+    w = taking(taken)
+    client, broker = w.pair()
+    for number in range(2):
+        client.send(request(LIST, 1, number))
+        w.turn_until(lambda: taken.connection is not None)
+        for _ in range(5):
+            w.turn()
+        broker.expect(request(LIST, 1, number, taken.body))
+        broker.send(response(number, taken.body))
+        if not forwards:
+            w.turn_until(lambda: taken.responses)
+            taken.reply()
+        for _ in range(5):
+            w.turn()
+        client.expect(response(number, taken.body if forwards else taken.body.upper()))
     w.close()
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
+import resource
 import select
 import socket
 import struct
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,14 +55,22 @@ class Way:
 
     told: list[tuple[Any, ...]]
     trouble: Exception | None = None
+    passes = False
+    on_walked: Callable[[], object] | None = None
 
     def ended(self, code: int, zero: int) -> None:
         self.told.append(("ended", code, zero))
 
-    def walked(self, upto: int, count: int) -> None:
+    def walked(self, upto: int, count: int) -> bool:
         self.told.append(("walked", upto, count))
+        if self.on_walked is not None:
+            self.on_walked()
         if self.trouble is not None:
             raise self.trouble
+        return self.passes
+
+    def kept(self, sent: int, data: bytes) -> None:
+        self.told.append(("kept", sent, data))
 
     def sent(self, sent: int, count: int) -> None:
         self.told.append(("sent", sent, count))
@@ -239,6 +251,69 @@ def test_a_turn_ends_when_its_time_is_over(world: World) -> None:
     assert 0.04 < time.monotonic() - began < 5
 
 
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """Let no file be opened."""
+    limits, lowest = resource.getrlimit(resource.RLIMIT_NOFILE), os.dup(0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        os.close(lowest)
+
+
+@pytest.mark.parametrize("files", [nullcontext, no_more_files])
+def test_each_turn_ends_at_its_own_time(world: World, files: Callable[[], AbstractContextManager[None]]) -> None:
+    """After a longer one that an event ended, too, and without the alarm, which takes a descriptor.
+
+    An alarm of an earlier turn may end it before.
+    """
+    with files():
+        pump = new_pump(world.epoll, world.buffer, world.ready, Iterations())
+    assert pump is not None
+    world.client.sendall(b"x")
+    pump.turn(60.0)
+    assert world.masks == [READ]
+    world.ends[0].recv(1)
+    for wait_s in (0.02, 0.0, 0.05, 0.02):
+        end = time.monotonic() + wait_s
+        pump.turn(wait_s)
+        while time.monotonic() < end:
+            pump.turn(end - time.monotonic())
+        assert time.monotonic() < end + 5
+    assert world.masks == [READ]
+
+
+def test_alarm_of_a_wait_that_an_exception_ended_is_not_lost(world: World) -> None:
+    """Its event follows that of the request."""
+    world.client.sendall(request(99, 0, 1))
+    world.pump.turn(0.02)  # sets the alarm, and ends before it
+    world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
+    world.client.sendall(request(99, 0, 2))
+    time.sleep(0.03)
+    with pytest.raises(KeyboardInterrupt):
+        world.pump.turn(1.0)
+    world.pump.turn(1.0)
+    world.pump.turn(0.02)
+
+
+def alarms() -> int:
+    """Return the number of open timers."""
+    gc.collect()
+    links = [each.readlink() for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return sum("timerfd" in str(link) for link in links)
+
+
+def test_a_pump_closes_its_alarm() -> None:
+    before = alarms()
+    world = World()
+    assert alarms() == before + 1
+    world.close()
+    del world
+    assert alarms() == before
+
+
 def test_a_pump_takes_only_walks(world: World) -> None:
     with pytest.raises(ValueError, match="connect"):
         world.pump.connect(3, object(), 4)  # type: ignore[arg-type]
@@ -251,5 +326,81 @@ def test_nothing_is_kept_of_what_was_forgotten(world: World) -> None:
     world.pump.connect(900, walk, 901)
     world.pump.forget(900)
     del walk
+    gc.collect()
+    assert gone() is None
+
+
+def test_bytes_that_python_lets_pass_are_forwarded(world: World) -> None:
+    """With all that the walk stopped at, and counted once."""
+    frames = request(1, 11, 1) + request(99, 0, 2)
+    world.up.passes = True
+    world.client.sendall(frames)
+    world.turn()
+    assert world.up.told == [("walked", len(frames) // 2, len(frames))]
+    assert world.broker.recv(100) == frames
+    assert world.up.bytes == len(frames)
+
+
+def test_requests_for_the_end_of_the_wait_follow_all_that_passes(world: World) -> None:
+    """Two of them in their order."""
+    fd = world.ends[0].fileno()
+    world.up.on_walked = lambda: [world.pump.send_later(fd, data) for data in (b"first", b"second")]
+    world.up.passes = True
+    frame = request(99, 0, 2)
+    world.client.sendall(frame)
+    world.turn()
+    assert world.broker.recv(100) == frame + b"firstsecond"
+
+
+def test_request_of_a_descriptor_that_is_forgotten_is_not_sent(world: World) -> None:
+    fd = world.ends[0].fileno()
+
+    def leave() -> None:
+        world.pump.send_later(fd, b"data")
+        world.pump.forget(fd)
+
+    world.up.on_walked = leave
+    world.client.sendall(request(99, 0, 2))
+    world.turn()
+    world.broker.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        world.broker.recv(100)
+    with pytest.raises(ValueError, match="send_later"):
+        world.pump.send_later(fd, b"data")
+
+
+def test_rest_of_a_request_that_the_broker_does_not_accept_is_kept(world: World) -> None:
+    world.ends[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    data = bytes(1 << 20)
+    world.up.on_walked = lambda: world.pump.send_later(world.ends[0].fileno(), data)
+    world.client.sendall(request(99, 0, 2))
+    world.turn()
+    kind, sent, kept = world.up.told[-1]
+    assert (kind, kept) == ("kept", data)
+    assert 0 < sent < len(data)
+    world.broker.close()
+    world.client.sendall(request(99, 0, 2))
+    world.turn()
+    assert world.up.told[-1] in (("kept", -errno.EPIPE, data), ("kept", -errno.ECONNRESET, data))
+
+
+def test_request_is_sent_in_the_next_wait_after_an_exception_that_ends_this_one(world: World) -> None:
+    world.up.on_walked = lambda: world.pump.send_later(world.ends[0].fileno(), b"data")
+    world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
+    world.client.sendall(request(99, 0, 2))
+    with pytest.raises(KeyboardInterrupt):
+        world.turn()
+    world.turn()
+    assert world.broker.recv(100) == b"data"
+
+
+def test_nothing_is_kept_of_a_pump_with_requests() -> None:
+    world = World()
+    walk = Up(Pending())
+    gone = weakref.ref(walk)
+    world.pump.connect(900, walk, 901)
+    world.pump.send_later(900, b"data")
+    world.close()
+    del walk, world
     gc.collect()
     assert gone() is None

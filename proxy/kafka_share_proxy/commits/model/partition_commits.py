@@ -18,6 +18,8 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 NOTHING_COMMITTED = -1
+MergedRange = tuple[int, int, int, int]
+"""Effect of the commonest commit: indices [low, high) of the ranges that one range replaces, its start and its end."""
 UNSEEN_MAX_S = 5.0
 """Seconds that a transaction begun at another proxy is waited for."""
 
@@ -75,6 +77,8 @@ class PartitionCommits:
     _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)
     _planned_ranges: OffsetRanges | None = field(default=None, compare=False)
     """Ranges after the planned commit, if they were computed."""
+    _merging: MergedRange | None = field(default=None, compare=False)
+    """Plan of a commit for which `plan_merged` was called, until the ranges or records change."""
 
     @property
     def last_committed(self) -> int:
@@ -124,10 +128,14 @@ class PartitionCommits:
             )
             if change:
                 self.ranges.apply(change)
+        self._is_committed(offset, leader_epoch)
+        return self._noted(change)
+
+    def _is_committed(self, offset: int, leader_epoch: int) -> None:
         self.is_text_foreign = False
         self.committed, self.committed_epoch, self.is_committed_known = offset, leader_epoch, True
-        self.stored_committed = min(self.stored_committed, offset)  # lower after a rewind, which leaves no range
-        return self._noted(change)
+        if offset < self.stored_committed:
+            self.stored_committed = offset  # lower after a rewind, which leaves no range
 
     def _outcome(self, commit: PartitionCommit) -> CommitOutcome:
         planned = self._planned
@@ -194,7 +202,7 @@ class PartitionCommits:
         change = _combined(change, self.ranges.merge_all(above))
         if self.records is None:
             return self._noted(change)
-        self._planned = self._planned_ranges = None
+        self._planned = self._planned_ranges = self._merging = None
         if is_rewound:
             return self.delete_records()
         self.records.recount(self.ranges)
@@ -276,6 +284,25 @@ class PartitionCommits:
         self._planned, self._planned_ranges = (commit, CommitOutcome(self.committed, change)), after
         return TextPlan(text)
 
+    @property
+    def is_in_text(self) -> bool:
+        """True if the broker's metadata holds all ranges, and the topic only its topic id."""
+        records = self.records
+        return records is not None and records.is_bound and not records.stored
+
+    def plan_merged(self, merged: MergedRange) -> None:
+        """Expect a commit that `kernel.text_commits` planned for these ranges. `is_in_text` must be true."""
+        self._merging = merged
+
+    def merged(self, merged: MergedRange, leader_epoch: int) -> bool:
+        """Apply the accepted commit. False if the ranges have changed meanwhile: `accepted` applies it then."""
+        if self._merging is not merged:
+            return False
+        self._planned = self._planned_ranges = self._merging = None
+        self.ranges.replace(*merged)
+        self._is_committed(self.committed, leader_epoch)
+        return True
+
     def after_text(self, plan: TextPlan, change: RangeChange) -> TopicChange:
         """Return the records to append after a commit that changed the ranges."""
         records = self.records
@@ -290,6 +317,7 @@ class PartitionCommits:
 
     def store_all(self) -> RangeChange:
         """Return the change after which the topic has all ranges."""
+        self._merging = None
         if self.records is None:
             return NO_CHANGE
         change = self.records.store_all(self.ranges, self.unsure, is_foreign=self.is_text_foreign)
@@ -299,11 +327,13 @@ class PartitionCommits:
 
     def delete_records(self) -> RangeChange:
         """Return the tombstones of all records. The ranges stay until the commit is accepted."""
+        self._merging = None
         return NO_CHANGE if self.records is None else self.records.delete_all(self.unsure)
 
     # Storing
 
     def not_stored(self, change: RangeChange, binding: OffsetSpan | None = None) -> None:
+        self._merging = None
         self.unsure.update(change.put, change.removed, () if binding is None else (binding,))
         if self.records is not None:
             self.records.failed(change, binding, self.ranges)
@@ -323,7 +353,7 @@ class PartitionCommits:
         return stored is not None and stored.end >= span.end
 
     def _noted(self, change: RangeChange) -> RangeChange:
-        self._planned = self._planned_ranges = None
+        self._planned = self._planned_ranges = self._merging = None
         if self.records is not None:
             return change
         if change.put:

@@ -8,10 +8,10 @@ response to the message in its current form.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup, Matcher, any_of
@@ -60,16 +60,20 @@ def _at_once(links: Sequence[Served]) -> AtOnce | None:
     by_group = [kind for kind in kinds if isinstance(kind, ByKnownGroup)]
     if len(by_group) < len(kinds):
         return None  # it would take a second read of the request to know
-    worded = tuple(kind for kind in by_group if kind.words)
-    if worded:
-        at_once = _unless_worded(worded, at_once)
-    groups = [group for kind in by_group for group in kind.groups]
-    unless = [one for kind in by_group for one in kind.unless]
-    return _unless_grouped(groups, unless, at_once) if groups or unless else at_once
+    return _unless_claimed(by_group, at_once) if by_group else at_once
 
 
-def _unless_grouped(groups: Sequence[Mapping[str, Any]], unless: Sequence[Sized], at_once: AtOnce) -> AtOnce:
-    """Exclude requests about one of these groups."""
+def _unless_claimed(earlier: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
+    """Exclude requests of these earlier features, by their group or by a word in them.
+
+    One closure for both: each call on this path costs microseconds if the interpreter has left the caches.
+    """
+    groups = [group for match in earlier for group in match.groups]
+    unless = [one for match in earlier for one in match.unless]
+    worded = tuple(match for match in earlier if match.words)
+    words = b"|".join(re.escape(word) for match in worded for word in match.words)
+    has_word = re.compile(words).search if words else None
+    is_claimed = _by_word(worded)
 
     def is_wanted(group_id: str) -> bool:
         for group in groups:
@@ -83,6 +87,8 @@ def _unless_grouped(groups: Sequence[Mapping[str, Any]], unless: Sequence[Sized]
         request: Request,
         is_wanted_before: Callable[[str], bool] = never_wanted,
     ) -> bool:
+        if has_word is not None and has_word(frame) is not None and is_claimed(frame, request):
+            return False
         if is_wanted_before is never_wanted:
             return at_once(connection, frame, request, is_wanted)
         return at_once(connection, frame, request, lambda group: is_wanted_before(group) or is_wanted(group))
@@ -90,29 +96,18 @@ def _unless_grouped(groups: Sequence[Mapping[str, Any]], unless: Sequence[Sized]
     return take
 
 
-def _unless_worded(kinds: tuple[ByKnownGroup, ...], at_once: AtOnce) -> AtOnce:
-    """Exclude requests that one of these kinds wants because of a word in them."""
-    has_word = re.compile(b"|".join(re.escape(word) for kind in kinds for word in kind.words)).search
+def _by_word(worded: tuple[ByKnownGroup, ...]) -> Callable[[memoryview, Request], bool]:
+    """Return a function that is true for requests of these features."""
     made: dict[tuple[int, int], Sequence[Matcher]] = {}
 
-    def is_wanted(frame: memoryview, request: Request) -> bool:
+    def is_claimed(frame: memoryview, request: Request) -> bool:
         api = request.key, request.version
         exactly = made.get(api)
         if exactly is None:
-            exactly = made[api] = [kind.exactly.matcher(*api) for kind in kinds]
+            exactly = made[api] = [match.exactly.matcher(*api) for match in worded]
         return any(matcher(frame[SIZE.size :]) for matcher in exactly)
 
-    def take(
-        connection: SynchronousFastPath,
-        frame: memoryview,
-        request: Request,
-        is_wanted_before: Callable[[str], bool] = never_wanted,
-    ) -> bool:
-        if has_word(frame) is not None and is_wanted(frame, request):
-            return False
-        return at_once(connection, frame, request, is_wanted_before)
-
-    return take
+    return is_claimed
 
 
 async def _first_response(links: tuple[Served, ...], call: Call[Message]) -> ResponseFrame | Message | None:

@@ -30,8 +30,11 @@ class ExpectedResponse:
     __slots__ = ()
     rewrite = True
 
-    def on_response(self, frame: memoryview) -> None:
-        """Handle the response, with its size. Its memory is reused after this returns."""
+    def on_response(self, frame: memoryview) -> bool:
+        """Handle the response, with its size. Its memory is reused after this returns.
+
+        Return True if the caller has to forward it to the client unchanged.
+        """
         raise NotImplementedError
 
     def lost(self) -> None:

@@ -59,8 +59,12 @@ class SynchronousFastPath:
 
     def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         """Send a request instead of the client's. It may have the same correlation id."""
-        self.owner.pending.append((correlation_id, expected))
-        self.owner.call_soon(partial(self._send, frame))
+        owner, later = self.owner, self._requests.send_later
+        owner.pending.append((correlation_id, expected))
+        if later is None or owner.broker is None or owner.broker.has_unsent:
+            owner.call_soon(partial(self._send, frame))
+        else:
+            later(frame)
 
     def _send(self, frame: bytes) -> None:
         owner = self.owner
@@ -73,24 +77,25 @@ class SynchronousFastPath:
 
     def immediate_response(self, frame: bytes) -> None:
         """Send the response. Does nothing if the connection has ended."""
-        owner, request, self._request = self.owner, self._request, None
-        if request is None or owner.state.now is not _SERVING:
-            return
-        owner.responses.bytes += len(frame)
-        owner.to_client(frame)
-        owner.plane.served(request.key, time.perf_counter() - self._begun)
-        owner.plane.count_local_response()
-        if owner.state.now is _SERVING:
-            owner.state.move(_PASSING)
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Continue after the response. Usually nothing has arrived meanwhile.
-
-        Bytes of the client, a request of the proxy or a drain have changed the awaited events of the client's socket.
-        """
         owner = self.owner
+        if self._request is not None and owner.state.now is _SERVING:
+            owner.responses.bytes += len(frame)
+            owner.to_client(frame)
+            self.forwards_response()
+
+    def forwards_response(self) -> bool:
+        """Return True if the broker's response, which has just arrived, is the client's. `on_response` returns it."""
+        owner, request, self._request = self.owner, self._request, None
+        if request is None:
+            return False
+        plane, state = owner.plane, owner.state
+        plane.served(request.key, time.perf_counter() - self._begun)
+        plane.count_local_response()
+        if state.now is not _SERVING:
+            return False
+        state.move(_PASSING)
         if owner.client.waits_for == READ and not owner.client.has_unsent:
-            self._requests.flows = True
-        else:
+            self._requests.flows = True  # usually nothing has arrived meanwhile
+        else:  # bytes of the client, a request of the proxy or a drain have changed the awaited events
             owner.update()
+        return True

@@ -12,20 +12,30 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <sys/epoll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BATCH 256
 #define ENDED 0
 #define NOTED_S 0.005 /* iterations.NOTED_S */
-enum { VERSION = 1 }; /* pump.BUILT_VERSION */
+enum { VERSION = 2 }; /* pump.BUILT_VERSION */
 
 struct way {
     Walk *walk; /* strong; NULL: this descriptor has none */
     int out;
+};
+
+/* A request that goes out when all events of the wait are served. */
+struct later {
+    Walk *walk; /* strong */
+    PyObject *data; /* strong; bytes */
+    int fd;
 };
 
 typedef struct {
@@ -35,8 +45,12 @@ typedef struct {
     Py_buffer buffer;
     struct way *ways; /* by descriptor */
     int ways_count;
+    struct later *later;
+    Py_ssize_t later_count, later_room;
     int called; /* this turn called something in Python */
     PyObject *turns; /* is told what takes long (iterations.Iterations) */
+    int alarm; /* a timer in the epoll that ends waits; -1: there is none */
+    double alarm_at; /* INFINITY: it is not set */
     double woke, seen; /* when the last wait ended, when the clock was read last since */
 } Pump;
 
@@ -135,6 +149,16 @@ static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t first, 
     return called(self, (PyObject *)walk, outcome);
 }
 
+/* What the walk stopped at is for Python. 1: the bytes go out as they came after all; 0: done; -1: exception. */
+static int call_walked(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count)
+{
+    self->called = 1;
+    PyObject *result = PyObject_CallMethod((PyObject *)walk, "walked", "nn", upto, count);
+    int passes = result == Py_True;
+    int outcome = called(self, (PyObject *)walk, settle((PyObject *)walk, result));
+    return outcome < 0 ? -1 : passes;
+}
+
 /* An exception is set that came of this way's bytes. */
 static int settle_unexpected(Pump *self, Walk *walk)
 {
@@ -196,8 +220,11 @@ static int pass(Pump *self, int fd, Walk *walk, int out)
         if (passed)
             return passed < 0 && PyErr_Occurred() ? settle_unexpected(self, walk) : 0;
     }
-    if (upto != count)
-        return call_way(self, walk, "walked", upto, count);
+    if (upto != count) {
+        int passes = call_walked(self, walk, upto, count);
+        if (passes <= 0)
+            return passes;
+    }
     walk->bytes += count;
     ssize_t sent = send(out, self->buffer.buf, (size_t)count, MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
@@ -210,12 +237,41 @@ static int pass(Pump *self, int fd, Walk *walk, int out)
 static int serve(Pump *self, const struct epoll_event *event)
 {
     int fd = event->data.fd;
+    if (fd == self->alarm) {
+        self->alarm_at = INFINITY;
+        self->called = 1; /* the turn is over */
+        return 0;
+    }
     struct way *way = fd < self->ways_count ? &self->ways[fd] : NULL;
     if (!way || !way->walk || event->events != EPOLLIN || !way->walk->flows)
         return call_ready(self, fd, event->events);
     Walk *walk = (Walk *)Py_NewRef((PyObject *)way->walk); /* what is called may end the connection */
     int outcome = pass(self, fd, walk, way->out);
     Py_DECREF((PyObject *)walk);
+    return outcome;
+}
+
+/* Send what was kept for the end of the wait, unless its way was forgotten. */
+static int send_kept(Pump *self)
+{
+    int outcome = 0;
+    for (Py_ssize_t i = 0; i < self->later_count; i++) {
+        struct later kept = self->later[i];
+        if (!outcome && kept.fd < self->ways_count && self->ways[kept.fd].walk == kept.walk) {
+            Py_ssize_t size = PyBytes_Size(kept.data);
+            ssize_t sent = send(self->ways[kept.fd].out, PyBytes_AsString(kept.data), (size_t)size, MSG_NOSIGNAL);
+            if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+                sent = 0;
+            if (sent != size) {
+                PyObject *result = PyObject_CallMethod(
+                    (PyObject *)kept.walk, "kept", "nO", sent < 0 ? -(Py_ssize_t)errno : sent, kept.data);
+                outcome = called(self, (PyObject *)kept.walk, settle((PyObject *)kept.walk, result));
+            }
+        }
+        Py_DECREF((PyObject *)kept.walk);
+        Py_DECREF(kept.data);
+    }
+    self->later_count = 0;
     return outcome;
 }
 
@@ -227,16 +283,46 @@ static int milliseconds(double wait)
     return wait * 1e3 >= INT_MAX - 1 ? INT_MAX - 1 : (int)(wait * 1e3) + 1;
 }
 
+/* Have the wait end at `until` or before. Returns its timeout in milliseconds.
+ *
+ * A timeout makes the kernel start and cancel a timer in each wait: 6 % of the CPU of a relay in C for a small request
+ * (21.1 us without, 22.4 us with one). The alarm stays set over many waits, and may ring early. */
+static int set_alarm(Pump *self, double now, double until)
+{
+    int timeout = milliseconds(until - now);
+    if (!timeout || self->alarm < 0 || self->alarm_at <= until)
+        return timeout && self->alarm >= 0 ? -1 : timeout;
+    time_t seconds = (time_t)until;
+    struct itimerspec at = {.it_value = {seconds, (long)((until - (double)seconds) * 1e9)}};
+    if (timerfd_settime(self->alarm, TFD_TIMER_ABSTIME, &at, NULL) < 0)
+        return timeout;
+    self->alarm_at = until;
+    return -1;
+}
+
+/* Without it, for example at the limit of open files, waits have a timeout. */
+static int new_alarm(int epoll)
+{
+    int alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = alarm}; /* it is never read: setting it again clears it */
+    if (alarm >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, alarm, &event) < 0) {
+        close(alarm);
+        return -1;
+    }
+    return alarm;
+}
+
 /* Serve the events of one wait; 0: go on, 1: this turn is over, -1: exception. */
 static int wait_once(Pump *self, double now, double until)
 {
     struct epoll_event events[BATCH];
     int count, epoll = self->epoll;
     double woke = self->woke;
+    int timeout = set_alarm(self, now, until);
     if (woke > 0 && now - woke > NOTED_S && tell(self->turns, word_ended, NULL, now - woke) < 0)
         return -1;
     Py_BEGIN_ALLOW_THREADS
-    count = epoll_wait(epoll, events, BATCH, milliseconds(until - now));
+    count = epoll_wait(epoll, events, BATCH, timeout);
     woke = monotonic(); /* waiting for the interpreter's lock is no rest */
     Py_END_ALLOW_THREADS
     self->woke = self->seen = woke;
@@ -246,10 +332,12 @@ static int wait_once(Pump *self, double now, double until)
     }
     if (PyErr_CheckSignals() < 0)
         return -1;
-    for (int i = 0; i < count; i++)
-        if (serve(self, &events[i]) < 0)
-            return -1; /* the rest is reported again */
-    return count <= 0 || self->called;
+    int outcome = 0;
+    for (int i = 0; i < count && !outcome; i++)
+        outcome = serve(self, &events[i]) < 0 ? -1 : 0; /* the rest is reported again */
+    if (self->later_count && !outcome)
+        outcome = send_kept(self);
+    return outcome < 0 ? -1 : count <= 0 || self->called;
 }
 
 static PyObject *pump_turn(PyObject *object, PyObject *argument)
@@ -261,6 +349,8 @@ static PyObject *pump_turn(PyObject *object, PyObject *argument)
     double now = monotonic(), until = now + wait;
     int outcome;
     self->called = 0;
+    if (self->later_count && send_kept(self) < 0) /* the last wait ended with an exception */
+        return NULL;
     do
         outcome = wait_once(self, now, until);
     while (!outcome && (now = monotonic()) < until);
@@ -308,6 +398,30 @@ static PyObject *pump_connect(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *pump_send_later(PyObject *object, PyObject *args)
+{
+    Pump *self = (Pump *)object;
+    int fd;
+    PyObject *data;
+    if (!PyArg_ParseTuple(args, "iO!", &fd, &PyBytes_Type, &data))
+        return NULL;
+    if (fd < 0 || fd >= self->ways_count || !self->ways[fd].walk) {
+        PyErr_SetString(PyExc_ValueError, "send_later(descriptor of a way, bytes)");
+        return NULL;
+    }
+    if (self->later_count == self->later_room) {
+        Py_ssize_t room = self->later_room ? 2 * self->later_room : 16;
+        struct later *later = PyMem_Realloc(self->later, (size_t)room * sizeof *later);
+        if (!later)
+            return PyErr_NoMemory();
+        self->later = later;
+        self->later_room = room;
+    }
+    Walk *walk = (Walk *)Py_NewRef((PyObject *)self->ways[fd].walk);
+    self->later[self->later_count++] = (struct later){walk, Py_NewRef(data), fd};
+    Py_RETURN_NONE;
+}
+
 static PyObject *pump_forget(PyObject *object, PyObject *argument)
 {
     Pump *self = (Pump *)object;
@@ -336,6 +450,8 @@ static int pump_init(PyObject *object, PyObject *args, PyObject *names)
         PyObject_GetBuffer(view, &self->buffer, PyBUF_WRITABLE) < 0)
         return -1;
     self->epoll = epoll;
+    self->alarm = new_alarm(epoll);
+    self->alarm_at = INFINITY;
     self->view = Py_NewRef(view);
     self->ready = Py_NewRef(ready);
     self->turns = Py_NewRef(turns);
@@ -350,6 +466,8 @@ static int pump_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->turns);
     for (int i = 0; i < self->ways_count; i++)
         Py_VISIT(self->ways[i].walk);
+    for (Py_ssize_t i = 0; i < self->later_count; i++)
+        Py_VISIT(self->later[i].walk);
     return 0;
 }
 
@@ -358,6 +476,11 @@ static int pump_clear(PyObject *object)
     Pump *self = (Pump *)object;
     for (int i = 0; i < self->ways_count; i++)
         Py_CLEAR(self->ways[i].walk);
+    while (self->later_count) {
+        struct later kept = self->later[--self->later_count];
+        Py_DECREF((PyObject *)kept.walk);
+        Py_DECREF(kept.data);
+    }
     return 0;
 }
 
@@ -368,8 +491,12 @@ static void pump_dealloc(PyObject *object)
     PyObject_GC_UnTrack(object);
     pump_clear(object);
     PyMem_Free(self->ways);
-    if (self->view)
+    PyMem_Free(self->later);
+    if (self->view) {
         PyBuffer_Release(&self->buffer);
+        if (self->alarm >= 0)
+            close(self->alarm);
+    }
     Py_XDECREF(self->view);
     Py_XDECREF(self->ready);
     Py_XDECREF(self->turns);
@@ -380,6 +507,7 @@ static void pump_dealloc(PyObject *object)
 static PyMethodDef pump_methods[] = {
     {"turn", pump_turn, METH_O, "turn(wait_s): see loop.interfaces.Pump."},
     {"connect", pump_connect, METH_VARARGS, "connect(fd, walk, out_fd): see loop.interfaces.Pump."},
+    {"send_later", pump_send_later, METH_VARARGS, "send_later(fd, data): see loop.interfaces.Pump."},
     {"forget", pump_forget, METH_O, "forget(fd): see loop.interfaces.Pump."},
     {NULL, NULL, 0, NULL},
 };

@@ -9,6 +9,8 @@ them can be forwarded, sent without any Python. Otherwise a method of the direct
 
 - `ended(code, _)`: the stream ended (0) or failed (errno).
 - `walked(upto, count)`: of `count` bytes in the receive buffer, the walk stopped at `upto`, before the last of them.
+  True: all are forwarded unchanged after all.
+- `kept(sent, data)`: of the bytes of `send_later`, `sent` were accepted, but not all; a negative number is -errno.
 - `sent(sent, count)`: of `count` forwarded bytes, `sent` were accepted; a negative number is -errno. Also called when
   all were accepted but more requests wait for responses than `in_flight_max`.
 
@@ -27,7 +29,7 @@ from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.loop.polling import Poller
 from kafka_share_proxy.wire import kernels
 
-BUILT_VERSION = 1
+BUILT_VERSION = 2
 """`VERSION` of the extension that matches this file. Another one is not used."""
 
 if TYPE_CHECKING:

@@ -1,0 +1,175 @@
+"""The commonest individual commit: the extension, its Python fallback and the model plan the same."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from typing import Any
+
+import pytest
+from kafka_share_proxy.commits.kernel import text_commits
+from kafka_share_proxy.commits.kernel.text_commits import _python_plan
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from kafka_share_proxy.commits.model.topic_records import TopicRecords
+from kafka_share_proxy.offsets.commit_text import PREFIX, one_range, parse_commit_text
+from kafka_share_proxy.offsets.ranges import OffsetRanges
+from kafka_share_proxy.wire.codec import commit_frames, frames
+from kafka_share_proxy.wire.codec.commit_frames import VERSIONS
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+
+KERNELS = [text_commits.plan, _python_plan]
+COMMITTED, ROOM, RANGES_MAX = 5, 4096, 100
+IDS_SINCE, EPOCH_SINCE = 10, 6
+LARGEST = "9" * 18
+
+
+def request(version: int, text: str | None, offset: int = COMMITTED, epoch: int = 3) -> tuple[bytes, Any]:
+    """Return an OffsetCommit of one partition, and its entry as read."""
+    made = messages.OffsetCommitRequest
+    entry = made.OffsetCommitRequestPartition(
+        partition_index=2,
+        committed_offset=offset,
+        committed_leader_epoch=epoch if version >= EPOCH_SINCE else -1,
+        committed_metadata=text,
+    )
+    topic = made.OffsetCommitRequestTopic(
+        name="orders" if version < IDS_SINCE else "",
+        topic_id=b"t" * 16 if version >= IDS_SINCE else b"",
+        partitions=[entry],
+    )
+    frame = bytes(frames.request(ApiKey.OFFSET_COMMIT, version, 77, "c", made(group_id="g", topics=[topic])))
+    parts = commit_frames.read(frame, version)
+    assert parts is not None
+    return frame, parts[3][0]
+
+
+def planned(plan: Any, text: str | None, held: str = "", version: int = 9, **fields: Any) -> Any:
+    """Plan a commit of this text over held ranges."""
+    ranges = parse_commit_text(PREFIX + held).ranges
+    frame, entry = request(version, text, fields.get("offset", COMMITTED))
+    room, most = fields.get("room", ROOM), fields.get("ranges_max", RANGES_MAX)
+    return plan(memoryview(frame), version, entry, fields.get("committed", COMMITTED), *ranges.bounds, room, most)
+
+
+def metadata_of(frame: bytes) -> str:
+    return str(frames.decode_request(memoryview(frame)[4:])[1].topics[0].partitions[0].committed_metadata)
+
+
+@pytest.mark.parametrize("plan", KERNELS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_request_carries_all_ranges_and_is_otherwise_unchanged(plan: Any, version: int) -> None:
+    frame, merged = planned(plan, "ic/1;11-12", "7-10,20-20", version)
+    header, message = frames.decode_request(memoryview(frame)[4:])
+    _, before = frames.decode_request(memoryview(request(version, "ic/1;7-12,20-20")[0])[4:])
+    assert (header.correlation_id, header.client_id, message) == (77, "c", before)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert merged == (0, 1, 7, 13)
+
+
+@pytest.mark.parametrize("plan", KERNELS)
+@pytest.mark.parametrize(
+    ("held", "text", "after", "merged"),
+    [
+        ("", "9-9", "9-9", (0, 0, 9, 10)),
+        ("9-9", "9-9", "9-9", (0, 1, 9, 10)),
+        ("9-9", "6-7", "6-7,9-9", (0, 0, 6, 8)),
+        ("9-9", "11-11", "9-9,11-11", (1, 1, 11, 12)),
+        ("9-9,11-11,30-40", "10-10", "9-11,30-40", (0, 2, 9, 12)),
+        ("9-9,11-11,30-40", "8-29", "8-40", (0, 3, 8, 41)),
+        ("9-20", "10-11\0", "9-20\0", (0, 1, 9, 21)),
+        ("", "10-11\0\0", "10-11\0", (0, 0, 10, 12)),
+        ("", f"{LARGEST}-{LARGEST}", f"{LARGEST}-{LARGEST}", (0, 0, int(LARGEST), int(LARGEST) + 1)),
+    ],
+)
+def test_range_is_merged(plan: Any, held: str, text: str, after: str, merged: tuple[int, ...]) -> None:
+    frame, found = planned(plan, PREFIX + text, held)
+    assert (metadata_of(frame), found) == (PREFIX + after, merged)
+
+
+@pytest.mark.parametrize("plan", KERNELS)
+@pytest.mark.parametrize(
+    "text", [None, "", "mine", "ic/1;", "ic/2;9-9", "ic/1;9", "ic/1;9-", "ic/1;9-8", "ic/1;9-9,11-11", "ic/1;9-9;u=x",
+             "ic/1;9-9 ", "ic/1; 9-9", "ic/1;-9-9", "ic/1;9-9\0x", f"ic/1;9-1{LARGEST}", "ic/1;٣-٤", "é"],
+)  # fmt: skip
+def test_uncommon_texts_are_left_to_the_model(plan: Any, text: str | None) -> None:
+    assert planned(plan, text) is None
+
+
+@pytest.mark.parametrize("plan", KERNELS)
+def test_commits_that_move_the_offset_are_left_to_the_model(plan: Any) -> None:
+    for fields in ({"offset": COMMITTED + 1}, {"offset": -1, "committed": -1}, {"committed": COMMITTED - 1}):
+        assert planned(plan, "ic/1;9-9", **fields) is None
+    assert planned(plan, "ic/1;5-9") is None
+    assert planned(plan, "ic/1;9-9", "5-5") is None
+
+
+@pytest.mark.parametrize("plan", KERNELS)
+def test_ranges_without_room_are_left_to_the_model(plan: Any) -> None:
+    """Characters of the metadata, ranges of a partition, and a string of Kafka's."""
+    assert planned(plan, "ic/1;9-9", "11-11", room=len("ic/1;9-9,11-11")) is not None
+    assert planned(plan, "ic/1;9-9", "11-11", room=len("ic/1;9-9,11-11") - 1) is None
+    assert planned(plan, "ic/1;9-9\0", "11-11", room=len("ic/1;9-9,11-11")) is None
+    assert planned(plan, "ic/1;9-9", "11-11", ranges_max=2) is not None
+    assert planned(plan, "ic/1;9-9", "11-11", ranges_max=1) is None
+    assert planned(plan, "ic/1;10-10", "9-9,11-11", ranges_max=1) is not None
+    assert planned(plan, "ic/1;9-9", room=-1) is None
+    many = ",".join(f"{first}-{first}" for first in range(100_000, 104_600, 2))
+    assert len(many) > 32_000
+    frame, _ = planned(plan, "ic/1;9-9", many, room=1 << 20, ranges_max=1 << 20)
+    assert metadata_of(frame) == f"ic/1;9-9,{many}"
+    longer = f"{many},{','.join(f'{first}-{first}' for first in range(200_000, 200_200, 2))}"
+    assert planned(plan, "ic/1;9-9", longer, room=1 << 20, ranges_max=1 << 20) is None
+
+
+def a_text(chance: random.Random) -> str:
+    first = chance.choice((chance.randrange(60), chance.randrange(10**18)))
+    text = f"ic/1;{first}-{first + chance.randrange(8)}{chance.choice(('', '', chr(0)))}"
+    at = chance.randrange(len(text))
+    return text if chance.random() < 0.7 else text[:at] + chance.choice("0-;,\0x") + text[at + chance.randrange(2) :]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_extension_fallback_and_model_agree(version: int) -> None:
+    """Any ranges, texts and limits. Where both plan, the model's ranges are those of the request."""
+    chance, taken = random.Random(version), 0
+    for _ in range(600):
+        starts = sorted(chance.sample(range(6, 60), chance.randrange(9)))
+        held = OffsetRanges((start, start + 1 + chance.randrange(3)) for start in starts)
+        text, room = a_text(chance), chance.choice((ROOM, 20, 40))
+        frame, entry = request(version, text)
+        arguments = (frame, version, entry, COMMITTED, *held.bounds, room, 8)
+        found = text_commits.plan(*arguments)
+        assert found == _python_plan(*arguments), (text, held)
+        if found is None:
+            continue
+        taken += 1
+        done = one_range(text)
+        partition = PartitionCommits(held.copy(), COMMITTED, is_committed_known=True)
+        partition.records = TopicRecords(is_bound=True)
+        plan = partition.plan_kept(PartitionCommit(COMMITTED, done), room - len(PREFIX) - text.endswith("\0"), 8)
+        assert plan is not None
+        assert metadata_of(found[0]).rstrip("\0") == PREFIX + plan.ranges
+        partition.plan_merged(found[1])
+        assert partition.merged(found[1], 3)
+        assert str(partition.ranges) == plan.ranges
+    assert taken > 50
+
+
+@pytest.mark.skipif(text_commits.KERNEL == "python", reason="the extension was not built")
+def test_extension_refuses_what_does_not_belong_together() -> None:
+    """Entries of another frame, arrays of other numbers or of different lengths."""
+    frame, entry = request(9, "ic/1;9-9")
+    longs, shorter, ints = array("q", [7, 9]), array("q", [8]), array("i", [8, 10])
+    plan: Any = text_commits.plan
+    for starts, ends in ((longs, shorter), (shorter, longs), (longs, ints), (ints, ints)):
+        with pytest.raises(ValueError, match="int64"):
+            plan(frame, 9, entry, COMMITTED, starts, ends, ROOM, RANGES_MAX)
+    for at, behind in ((3, 60), (60, 50), (50, 1 << 40), (-1, 9)):
+        with pytest.raises(ValueError, match="not of this frame"):
+            plan(frame, 9, (*entry[:6], at, behind), COMMITTED, longs, longs, ROOM, RANGES_MAX)
+    for wrong in (entry[:7], list(entry), (*entry[:6], None, 60), (*entry[:4], b"x", *entry[5:])):
+        with pytest.raises((ValueError, TypeError)):
+            plan(frame, 9, wrong, COMMITTED, longs, longs, ROOM, RANGES_MAX)
+    with pytest.raises(TypeError):
+        plan(frame, 9, entry)

@@ -100,6 +100,8 @@ EVENT_LEVELS: EventLevels = {
     "server-name-refused": WARNING,
     "proxy-header-refused": WARNING,
     "turn-long": WARNING,
+    "trace-began": INFO,
+    "trace-ended": INFO,
     "accept-failed": WARNING,
     BROKER_UNREACHABLE: WARNING,
     "client-stalled": WARNING,

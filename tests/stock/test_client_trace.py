@@ -28,6 +28,7 @@ SECRET = "correct-horse"
 """Value and key of every record."""
 LIMIT_S = 30.0
 RECORDS = 20
+PAGES_MAX = 100
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +54,15 @@ def post(front: Front, path: str) -> dict[str, Any]:
 
 def traced(front: Front) -> list[dict[str, Any]]:
     """Return all lines of the trace."""
-    found, path = [], "/trace"
-    while True:
+    found: list[dict[str, Any]] = []
+    path = "/trace"
+    for _ in range(PAGES_MAX):
         body = json.loads(front.send_request(path)[1])
         if not body["lines"]:
             return found
         found += [json.loads(line) for line in body["lines"]]
         path = f"/trace/after/{body['position']}"
+    raise AssertionError("the trace does not end")
 
 
 def apis(lines: list[dict[str, Any]], kind: str = "response") -> set[str]:

@@ -195,9 +195,7 @@ def groups(
 
 
 @app.command()
-def reload(
-    admin: RunningProxy = "",
-) -> None:
+def reload(admin: RunningProxy = "") -> None:
     """Let a running proxy read its settings, certificates and authorities again; connections stay."""
     from kafka_share_proxy.app.commands import reload_command
 
@@ -206,9 +204,7 @@ def reload(
 
 
 @app.command()
-def upgrade(
-    admin: RunningProxy = "",
-) -> None:
+def upgrade(admin: RunningProxy = "") -> None:
     """Replace the workers of a running proxy by those of the installed version, without an outage."""
     from kafka_share_proxy.app.commands import reload_command
 
@@ -367,10 +363,7 @@ def views_plan(
     from kafka_share_proxy.app.commands import views_command
 
     plan_id = name or Path(file).name.split(".")[0]
-    try:
-        text = _captured(file)
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
+    text = _outcome(lambda: _captured(file))
     line = _at_brokers(config, settings, brokers, lambda at: views_command.plan(at, plan_id, text, dry_run=dry_run))
     _print([line])
 

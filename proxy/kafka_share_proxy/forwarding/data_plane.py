@@ -114,8 +114,7 @@ class Plane:
         self.reactor = reactor
         self._get_routes = routes
         self.limits = limits
-        self.notes = notes
-        self.dial = dial
+        self.notes, self.dial = notes, dial
         self.client_tls = client_tls
         self._tls_memory = TlsMemory(limits.tls_total_bytes)
         self._by_name: dict[str, Port] | None = {} if entrance.names_advice else None

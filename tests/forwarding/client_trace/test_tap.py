@@ -1,4 +1,4 @@
-"""What a tap changes of a connection: C does not forward its bytes while it is traced, and does so again afterwards."""
+"""Taps of connections: C does not forward its bytes while it is traced, and does so again afterwards."""
 
 from __future__ import annotations
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from kafka_share_proxy.forwarding.client_trace import tap
 from kafka_share_proxy.forwarding.client_trace.client_trace import TraceLimits
+from kafka_share_proxy.forwarding.client_trace.exchanges import Exchanges
 from kafka_share_proxy.forwarding.client_trace.tapped_transport import TappedTransport
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.walk import pump
@@ -75,3 +77,17 @@ def test_a_trace_begins_after_the_response_that_the_client_has_not_accepted() ->
         client.expect(large)
         exchanged(client, broker, 51)
         assert what(w) == ["> Heartbeat 51", "< Heartbeat 51"]
+
+
+def test_a_mistake_in_a_trace_ends_the_trace_of_the_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(*_: object) -> None:
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(Exchanges, "request", mistaken)
+    with world() as w:
+        client, broker = connected(w)
+        w.plane.client_trace.begin(ADDRESS, TraceLimits())
+        exchanged(client, broker, 1)
+        exchanged(client, broker, 2)
+        assert w.events().count(tap.FAILED) == 1
+        assert what(w) == []

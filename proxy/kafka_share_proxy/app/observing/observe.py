@@ -112,6 +112,7 @@ EVENT_LEVELS: EventLevels = {
     "connection-failed": ERROR,
     "handler-failed": ERROR,
     "callback-failed": ERROR,
+    "trace-failed": ERROR,
     # Audit.
     "audit-not-written": WARNING,
     "audit-sees-part": INFO,

@@ -14,6 +14,7 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.connection import ForwardedConnection
 
+FAILED = "trace-failed"
 FRAME_BYTES_MAX = 1 << 20
 """Larger requests and responses are not decoded."""
 
@@ -77,6 +78,9 @@ class Tap:
                 self._record(self, entry(frame, self._now()))
         except RemoteProtocolError:
             self._is_readable = False  # the walk over the same bytes ends the connection
+        except Exception as error:
+            self._is_readable = False  # a mistake in a trace must not end the connection of the client
+            self.connection.plane.notes(FAILED, connection=self.connection.id, error=error)
 
 
 def _use(connection: ForwardedConnection, transport: Transport) -> None:

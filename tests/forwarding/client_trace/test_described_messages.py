@@ -1,4 +1,4 @@
-"""No secret and no content of a record is ever described, whatever the message."""
+"""No secret and no content of a record is ever described, in any message."""
 
 from __future__ import annotations
 

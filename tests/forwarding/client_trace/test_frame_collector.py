@@ -1,4 +1,4 @@
-"""Frames out of a byte stream, whatever the pieces in which it arrives."""
+"""Frames from a byte stream that arrives in any pieces."""
 
 from __future__ import annotations
 

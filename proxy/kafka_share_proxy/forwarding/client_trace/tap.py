@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafka_share_proxy.forwarding.client_trace.exchanges import Entry, Exchanges
 from kafka_share_proxy.forwarding.client_trace.frame_collector import CollectedFrame, FrameCollector
 from kafka_share_proxy.forwarding.client_trace.tapped_transport import TappedTransport
+from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.transports import PlainTransport, Transport
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
@@ -71,15 +73,19 @@ class Tap:
     def _feed(
         self, collector: FrameCollector, data: memoryview, entry: Callable[[CollectedFrame, float], Entry]
     ) -> None:
-        if not self._is_readable:
-            return
-        try:
-            for frame in collector.feed(data):
-                self._record(self, entry(frame, self._now()))
-        except RemoteProtocolError:
-            self._is_readable = False  # the walk over the same bytes ends the connection
-        except Exception as error:
-            self._is_readable = False  # a mistake in a trace must not end the connection of the client
+        if self._is_readable:
+            faults.guard(self, partial(self._record_all, collector, data, entry))
+
+    def _record_all(
+        self, collector: FrameCollector, data: memoryview, entry: Callable[[CollectedFrame, float], Entry]
+    ) -> None:
+        for frame in collector.feed(data):
+            self._record(self, entry(frame, self._now()))
+
+    def failed(self, error: Exception) -> None:
+        """Trace no further. A mistake here must not end the connection; bytes that are no frames end it in the walk."""
+        self._is_readable = False
+        if not isinstance(error, RemoteProtocolError):
             self.connection.plane.notes(FAILED, connection=self.connection.id, error=error)
 
 

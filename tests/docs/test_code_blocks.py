@@ -49,6 +49,9 @@ RUN_BY: dict[tuple[Path, str], str] = {
         f"{BLOCKS}::test_every_option_of_the_first_commands_is_understood"
     ),
     (DOCS / "install.md", "exposure: sni"): f"{BLOCKS}::test_the_settings_of_one_port_are_valid",
+    (DOCS / "operate.md", "kafka-share-proxy trace"): (
+        "tests/stock/test_client_trace.py::test_the_commands_of_the_page_trace_a_stock_client"
+    ),
     (DOCS / "queues.md", "share.redelivery.delay.max.ms"): (
         f"{BLOCKS}::test_the_settings_of_a_queue_are_set_with_the_stock_tool"
     ),

@@ -13,6 +13,7 @@ import trio.lowlevel
 from kafka_share_proxy.forwarding import data_plane
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.data_plane import Plane
+from kafka_share_proxy.forwarding.drain_order import Spread
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.listeners import bind
@@ -146,7 +147,7 @@ def drained(
         port = plane.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
         async with trio.open_nursery() as nursery:
             result = await scenario(plane, reactor, port, brokers, handler_wait, nursery)  # type: ignore[call-arg]
-            outcome = await plane.drained(reactor.now() + within_s, spread_s)
+            outcome = await plane.drained(reactor.now() + within_s, Spread(seconds=spread_s) if spread_s else None)
             nursery.cancel_scope.cancel()
         if isinstance(result, trio.SocketStream):
             await trio.aclose_forcefully(result)

@@ -95,12 +95,20 @@ def serve(
     config: ConfigFile = None,
     log_format: LogFormat = None,
     settings: Set = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLIENT_ID|ADDRESS",
+            help="Trace this client from the start on; the command trace prints it (trace.client).",
+        ),
+    ] = None,
 ) -> None:
     """Run the proxy until SIGTERM or SIGINT."""
     from kafka_share_proxy.app.workers import start
 
+    flags = _flags(brokers, listen, advertise, admin, log_format) | {"trace.client": trace}
     try:
-        status = start.serve(_reader(config, settings, _flags(brokers, listen, advertise, admin, log_format)))
+        status = start.serve(_reader(config, settings, flags))
     except ConfigError as error:
         _fail(str(error), MISUSED)
     except ProxyError as error:
@@ -127,10 +135,7 @@ def check(
     loaded = _read(_reader(config, settings, _flags(brokers, listen, advertise, admin, log_format)))
     from kafka_share_proxy.app.commands import check as checking
 
-    try:
-        works = checking.run(loaded, apis=apis)
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
+    works = _outcome(lambda: checking.run(loaded, apis=apis))
     raise typer.Exit(0 if works else FAILED)
 
 
@@ -149,13 +154,11 @@ def decode(
     """Print captured frames, requests or responses, as a tree."""
     from kafka_share_proxy.app.commands import decode_command
 
-    try:
+    def show() -> None:
         request_bytes = b"" if requests is None else _captured(requests)
         decode_command.show(_captured(file), decode_command.api_version(response_to), request_bytes)
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
-    except ProxyError as error:
-        _fail(str(error), FAILED)
+
+    _outcome(show)
 
 
 @app.command()
@@ -184,44 +187,48 @@ def groups(
         _fail("--release needs the GROUP as well", MISUSED)
     if action is not None and action not in showing.ACTIONS:
         _fail(f"{action} is no action on a group: there are {', '.join(showing.ACTIONS)}", MISUSED)
-    try:
-        if action is not None and group is not None:
-            print(showing.move(address, group, action, wait, force=force))
-            return
-        if release is not None and group is not None:
-            print(showing.release(address, group, release))
-        else:
-            showing.show(address, group, as_json=as_json, watch=watch)
-    except ProxyError as error:
-        _fail(str(error), FAILED)
+    if action is not None and group is not None:
+        print(_outcome(lambda: showing.move(address, group, action, wait, force=force)))
+    elif release is not None and group is not None:
+        print(_outcome(lambda: showing.release(address, group, release)))
+    else:
+        _outcome(lambda: showing.show(address, group, as_json=as_json, watch=watch))
 
 
 @app.command()
-def reload(
-    admin: RunningProxy = "",
-) -> None:
+def reload(admin: RunningProxy = "") -> None:
     """Let a running proxy read its settings, certificates and authorities again; connections stay."""
     from kafka_share_proxy.app.commands import reload_command
 
     address = _admin_address(admin)
-    try:
-        print(reload_command.reload(address))
-    except ProxyError as error:
-        _fail(str(error), FAILED)
+    print(_outcome(lambda: reload_command.reload(address)))
 
 
 @app.command()
-def upgrade(
-    admin: RunningProxy = "",
-) -> None:
+def upgrade(admin: RunningProxy = "") -> None:
     """Replace the workers of a running proxy by those of the installed version, without an outage."""
     from kafka_share_proxy.app.commands import reload_command
 
     address = _admin_address(admin)
-    try:
-        print(reload_command.upgrade(address))
-    except ProxyError as error:
-        _fail(str(error), FAILED)
+    print(_outcome(lambda: reload_command.upgrade(address)))
+
+
+@app.command()
+def trace(
+    client: Annotated[
+        str | None, typer.Argument(metavar="CLIENT", help="Client id or address. None: the trace that there is.")
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="30s, 5m, 1h; unset: trace.seconds of the proxy.")
+    ] = None,
+    admin: RunningProxy = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each request and response.")] = False,
+) -> None:
+    """Print the decoded requests and responses of one client of a running proxy, without contents of records."""
+    from kafka_share_proxy.app.commands import trace_command
+
+    address = _admin_address(admin)
+    _outcome(lambda: trace_command.run(address, client, duration, as_json=as_json))
 
 
 @app.command()
@@ -239,12 +246,7 @@ def commits(
     from kafka_share_proxy.app.commands import commits_command
 
     loaded = _load(config, settings, brokers, listens=False)
-    try:
-        commits_command.run(loaded, group, holes=holes, as_json=as_json)
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
-    except ProxyError as error:
-        _fail(str(error), FAILED)
+    _outcome(lambda: commits_command.run(loaded, group, holes=holes, as_json=as_json))
 
 
 @app.command("dead-letters")
@@ -362,10 +364,7 @@ def views_plan(
     from kafka_share_proxy.app.commands import views_command
 
     plan_id = name or Path(file).name.split(".")[0]
-    try:
-        text = _captured(file)
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
+    text = _outcome(lambda: _captured(file))
     line = _at_brokers(config, settings, brokers, lambda at: views_command.plan(at, plan_id, text, dry_run=dry_run))
     _print([line])
 
@@ -406,6 +405,16 @@ def _at_brokers(
     try:
         return views_command.run(loaded, command)
     except (ConfigError, BadViewName, BadPlan) as error:
+        _fail(str(error), MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
+def _outcome(call: Callable[[], T]) -> T:
+    """Return the result of a call. An error ends the command with its text and status."""
+    try:
+        return call()
+    except ConfigError as error:
         _fail(str(error), MISUSED)
     except ProxyError as error:
         _fail(str(error), FAILED)

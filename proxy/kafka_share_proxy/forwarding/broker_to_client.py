@@ -136,6 +136,10 @@ class BrokerToClient(BrokerResponses):
         self._recv = transport.recv_into
         self._wait_for = transport.wait_for
 
+    def send_by(self, transport: Transport) -> None:
+        """Write to the client by another transport over the same socket."""
+        self._send = transport.send
+
     @property
     def is_straight(self) -> bool:
         """True if a whole receive buffer may be read."""

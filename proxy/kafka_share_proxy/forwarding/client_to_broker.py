@@ -145,6 +145,15 @@ class ClientToBroker(ClientRequests):
     def connected(self, transport: Transport) -> None:
         self._send = transport.send
 
+    def receive_by(self, transport: Transport) -> None:
+        """Read the client by another transport over the same socket."""
+        self._recv = transport.recv_into
+
+    @property
+    def kept(self) -> memoryview:
+        """Received bytes that no walk has processed."""
+        return self._kept
+
     def write(self, data: Data) -> None:
         self.bytes += len(data)
         if self._batch is None:

@@ -373,10 +373,10 @@ class ForwardedConnection:
         self.requests.connected(transport)
         self.responses.connected(transport)
         transport.attach(self.responses.ready, READ)
-        self._let_pass(transport)
+        self.let_pass(transport)
         self.flush_broker()
 
-    def _let_pass(self, broker: Transport) -> None:
+    def let_pass(self, broker: Transport) -> None:
         """Let C forward bytes if both sides use plain sockets."""
         client = self.client.transport
         if isinstance(client, PlainTransport) and isinstance(broker, PlainTransport):

@@ -14,10 +14,13 @@ import trio
 
 from kafka_share_proxy.brokers.dialling import Dial, Dialled
 from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.forwarding import drain_order
+from kafka_share_proxy.forwarding.client_trace.client_trace import ClientTrace
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.connection_state import FAILED, event_of
 from kafka_share_proxy.forwarding.dispatch.passing_requests import passing
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Routes
+from kafka_share_proxy.forwarding.drain_order import Spread
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
@@ -111,8 +114,7 @@ class Plane:
         self.reactor = reactor
         self._get_routes = routes
         self.limits = limits
-        self.notes = notes
-        self.dial = dial
+        self.notes, self.dial = notes, dial
         self.client_tls = client_tls
         self._tls_memory = TlsMemory(limits.tls_total_bytes)
         self._by_name: dict[str, Port] | None = {} if entrance.names_advice else None
@@ -145,6 +147,7 @@ class Plane:
         self._lingering: dict[Linger, int] = {}
         self._ids, self._accepts, self._closed = itertools.count(1), True, False
         self._empty: trio.Event | None = None
+        self.client_trace = ClientTrace(reactor, self.connections, notes)
         self._ended, self._totals = Counter[str](), Counter[str]()
         self.refresh_routes()
         self._alarm = reactor.call_at(reactor.now() + SWEEP_S, self._sweep)
@@ -211,19 +214,18 @@ class Plane:
         if self._proxy_headers is not None:
             self._proxy_headers.close()
 
-    async def drained(self, deadline: float, spread_s: float = 0) -> bool:
+    async def drained(self, deadline: float, spread: Spread | None = None) -> bool:
         """Let requests in flight finish until `deadline`. Return False if connections had to be cut.
 
-        `spread_s`: seconds over which connections are closed one after the other. Each is served until then.
+        `spread`: when connections are closed one after the other. Each is served until then.
         """
         self.stop_accepting()
         self._empty = trio.Event()
-        connections = list(self._connections.values())
-        for place, connection in enumerate(connections if spread_s else ()):
-            due = self.reactor.now() + spread_s * place / len(connections)
-            self.reactor.call_at(due, partial(self._drain_one, connection))
-        if not spread_s:
+        if spread is None:
             self.drain_now()
+        else:
+            for connection, after_s in drain_order.due(self._connections.values(), spread):
+                self.reactor.call_at(self.reactor.now() + after_s, partial(self._drain_one, connection))
         if self._connections or self._lingering:
             with trio.move_on_after(max(deadline - self.reactor.now(), 0)):
                 await self._empty.wait()
@@ -242,6 +244,7 @@ class Plane:
 
     def close(self) -> None:
         self._closed = True
+        self.client_trace.end("the proxy stops")
         self.stop_accepting()
         self._alarm.cancel()
         for connection in list(self._connections.values()):
@@ -424,6 +427,8 @@ class Plane:
         connection = ForwardedConnection(self, entry, transport, client_host)
         self._connections[connection.id] = connection
         self._by_address[client_host] += 1
+        if self.client_trace.is_on:
+            self.client_trace.admitted(connection)
 
     def _not_admitted(self, entry: Port, client_host: str, error: Exception) -> None:
         context: dict[str, Any] = {"client": client_host, "node_id": entry.node_id, "reason": str(error)}

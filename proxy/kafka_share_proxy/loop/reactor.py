@@ -128,6 +128,11 @@ class Reactor:
         self._pump.connect(fd, walk, out_fd)
         return partial(self._pump.send_later, fd)
 
+    def stop_passing(self, fd: int) -> None:
+        """End what `pass_on` began."""
+        if self._pump is not None:
+            self._pump.forget(fd)
+
     def close(self, sock: socket.socket) -> None:
         """Close a socket that is not registered, at the end of this loop iteration."""
         if self._pump is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import h11
 import pytest
+from kafka_share_proxy.app.observing import reload_page
 from kafka_share_proxy.app.observing.admin_listener import Response
 from kafka_share_proxy.app.observing.confirmations import Sender
 from kafka_share_proxy.app.settings.config import Config
@@ -34,7 +36,7 @@ class Workers:
         own = Metrics()
         own.add("workers", "gauge", "Workers.", lambda: 2)
         config = Config.model_validate({"listen": "127.0.0.1:9092", "workers": 2})
-        self.pages = SupervisorPages(self.running, config, {"reload": self.reload}, own)
+        self.pages = SupervisorPages(self.running, config, {"reload": partial(reload_page.response, self.reload)}, own)
         self.reloads = 0
         monkeypatch.setattr(worker_client, "request", self.request)
 

@@ -78,3 +78,14 @@ def test_a_worker_serves_from_when_it_is_ready_until_it_ends() -> None:
     assert worker.serves
     worker.ended.set()
     assert not worker.serves
+
+
+async def test_a_worker_that_is_killed_before_its_process_has_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = program(monkeypatch, SLEEPS)
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            assert worker.pid is None
+            worker.kill()
+            await worker.ended.wait()
+    assert worker.status == -signal.SIGKILL

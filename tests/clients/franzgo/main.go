@@ -1,6 +1,6 @@
 // franz-go with nothing set but the bootstrap servers: franzgo BOOTSTRAP PREFIX [share | soak GROUP TOPIC SEED],
 // or one member of a group: franzgo member BOOTSTRAP GROUP TOPIC [ASSIGNOR], or a reader: see plain.go, or share
-// consumers at a target whose clock is advanced: see target.go.
+// consumers at a target whose clock is advanced: see target.go, or a client at work: see work.go.
 //
 // Without "share": produce, consume in a group of two, transactions, admin. With it: a share consumer that keeps one
 // record by renewing its lock, while another record's lock runs out. Prints what happened as one line of JSON.
@@ -73,6 +73,10 @@ func main() {
 	}
 	if os.Args[1] == "target" {
 		shareAtTarget(os.Args[2], os.Args[3], os.Args[4])
+		return
+	}
+	if os.Args[1] == "work" {
+		work(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
 		return
 	}
 	if os.Args[1] == "plain" {

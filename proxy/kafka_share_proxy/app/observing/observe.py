@@ -100,6 +100,8 @@ EVENT_LEVELS: EventLevels = {
     "server-name-refused": WARNING,
     "proxy-header-refused": WARNING,
     "turn-long": WARNING,
+    "trace-began": INFO,
+    "trace-ended": INFO,
     "accept-failed": WARNING,
     BROKER_UNREACHABLE: WARNING,
     "client-stalled": WARNING,
@@ -110,6 +112,7 @@ EVENT_LEVELS: EventLevels = {
     "connection-failed": ERROR,
     "handler-failed": ERROR,
     "callback-failed": ERROR,
+    "trace-failed": ERROR,
     # Audit.
     "audit-not-written": WARNING,
     "audit-sees-part": INFO,

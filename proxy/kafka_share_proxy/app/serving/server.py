@@ -19,12 +19,13 @@ import trio
 
 from kafka_share_proxy.app import build_info
 from kafka_share_proxy.app.commands import check_listeners
-from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe, reload_page
+from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe, reload_page, trace_page
 from kafka_share_proxy.app.observing.admin_pages import AdminPages, Changes
 from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.app.observing.connections_page import ConnectionsPage
 from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.observing.status_page import StatusPage
+from kafka_share_proxy.app.observing.trace_page import TracePage
 from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files
 from kafka_share_proxy.app.serving.composition import ServingParts, advertised, cluster_client_settings, compose
 from kafka_share_proxy.app.serving.garbage_collection import Garbage
@@ -40,6 +41,7 @@ from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.data_plane import Bind, Plane
+from kafka_share_proxy.forwarding.drain_order import Spread
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.activated_sockets import activated_sockets
 from kafka_share_proxy.loop.interfaces import Notes
@@ -65,6 +67,10 @@ SCRAM = "scramp"
 
 SPREAD = 0.8
 """Part of `drain_s` over which a retiring worker closes its connections."""
+STILL_ACCEPTED_S = 0.5
+"""Seconds after which no other retiring worker accepts clients either: a client that was closed twice waits for seconds
+(librdkafka: reconnect.backoff.max.ms).
+"""
 
 ENDED, CUT_SHORT = 0, 1
 """Exit statuses: after an orderly end, and after a second signal."""
@@ -157,6 +163,7 @@ class Server:
             {
                 reload_page.PATH: partial(reload_page.response, self._reloading.reload),
                 connections_page.PATH: ConnectionsPage(self._plane).response,
+                trace_page.PATH: TracePage(self._plane, lambda: self._config.trace, self._worker).response,
                 **({} if seat is None else {covering_page.PATH: CoveringPage(seat.supervisor, self._plane).response}),
             },
         )
@@ -225,6 +232,9 @@ class Server:
             tracer=self._tracer,
         )
         metrics.of_parts(self._metrics, parts)
+        trace = self._config.trace
+        if trace.client is not None:
+            parts.plane.client_trace.begin(trace.client, trace_page.limits(trace, trace.seconds))
         parts.open(sight)
         await loaded.wait()
         # Current objects are permanent: a garbage collection must not walk through all of them while clients wait.
@@ -262,8 +272,8 @@ class Server:
 
     async def _drain(self, parts: ServingParts) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
-        spread_s = SPREAD * self._config.drain_s if self._spreads_drain else 0
-        if not await parts.plane.drained(self._reactor.now() + self._config.drain_s, spread_s):
+        spread = self._spread() if self._spreads_drain else None
+        if not await parts.plane.drained(self._reactor.now() + self._config.drain_s, spread):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
         if parts.home is not None:
             await parts.home.retire()
@@ -272,6 +282,12 @@ class Server:
         if self._tracing is not None:
             with trio.move_on_after(SPANS_FLUSH_S):
                 await trio.to_thread.run_sync(self._tracing.shutdown, abandon_on_cancel=True)
+
+    def _spread(self) -> Spread | None:
+        drain_s, workers = self._config.drain_s, self._config.worker_count
+        delay_s = min(STILL_ACCEPTED_S, (1 - SPREAD) * drain_s)
+        share = self._worker % workers / workers
+        return Spread(delay_s=delay_s, seconds=SPREAD * drain_s - delay_s, share=share) if drain_s else None
 
     def _trace(self) -> None:
         """Set up the export of spans."""
@@ -350,6 +366,10 @@ class Server:
             self._parts.listeners.go_by(config)
             limits = [name.removeprefix("limits.") for name in names if name.startswith("limits.")]
             self._parts.services.limits.take(config.named_limits, limits)
+
+    @property
+    def _worker(self) -> int:
+        return 0 if self._seat is None else self._seat.number
 
     def _plane(self) -> Plane | None:
         return None if self._parts is None else self._parts.plane

@@ -247,6 +247,21 @@ class TracingSettings(Section):
     """Share of requests that get spans. Each of these costs 0.1 ms of CPU."""
 
 
+class TraceSettings(Section):
+    """Decoded requests and responses of one client, for `kafka-share-proxy trace`; no contents of records."""
+
+    client: str | None = None
+    """Client id or address that is traced from the start on. Unset: none, until the admin listener begins a trace."""
+    seconds: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 60.0
+    """Seconds after which a trace ends, unless it was begun for another time."""
+    seconds_max: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 3600.0
+    """Maximum seconds for which the admin listener begins a trace."""
+    lines: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Requests and responses after which a trace ends, in each worker."""
+    bytes: Annotated[int, Field(ge=4096, le=1 << 30)] = 16 << 20
+    """Bytes of lines after which a trace ends, in each worker. They stay in memory until the next trace."""
+
+
 class Config(Section):
     """All settings of one proxy."""
 
@@ -289,6 +304,7 @@ class Config(Section):
     cluster: Cluster = Cluster()
     audit: AuditSettings = AuditSettings()
     tracing: TracingSettings = TracingSettings()
+    trace: TraceSettings = TraceSettings()
     limits: dict[str, Any] = Field(default_factory=dict)
     """The proxy's own limits."""
     drain_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 30.0

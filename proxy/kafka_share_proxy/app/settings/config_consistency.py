@@ -43,6 +43,16 @@ def mistakes(config: Config) -> Found:
     yield from _audit(config)
     yield from _fleet(config)
     yield from _tracing(config)
+    yield from _trace(config)
+
+
+def _trace(config: Config) -> Found:
+    if config.trace.client is not None and config.admin is None:
+        yield ("trace", "client"), "set, but nothing could read the trace; set admin too"
+    if config.trace.client == "":
+        yield ("trace", "client"), "is empty; give a client id or an address"
+    if config.trace.seconds > config.trace.seconds_max:
+        yield ("trace", "seconds"), f"is more than trace.seconds_max ({config.trace.seconds_max:g})"
 
 
 def _tracing(config: Config) -> Found:

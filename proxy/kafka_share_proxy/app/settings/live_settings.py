@@ -28,6 +28,10 @@ LIVE = frozenset(
         "admin_changes",
         "upstream.bootstrap",
         "upstream.metadata_interval_s",
+        "trace.seconds",
+        "trace.seconds_max",
+        "trace.lines",
+        "trace.bytes",
         *(f"limits.{name}" for name in LIVE_LIMITS),
     }
 )

@@ -13,7 +13,7 @@ from itertools import islice
 import trio
 
 from kafka_share_proxy.app.commands import check_listeners
-from kafka_share_proxy.app.observing import admin_listener, metrics, observe, reload_page
+from kafka_share_proxy.app.observing import admin_listener, metrics, observe, reload_page, trace_page
 from kafka_share_proxy.app.settings import live_settings, passed_settings, tls_contexts
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.live_settings import Reloaded
@@ -25,7 +25,9 @@ from kafka_share_proxy.app.workers.listening_sockets import ListeningSockets
 from kafka_share_proxy.app.workers.places import NUMBERS, Places
 from kafka_share_proxy.app.workers.seat import RETIRE
 from kafka_share_proxy.app.workers.supervisor_pages import SupervisorPages
+from kafka_share_proxy.app.workers.supervisor_trace import SupervisorTrace
 from kafka_share_proxy.app.workers.worker_process import Reply, WorkerProcess
+from kafka_share_proxy.feature.admin import Pages
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.loop.activated_sockets import activated_sockets
@@ -80,7 +82,10 @@ class Supervisor:
         self._status = ENDED
         self._one_at_a_time = trio.Lock()
         self._changes = {signal.SIGHUP: self.reload, signal.SIGUSR2: self.upgrade}
-        pages = {reload_page.PATH: self.reload, reload_page.UPGRADE_PATH: self.upgrade}
+        self._trace = SupervisorTrace(self._running)
+        changes = {reload_page.PATH: self.reload, reload_page.UPGRADE_PATH: self.upgrade}
+        pages: dict[str, Pages] = {path: partial(reload_page.response, change) for path, change in changes.items()}
+        pages[trace_page.PATH] = self._trace.response
         self._pages = SupervisorPages(self._running, config, pages, self._own_metrics())
 
     async def main(self) -> int:
@@ -126,7 +131,7 @@ class Supervisor:
     async def _end_all(self) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
         if self._spare is not None:
-            self._spare.signal(signal.SIGKILL)
+            self._spare.kill()
         async with trio.open_nursery() as nursery:
             for generation in (self._before, self._current):
                 if generation is not None:
@@ -199,6 +204,7 @@ class Supervisor:
             case {"ready": True}:
                 worker.ready.set()
                 self._cover(generation)
+                self._nursery.start_soon(self._trace.join, worker)
                 if generation.is_ready:
                     self._keep_spare()
         return {}, []
@@ -279,7 +285,7 @@ class Supervisor:
         current, spare = await self._ready_generation(), self._spare
         if spare is not None:  # it has loaded the version before
             self._spare = None
-            spare.signal(signal.SIGKILL)
+            spare.kill()
         await self._replace(current, config)
 
     async def _apply(self, config: Config, names: Sequence[str]) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import h11
 import trio
 
-from kafka_share_proxy.app.observing import admin_listener, connections_page, reload_page, status_html
+from kafka_share_proxy.app.observing import admin_listener, connections_page, status_html
 from kafka_share_proxy.app.observing.admin_listener import (
     HTML,
     METRICS,
@@ -23,7 +22,6 @@ from kafka_share_proxy.app.observing.admin_listener import (
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.settings.live_settings import Reloaded
 from kafka_share_proxy.app.workers import merged_pages, worker_client
 from kafka_share_proxy.app.workers.merged_metrics import MergedMetrics
 from kafka_share_proxy.app.workers.worker_process import WorkerProcess
@@ -47,14 +45,13 @@ class SupervisorPages:
         self,
         running: Mapping[int, WorkerProcess],
         config: Config,
-        changes: Mapping[str, Callable[[str], Awaitable[Reloaded]]],
+        own: Mapping[str, Pages],
         own_metrics: Metrics,
     ) -> None:
-        """`running`: workers by number, which may change. `changes`: functions that POST calls, by path."""
+        """`running`: workers by number, which may change. `own`: pages of the supervisor itself."""
         self._running = running
         self._merged = MergedMetrics()
         self._own_metrics = own_metrics
-        own = {path: partial(reload_page.response, change) for path, change in changes.items()}
         self._pages = _Pages(own, self._from_all, self._changed)
         self.confirmations = Confirmations(self._pages)
         self.go_by(config)

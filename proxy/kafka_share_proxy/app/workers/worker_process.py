@@ -43,6 +43,7 @@ class WorkerProcess:
         self.listens_at: set[Key] = set()
         """Listening sockets that it has."""
         self._process: trio.Process | None = None
+        self._is_killed = False
 
     @property
     def serves(self) -> bool:
@@ -54,6 +55,11 @@ class WorkerProcess:
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it immediately, also if the process is still being started."""
+        self._is_killed = True
+        self.signal(signal.SIGKILL)
 
     @property
     def pid(self) -> int | None:
@@ -71,6 +77,8 @@ class WorkerProcess:
             with theirs:
                 process = await _start(theirs)
             self._process = process
+            if self._is_killed:
+                process.kill()
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._respond, ours)

@@ -1,4 +1,4 @@
-"""Record of each request that is served here, with its requests upstream (forwarding/README.md rule 47).
+"""Record of each request that is served here, with its requests upstream (forwarding/README.md rule 49).
 
 How it works: if tracing is on, every handler is wrapped, and the wrapper reports what happened when the handler has
 ended. Without tracing the routes stay as they are.

@@ -1,0 +1,93 @@
+"""Taps of connections: C does not forward its bytes while it is traced, and does so again afterwards."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from kafka_share_proxy.forwarding.client_trace import tap
+from kafka_share_proxy.forwarding.client_trace.client_trace import TraceLimits
+from kafka_share_proxy.forwarding.client_trace.exchanges import Exchanges
+from kafka_share_proxy.forwarding.client_trace.tapped_transport import TappedTransport
+from kafka_share_proxy.forwarding.connection import ForwardedConnection
+from kafka_share_proxy.forwarding.walk import pump
+from kafka_share_proxy.loop.transports import PlainTransport
+
+from tests.forwarding.client_trace.test_client_trace import ADDRESS, connected, exchanged, what
+from tests.forwarding.plane_world import FETCH, World, request, response, world
+
+
+def only(w: World) -> ForwardedConnection:
+    (connection,) = w.plane.connections()
+    return connection
+
+
+@pytest.mark.skipif(pump.KERNEL == "python", reason="without the pump in C everything goes through Python")
+def test_c_forwards_again_after_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    with world() as w:
+        client, broker = connected(w)
+        walk = type(only(w).requests)
+        ready = walk.ready
+        monkeypatch.setattr(walk, "ready", lambda self, mask: (read.append(mask), ready(self, mask))[1])
+        client, broker = connected(w)
+        read.clear()
+        exchanged(client, broker, 1)
+        assert read == []
+        w.plane.client_trace.begin(ADDRESS, TraceLimits())
+        exchanged(client, broker, 2)
+        assert len(read) == 1
+        w.plane.client_trace.end("enough")
+        exchanged(client, broker, 3)
+        assert len(read) == 1
+
+
+def test_the_socket_of_the_client_is_wrapped_only_while_it_is_traced() -> None:
+    with world() as w:
+        connected(w)
+        w.plane.client_trace.begin(ADDRESS, TraceLimits())
+        assert isinstance(only(w).client.transport, TappedTransport)
+        w.plane.client_trace.end("enough")
+        assert isinstance(only(w).client.transport, PlainTransport)
+
+
+def test_a_connection_that_ends_during_a_trace_is_forgotten() -> None:
+    with world() as w:
+        client, broker = connected(w)
+        w.plane.client_trace.begin(ADDRESS, TraceLimits())
+        exchanged(client, broker, 1)
+        client.close()
+        w.turn_until(lambda: not list(w.plane.connections()))
+        w.plane.client_trace.end("enough")
+        assert len(w.plane.client_trace.after(0)["lines"]) == 2
+
+
+def test_a_trace_begins_after_the_response_that_the_client_has_not_accepted() -> None:
+    with world() as w:
+        client, broker = connected(w)
+        client.send(request(FETCH, 11, 50))
+        broker.expect(request(FETCH, 11, 50))
+        large, sent = response(50, bytes(16 << 20)), 0
+        while not only(w).client.has_unsent:
+            with suppress(BlockingIOError):
+                sent += broker.sock.send(large[sent : sent + (64 << 10)])
+            w.turn()
+        w.plane.client_trace.begin(ADDRESS, TraceLimits())
+        broker.send(large[sent:])
+        client.expect(large)
+        exchanged(client, broker, 51)
+        assert what(w) == ["> Heartbeat 51", "< Heartbeat 51"]
+
+
+def test_a_mistake_in_a_trace_ends_the_trace_of_the_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(*_: object) -> None:
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(Exchanges, "request", mistaken)
+    with world() as w:
+        client, broker = connected(w)
+        w.plane.client_trace.begin(ADDRESS, TraceLimits())
+        exchanged(client, broker, 1)
+        exchanged(client, broker, 2)
+        assert w.events().count(tap.FAILED) == 1
+        assert what(w) == []

@@ -18,6 +18,7 @@ from kafka_share_proxy.brokers import dialling
 from kafka_share_proxy.fleet.carried import CarriedFeatures
 from kafka_share_proxy.fleet.edge import PeerEdge
 from kafka_share_proxy.fleet.group_owners import Peer
+from kafka_share_proxy.fleet.moved_clients import Admit, MovedClients, path_of
 from kafka_share_proxy.fleet.owner import PeerOwner
 from kafka_share_proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User
 from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
@@ -97,6 +98,7 @@ class FleetLinks:
         self._secret = secret
         self._tls = tls
         self._local = local
+        self._clients = MovedClients(reactor, notes)
         self._edges: dict[str, tuple[PeerLink, PeerEdge]] = {}
         """Address -> the link dialled to it."""
         self._dialling: dict[str, trio.CancelScope] = {}
@@ -170,6 +172,11 @@ class FleetLinks:
             sock = bind_local(self._local.listen)
             self._listeners += (Listener(self._reactor, sock, self._accept_local, self._trouble),)
 
+    def admit_clients(self, admit: Admit) -> None:
+        """Accept clients of other proxies on this machine. Raises OSError."""
+        if self._local is not None:
+            self._clients.listen(path_of(self._local.listen), admit)
+
     def check_soon(self) -> None:
         """Follow a new table."""
         self._table_changed.set()
@@ -188,6 +195,7 @@ class FleetLinks:
     def close(self) -> None:
         for listener in self._listeners:
             listener.close()
+        self._clients.close()
         if self._handshakes is not None:
             self._handshakes.close()
         edges = [link for link, _ in self._edges.values()]
@@ -236,6 +244,7 @@ class FleetLinks:
         """True if the other side accepted the link."""
         over = trio.Event()
         was_good = False
+        path = self._local_path(address)
 
         def established(link: PeerLink) -> User:
             nonlocal was_good
@@ -247,6 +256,7 @@ class FleetLinks:
                 lambda: self._table.generation,
                 link,
                 partial(self._on_groups, address),
+                None if path is None else partial(self._clients.send, path_of(path)),
             )
             self._edges[address] = link, edge
             self._carried.links_changed()

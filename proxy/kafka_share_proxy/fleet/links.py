@@ -28,7 +28,7 @@ from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.listeners import Listener, bind, bind_local
-from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
 from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
 from kafka_share_proxy.wire.errors import RemoteProtocolError
@@ -114,6 +114,7 @@ class FleetLinks:
         self._last_reported: dict[str, set[str]] = {}
         """Groups of members whose link ended, until a proxy reports otherwise."""
         self._table_changed = trio.Event()
+        self._alarm: ReactorTimer | None = None
 
     # group_owners.Fleet
 
@@ -184,7 +185,7 @@ class FleetLinks:
     async def run(self) -> None:
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._send_groups)
+                self._send_groups()
                 while True:
                     self._table_changed = trio.Event()
                     self._follow(nursery)
@@ -196,6 +197,8 @@ class FleetLinks:
         for listener in self._listeners:
             listener.close()
         self._clients.close()
+        if self._alarm is not None:
+            self._alarm.cancel()
         if self._handshakes is not None:
             self._handshakes.close()
         edges = [link for link, _ in self._edges.values()]
@@ -357,11 +360,11 @@ class FleetLinks:
         self._groups.clear()
         self._groups.update(dict.fromkeys(groups))
 
-    async def _send_groups(self) -> None:
-        while True:
-            await trio.sleep(SEND_GROUPS_S)
-            for owner in list(self._accepted.values()):
-                owner.send_groups()
+    def _send_groups(self) -> None:
+        """Send changed groups, again after a while. A task of Trio would cost two switches of threads each time."""
+        for owner in list(self._accepted.values()):
+            owner.send_groups()
+        self._alarm = self._reactor.call_at(self._reactor.now() + SEND_GROUPS_S, self._send_groups)
 
 
 def _parsed(text: str) -> Address:

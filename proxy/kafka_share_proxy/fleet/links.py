@@ -361,9 +361,10 @@ class FleetLinks:
         self._groups.update(dict.fromkeys(groups))
 
     def _send_groups(self) -> None:
-        """Send changed groups, again after a while. A task of Trio would cost two switches of threads each time."""
+        """Send changed groups, measure the load, and repeat. As a task of Trio it would switch threads each time."""
         for owner in list(self._accepted.values()):
             owner.send_groups()
+        self._clients.measure()
         self._alarm = self._reactor.call_at(self._reactor.now() + SEND_GROUPS_S, self._send_groups)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -23,7 +24,7 @@ from kafka_share_proxy.loop.polling import READ
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused
 
 Admit: TypeAlias = "Callable[[messages.MovedClient, socket.socket, socket.socket], None]"
 """Function that continues a connection on the sockets of the client and the broker. Raises RemoteProtocolError, and
@@ -37,6 +38,8 @@ ARRIVING_MAX = 64
 """Maximum number of accepted sockets without a message. One more closes the oldest."""
 MESSAGE_BYTES_MAX = moved_connection.UNREAD_BYTES_MAX + (16 << 10)
 """Maximum bytes of a message."""
+BUSY_SHARE = 0.8
+"""Part of a core in use above which a worker refuses clients (fleet/README.md rule 25)."""
 REASON_BYTES_MAX = 1024
 ACCEPTED, REFUSED = b"+", b"-"
 SOCKETS = 2
@@ -57,6 +60,15 @@ class MovedClients:
         self._listener: Listener | None = None
         self._admit: Admit | None = None
         self._arriving: dict[_Arriving, None] = {}
+        self._measured = reactor.now(), time.process_time()
+        self.busy = 0.0
+        """Part of a core that this process used between the last two calls of `measure`."""
+
+    def measure(self) -> None:
+        """Measure how busy this process is. Call this regularly."""
+        (before, used_before), now, used = self._measured, self._reactor.now(), time.process_time()
+        if now > before:
+            self.busy, self._measured = (used - used_before) / (now - before), (now, used)
 
     def listen(self, path: str, admit: Admit) -> None:
         """Accept clients of other workers. Raises OSError."""
@@ -97,9 +109,14 @@ class MovedClients:
     def _accept(self, end: socket.socket, _host: str) -> None:
         if len(self._arriving) >= ARRIVING_MAX:
             next(iter(self._arriving)).close()
-        assert self._admit is not None  # noqa: S101  # it listens
-        arriving = _Arriving(self._reactor, end, self._admit, self._arrived)
+        arriving = _Arriving(self._reactor, end, self._take, self._arrived)
         self._arriving[arriving] = None
+
+    def _take(self, moved: messages.MovedClient, client: socket.socket, broker: socket.socket) -> None:
+        if self.busy > BUSY_SHARE:
+            raise RequestRefused(f"this worker uses {self.busy:.0%} of a core")
+        assert self._admit is not None  # noqa: S101  # it listens
+        self._admit(moved, client, broker)
 
     def _arrived(self, arriving: _Arriving) -> None:
         self._arriving.pop(arriving, None)

@@ -6,9 +6,10 @@ Each proxy has its own 3.9 broker, and rounds are interleaved. Printed are the C
 proxy per request or record, as a multiple of that of one worker, and the rates. On a machine with fewer free cores than
 processes only the CPU counts: it is what a core that is added brings.
 
-A worker that has half of the connections finds half of the requests when it wakes up, and each wakeup costs the same.
-Therefore some cases have 64 connections for each worker, and the number of wakeups (voluntary context switches) for 100
-requests is printed. `net` is the CPU without that of the same time without clients.
+A worker that is less busy finds fewer requests when it wakes up, and each wakeup costs the same. The number of wakeups
+(voluntary context switches) for 100 requests is printed. One worker is measured with fewer connections too, and so with
+more wakeups: `at equal wakeups` compares several workers with what one takes for a request with as many wakeups as they
+have. `net` is the CPU without that of the same time without clients.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from kafka_share_proxy.localkafka.front import Front
@@ -36,12 +38,12 @@ CPU_MUST = 1.05
 """CPU of several workers a request, as a multiple of one worker's."""
 CONNECTIONS = 64
 CASES = {
-    "small requests, 64 connections": ("-k poll -n 60000", False),
-    "small requests, 64 a worker": ("-k poll -n 60000", True),
-    "Produce of 100 B, 64 connections": ("-k produce -b 100 -p 2 -n 30000", False),
-    "Produce of 100 B, 64 a worker": ("-k produce -b 100 -p 2 -n 30000", True),
+    "small requests, 64 connections": "-k poll -n 60000",
+    "Produce of 100 B, 64 connections": "-k produce -b 100 -p 2 -n 30000",
 }
-"""Arguments of the load generator, and whether each worker has CONNECTIONS."""
+"""Arguments of the load generator."""
+FEWER = (2, 4, 8, 16, 32)
+"""Numbers of connections with which one worker is measured too."""
 IDLE_S = 5.0
 CONSUMERS = 4
 SHARING = f"share group, {CONSUMERS} consumers"
@@ -108,11 +110,28 @@ def side(running: Running, workers: int, records: int) -> Side:
 def run(kload: Path, sides: list[Side], rounds: int, records: int) -> None:
     for number in range(rounds + 1):
         for side in sides if number % 2 else reversed(sides):
-            for case, (arguments, are_per_worker) in CASES.items():
-                connections = CONNECTIONS * (side.workers if are_per_worker else 1)
-                work = partial(_requests, kload, side, f"{arguments} -c {connections}")
-                side.measure(case, work, counts=number > 0)
+            for case, arguments in CASES.items():
+                for connections in (CONNECTIONS, *(FEWER if side.workers == 1 else ())):
+                    work = partial(_requests, kload, side, f"{arguments} -c {connections}")
+                    side.measure(_name(case, connections), work, counts=number > 0)
             side.measure(SHARING, partial(_records, side, records), counts=number > 0)
+
+
+def _name(case: str, connections: int) -> str:
+    return case if connections == CONNECTIONS else f"{case} {connections}"
+
+
+def at_equal_wakeups(one: Side, several: Side, case: str) -> float:
+    """Return the CPU of several workers a request, as a multiple of what one takes with as many wakeups."""
+    medians = [
+        (statistics.median(one.wakeups[name]), statistics.median(one.net_us[name]))
+        for name in (_name(case, connections) for connections in (CONNECTIONS, *FEWER))
+    ]
+    wakes = min(max(statistics.median(several.wakeups[case]), min(medians)[0]), max(medians)[0])
+    points = sorted(medians)
+    (before, low), (after, high) = next(pair for pair in pairwise(points) if pair[1][0] >= wakes)
+    expected = low + (high - low) * (wakes - before) / max(after - before, 1e-9)
+    return statistics.median(several.net_us[case]) / expected
 
 
 def _requests(kload: Path, side: Side, arguments: str) -> float:
@@ -127,7 +146,7 @@ def report(one: Side, several: Side) -> bool:
     """Print all cases. Return True if each is within its bound."""
     is_within = True
     print(f"without clients: {one.idle * 100:.2f} % of a core with one, {several.idle * 100:.2f} % with several")
-    for case in one.cpu_us:
+    for case in several.cpu_us:
         cpu, net, rate = (
             statistics.median(getattr(several, name)[case]) / statistics.median(getattr(one, name)[case])
             for name in ("cpu_us", "net_us", "rate")
@@ -137,8 +156,13 @@ def report(one: Side, several: Side) -> bool:
             f"{case:34} CPU x {cpu:.2f} (must {CPU_MUST}; net x {net:.2f}), "
             f"{statistics.median(one.cpu_us[case]):.1f} us with one; rate x {rate:.2f}; "
             f"wakeups for 100: {woke[0]} with one, {woke[1]} with several"
+            + (f"; at equal wakeups x {at_equal_wakeups(one, several, case):.2f}" if case in CASES else "")
         )
         is_within &= cpu <= CPU_MUST
+    for name, figures in one.net_us.items():
+        if name not in several.cpu_us:
+            woke_up, cpu_us = statistics.median(one.wakeups[name]), statistics.median(figures)
+            print(f"one worker, {name}: {woke_up:.1f} wakeups for 100, {cpu_us:.1f} us net")
     return is_within
 
 

@@ -27,6 +27,8 @@ GROUPS = 6
 RECORDS, ACCEPTED = 10, 5
 DELAY_MAX_S = 0.004
 """Longest time between a request and a kill. A move takes less than a millisecond."""
+ATTEMPTS = 50
+"""Attempts to read a group after a kill. Each takes at least 0.2 s."""
 KILLED = ("edge", "owner", "owner")
 
 
@@ -102,17 +104,14 @@ def test_members_are_served_by_the_worker_that_owns_their_group(front: Front, fr
 
 def remaining(front: Front, prefix: str, group: str, topic: Topic) -> list[tuple[int, int]]:
     """Return the offsets that a new member acquires, after a worker was killed."""
-    deadline = time.monotonic() + 25
-    while True:
-        try:
-            with world(front, prefix) as clients:
-                member = clients.label_topic(topic) and Member(clients, group, f"late-{prefix}"[-36:])
-                member.join([topic])
-                response = member.take(topic, limit_s=10)
-                return [(first, last) for first, last, _ in response.acquired(topic)]
-        except (OSError, RawError, AssertionError):
-            if time.monotonic() > deadline:
-                raise
+    for _ in range(ATTEMPTS):
+        with suppress(OSError, RawError, AssertionError), world(front, prefix) as clients:
+            clients.label_topic(topic)
+            member = Member(clients, group, f"late-{prefix}"[-36:])
+            member.join([topic])
+            return [(first, last) for first, last, _ in member.take(topic, limit_s=10).acquired(topic)]
+        time.sleep(0.2)
+    raise AssertionError(f"{group} is not served after {ATTEMPTS} attempts")
 
 
 def kill(front: Front, number: str, after_s: float) -> None:

@@ -76,7 +76,7 @@ class MovedClients:
         self._listener = Listener(self._reactor, bind_local(path, _KIND), self._accept, self._trouble)
 
     def close(self) -> None:
-        """Accept no more clients. Those that leave are still followed."""
+        """Stop accepting clients. Those that leave are still followed."""
         if self._listener is not None:
             self._listener.close()
         for arriving in list(self._arriving):

@@ -94,7 +94,7 @@ def test_members_are_served_by_the_worker_that_owns_their_group(front: Front, fr
         for number in range(GROUPS):
             member = clients.member(clients.group(f"g{number}"), topics=[topic])
             assert member.take(topic).acquired(topic) == [(0, 2, 1)]
-            assert member.acknowledge((topic, 0, 0, 2, ACCEPT)).ack_code(topic) == 0
+            assert member.acknowledge((topic, 0, 0, 2, ACCEPT)).code(topic) == 0
             assert fetching_at(front, member, topic) == owner(front, member.group)
             member.disconnect()
     assert metric(front, "ksp_connections_moved_total") > before
@@ -132,7 +132,7 @@ def test_a_kill_around_a_move_loses_no_record_and_redelivers_no_settled_one(
         clients.raw.produce(topic, RECORDS)
         first = clients.member(group, topics=[topic])
         assert first.take(topic).acquired(topic)
-        assert first.acknowledge((topic, 0, 0, ACCEPTED - 1, ACCEPT)).ack_code(topic) == 0
+        assert first.acknowledge((topic, 0, 0, ACCEPTED - 1, ACCEPT)).code(topic) == 0
         first.fetch(topic, epoch=-1)
         number = owner(front, group)
         other = next(each for each in read(front, "/livez")["workers"] if each != number)

@@ -22,11 +22,12 @@ from tests.support.worlds import ACCEPT, Member, World
 
 pytestmark = pytest.mark.broker
 
-GROUPS = 6
-"""All are owned by one worker in 1 of 32 runs, and then only the connections of the other half move."""
+GROUPS = 12
+"""Each of their connections moves in every second run."""
 RECORDS, ACCEPTED = 10, 5
 DELAY_MAX_S = 0.004
 """Longest time between a request and a kill. A move takes less than a millisecond."""
+COUNTERS = ("ksp_connections_total", "ksp_ended_total", "ksp_connections_moved_total")
 ATTEMPTS = 50
 """Attempts to read a group after a kill. Each takes at least 0.2 s."""
 KILLED = ("edge", "owner", "owner")
@@ -76,7 +77,7 @@ def workers_that_serve(front: Front, key: ApiKey) -> set[str]:
 
 def fetching_at(front: Front, member: Member, topic: Topic) -> str:
     """Return the worker that serves a fetch of this member."""
-    fetch = threading.Thread(target=member.fetch, args=(topic,), kwargs={"wait_ms": 1500})
+    fetch = threading.Thread(target=member.fetch, args=(topic,), kwargs={"wait_ms": 700})
     fetch.start()
     try:
         (worker,) = until(lambda: workers_that_serve(front, ApiKey.SHARE_FETCH), "the fetch to wait")
@@ -87,7 +88,9 @@ def fetching_at(front: Front, member: Member, topic: Topic) -> str:
 
 def test_members_are_served_by_the_worker_that_owns_their_group(front: Front, fresh: Callable[[str], str]) -> None:
     """A connection of several groups moves a bounded number of times: the heartbeats of all share one."""
-    before = metric(front, "ksp_connections_moved_total")
+    wait_for_workers(front)
+    until(lambda: metric(front, "ksp_connections ") == 0, "no connection of an earlier test")
+    before = [metric(front, name) for name in COUNTERS]
     with world(front, fresh("moved")) as clients:
         topic = clients.topic()
         clients.raw.produce(topic, 3)
@@ -97,9 +100,14 @@ def test_members_are_served_by_the_worker_that_owns_their_group(front: Front, fr
             assert member.acknowledge((topic, 0, 0, 2, ACCEPT)).code(topic) == 0
             assert fetching_at(front, member, topic) == owner(front, member.group)
             member.disconnect()
-    assert metric(front, "ksp_connections_moved_total") > before
     until(lambda: metric(front, "ksp_connections ") == 0, "all connections to end")
-    assert metric(front, "ksp_connections_total") == metric(front, "ksp_ended_total")
+    began, ended, moved = (metric(front, name) - was for name, was in zip(COUNTERS, before, strict=True))
+    assert began == ended > moved > 0
+
+
+def wait_for_workers(front: Front) -> None:
+    until(lambda: len(read(front, "/livez")["workers"]) == 2, "both workers")
+    until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served")
 
 
 def remaining(front: Front, prefix: str, group: str, topic: Topic) -> list[tuple[int, int]]:
@@ -124,8 +132,7 @@ def kill(front: Front, number: str, after_s: float) -> None:
 def test_a_kill_around_a_move_loses_no_record_and_redelivers_no_settled_one(
     front: Front, fresh: Callable[[str], str], killed: str
 ) -> None:
-    until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served")
-    until(lambda: len(read(front, "/livez")["workers"]) == 2, "both workers")
+    wait_for_workers(front)
     prefix = fresh("killed")
     with world(front, prefix) as clients:
         topic, group = clients.topic(), clients.group()
@@ -133,7 +140,7 @@ def test_a_kill_around_a_move_loses_no_record_and_redelivers_no_settled_one(
         first = clients.member(group, topics=[topic])
         assert first.take(topic).acquired(topic)
         assert first.acknowledge((topic, 0, 0, ACCEPTED - 1, ACCEPT)).code(topic) == 0
-        first.fetch(topic, epoch=-1)
+        assert first.acknowledge(epoch=-1).error == 0
         number = owner(front, group)
         other = next(each for each in read(front, "/livez")["workers"] if each != number)
         second = Member(clients, group, f"second-{prefix}"[-36:])

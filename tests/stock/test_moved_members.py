@@ -128,6 +128,7 @@ def kill(front: Front, number: str, after_s: float) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("killed", KILLED)
 def test_a_kill_around_a_move_loses_no_record_and_redelivers_no_settled_one(
     front: Front, fresh: Callable[[str], str], killed: str

@@ -5,18 +5,25 @@
 Each proxy has its own 3.9 broker, and rounds are interleaved. Printed are the CPU of all processes of a
 proxy per request or record, as a multiple of that of one worker, and the rates. On a machine with fewer free cores than
 processes only the CPU counts: it is what a core that is added brings.
+
+A worker that is less busy finds fewer requests when it wakes up, and each wakeup costs the same. The number of wakeups
+(voluntary context switches) for 100 requests is printed. One worker is measured with fewer connections too, and so with
+more wakeups: `at equal wakeups` compares several workers with what one takes for a request with as many wakeups as they
+have. `net` is the CPU without that of the same time without clients.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from kafka_share_proxy.localkafka.front import Front
@@ -29,10 +36,15 @@ from tests.support.raw import Raw
 
 CPU_MUST = 1.05
 """CPU of several workers a request, as a multiple of one worker's."""
+CONNECTIONS = 64
 CASES = {
-    "small requests, 64 connections": "-k poll -c 64 -n 60000",
-    "Produce of 100 B, 64 connections": "-k produce -b 100 -c 64 -p 2 -n 30000",
+    "small requests, 64 connections": "-k poll -n 60000",
+    "Produce of 100 B, 64 connections": "-k produce -b 100 -p 2 -n 30000",
 }
+"""Arguments of the load generator."""
+FEWER = (2, 4, 8, 16, 32)
+"""Numbers of connections with which one worker is measured too."""
+IDLE_S = 5.0
 CONSUMERS = 4
 SHARING = f"share group, {CONSUMERS} consumers"
 
@@ -44,24 +56,45 @@ class Side:
     front: Front
     port: int
     """Port of its only broker."""
+    workers: int
     cpu_us: dict[str, list[float]] = field(default_factory=dict)
+    net_us: dict[str, list[float]] = field(default_factory=dict)
     rate: dict[str, list[float]] = field(default_factory=dict)
+    wakeups: dict[str, list[float]] = field(default_factory=dict)
+    """For 100 requests or records."""
+    idle: float = 0.0
+    """CPU a second without clients."""
 
-    def seconds(self) -> float:
-        """CPU of all its processes so far."""
+    def pids(self) -> list[int]:
         assert self.front.child is not None
         alive = json.loads(self.front.send_request("/livez")[1])
         workers: Mapping[str, int] = alive.get("workers", {})
-        return sum(cpu_seconds(pid) for pid in (self.front.child.pid, *workers.values()))
+        return [self.front.child.pid, *workers.values()]
+
+    def rest(self) -> None:
+        """Measure it without clients."""
+        pids = self.pids()
+        before = sum(map(cpu_seconds, pids))
+        time.sleep(IDLE_S)
+        self.idle = (sum(map(cpu_seconds, pids)) - before) / IDLE_S
 
     def measure(self, case: str, work: Callable[[], float], *, counts: bool) -> None:
         """Run `work`, which returns its number of requests or records."""
-        began, before = time.monotonic(), self.seconds()
+        pids = self.pids()
+        began, before, slept = time.monotonic(), sum(map(cpu_seconds, pids)), sum(map(wakeups, pids))
         done = work()
-        spent, took = self.seconds() - before, time.monotonic() - began
+        spent, took = sum(map(cpu_seconds, pids)) - before, time.monotonic() - began
         if counts:
             self.cpu_us.setdefault(case, []).append(spent / done * 1e6)
+            self.net_us.setdefault(case, []).append((spent - self.idle * took) / done * 1e6)
+            self.wakeups.setdefault(case, []).append((sum(map(wakeups, pids)) - slept) / done * 100)
             self.rate.setdefault(case, []).append(done / took)
+
+
+def wakeups(pid: int) -> int:
+    """Return how often the main thread of a process has waited."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.MULTILINE)[1])  # type: ignore[index]
 
 
 def side(running: Running, workers: int, records: int) -> Side:
@@ -71,15 +104,34 @@ def side(running: Running, workers: int, records: int) -> Side:
     with Raw(kafka.bootstrap) as raw:
         raw.create_topic("bench", sharing.PARTITIONS)
     front = running.front(kafka.bootstrap, {"workers": workers})
-    return Side(front, front.first_port + kafka.nodes[0].node_id)
+    return Side(front, front.first_port + kafka.nodes[0].node_id, workers)
 
 
 def run(kload: Path, sides: list[Side], rounds: int, records: int) -> None:
     for number in range(rounds + 1):
         for side in sides if number % 2 else reversed(sides):
             for case, arguments in CASES.items():
-                side.measure(case, partial(_requests, kload, side, arguments), counts=number > 0)
+                for connections in (CONNECTIONS, *(FEWER if side.workers == 1 else ())):
+                    work = partial(_requests, kload, side, f"{arguments} -c {connections}")
+                    side.measure(_name(case, connections), work, counts=number > 0)
             side.measure(SHARING, partial(_records, side, records), counts=number > 0)
+
+
+def _name(case: str, connections: int) -> str:
+    return case if connections == CONNECTIONS else f"{case} {connections}"
+
+
+def at_equal_wakeups(one: Side, several: Side, case: str) -> float:
+    """Return the CPU of several workers a request, as a multiple of what one takes with as many wakeups."""
+    medians = [
+        (statistics.median(one.wakeups[name]), statistics.median(one.net_us[name]))
+        for name in (_name(case, connections) for connections in (CONNECTIONS, *FEWER))
+    ]
+    wakes = min(max(statistics.median(several.wakeups[case]), min(medians)[0]), max(medians)[0])
+    points = sorted(medians)
+    (before, low), (after, high) = next(pair for pair in pairwise(points) if pair[1][0] >= wakes)
+    expected = low + (high - low) * (wakes - before) / max(after - before, 1e-9)
+    return statistics.median(several.net_us[case]) / expected
 
 
 def _requests(kload: Path, side: Side, arguments: str) -> float:
@@ -93,14 +145,24 @@ def _records(side: Side, records: int) -> float:
 def report(one: Side, several: Side) -> bool:
     """Print all cases. Return True if each is within its bound."""
     is_within = True
-    for case in one.cpu_us:
-        cpu = statistics.median(several.cpu_us[case]) / statistics.median(one.cpu_us[case])
-        rate = statistics.median(several.rate[case]) / statistics.median(one.rate[case])
+    print(f"without clients: {one.idle * 100:.2f} % of a core with one, {several.idle * 100:.2f} % with several")
+    for case in several.cpu_us:
+        cpu, net, rate = (
+            statistics.median(getattr(several, name)[case]) / statistics.median(getattr(one, name)[case])
+            for name in ("cpu_us", "net_us", "rate")
+        )
+        woke = [f"{statistics.median(each.wakeups[case]):.1f}" for each in (one, several)]
         print(
-            f"{case:34} CPU x {cpu:.2f} (must {CPU_MUST}), {statistics.median(one.cpu_us[case]):.1f} us with one; "
-            f"rate x {rate:.2f}"
+            f"{case:34} CPU x {cpu:.2f} (must {CPU_MUST}; net x {net:.2f}), "
+            f"{statistics.median(one.cpu_us[case]):.1f} us with one; rate x {rate:.2f}; "
+            f"wakeups for 100: {woke[0]} with one, {woke[1]} with several"
+            + (f"; at equal wakeups x {at_equal_wakeups(one, several, case):.2f}" if case in CASES else "")
         )
         is_within &= cpu <= CPU_MUST
+    for name, figures in one.net_us.items():
+        if name not in several.cpu_us:
+            woke_up, cpu_us = statistics.median(one.wakeups[name]), statistics.median(figures)
+            print(f"one worker, {name}: {woke_up:.1f} wakeups for 100, {cpu_us:.1f} us net")
     return is_within
 
 
@@ -116,6 +178,8 @@ def main() -> None:
         try:
             kload = build(Path(folder), "kload")
             sides = [side(running, workers, options.records) for workers in (1, options.workers)]
+            for each in sides:
+                each.rest()
             run(kload, sides, options.rounds, options.records)
         finally:
             running.close()

@@ -10,7 +10,7 @@ import pytest
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.forwarding.served.interfaces import Call
-from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
@@ -275,3 +275,49 @@ def test_members_wait_for_a_standby_to_take_over(world):
     world.services.gate.open()
     assert beat.response.error_code == 0
     assert Sent(world, 77).response.groups[0].error_code == 0
+
+
+class Owner:
+    """Another worker, which owns everything. See group_owners.Fleet and Peer."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, None] = {}
+        self.members: dict[str, Any] = {}
+        self.moving: Promise[None] | None = None
+        self.moved: list[int] = []
+        self.carried: list[int] = []
+
+    def owner(self, _partition: int) -> Owner:
+        return self
+
+    def owners(self, _partitions: Any) -> list[Owner]:
+        return [self]
+
+    def take_client(self, call: Call) -> Promise[None] | None:
+        self.moved.append(call.key)
+        return self.moving
+
+    def serve(self, call: Call, _feature: str) -> Promise[bytes | None]:
+        self.carried.append(call.key)
+        return settled(b"carried")
+
+    def give_up(self, _response: Promise[bytes | None]) -> None: ...
+
+
+@pytest.mark.parametrize("key", [76, 78, 79])
+def test_a_member_moves_to_the_owner_and_is_carried_only_if_it_is_refused(world: World, key: int) -> None:
+    owner = world.services.fleet = Owner()
+    owner.moving = Promise()
+    world.services.gate.close(LOADING, "elsewhere")
+    sent = Sent(world, key)
+    assert (owner.moved, owner.carried, sent.task.finished) == ([key], [], False)
+    owner.moving.set(None)
+    assert (owner.carried, sent.task.value) == ([key], b"carried")
+
+
+@pytest.mark.parametrize("key", TOOLS)
+def test_a_tool_stays_where_it_is(world: World, key: int) -> None:
+    owner = world.services.fleet = Owner()
+    world.services.gate.close(LOADING, "elsewhere")
+    Sent(world, key)
+    assert owner.moved == []

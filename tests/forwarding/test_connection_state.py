@@ -25,6 +25,8 @@ CLIENT_MOVES = [
     ("MUTED", "SERVING"),
     ("SERVING", "RESPONDING"),
     ("SERVING", "PASSING"),
+    ("SERVING", "MOVING"),
+    ("MOVING", "SERVING"),
     ("RESPONDING", "PASSING"),
     ("INTRODUCING", "PASSING"),
     ("HANDSHAKING", "PASSING"),
@@ -72,4 +74,4 @@ def test_every_state_can_be_reached_and_closed_is_the_only_end() -> None:
 def test_a_client_is_read_only_while_its_requests_pass_or_are_gathered() -> None:
     """A broker reads nothing from a muted channel either."""
     assert {state.name for state in ClientState if state.reads_requests} == {"PASSING", "GATHERING"}
-    assert {state.name for state in ClientState if state.is_muted} == {"MUTED", "SERVING", "RESPONDING"}
+    assert {state.name for state in ClientState if state.is_muted} == {"MUTED", "SERVING", "MOVING", "RESPONDING"}

@@ -119,3 +119,14 @@ def test_a_refused_user_stays_unknown_and_another_exchange_begins_anew() -> None
     accepted.authenticate_responded(0, 0, sent_at=1.0)
     accepted.handshake_sent(1)
     assert accepted.user is None, "re-authentication (KIP-368)"
+
+
+@pytest.mark.parametrize("user", ["alice", None])
+def test_an_exchange_that_another_process_has_observed_counts_with_its_end(user: str | None) -> None:
+    sasl = Sasl()
+    sasl.resume(user, 20.0)
+    assert (sasl.user, sasl.is_done) == (user, True)
+    assert sasl.may_send_request(19.0)
+    assert not sasl.may_send_request(20.0)
+    sasl.handshake_sent(1)
+    assert (sasl.user, sasl.is_done) == (None, False)

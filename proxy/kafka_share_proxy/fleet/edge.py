@@ -50,11 +50,16 @@ class PeerEdge:
         generation: Callable[[], int],
         link: CallbackOwner = PROCESS,
         on_groups: Callable[[], None] = lambda: None,
+        take: Callable[[Call[Any]], Promise[None] | None] | None = None,
     ) -> None:
-        """`edges`: feature -> its state at the edge for this link. `on_groups`: called when `groups` has changed."""
+        """`edges`: feature -> its state at the edge for this link. `on_groups`: called when `groups` has changed.
+
+        `take`: see `take_client`. None: the owner is on another machine.
+        """
         self.groups: set[str] = set()
         """Share groups in the owner's last notifications."""
         self._on_groups = on_groups
+        self._take = take
         self.edges = edges
         self._timers = timers
         self._send = send
@@ -99,6 +104,9 @@ class PeerEdge:
             )
         )
         return promise
+
+    def take_client(self, call: Call[Any]) -> Promise[None] | None:
+        return None if self._take is None or self._lost else self._take(call)
 
     def give_up(self, response: Promise[bytes | None]) -> None:
         if response.done:

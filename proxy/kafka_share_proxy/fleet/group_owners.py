@@ -52,6 +52,9 @@ class Peer(Protocol):
     def serve(self, call: Call[Message], feature: str) -> Promise[bytes | None]:
         """Return its response, as a whole frame. None if it is not the owner. Fails with PeerLost."""
 
+    def take_client(self, call: Call[Any]) -> Promise[None] | None:
+        """Move the client of a request there. None if it stays. The promise is settled only if it is refused there."""
+
     def give_up(self, response: Promise[bytes | None]) -> None: ...
 
     def holdings(self) -> Promise[Holdings]: ...

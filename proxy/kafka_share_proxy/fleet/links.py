@@ -18,6 +18,7 @@ from kafka_share_proxy.brokers import dialling
 from kafka_share_proxy.fleet.carried import CarriedFeatures
 from kafka_share_proxy.fleet.edge import PeerEdge
 from kafka_share_proxy.fleet.group_owners import Peer
+from kafka_share_proxy.fleet.moved_clients import Admit, MovedClients, path_of
 from kafka_share_proxy.fleet.owner import PeerOwner
 from kafka_share_proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User
 from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
@@ -27,7 +28,7 @@ from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.listeners import Listener, bind, bind_local
-from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
 from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
 from kafka_share_proxy.wire.errors import RemoteProtocolError
@@ -97,6 +98,7 @@ class FleetLinks:
         self._secret = secret
         self._tls = tls
         self._local = local
+        self._clients = MovedClients(reactor, notes)
         self._edges: dict[str, tuple[PeerLink, PeerEdge]] = {}
         """Address -> the link dialled to it."""
         self._dialling: dict[str, trio.CancelScope] = {}
@@ -112,6 +114,7 @@ class FleetLinks:
         self._last_reported: dict[str, set[str]] = {}
         """Groups of members whose link ended, until a proxy reports otherwise."""
         self._table_changed = trio.Event()
+        self._alarm: ReactorTimer | None = None
 
     # group_owners.Fleet
 
@@ -170,6 +173,11 @@ class FleetLinks:
             sock = bind_local(self._local.listen)
             self._listeners += (Listener(self._reactor, sock, self._accept_local, self._trouble),)
 
+    def admit_clients(self, admit: Admit) -> None:
+        """Accept clients of other proxies on this machine. Raises OSError."""
+        if self._local is not None:
+            self._clients.listen(path_of(self._local.listen), admit)
+
     def check_soon(self) -> None:
         """Follow a new table."""
         self._table_changed.set()
@@ -177,7 +185,7 @@ class FleetLinks:
     async def run(self) -> None:
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._send_groups)
+                self._send_groups()
                 while True:
                     self._table_changed = trio.Event()
                     self._follow(nursery)
@@ -188,6 +196,9 @@ class FleetLinks:
     def close(self) -> None:
         for listener in self._listeners:
             listener.close()
+        self._clients.close()
+        if self._alarm is not None:
+            self._alarm.cancel()
         if self._handshakes is not None:
             self._handshakes.close()
         edges = [link for link, _ in self._edges.values()]
@@ -236,6 +247,7 @@ class FleetLinks:
         """True if the other side accepted the link."""
         over = trio.Event()
         was_good = False
+        path = self._local_path(address)
 
         def established(link: PeerLink) -> User:
             nonlocal was_good
@@ -247,6 +259,7 @@ class FleetLinks:
                 lambda: self._table.generation,
                 link,
                 partial(self._on_groups, address),
+                None if path is None else partial(self._clients.send, path_of(path)),
             )
             self._edges[address] = link, edge
             self._carried.links_changed()
@@ -347,11 +360,12 @@ class FleetLinks:
         self._groups.clear()
         self._groups.update(dict.fromkeys(groups))
 
-    async def _send_groups(self) -> None:
-        while True:
-            await trio.sleep(SEND_GROUPS_S)
-            for owner in list(self._accepted.values()):
-                owner.send_groups()
+    def _send_groups(self) -> None:
+        """Send changed groups, measure the load, and repeat. As a task of Trio it would switch threads each time."""
+        for owner in list(self._accepted.values()):
+            owner.send_groups()
+        self._clients.measure()
+        self._alarm = self._reactor.call_at(self._reactor.now() + SEND_GROUPS_S, self._send_groups)
 
 
 def _parsed(text: str) -> Address:

@@ -160,6 +160,11 @@ class BrokerToClient(BrokerResponses):
             gathering is not None and not isinstance(gathering.subject, response_dispatch.OwnResponse)
         )
 
+    @property
+    def is_busy(self) -> bool:
+        """True while a response is not processed completely, also one to a request of the proxy."""
+        return bool(self.left or self._kept or self.gathering is not None or self.is_paused)
+
     def _event(self, mask: int) -> None:
         connection = self._connection
         if mask & WRITE:

@@ -216,6 +216,16 @@ class ClientToBroker(ClientRequests):
         elif isinstance(task.error, Exception):
             self._connection.handler_failed(task.error)
 
+    @property
+    def kept(self) -> memoryview:
+        """Bytes received after the request that is being served."""
+        return self._kept
+
+    def begin_with(self, data: Data) -> None:
+        """Process bytes that another process has received, before all others."""
+        self._kept = memoryview(bytearray(data))
+        self.resume_soon()
+
     def resume_soon(self) -> None:
         if self._kept:
             self._connection.state.move(ClientState.RESUMING)

@@ -26,7 +26,7 @@ from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
 from kafka_share_proxy.forwarding.dispatch import request_dispatch
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
 from kafka_share_proxy.forwarding.peer_socket import PeerSocket
-from kafka_share_proxy.forwarding.sasl import Sasl
+from kafka_share_proxy.forwarding.sasl import NOT_AUTHENTICATED, Sasl
 from kafka_share_proxy.forwarding.served import injected_requests
 from kafka_share_proxy.forwarding.served.injected_requests import InjectedRequests
 from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
@@ -43,8 +43,9 @@ from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.data_plane import Plane, Port
 
-NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"
-"""A broker ends the connection too, at any request but SaslHandshake (SocketServer.processCompletedReceives)."""
+
+_SILENT = (ClientState.HANDSHAKING, ClientState.MOVING, ClientState.CLOSED)
+"""States without requests of the proxy. A tuple: enum look-ups are slow (CPython 3.11)."""
 
 
 class ForwardedConnection:
@@ -56,8 +57,6 @@ class ForwardedConnection:
         "_injected",
         "_local",
         "_on_close",
-        "_reached",
-        "_timeouts",
         "broker",
         "client",
         "client_host",
@@ -66,15 +65,18 @@ class ForwardedConnection:
         "id",
         "is_bootstrap",
         "is_known",
+        "moves",
         "pending",
         "plane",
         "port",
+        "reached",
         "requests",
         "responses",
         "sasl",
         "slot_values",
         "software",
         "state",
+        "timeouts",
         "upstream",
     )
 
@@ -104,15 +106,17 @@ class ForwardedConnection:
         self._on_close: list[Callable[[], None]] | None = None
         self._drain_reason = ""
         self._cancel_dial: Callable[[], None] | None = None
-        self._reached: Address | None = None
-        self._timeouts = Timeouts(plane.limits, plane.reactor.now(), self.id)
+        self.reached: Address | None = None
+        self.moves = 0
+        """Number of processes that had this connection before."""
+        self.timeouts = Timeouts(plane.limits, plane.reactor.now(), self.id)
         transport.attach(self.requests.ready, READ)
 
     # brokers.interfaces.Connection
 
     @property
     def node_id(self) -> int:
-        return self.plane.node_at(self._reached) if self.is_bootstrap else self.port.node_id
+        return self.plane.node_at(self.reached) if self.is_bootstrap else self.port.node_id
 
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         if self.closed or self.upstream.now is UpstreamState.REFUSING:
@@ -224,14 +228,6 @@ class ForwardedConnection:
     def call_soon(self, callback: Callable[[], object]) -> None:
         self.plane.reactor.call_on_behalf_of(self, callback)
 
-    @property
-    def waits_s(self) -> int:
-        """Seconds for which no byte of a response has arrived although a request waits for one."""
-        return self._timeouts.waits_s
-
-    def age_s(self, now: float) -> float:
-        return now - self._timeouts.opened_at
-
     def serving(self) -> tuple[int, float] | None:
         """Return API key and age in seconds of the request that mutes the client. None if there is none."""
         return None if self._local is None else self._local.current()
@@ -266,11 +262,8 @@ class ForwardedConnection:
                 self.requests.go_by(NOTHING_PASSES)
             self.requests.resume_soon()
 
-    def sasl_authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
-        self.sasl.authenticate_responded(error_code, session_lifetime_ms, sent_at)
-
     def may_send_request(self, now: float) -> bool:
-        if self.closed or self.upstream.now is not UpstreamState.OPEN or self.state.now is ClientState.HANDSHAKING:
+        if self.upstream.now is not UpstreamState.OPEN or self.state.now in _SILENT:
             return False
         return self.requests.at_boundary and self.sasl.may_send_request(now)
 
@@ -307,7 +300,7 @@ class ForwardedConnection:
 
     def update(self) -> None:
         """Continue after anything off the fast path."""
-        if self.closed:
+        if self.closed or self.is_moving:
             return
         if self._injected is not None and self._injected.are_held:
             self._injected.send()
@@ -335,7 +328,7 @@ class ForwardedConnection:
 
     def _watch(self) -> None:
         """Set the awaited events of both sockets, and whether the fast path may be used."""
-        if self.closed:
+        if self.closed or self.is_moving:
             return
         client, broker, requests, state = self.client, self.broker, self.requests, self.state.now
         stalls, reads = client.has_unsent, self.reads_client
@@ -348,14 +341,28 @@ class ForwardedConnection:
         straight = not (stalls or watched or requests.is_full or state.is_muted or state is ClientState.HANDSHAKING)
         self.responses.flows = straight and self.responses.is_straight
 
+    # moves between processes (fleet/README.md rules 22 to 25)
+
+    @property
+    def is_moving(self) -> bool:
+        """True while another process has the sockets too. This one does not use them."""
+        return self.state.now is ClientState.MOVING
+
+    @property
+    def is_independent(self) -> bool:
+        """True if nothing in this process but the request being served needs the connection."""
+        sends = self._injected is not None and self._injected.are_held
+        responds = self.pending or self.responses.is_busy
+        return not (self._on_close or self._drain_reason or sends or responds) and self._all_responded
+
     # the upstream connection
 
     def _dialled(self, result: Dialled | OSError) -> None:
         """Continue in the loop, where an exception ends only this connection. Called from a Trio task."""
         self._cancel_dial = None
-        self.call_soon(partial(self._connected, result))
+        self.call_soon(partial(self.connected, result))
 
-    def _connected(self, result: Dialled | OSError) -> None:
+    def connected(self, result: Dialled | OSError) -> None:
         if isinstance(result, OSError):
             self.end("upstream-unreachable", reason=str(result))
             return
@@ -363,7 +370,7 @@ class ForwardedConnection:
         if broker is None or (self.closed and not broker.has_unsent):
             result.sock.close()
             return
-        self._reached = result.address
+        self.reached = result.address
         transport = self.plane.upstream_transport(result)
         broker.open(transport)
         if self.closed:  # the client sent (acks=0) and left before the connection was established
@@ -449,7 +456,7 @@ class ForwardedConnection:
         if broker is not None and broker.has_unsent:
             if broker.is_open:
                 self.plane.linger(broker)
-            return  # if it is still being dialled, _connected sends the bytes
+            return  # if it is still being dialled, `connected` sends the bytes
         if self._cancel_dial is not None:
             self._cancel_dial()
             self._cancel_dial = None
@@ -478,11 +485,11 @@ class ForwardedConnection:
         """Check what no event reports: silence, a client that does not read, an upstream close to its idle limit."""
         self.requests.quiet_s += 1
         self.responses.sweep()
-        overdue = self._timeouts.overdue(self, now)
+        overdue = self.timeouts.overdue(self, now)
         if overdue is not None:
             event, reason = overdue
             self.end(event, reason=reason)
-        elif self._timeouts.is_old(now) and not (self._on_close or self._drain_reason):
+        elif self.timeouts.is_old(now) and not (self._on_close or self._drain_reason):
             self.drain("limits.connection_age_s")
         elif self._injected is not None:
             self._injected.keep_alive(now)

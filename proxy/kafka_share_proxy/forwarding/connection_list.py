@@ -20,13 +20,14 @@ def listed(connections: Iterable[ForwardedConnection], now: float, client: str =
 
     `client`: only connections of this address or client id. Empty: all.
     """
-    chosen = [each for each in connections if not client or client in (each.client_host, _client_id(each))]
+    here = (each for each in connections if not each.is_moving)
+    chosen = [each for each in here if not client or client in (each.client_host, _client_id(each))]
     shown = nlargest(LISTED_MAX, chosen, key=_order)
     return {"connections": [_line(each, now) for each in shown], "left_out": len(chosen) - len(shown)}
 
 
 def _order(connection: ForwardedConnection) -> tuple[float, int]:
-    return connection.waits_s, connection.requests.bytes + connection.responses.bytes
+    return connection.timeouts.waits_s, connection.requests.bytes + connection.responses.bytes
 
 
 def _client_id(connection: ForwardedConnection) -> str:
@@ -42,12 +43,12 @@ def _line(connection: ForwardedConnection, now: float) -> dict[str, Any]:
         "software": None if software is None else f"{software.name} {software.version}".strip(),
         "user": connection.sasl.user,
         "listener": "bootstrap" if connection.is_bootstrap else connection.node_id,
-        "age_s": round(connection.age_s(now)),
+        "age_s": round(now - connection.timeouts.opened_at),
         "quiet_s": connection.requests.quiet_s,
         "request_bytes": connection.requests.bytes,
         "response_bytes": connection.responses.bytes,
         "in_flight": connection.in_flight,
-        "waits_s": connection.waits_s,
+        "waits_s": connection.timeouts.waits_s,
         "unsent_bytes": connection.unsent,
         "state": connection.state.now.name.lower(),
         "serving": None if serving is None else registry.API_KEYS.get(serving[0], str(serving[0])),

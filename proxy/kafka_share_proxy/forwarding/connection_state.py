@@ -8,6 +8,7 @@ The client's half follows the way a broker mutes the channel of a client whose r
     PASSING ─ a request that arrived alone takes the synchronous fast path ─▶ SERVING
     SERVING ─ its handler returned a response ─▶ RESPONDING ─ the kernel has the response ─▶ PASSING
     SERVING ─ the handler left it to the broker ─▶ PASSING
+    SERVING ─ its sockets were sent to another process ─▶ MOVING ─ that process refused them ─▶ SERVING
     PASSING ─ a large request of a client not yet known to the broker ─▶ INTRODUCING ─ it is known ─▶ PASSING
     PASSING ─ SaslHandshake v0 was forwarded ─▶ HANDSHAKING ─ the broker responded ─▶ PASSING
     PASSING ─ bytes were kept after a local request or a pause ─▶ RESUMING ─ the end of the iteration ─▶ PASSING
@@ -28,6 +29,8 @@ from kafka_share_proxy.wire.errors import (
     ServerNameRefused,
 )
 
+MOVED = "connection-moved"
+"""Event of a connection that another process continues."""
 FAILED = "connection-failed"
 """Event of a connection that an unexpected error ended."""
 
@@ -49,6 +52,7 @@ class ClientState(Enum):
     GATHERING = "a request is collected whole"
     MUTED = "a request that is answered here waits until all before it are answered"
     SERVING = "its handler runs"
+    MOVING = "another process decides whether it takes the connection"
     RESPONDING = "the kernel takes its answer"
     INTRODUCING = "the broker is asked whether it knows the client"
     HANDSHAKING = "the broker has not answered SaslHandshake v0: raw tokens may follow, or requests"
@@ -84,7 +88,8 @@ CLIENT_STATES: dict[ClientState, tuple[ClientState, ...]] = {
     ),
     ClientState.GATHERING: (ClientState.PASSING, ClientState.MUTED, ClientState.CLOSED),
     ClientState.MUTED: (ClientState.SERVING, ClientState.CLOSED),
-    ClientState.SERVING: (ClientState.RESPONDING, ClientState.PASSING, ClientState.CLOSED),
+    ClientState.SERVING: (ClientState.RESPONDING, ClientState.PASSING, ClientState.MOVING, ClientState.CLOSED),
+    ClientState.MOVING: (ClientState.SERVING, ClientState.CLOSED),
     ClientState.RESPONDING: (ClientState.PASSING, ClientState.CLOSED),
     ClientState.INTRODUCING: (ClientState.PASSING, ClientState.CLOSED),
     ClientState.HANDSHAKING: (ClientState.PASSING, ClientState.CLOSED),
@@ -102,7 +107,12 @@ UPSTREAM_STATES: dict[UpstreamState, tuple[UpstreamState, ...]] = {
 for _state, _next in CLIENT_STATES.items():  # looked up for every gathered request: attributes are quicker than a dict
     _state.next = _next
     _state.reads_requests = _state in (ClientState.PASSING, ClientState.GATHERING)
-    _state.is_muted = _state in (ClientState.MUTED, ClientState.SERVING, ClientState.RESPONDING)
+    _state.is_muted = _state in (
+        ClientState.MUTED,
+        ClientState.SERVING,
+        ClientState.MOVING,
+        ClientState.RESPONDING,
+    )
 for _upstream, _upstream_next in UPSTREAM_STATES.items():
     _upstream.next = _upstream_next
 

@@ -14,10 +14,10 @@ import trio
 
 from kafka_share_proxy.brokers.dialling import Dial, Dialled
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding import drain_order
+from kafka_share_proxy.forwarding import drain_order, moved_connection
 from kafka_share_proxy.forwarding.client_trace.client_trace import ClientTrace
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
-from kafka_share_proxy.forwarding.connection_state import FAILED, event_of
+from kafka_share_proxy.forwarding.connection_state import FAILED, MOVED, event_of
 from kafka_share_proxy.forwarding.dispatch.passing_requests import passing
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Routes
 from kafka_share_proxy.forwarding.drain_order import Spread
@@ -38,6 +38,7 @@ from kafka_share_proxy.loop.slices import Slices
 from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import RequestRefused
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
@@ -261,15 +262,17 @@ class Plane:
 
     def statistics(self) -> PlaneStatistics:
         alive = self._connections.values()
+        here = [connection for connection in alive if not connection.is_moving]
         return PlaneStatistics(
-            connections=len(alive),
+            connections=len(here),
             connections_total=self._totals["connections"],
+            connections_moved_total=self._ended[MOVED],
             tls_handshakes=self._handshaking,
             tls_handshakes_refused_total=0 if self._handshakes is None else self._handshakes.refused,
             tls_bytes=self._tls_memory.used,
-            upstream_connections=sum(connection.broker is not None for connection in alive),
-            in_flight=sum(connection.in_flight for connection in alive),
-            muted=sum(connection.state.now.is_muted for connection in alive),
+            upstream_connections=sum(connection.broker is not None for connection in here),
+            in_flight=sum(connection.in_flight for connection in here),
+            muted=sum(connection.state.now.is_muted for connection in here),
             local_answers_total=self._totals["local_answers"],
             local_answer_bytes=self.budget.used,
             local_answers_without_room=self.budget.refusals,
@@ -278,7 +281,7 @@ class Plane:
             bytes_up=self._totals["bytes_up"] + sum(connection.requests.bytes for connection in alive),
             bytes_down=self._totals["bytes_down"] + sum(connection.responses.bytes for connection in alive),
             unsent_bytes=sum(connection.unsent for connection in alive),
-            ended=dict(self._ended),
+            ended={event: count for event, count in self._ended.items() if event != MOVED},
         )
 
     def refresh_routes(self) -> None:
@@ -423,12 +426,25 @@ class Plane:
         else:
             self._admit(named, client_host, transport)
 
-    def _admit(self, entry: Port, client_host: str, transport: Transport) -> None:
+    def admit_moved(self, moved: messages.MovedClient, client: socket.socket, broker: socket.socket) -> None:
+        """Continue a connection of another process. Raises RequestRefused, and then uses neither socket."""
+        entry = self._ports.get(moved.node_id)
+        if not self._accepts or entry is None:
+            raise RequestRefused("the broker has no listener here" if self._accepts else "the proxy stops")
+        if limit := self._limit_reached(moved.client_host):
+            raise RequestRefused(limit)
+        if self.client_tls is not None or self.upstream_tls is not None:
+            raise RequestRefused("TLS is on here")
+        connection = self._admit(entry, moved.client_host, PlainTransport(self.reactor, client))
+        connection.guarded(partial(moved_connection.resume, connection, moved, broker))
+
+    def _admit(self, entry: Port, client_host: str, transport: Transport) -> ForwardedConnection:
         connection = ForwardedConnection(self, entry, transport, client_host)
         self._connections[connection.id] = connection
         self._by_address[client_host] += 1
         if self.client_trace.is_on:
             self.client_trace.admitted(connection)
+        return connection
 
     def _not_admitted(self, entry: Port, client_host: str, error: Exception) -> None:
         context: dict[str, Any] = {"client": client_host, "node_id": entry.node_id, "reason": str(error)}

@@ -12,6 +12,8 @@ class PlaneStatistics:
 
     connections: int
     connections_total: int
+    connections_moved_total: int
+    """Connections that another worker continues."""
     tls_handshakes: int
     """Unfinished TLS handshakes of clients."""
     tls_handshakes_refused_total: int

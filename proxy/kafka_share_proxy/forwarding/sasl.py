@@ -15,6 +15,9 @@ from math import inf
 
 from kafka_share_proxy.forwarding.sasl_user import SaslUser
 
+NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"
+"""A broker ends the connection too, at any request but SaslHandshake (SocketServer.processCompletedReceives)."""
+
 
 class SaslStage(Enum):
     """Stage of the authentication exchange."""
@@ -34,7 +37,7 @@ _JUDGED = (SaslStage.NONE, SaslStage.DONE)
 class Sasl:
     """Authentication state of one connection."""
 
-    __slots__ = ("_agreed", "_claimed", "_expires", "_unproven", "stage")
+    __slots__ = ("_agreed", "_claimed", "_unproven", "expires", "stage")
 
     def __init__(self) -> None:
         self.stage = SaslStage.NONE
@@ -42,7 +45,8 @@ class Sasl:
         self._claimed: SaslUser | None = None
         self._unproven = 0
         """Rounds that the claimed name still has to pass."""
-        self._expires = inf
+        self.expires = inf
+        """End of the session by the loop's clock. Infinite without a lifetime."""
 
     @property
     def user(self) -> str | None:
@@ -50,6 +54,15 @@ class Sasl:
         if self._claimed is None or self._unproven > 0 or self.stage is SaslStage.FAILED:
             return None
         return self._claimed.name
+
+    @property
+    def is_done(self) -> bool:
+        return self.stage is SaslStage.DONE
+
+    def resume(self, user: str | None, expires: float) -> None:
+        """Continue after an exchange that another process has observed."""
+        self.stage, self.expires = SaslStage.DONE, expires
+        self._claimed = None if user is None else SaslUser(user, 0)
 
     def claims(self, user: SaslUser | None) -> None:
         """Note the name in a round of the exchange. Later rounds have none."""
@@ -76,7 +89,7 @@ class Sasl:
         self._agreed = True
         self._unproven -= 1
         if session_lifetime_ms > 0:
-            self._expires = sent_at + session_lifetime_ms / 1000
+            self.expires = sent_at + session_lifetime_ms / 1000
 
     def ordinary_request(self) -> None:
         if self.stage in _JUDGED:
@@ -85,4 +98,4 @@ class Sasl:
             self.stage = SaslStage.DONE
 
     def may_send_request(self, now: float) -> bool:
-        return self.stage in _JUDGED and now < self._expires
+        return self.stage in _JUDGED and now < self.expires

@@ -43,10 +43,10 @@ def bind(host: str, port: int, *, shares: bool = False) -> list[socket.socket]:
     return sockets
 
 
-def bind_local(path: str) -> socket.socket:
+def bind_local(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
     """Return a listening Unix socket, and replace one that another process left. Raises OSError."""
     Path(path).unlink(missing_ok=True)
-    return _bind_one(socket.AF_UNIX, socket.SOCK_STREAM, 0, path)
+    return _bind_one(socket.AF_UNIX, kind, 0, path)
 
 
 def _bind_one(family: int, kind: int, protocol: int, address: object, *, shares: bool = False) -> socket.socket:

@@ -128,6 +128,11 @@ class PlainTransport:
         except BlockingIOError:
             return False
 
+    def cut(self) -> None:
+        """End the stream in both directions, also for other processes that have the socket."""
+        with suppress(OSError):  # the peer has gone
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def peek(self, buffer: memoryview) -> int:
         """Copy the first received bytes without consuming them, and return how many. Raises as `recv_into`."""
         return self._socket.recv_into(buffer, 0, socket.MSG_PEEK)

@@ -32,6 +32,7 @@ PLANE_GAUGES = {
 }
 PLANE_COUNTERS = {
     "connections_total": "Client connections since the start.",
+    "connections_moved_total": "Client connections passed to the worker that owns their share group.",
     "tls_handshakes_refused_total": "TLS handshakes refused or ended because of limits.tls_*.",
     "local_answers_total": "Requests served by the proxy.",
     "local_answers_without_room": "Responses sent without records because the limit was reached.",

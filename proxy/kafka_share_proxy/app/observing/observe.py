@@ -94,6 +94,8 @@ EVENT_LEVELS: EventLevels = {
     SPANS_NOT_EXPORTED: WARNING,
     # Connections. Normal behaviour of clients and networks is DEBUG; events that need attention are not.
     "connection-closed": DEBUG,
+    "connection-moved": DEBUG,
+    "connection-not-moved": DEBUG,
     "connection-cut": INFO,
     "connection-limit": WARNING,
     "tls-handshake-limit": WARNING,

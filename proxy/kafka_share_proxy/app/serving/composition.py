@@ -105,6 +105,8 @@ class ServingParts:
             feature.on_cluster(cluster)
         if self.home is not None:
             self.home.listen(self.config.cluster.peer.listen if self.seat is None else self.seat.peer_listen)
+            if self.home.links is not None:
+                self.home.links.admit_clients(self.plane.admit_moved)
         for feature in self.features:
             feature.on_open()
 

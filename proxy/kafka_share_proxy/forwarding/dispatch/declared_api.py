@@ -90,6 +90,10 @@ class DeclaredApi(Generic[S]):
     """List of groups in the request, which may have several owners. None: one group, `group_id`."""
     groups_max: int | None = None
     """Maximum number of groups in one request. Beyond it, each gets 42 (INVALID_REQUEST)."""
+    moves_client: bool = False
+    """True if the client will send further requests about the same group, so that it had better be connected to the
+    owner (fleet/README.md rule 22).
+    """
     is_repeated: bool = False
     """True if every client retries the request on a retriable error.
 

@@ -72,7 +72,7 @@ class SaslAuthenticateResponse:
     def arrived(self, connection: ForwardedConnection, frame: memoryview) -> memoryview:
         response: messages.SaslAuthenticateResponse
         _, response = frames.decode_response(ApiKey.SASL_AUTHENTICATE, self.version, frame[4:])
-        connection.sasl_authenticate_responded(response.error_code, response.session_lifetime_ms, self._sent_at)
+        connection.sasl.authenticate_responded(response.error_code, response.session_lifetime_ms, self._sent_at)
         return frame
 
 

@@ -164,4 +164,12 @@ def _assignment(assignment: Mapping[bytes, Iterable[int]]) -> messages.ShareGrou
     )
 
 
-API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.whole, is_repeated=True)
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    versions=VERSIONS,
+    needs=Needs.OWNER,
+    away=refusals.whole,
+    moves_client=True,
+    is_repeated=True,
+)

@@ -119,5 +119,6 @@ API = DeclaredApi(
     needs=Needs.OWNER,
     away=refusals.no_session,
     interrupted=interrupted,
+    moves_client=True,
     is_repeated=True,
 )

@@ -2116,6 +2116,20 @@ class MetadataRequest(RequestMessage[MetadataResponse]):
         name: str | None = ""
         unknown_tags: Tags = ()
 
+class MovedClient(Message):
+    node_id: int = 0
+    client_host: str = ""
+    broker_host: str = ""
+    broker_port: int = 0
+    moves: int = 0
+    opened_at: float = 0.0
+    is_authenticated: bool = False
+    user: str | None = ""
+    session_ends: float = 0.0
+    software: list[str] | None = ...
+    unread: Buffer = ...
+    unknown_tags: Tags = ()
+
 class OffsetCommitResponse(Message):
     throttle_time_ms: int = 0
     topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = ...

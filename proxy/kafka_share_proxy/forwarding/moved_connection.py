@@ -1,0 +1,116 @@
+"""State of a connection that moves to another process with its sockets: conditions, and conversion to bytes.
+
+Rules: fleet/README.md 22 to 24.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from kafka_share_proxy.brokers.dialling import Dialled
+from kafka_share_proxy.forwarding.client_software import ClientSoftware
+from kafka_share_proxy.forwarding.connection_state import ClientState, UpstreamState
+from kafka_share_proxy.forwarding.peer_socket import PeerSocket
+from kafka_share_proxy.loop.transports import PlainTransport
+from kafka_share_proxy.wire.codec.frame_sizes import SIZE
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.values import Address
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
+
+MOVES_MAX = 3
+"""Maximum number of moves of one connection."""
+UNREAD_BYTES_MAX = 64 << 10
+"""Maximum bytes of the request being served and of those after it. The kernel accepts about 200 KiB in a message."""
+VERSION = 0
+_INT16 = 2
+
+
+def sockets_of(connection: ForwardedConnection) -> tuple[int, int] | None:
+    """Return the descriptors of the client and its broker. None if the connection cannot move."""
+    client, broker = connection.client.transport, connection.broker
+    if broker is None or not isinstance(client, PlainTransport) or not isinstance(broker.transport, PlainTransport):
+        return None
+    is_open = connection.state.now is ClientState.SERVING and connection.upstream.now is UpstreamState.OPEN
+    may_move = is_open and connection.moves < MOVES_MAX and connection.is_independent
+    return (client.fd, broker.transport.fd) if may_move else None
+
+
+def taken(connection: ForwardedConnection, request: memoryview) -> messages.MovedClient | None:
+    """Return the state of a connection at `request`, without its size. None if too many bytes wait."""
+    unread = SIZE.pack(len(request)) + bytes(request) + connection.requests.kept
+    if len(unread) > UNREAD_BYTES_MAX:
+        return None
+    sasl, software, reached = connection.sasl, connection.software, connection.reached
+    return messages.MovedClient(
+        node_id=connection.port.node_id,
+        client_host=connection.client_host,
+        broker_host="" if reached is None else reached.host,
+        broker_port=0 if reached is None else reached.port,
+        moves=connection.moves + 1,
+        opened_at=connection.timeouts.opened_at,
+        is_authenticated=sasl.is_done,
+        user=sasl.user,
+        session_ends=sasl.expires,
+        software=None if software is None else list(software),
+        unread=unread,
+    )
+
+
+def begin(connection: ForwardedConnection) -> None:
+    """Leave the sockets to another process, until `stay`."""
+    connection.state.move(ClientState.MOVING)
+    for peer in (connection.client, connection.broker):
+        if peer is not None:
+            peer.want(0)
+
+
+def stay(connection: ForwardedConnection) -> None:
+    """Continue, because the other process has refused the connection."""
+    connection.state.move(ClientState.SERVING)
+    connection.update()
+
+
+def cut(connection: ForwardedConnection) -> None:
+    """End both streams, for all processes that have the sockets."""
+    for peer in (connection.client, connection.broker):
+        if peer is not None and isinstance(peer.transport, PlainTransport):
+            peer.transport.cut()
+
+
+def resume(connection: ForwardedConnection, moved: messages.MovedClient, broker: socket.socket) -> None:
+    """Continue a connection of another process, at the request that it has not served. Raises RemoteProtocolError."""
+    connection.software = _software_of(moved)
+    connection.moves, connection.is_known = moved.moves, True
+    connection.timeouts.opened_at = moved.opened_at
+    if moved.is_authenticated:
+        connection.sasl.resume(moved.user, moved.session_ends)
+    connection.requests.begin_with(moved.unread)
+    connection.broker = PeerSocket()
+    connection.upstream.move(UpstreamState.DIALLING)
+    connection.connected(Dialled(broker, Address(moved.broker_host, moved.broker_port)))
+
+
+def _software_of(moved: messages.MovedClient) -> ClientSoftware | None:
+    """Raises RemoteProtocolError."""
+    if moved.software is None:
+        return None
+    try:
+        return ClientSoftware(*moved.software)
+    except TypeError:
+        raise RemoteProtocolError(f"software of {len(moved.software)} fields") from None
+
+
+def encode(moved: messages.MovedClient) -> bytes:
+    return VERSION.to_bytes(_INT16, "big") + registry.codec_of(messages.MovedClient, VERSION).encode(moved)
+
+
+def decode(data: bytes) -> messages.MovedClient:
+    """Raises RemoteProtocolError, also for an unknown version."""
+    version = int.from_bytes(data[:_INT16], "big")
+    if len(data) < _INT16 or version != VERSION:
+        raise RemoteProtocolError(f"a moved client of version {version}, which is not known here")
+    return registry.codec_of(messages.MovedClient, VERSION).decode(data, _INT16)

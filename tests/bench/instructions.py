@@ -35,8 +35,8 @@ from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402  # found 
 from tests.bench import forwarding  # noqa: E402
 from tests.bench.measuring import GIB, load  # noqa: E402
 
-SETTLED_S = 5.0
-"""After the start: what the proxy reads once is read by then."""
+SETTLED_S = 15.0
+"""After the start: what the proxy does once is done by then."""
 IDLE_S = 10.0
 DUMPED_S = 10.0
 """How long callgrind may take to write its counts."""

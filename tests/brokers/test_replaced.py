@@ -49,6 +49,23 @@ async def test_broker_that_was_replaced_is_not_waited_for(autojump_clock: MockCl
     assert trio.current_time() - began == pytest.approx(9.0, abs=2 * CHECK_S)
 
 
+async def test_silence_counts_from_the_request_in_flight(autojump_clock: MockClock) -> None:
+    """One watch serves many requests, and begins to query brokers when one of them is late."""
+    place, began = Place(0.0), trio.current_time()
+    due = began
+
+    async def requests() -> None:
+        nonlocal due
+        for _ in range(5):
+            due = trio.current_time() + 3.0
+            await trio.sleep(3.0)
+        await trio.sleep(60.0)
+
+    with pytest.raises(Replaced):
+        await unless_replaced(requests, place.is_replaced, since=lambda: due)
+    assert place.looks == [pytest.approx(began + 15.0 + SILENT_S)]
+
+
 async def test_look_that_fails_says_nothing(autojump_clock: MockClock) -> None:
     place = Place(0.0)
     place.is_unknown = True

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share_proxy.brokers.topic_log import EARLIEST, fetch, request_offsets
+import pytest
+from kafka_share_proxy.brokers.topic_log import EARLIEST, EPOCH_MAX, FetchSession, fetch, request_offsets
 from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
 
 class Opened:
@@ -51,3 +53,71 @@ async def test_fetch_goes_by_topic_id_where_it_is_known() -> None:
     assert await fetch(opened, "t", {3: 10}, topic_id=b"i" * 16, **limits) == []  # type: ignore[arg-type]
     (topic,) = opened.asked.topics
     assert (bytes(topic.topic_id), [each.fetch_offset for each in topic.partitions]) == (b"i" * 16, [10])
+
+
+class Sessions:
+    """A leader with fetch sessions."""
+
+    def __init__(self) -> None:
+        self.sessions: set[int] = set()
+        self.has_room = True
+        self.requests: list[tuple[int, int, dict[int, int], list[int]]] = []
+        """(session id, epoch, position by partition, forgotten partitions)"""
+
+    async def send_request(self, key: int, query: Any, version: int) -> Any:
+        asked = registry.request(key, version).decode(registry.request(key, version).encode(query))
+        positions = {each.partition: each.fetch_offset for topic in asked.topics for each in topic.partitions}
+        forgotten = [each for topic in asked.forgotten_topics_data for each in topic.partitions]
+        self.requests.append((asked.session_id, asked.session_epoch, positions, forgotten))
+        response = registry.message("FetchResponse")
+        if asked.session_epoch == 0:
+            session_id = len(self.requests) if self.has_room else 0
+            self.sessions |= {session_id} if session_id else set()
+            entries = [
+                response.PartitionData(partition_index=each, high_watermark=0, records=None) for each in positions
+            ]
+            topics = [response.FetchableTopicResponse(topic="t", partitions=entries)]
+            return response(session_id=session_id, responses=topics)
+        if asked.session_id in self.sessions:
+            return response(session_id=asked.session_id, responses=[])
+        return response(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+
+
+async def fetched(leader: Sessions, session: FetchSession, positions: dict[int, int]) -> list[int]:
+    limits = {"wait_ms": 20, "max_bytes": 300, "partition_bytes": 100}
+    entries = await fetch(leader, "t", positions, session=session, **limits)  # type: ignore[arg-type]
+    return [entry.partition_index for entry in entries]
+
+
+async def test_fetch_session_names_only_changed_positions() -> None:
+    """KIP-227: complete first, then moved, added and forgotten partitions, with the next epoch each time."""
+    leader, session = Sessions(), FetchSession()
+    assert await fetched(leader, session, {3: 10, 5: 0}) == [3, 5]
+    assert await fetched(leader, session, {3: 10, 5: 0}) == []
+    assert await fetched(leader, session, {3: 11, 6: 0}) == []
+    assert leader.requests == [(0, 0, {3: 10, 5: 0}, []), (1, 1, {}, []), (1, 2, {3: 11, 6: 0}, [5])]
+    session.epoch = EPOCH_MAX
+    await fetched(leader, session, {3: 11, 6: 0})
+    assert session.epoch == 1
+
+
+async def test_evicted_fetch_session_is_replaced_immediately() -> None:
+    leader, session = Sessions(), FetchSession()
+    await fetched(leader, session, {3: 10})
+    leader.sessions.clear()
+    assert await fetched(leader, session, {3: 10, 5: 0}) == [3, 5]
+    assert leader.requests[1:] == [(1, 1, {5: 0}, []), (0, 0, {3: 10, 5: 0}, [])]
+
+
+async def test_leader_without_room_for_a_fetch_session_gets_complete_requests() -> None:
+    leader, session = Sessions(), FetchSession()
+    leader.has_room = False
+    for _ in range(2):
+        assert await fetched(leader, session, {3: 10}) == [3]
+    assert leader.requests == 2 * [(0, 0, {3: 10}, [])]
+
+
+async def test_refused_fetch_session_is_an_error() -> None:
+    opened = Opened(registry.message("FetchResponse")(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[]))
+    with pytest.raises(UpstreamLost, match="UNKNOWN_SERVER_ERROR"):
+        await fetched(opened, FetchSession(), {3: 10})  # type: ignore[arg-type]

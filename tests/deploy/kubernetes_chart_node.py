@@ -1,7 +1,8 @@
 """Pods of the chart on a small node: TLS from mounted Secrets, renewed while clients work, and reloaded settings.
 
 test_kubernetes_lifecycle.py runs this file in new namespaces. The values are tests/deploy/values/fleet_tls.yaml: two
-proxies of two workers, TLS towards clients and among each other, clients must show a certificate. One real broker 3.9.1.
+proxies of two workers, TLS towards clients and among each other, and clients must show a certificate. One real broker
+3.9.1.
 """
 
 from __future__ import annotations

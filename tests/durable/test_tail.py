@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 import pytest
 import trio
@@ -273,6 +274,31 @@ async def test_partition_that_cannot_be_read_is_named_and_others_go_on(
     assert (followed.tail.is_loaded(3), followed.tail.is_loaded(4)) == (False, True)
     assert followed.tail.age_s == inf
     assert followed.notes.count("test-state-unreadable") == 1
+
+
+async def test_idle_tail_requests_and_receives_no_partition(autojump_clock: MockClock, followed: Followed) -> None:
+    """A fetch session (KIP-227), also after an eviction. The age of the state stays bounded."""
+    requests, fetch = list[int](), followed.cluster.fetch
+
+    async def noted(request: Any) -> object:
+        requests.append(sum(len(topic.partitions) for topic in request.topics))
+        return await fetch(request)
+
+    followed.cluster.fetch = noted  # type: ignore[method-assign]
+    followed.make()
+    followed.run()
+    await followed.tail.loaded()
+    followed.put(5, "one")
+    await followed.holds(**{NAMES[5]: "one"})
+    await trio.sleep(4 * FETCH_WAIT_S)
+    assert requests[-3:] == [0, 0, 0]
+    assert followed.tail.age_s <= 2 * FETCH_WAIT_S
+    followed.cluster.fetch_sessions.clear()
+    await trio.sleep(FETCH_WAIT_S)
+    followed.put(4, "two")
+    await followed.holds(**{NAMES[5]: "one", NAMES[4]: "two"})
+    assert max(requests[1:]) == 8, "the session begun anew is complete"
+    assert "test-state-read-anew" not in followed.notes
 
 
 async def test_owner_follows_its_own_appends_at_leisure(autojump_clock: MockClock, followed: Followed) -> None:

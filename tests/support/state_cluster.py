@@ -60,6 +60,10 @@ class Log:
         return first
 
 
+def _mark(part: Any) -> tuple[int, int]:
+    return part.error_code, part.high_watermark
+
+
 class StateCluster:
     """A broker that leads everything, and others that could."""
 
@@ -83,6 +87,8 @@ class StateCluster:
         """True if no broker responds."""
         self.away_after: float = inf
         """Number of requests after which no broker responds."""
+        self.fetch_sessions: dict[int, tuple[Any, dict[int, Any]]] = {}
+        """Topic with all partitions, and what was last returned of each, by session id. Clear it to evict all."""
         self.held: dict[int, list[Callable[[], None]]] = {}
         """API key -> requests of channels that wait for `release`."""
         self.writers: dict[str, tuple[int, int]] = {}
@@ -195,7 +201,9 @@ class StateCluster:
     async def fetch(self, request: Any) -> Any:
         """Return what is there, after waiting for something if there is nothing. Raises UpstreamLost."""
         self._count(ApiKey.FETCH)
-        (topic,) = request.topics
+        session_id, topic, marks = self._session(request)
+        if topic is None:
+            return registry.message("FetchResponse")(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         deadline = trio.current_time() + request.max_wait_ms / 1000
         while True:
             if self.away:
@@ -207,8 +215,32 @@ class StateCluster:
             left = deadline - trio.current_time()
             if left <= 0 or any(part.records or part.error_code for part in parts):
                 response = registry.message("FetchResponse")
-                return response(responses=[response.FetchableTopicResponse(topic=name, partitions=parts)])
+                changed = [part for part in parts if part.records or _mark(part) != marks.get(part.partition_index)]
+                marks |= {part.partition_index: _mark(part) for part in changed}
+                responded = [response.FetchableTopicResponse(topic=name, partitions=changed)] if changed else []
+                return response(session_id=session_id, responses=responded)
             await self._growth(name, topic, left)
+
+    def _session(self, request: Any) -> tuple[int, Any, dict[int, Any]]:
+        """Return the id, the topic with all its partitions, and what was last returned of each (KIP-227).
+
+        The topic is None if the session was evicted.
+        """
+        if request.session_epoch <= 0:
+            (topic,) = request.topics
+            if request.session_epoch < 0:
+                return 0, topic, {}
+            session_id = len(self.fetch_sessions) + 1
+            self.fetch_sessions[session_id] = (topic, {})
+            return session_id, topic, self.fetch_sessions[session_id][1]
+        topic, marks = self.fetch_sessions.get(request.session_id, (None, {}))
+        if topic is not None:
+            updated = {each.partition: each for each in topic.partitions}
+            updated |= {each.partition: each for changed in request.topics for each in changed.partitions}
+            for forgotten in (each for topics in request.forgotten_topics_data for each in topics.partitions):
+                del updated[forgotten]
+            topic.partitions = list(updated.values())
+        return request.session_id, topic, marks
 
     def _name_of(self, topic_id: bytes) -> str:
         """Topics that were created again have another id."""

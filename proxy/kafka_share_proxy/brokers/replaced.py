@@ -28,6 +28,7 @@ async def unless_replaced(
     wait: Callable[[], Awaitable[T]],
     is_replaced: Callable[[], Awaitable[bool]],
     *,
+    since: Callable[[], float] | None = None,
     silent_s: float = SILENT_S,
     check_s: float = CHECK_S,
 ) -> T:
@@ -35,16 +36,23 @@ async def unless_replaced(
 
     Args:
         is_replaced: called after `silent_s`, and then every `check_s`. A ProxyError counts as no.
+        since: returns the trio.current_time() from which the silence counts, which may be ahead. None: from now.
 
     Raises:
         Replaced: another broker has; `wait` was cancelled. Otherwise any error of `wait`.
     """
 
+    began = trio.current_time()
+
     async def watch() -> None:
-        await trio.sleep(silent_s)
-        while not await _is_replaced(is_replaced):  # noqa: ASYNC110 - changed by the brokers
-            await trio.sleep(check_s)
-        raise Replaced("another broker has replaced one that does not respond")
+        while True:
+            late_at = silent_s + (began if since is None else since())
+            if trio.current_time() < late_at:
+                await trio.sleep_until(late_at)
+            elif await _is_replaced(is_replaced):
+                raise Replaced("another broker has replaced one that does not respond")
+            else:
+                await trio.sleep(check_s)
 
     try:
         async with trio.open_nursery() as nursery:

@@ -1,16 +1,19 @@
 """Reader of the log of a topic of the proxy's own, from its start, over a connection to its leader.
 
-Fetch uses the topic id if the caller knows it, to detect a topic that was deleted and created anew under the same name
-(KIP-516).
+A caller that fetches the same partitions again and again uses a fetch session (KIP-227): a broker without news responds
+with a few bytes, instead of an entry for each partition. Fetch uses the topic id if the caller knows it, to detect a
+topic that was deleted and created anew under the same name (KIP-516).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost, error_name
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 FETCH_VERSION, LIST_OFFSETS_VERSION = 11, 6
@@ -18,6 +21,34 @@ FETCH_BY_ID_VERSION = 13
 EARLIEST, LATEST = -2, -1
 """Timestamps of ListOffsets: start of a log, and the offset after its last record."""
 CONSUMER = -1
+NO_SESSION, NEW_SESSION = -1, 0
+"""Session epochs."""
+EPOCH_MAX = 2**31 - 1
+
+
+@dataclass(slots=True, eq=False)
+class FetchSession:
+    """Fetch session of one connection, for one topic. Without one at the broker, every request is complete."""
+
+    session_id: int = 0
+    epoch: int = NEW_SESSION
+    positions: dict[int, int] = field(default_factory=dict)
+    """Positions that the broker knows."""
+
+    def responded(self, response: messages.FetchResponse, positions: Mapping[int, int]) -> bool:
+        """Return False if the broker has evicted the session: the request must be repeated. Raises UpstreamLost.
+
+        A broker without room for another session responds with session 0.
+        """
+        is_new = self.epoch == NEW_SESSION
+        if response.error_code != ErrorCode.NONE or not response.session_id:
+            self.session_id, self.epoch, self.positions = 0, NEW_SESSION, {}
+        else:
+            self.session_id, self.positions = response.session_id, dict(positions)
+            self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        if is_new and response.error_code != ErrorCode.NONE:
+            raise UpstreamLost(f"the broker refuses a fetch session: {error_name(response.error_code)}")
+        return response.error_code == ErrorCode.NONE
 
 
 async def request_offsets(
@@ -40,28 +71,46 @@ async def fetch(
     max_bytes: int,
     partition_bytes: int,
     topic_id: bytes = ZERO_UUID,
+    session: FetchSession | None = None,
 ) -> list[messages.FetchResponse.PartitionData]:
     """Fetch from `positions` (partition -> offset). Errors are included. Raises UpstreamLost.
 
     `topic_id`: the topic must have this id. If another topic has the name by now, the error is UNKNOWN_TOPIC_ID.
+    `session`: in it, partitions are omitted in which nothing changed.
     """
+    known = {} if session is None else session.positions
     request = messages.FetchRequest
     partitions = [
         request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
         for partition, offset in positions.items()
+        if known.get(partition) != offset
     ]
+    forgotten = [partition for partition in known if partition not in positions]
     query = request(
         replica_id=CONSUMER,
         max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=max_bytes,
         isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[request.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)],
-        forgotten_topics_data=[],
+        session_id=0 if session is None else session.session_id,
+        session_epoch=NO_SESSION if session is None else session.epoch,
+        topics=[request.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)] if partitions else [],
+        forgotten_topics_data=[request.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=forgotten)]
+        if forgotten
+        else [],
         rack_id="",
     )
     version = FETCH_VERSION if topic_id == ZERO_UUID else FETCH_BY_ID_VERSION
     response = await opened.send_request(ApiKey.FETCH, query, version=version)
+    if session is not None and not session.responded(response, positions):
+        return await fetch(
+            opened,
+            topic,
+            positions,
+            wait_ms=wait_ms,
+            max_bytes=max_bytes,
+            partition_bytes=partition_bytes,
+            topic_id=topic_id,
+            session=session,
+        )
     return [entry for responded in response.responses for entry in responded.partitions]

@@ -42,6 +42,7 @@ GROUP_CHARACTERS_MAX = 16_000_000
 PASS_AFTER_S = 30.0
 """Seconds that plain commits wait for a topic that cannot be read."""
 CHECK_S = 1.0
+"""Seconds between two checks while partitions are loaded."""
 
 
 class FollowedGroups:
@@ -66,6 +67,8 @@ class FollowedGroups:
         self._clock = clock
         self._characters = 0
         self._loading_since: float | None = None
+        self._loading = trio.Event()
+        """Set while partitions are loaded."""
         self._gave_up = False
         self._waiters: list[Promise[None]] = []
         self.tail: Tail | None = None
@@ -121,6 +124,7 @@ class FollowedGroups:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.tail.run)
             while True:
+                await self._loading.wait()
                 await trio.sleep(CHECK_S)
                 self._update_uncertain()
 
@@ -186,11 +190,13 @@ class FollowedGroups:
         now = self._clock()
         if not loading:
             self._loading_since = None
+            self._loading = trio.Event() if self._loading.is_set() else self._loading
             if self._gave_up:
                 self._gave_up = False
                 self._notes("commit-groups-known")
         elif self._loading_since is None:
             self._loading_since = now
+            self._loading.set()
         elif not self._gave_up and now - self._loading_since >= PASS_AFTER_S:
             self._gave_up = True
             reason = "plain commits pass, also those of groups with ranges: they may be delivered again"

@@ -40,7 +40,7 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolE
 from kafka_share_proxy.wire.values import Address
 
 GROUP_KEY = 0
-HEARTBEATS_PER_SESSION = 6
+HEARTBEATS_PER_SESSION = 4
 HEARTBEATS_PER_SESSION_IN_FLEET = 24
 """Heartbeats per session: members notice a leave with their next one, and with that of each member that must rejoin."""
 MARGIN_SHARE = 0.25
@@ -122,6 +122,8 @@ class Membership:
         self._is_only_member: bool | None = None
         """None before the first table."""
         self._delay = RETRY_MIN_S
+        self._beat_due = inf
+        """Time (trio.current_time) of the heartbeat in flight, or else of the next one."""
         self._failing_since = inf
         self._coordinator_address: Address | None = None
         """Coordinator in the brokers' last response."""
@@ -180,7 +182,10 @@ class Membership:
         async with AsyncExitStack() as stack:
             heartbeat_connection = await self._unless_moved(partial(self._dial, address, stack))
             while True:
-                await self._heartbeat_until_rebalance(heartbeat_connection)
+                self._beat_due = trio.current_time()
+                await self._unless_moved(
+                    partial(self._heartbeat_until_rebalance, heartbeat_connection), lambda: self._beat_due
+                )
                 await self._rejoin(address, heartbeat_connection)
 
     async def _dial(self, address: Address, stack: AsyncExitStack) -> ClusterConnection:
@@ -190,9 +195,9 @@ class Membership:
             self._dial_at, self._dial_error = trio.current_time() + DIAL_AGAIN_S, str(error)
             raise
 
-    async def _unless_moved(self, wait: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `wait`, unless the brokers name another coordinator first."""
-        return await unless_replaced(wait, self._has_moved, check_s=RETRY_SOON_S)
+    async def _unless_moved(self, wait: Callable[[], Awaitable[T]], since: Callable[[], float] | None = None) -> T:
+        """Return the result of `wait`, unless the brokers name another coordinator first. `since`: see replaced."""
+        return await unless_replaced(wait, self._has_moved, since=since, check_s=RETRY_SOON_S)
 
     async def _has_moved(self) -> bool:
         return await self._coordinator() != self._coordinator_address
@@ -208,8 +213,10 @@ class Membership:
 
     async def _heartbeat_until_rebalance(self, heartbeat_connection: ClusterConnection) -> None:
         while not self._join_anew.is_set():
+            self._beat_due = trio.current_time()
             if await self._heartbeat_once_loaded(heartbeat_connection) == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
+            self._beat_due = trio.current_time() + self._heartbeat_s
             with trio.move_on_after(self._heartbeat_s):
                 await self._join_anew.wait()
 
@@ -231,7 +238,7 @@ class Membership:
         )
         generation, sent = self.generation, self._clock()
         with trio.move_on_after(self._session_s):
-            response = await self._unless_moved(partial(heartbeat_connection.send_request, ApiKey.HEARTBEAT, request))
+            response = await heartbeat_connection.send_request(ApiKey.HEARTBEAT, request)
             code = ErrorCode.of(response.error_code)
             if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
                 return ErrorCode.NONE  # the response belongs to an earlier generation and is void for this one
@@ -256,7 +263,7 @@ class Membership:
         async def keep_beating() -> None:
             while True:
                 await trio.sleep(self._heartbeat_s)
-                await self._heartbeat(heartbeat_connection, joining=True)
+                await self._unless_moved(partial(self._heartbeat, heartbeat_connection, joining=True))
 
         try:
             async with trio.open_nursery() as nursery:

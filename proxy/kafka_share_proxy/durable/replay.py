@@ -125,9 +125,16 @@ def _records_unless_unwanted(unwanted: bytes, batch: Buffer) -> Sequence[Record]
 
 
 async def fetch(
-    opened: ClusterConnection, source: ReplaySource, replays: Mapping[int, Replay], wait_ms: int = FETCH_WAIT_MS
+    opened: ClusterConnection,
+    source: ReplaySource,
+    replays: Mapping[int, Replay],
+    wait_ms: int = FETCH_WAIT_MS,
+    session: topic_log.FetchSession | None = None,
 ) -> list[messages.FetchResponse.PartitionData]:
-    """Return entries, errors included. `wait_ms`: how long a broker without new records waits."""
+    """Return entries, errors included. `wait_ms`: how long a broker without new records waits.
+
+    `session`: the response then omits unchanged partitions.
+    """
     positions = {partition: replay.next_offset for partition, replay in replays.items()}
     return await topic_log.fetch(
         opened,
@@ -137,6 +144,7 @@ async def fetch(
         max_bytes=FETCH_BYTES,
         partition_bytes=PARTITION_BYTES,
         topic_id=source.topic_id,
+        session=session,
     )
 
 

@@ -100,7 +100,7 @@ class Tail:
         self._is_missing = False
         self._topic_id = b""
         self._due: dict[int, float] = {}
-        """Node id -> time after which its response is late."""
+        """Node id -> time at which its response is due."""
         self._changed = trio.Event()
         self._fault: Exception | None = None
         self._leaders = LeaderWatch(
@@ -206,17 +206,17 @@ class Tail:
     async def _read_from(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
         """Return when the leader is silent and another broker has replaced it."""
         led = dict.fromkeys(partitions, node_id)
-
-        async def is_replaced() -> bool:
-            is_late = trio.current_time() >= self._due[node_id]
-            return is_late and await self._leaders.is_led_elsewhere(led)
-
-        self._due[node_id] = -inf
-        await unless_replaced(partial(self._follow, node_id, source, partitions), is_replaced, check_s=SILENT_S)
+        self._due[node_id] = trio.current_time()
+        await unless_replaced(
+            partial(self._follow, node_id, source, partitions),
+            partial(self._leaders.is_led_elsewhere, led),
+            since=lambda: self._due[node_id],
+            check_s=SILENT_S,
+        )
 
     async def _follow(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
         async with connection(source.address(node_id), source.settings) as opened:
-            topic = self._state.topic
+            topic, session = self._state.topic, topic_log.FetchSession()
             starts = await replay.offsets(opened, topic, partitions, topic_log.EARLIEST)
             ends = await replay.offsets(opened, topic, partitions, topic_log.LATEST)
             for partition in partitions:
@@ -224,12 +224,13 @@ class Tail:
             while replays := {p: self._followed[p].replay for p in partitions if p not in self.unreadable}:
                 self._notify()
                 sent = trio.current_time()
-                self._due[node_id] = sent + FETCH_WAIT_S + SILENT_S
-                entries = await replay.fetch(opened, source, replays, round(FETCH_WAIT_S * 1000))
+                self._due[node_id] = sent + FETCH_WAIT_S
+                entries = await replay.fetch(opened, source, replays, round(FETCH_WAIT_S * 1000), session)
                 waited = trio.current_time() - sent >= FETCH_WAIT_S
                 pace = replay.Pace()
                 for entry in entries:
-                    await self._take(entry, sent + FETCH_WAIT_S if waited else sent, pace)
+                    await self._take(entry, pace)
+                self._are_current(replays, sent + FETCH_WAIT_S if waited else sent)
                 self._trouble.ended()
                 if not waited and self.is_all_loaded:
                     await trio.sleep(OWNED_PAUSE_S if all(map(self.is_owned, replays)) else PAUSE_S)
@@ -239,8 +240,15 @@ class Tail:
         if followed.end < 0:
             followed.end = end
 
-    async def _take(self, entry: messages.FetchResponse.PartitionData, at: float, pace: replay.Pace) -> None:
-        """Raises UpstreamLost. `at`: earliest time at which the broker may have produced the response."""
+    def _are_current(self, partitions: Iterable[int], at: float) -> None:
+        """`at`: earliest time at which the broker may have produced the response, which omits unchanged partitions."""
+        for partition in partitions:
+            followed = self._followed[partition]
+            if followed.replay.next_offset >= followed.high_watermark:
+                followed.current_at = at
+
+    async def _take(self, entry: messages.FetchResponse.PartitionData, pace: replay.Pace) -> None:
+        """Raises UpstreamLost."""
         partition = entry.partition_index
         followed = self._followed[partition]
         if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -258,8 +266,6 @@ class Tail:
         if followed.replay.next_offset > before and followed.replay.newest_ms >= 0:
             self.delay_s = self._wall_s() - followed.replay.newest_ms / 1000
         followed.high_watermark = entry.high_watermark
-        if followed.replay.next_offset >= entry.high_watermark:
-            followed.current_at = at
 
     def _apply(self, record: Record) -> None:
         value = None if record.value is None else bytes(record.value)

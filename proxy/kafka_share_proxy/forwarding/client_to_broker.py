@@ -150,7 +150,7 @@ class ClientToBroker(ClientRequests):
         self._recv = transport.recv_into
 
     @property
-    def kept(self) -> memoryview:
+    def unread(self) -> memoryview:
         """Received bytes that no walk has processed."""
         return self._kept
 
@@ -215,11 +215,6 @@ class ClientToBroker(ClientRequests):
             self.resume_soon()
         elif isinstance(task.error, Exception):
             self._connection.handler_failed(task.error)
-
-    @property
-    def kept(self) -> memoryview:
-        """Bytes received after the request that is being served."""
-        return self._kept
 
     def begin_with(self, data: Data) -> None:
         """Process bytes that another process has received, before all others."""

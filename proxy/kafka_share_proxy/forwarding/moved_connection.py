@@ -41,7 +41,7 @@ def sockets_of(connection: ForwardedConnection) -> tuple[int, int] | None:
 
 def taken(connection: ForwardedConnection, request: memoryview) -> messages.MovedClient | None:
     """Return the state of a connection at `request`, without its size. None if too many bytes wait."""
-    unread = SIZE.pack(len(request)) + bytes(request) + connection.requests.kept
+    unread = SIZE.pack(len(request)) + bytes(request) + connection.requests.unread
     if len(unread) > UNREAD_BYTES_MAX:
         return None
     sasl, software, reached = connection.sasl, connection.software, connection.reached

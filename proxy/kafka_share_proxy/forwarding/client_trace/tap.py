@@ -51,8 +51,8 @@ class Tap:
             if isinstance(broker, PlainTransport):
                 connection.plane.reactor.stop_passing(broker.fd)
         _use(connection, self._tapped)
-        if connection.requests.kept:
-            self._received(connection.requests.kept)
+        if connection.requests.unread:
+            self._received(connection.requests.unread)
 
     def end(self) -> None:
         """Restore the connection. Must not be called within a walk."""

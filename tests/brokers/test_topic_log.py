@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.brokers.topic_log import EARLIEST, EPOCH_MAX, FetchSession, fetch, request_offsets
+from kafka_share_proxy.brokers.topic_log import EARLIEST, EPOCH_MAX, LogSession, fetch, request_offsets
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
@@ -83,7 +83,7 @@ class Sessions:
         return response(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
 
 
-async def fetched(leader: Sessions, session: FetchSession, positions: dict[int, int]) -> list[int]:
+async def fetched(leader: Sessions, session: LogSession, positions: dict[int, int]) -> list[int]:
     limits = {"wait_ms": 20, "max_bytes": 300, "partition_bytes": 100}
     entries = await fetch(leader, "t", positions, session=session, **limits)  # type: ignore[arg-type]
     return [entry.partition_index for entry in entries]
@@ -91,7 +91,7 @@ async def fetched(leader: Sessions, session: FetchSession, positions: dict[int, 
 
 async def test_fetch_session_names_only_changed_positions() -> None:
     """KIP-227: complete first, then moved, added and forgotten partitions, with the next epoch each time."""
-    leader, session = Sessions(), FetchSession()
+    leader, session = Sessions(), LogSession()
     assert await fetched(leader, session, {3: 10, 5: 0}) == [3, 5]
     assert await fetched(leader, session, {3: 10, 5: 0}) == []
     assert await fetched(leader, session, {3: 11, 6: 0}) == []
@@ -102,7 +102,7 @@ async def test_fetch_session_names_only_changed_positions() -> None:
 
 
 async def test_evicted_fetch_session_is_replaced_immediately() -> None:
-    leader, session = Sessions(), FetchSession()
+    leader, session = Sessions(), LogSession()
     await fetched(leader, session, {3: 10})
     leader.sessions.clear()
     assert await fetched(leader, session, {3: 10, 5: 0}) == [3, 5]
@@ -110,7 +110,7 @@ async def test_evicted_fetch_session_is_replaced_immediately() -> None:
 
 
 async def test_leader_without_room_for_a_fetch_session_gets_complete_requests() -> None:
-    leader, session = Sessions(), FetchSession()
+    leader, session = Sessions(), LogSession()
     leader.has_room = False
     for _ in range(2):
         assert await fetched(leader, session, {3: 10}) == [3]
@@ -120,4 +120,4 @@ async def test_leader_without_room_for_a_fetch_session_gets_complete_requests() 
 async def test_refused_fetch_session_is_an_error() -> None:
     opened = Opened(registry.message("FetchResponse")(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[]))
     with pytest.raises(UpstreamLost, match="UNKNOWN_SERVER_ERROR"):
-        await fetched(opened, FetchSession(), {3: 10})  # type: ignore[arg-type]
+        await fetched(opened, LogSession(), {3: 10})  # type: ignore[arg-type]

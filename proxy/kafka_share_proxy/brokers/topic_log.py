@@ -27,7 +27,7 @@ EPOCH_MAX = 2**31 - 1
 
 
 @dataclass(slots=True, eq=False)
-class FetchSession:
+class LogSession:
     """Fetch session of one connection, for one topic. Without one at the broker, every request is complete."""
 
     session_id: int = 0
@@ -71,7 +71,7 @@ async def fetch(
     max_bytes: int,
     partition_bytes: int,
     topic_id: bytes = ZERO_UUID,
-    session: FetchSession | None = None,
+    session: LogSession | None = None,
 ) -> list[messages.FetchResponse.PartitionData]:
     """Fetch from `positions` (partition -> offset). Errors are included. Raises UpstreamLost.
 

@@ -129,7 +129,7 @@ async def fetch(
     source: ReplaySource,
     replays: Mapping[int, Replay],
     wait_ms: int = FETCH_WAIT_MS,
-    session: topic_log.FetchSession | None = None,
+    session: topic_log.LogSession | None = None,
 ) -> list[messages.FetchResponse.PartitionData]:
     """Return entries, errors included. `wait_ms`: how long a broker without new records waits.
 

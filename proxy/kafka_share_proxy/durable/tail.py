@@ -216,7 +216,7 @@ class Tail:
 
     async def _follow(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
         async with connection(source.address(node_id), source.settings) as opened:
-            topic, session = self._state.topic, topic_log.FetchSession()
+            topic, session = self._state.topic, topic_log.LogSession()
             starts = await replay.offsets(opened, topic, partitions, topic_log.EARLIEST)
             ends = await replay.offsets(opened, topic, partitions, topic_log.LATEST)
             for partition in partitions:

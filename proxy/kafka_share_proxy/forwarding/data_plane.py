@@ -409,7 +409,7 @@ class Plane:
             return
         self._totals["connections"] += 1
         if self._handshakes is None:
-            self._trace(self._admit(entry, client_host, PlainTransport(self.reactor, sock)))
+            self.client_trace.admitted(self._admit(entry, client_host, PlainTransport(self.reactor, sock)))
         else:
             failed = partial(self._not_admitted, entry, client_host)
             self._handshakes.begin(sock, client_host, partial(self._admit_tls, entry, client_host), failed)
@@ -424,7 +424,7 @@ class Plane:
         if named is None:  # the broker was forgotten during the handshake
             transport.close()
         else:
-            self._trace(self._admit(named, client_host, transport))
+            self.client_trace.admitted(self._admit(named, client_host, transport))
 
     def admit_moved(self, moved: messages.MovedClient, client: socket.socket, broker: socket.socket) -> None:
         """Continue a connection of another process. Raises RequestRefused, and then uses neither socket."""
@@ -437,17 +437,13 @@ class Plane:
             raise RequestRefused("TLS is on here")
         connection = self._admit(entry, moved.client_host, PlainTransport(self.reactor, client))
         connection.guarded(partial(moved_connection.resume, connection, moved, broker))
-        self._trace(connection)
+        self.client_trace.admitted(connection)
 
     def _admit(self, entry: Port, client_host: str, transport: Transport) -> ForwardedConnection:
         connection = ForwardedConnection(self, entry, transport, client_host)
         self._connections[connection.id] = connection
         self._by_address[client_host] += 1
         return connection
-
-    def _trace(self, connection: ForwardedConnection) -> None:
-        if self.client_trace.is_on:
-            self.client_trace.admitted(connection)
 
     def _not_admitted(self, entry: Port, client_host: str, error: Exception) -> None:
         context: dict[str, Any] = {"client": client_host, "node_id": entry.node_id, "reason": str(error)}

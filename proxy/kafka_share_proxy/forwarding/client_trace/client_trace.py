@@ -91,6 +91,8 @@ class ClientTrace:
 
     def admitted(self, connection: ForwardedConnection) -> None:
         """Trace a connection if it is the client's. A new one is decided by its first request."""
+        if not self.is_on:
+            return
         software = connection.software
         is_known = self.client == connection.client_host or (software is not None and software.client_id == self.client)
         if not is_known and software is not None:

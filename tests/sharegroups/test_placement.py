@@ -244,6 +244,9 @@ class Owner:
         message = registry.message(f"{registry.API_KEYS[call.key]}Response")
         return settled(frames.response(call.key, call.version, call.correlation_id, message(error_code=-1)))
 
+    def take_client(self, call: Any) -> None:
+        """Clients stay: this is a proxy of another machine."""
+
     def give_up(self, response: Any) -> None:
         """Nothing waits."""
 

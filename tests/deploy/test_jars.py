@@ -22,9 +22,9 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 CHECKOUT = Path(__file__).resolve().parents[2]
 WAITER = (
     "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
-    "from kafka_share_proxy.localkafka.jars import turn\n"
+    "from kafka_share_proxy.localkafka.jars import exclusive\n"
     "print('up', flush=True)\n"
-    "with turn(Path(sys.argv[2])): print((Path(sys.argv[2]) / 'done').exists(), flush=True)"
+    "with exclusive(Path(sys.argv[2])): print((Path(sys.argv[2]) / 'done').exists(), flush=True)"
 )
 
 

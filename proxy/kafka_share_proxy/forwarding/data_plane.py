@@ -245,7 +245,7 @@ class Plane:
 
     def close(self) -> None:
         self._closed = True
-        self.client_trace.end("the proxy stops")
+        self.client_trace.finish("the proxy stops")
         self.stop_accepting()
         self._alarm.cancel()
         for connection in list(self._connections.values()):

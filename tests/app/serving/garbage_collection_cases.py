@@ -140,6 +140,20 @@ def test_where_python_does_not_count_blocks_the_objects_are_counted(
     test_what_became_garbage_afterwards_is_found_when_as_much_was_kept_again(chores)
 
 
+def test_what_a_start_leaves_is_collected_and_the_rest_is_frozen() -> None:
+    garbage = Garbage(lambda _callback: None)
+    garbage.begin()
+    try:
+        lost, kept = Circle(), Circle()
+        seen, before = weakref.ref(lost), gc.get_freeze_count()
+        del lost
+        garbage.give_back()
+        assert (seen(), gc.get_freeze_count() > before) == (None, True)
+        assert kept not in gc.get_objects()
+    finally:
+        garbage.end()
+
+
 def test_the_longest_collection_is_measured() -> None:
     garbage = Garbage(lambda _callback: None)
     garbage.begin()

@@ -66,7 +66,7 @@ def test_an_existing_connection_is_traced_by_address_until_the_trace_ends() -> N
         w.plane.client_trace.begin(ADDRESS, TraceLimits())
         exchanged(client, broker, 2)
         exchanged(client, broker, 3)
-        w.plane.client_trace.end("enough")
+        w.plane.client_trace.finish("enough")
         exchanged(client, broker, 4)
         assert what(w) == ["> Heartbeat 2", "< Heartbeat 2", "> Heartbeat 3", "< Heartbeat 3"]
         first, second, *_ = lines(w)

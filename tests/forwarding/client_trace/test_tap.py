@@ -37,7 +37,7 @@ def test_c_forwards_again_after_a_trace(monkeypatch: pytest.MonkeyPatch) -> None
         w.plane.client_trace.begin(ADDRESS, TraceLimits())
         exchanged(client, broker, 2)
         assert len(read) == 1
-        w.plane.client_trace.end("enough")
+        w.plane.client_trace.finish("enough")
         exchanged(client, broker, 3)
         assert len(read) == 1
 
@@ -47,7 +47,7 @@ def test_the_socket_of_the_client_is_wrapped_only_while_it_is_traced() -> None:
         connected(w)
         w.plane.client_trace.begin(ADDRESS, TraceLimits())
         assert isinstance(only(w).client.transport, TappedTransport)
-        w.plane.client_trace.end("enough")
+        w.plane.client_trace.finish("enough")
         assert isinstance(only(w).client.transport, PlainTransport)
 
 
@@ -58,7 +58,7 @@ def test_a_connection_that_ends_during_a_trace_is_forgotten() -> None:
         exchanged(client, broker, 1)
         client.close()
         w.turn_until(lambda: not list(w.plane.connections()))
-        w.plane.client_trace.end("enough")
+        w.plane.client_trace.finish("enough")
         assert len(w.plane.client_trace.after(0)["lines"]) == 2
 
 

@@ -46,7 +46,7 @@ class TracePage:
         settings = self._settings()
         match request.parts:
             case ["end"]:
-                trace.end("it was ended by the admin listener")
+                trace.finish("it was ended by the admin listener")
             case ["begin", client] if client:
                 trace.begin(client, limits(settings, settings.seconds))
             case ["begin", client, seconds] if client and (number := seconds_of(seconds, settings)) is not None:

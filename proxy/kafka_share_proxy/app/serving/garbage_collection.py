@@ -60,6 +60,13 @@ class Garbage:
         _give_back()
         gc.callbacks.append(self._collected)
 
+    def give_back(self) -> None:
+        """Return memory that was used since `begin`."""
+        gc.collect()
+        gc.freeze()
+        self._count()
+        _give_back()
+
     def end(self) -> None:
         """Restore normal collections. Harmless without `begin`."""
         if self._collected in gc.callbacks:

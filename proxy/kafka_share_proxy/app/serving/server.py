@@ -72,6 +72,9 @@ STILL_ACCEPTED_S = 0.5
 (librdkafka: reconnect.backoff.max.ms).
 """
 
+SETTLED_S = 5.0
+"""Seconds after the start until its memory is returned, if no client is connected then."""
+
 ENDED, CUT_SHORT = 0, 1
 """Exit statuses: after an orderly end, and after a second signal."""
 
@@ -248,6 +251,7 @@ class Server:
             nursery.start_soon(parts.audit.run)
         for task in (task for feature in parts.features for task in feature.tasks):
             nursery.start_soon(task)
+        nursery.start_soon(self._settle)
         await trio.lowlevel.checkpoint()  # no client was waiting during the loop iteration that did all this
         self._reactor.iterations.begin()
         if self._seat is not None:
@@ -255,6 +259,12 @@ class Server:
         with Watchdog(self._reactor.call_from_thread, self._blocked, self._continues):
             await self._stop.wait()
             await self._drain(parts)
+
+    async def _settle(self) -> None:
+        """Return memory that only the start needed."""
+        await trio.sleep(SETTLED_S)
+        if self._is_idle():
+            self._garbage.give_back()
 
     def _blocked(self, seconds: float, calls: str) -> None:
         """Log from the thread of the watchdog, past the limits of repeated lines, which belong to the loop."""

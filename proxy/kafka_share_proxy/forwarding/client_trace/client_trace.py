@@ -10,12 +10,12 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kafka_share_proxy.forwarding.client_trace.exchanges import Entry
-from kafka_share_proxy.forwarding.client_trace.tap import Tap
 from kafka_share_proxy.loop.interfaces import Notes, Timer
 from kafka_share_proxy.wire.values import MIB
 
 if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.client_trace.exchanges import Entry
+    from kafka_share_proxy.forwarding.client_trace.tap import Tap
     from kafka_share_proxy.forwarding.connection import ForwardedConnection
     from kafka_share_proxy.loop.reactor import Reactor
 
@@ -67,16 +67,16 @@ class ClientTrace:
 
     def begin(self, client: str, limits: TraceLimits) -> None:
         """Begin to trace a client, also on its existing connections. Ends the trace before it."""
-        self.end("another trace began")
+        self.finish("another trace began")
         self.client, self._limits, self.is_on, self.ended = client, limits, True, ""
         self._lines, self._bytes, self.connections_left_out = [], 0, 0
         self.until = self._reactor.now() + limits.seconds
-        self._alarm = self._reactor.call_at(self.until, partial(self.end, "its time is over"))
+        self._alarm = self._reactor.call_at(self.until, partial(self.finish, "its time is over"))
         self._notes(BEGAN, client=client, seconds=limits.seconds)
         for connection in list(self._connections()):
             self.admitted(connection)
 
-    def end(self, reason: str) -> None:
+    def finish(self, reason: str) -> None:
         """End the trace, if there is one. Its lines stay."""
         if not self.is_on:
             return
@@ -102,6 +102,8 @@ class ClientTrace:
         if decided >= CONNECTIONS_MAX or len(self._undecided) >= UNDECIDED_MAX:
             self.connections_left_out += 1
             return
+        from kafka_share_proxy.forwarding.client_trace.tap import Tap
+
         if not is_known:
             self._undecided.add(connection.id)
         tap = self._taps[connection.id] = Tap(connection, self._record)
@@ -141,7 +143,7 @@ class ClientTrace:
         self._lines.append(line)
         self._bytes += len(line)
         if len(self._lines) >= self._limits.lines or self._bytes >= self._limits.bytes:
-            self._reactor.call_soon(connection, partial(self.end, "it has reached a limit of trace"))
+            self._reactor.call_soon(connection, partial(self.finish, "it has reached a limit of trace"))
 
     def _decide(self, tap: Tap, entry: Entry) -> bool:
         """Return True if the connection is the client's, by its first request."""

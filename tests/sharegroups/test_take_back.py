@@ -14,8 +14,15 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.values import Address
 
-from tests.sharegroups.test_hand_over import GROUP_ID_NOT_FOUND, rejoined, take_nothing
-from tests.support.brokers import QUICK, Running
+from tests.sharegroups.test_hand_over import (
+    GROUP_ID_NOT_FOUND,
+    SHARE_SESSION_NOT_FOUND,
+    UNKNOWN_MEMBER_ID,
+    rejoined,
+    take_nothing,
+)
+from tests.support.brokers import NEW, QUICK, Running
+from tests.support.fleet import Fleet
 from tests.support.raw import Topic, until
 from tests.support.worlds import ACCEPT, RELEASE, RENEW, Member, World
 
@@ -211,3 +218,67 @@ def test_groups_that_cannot_be_taken_back_are_refused(cases: Any) -> None:
     with pytest.raises(NoResponse, match="only-here is held here already"):
         groups_command.move(case.admin, "only-here", "take-back", 0, force=False)
     here.heartbeat(epoch=-1)
+
+
+@pytest.fixture
+def fleet(running: Running) -> Iterator[Fleet]:
+    """Proxies at a cluster of their own: those of another cluster.mode are at the other."""
+    fleet = Fleet(running, running.cluster(NEW, properties=QUICK))
+    for name in ("a", "b"):
+        fleet.start(name, settings=SETTINGS)
+    fleet.settled("a", "b")
+    yield fleet
+    fleet.close_worlds()
+    for front in fleet.fronts.values():
+        front.stop()
+
+
+@pytest.mark.long  # the short one: tests/sharegroups/test_followed_everywhere.py
+def test_fleet_takes_a_group_back_with_members_at_each_proxy(fleet: Fleet) -> None:
+    """The command may be given to any proxy. Records that members hold at the other one are waited for."""
+    worlds = {name: fleet.world(name, "fleet-back") for name in ("a", "b")}
+    topic, group = worlds["a"].topic(partitions=2), worlds["a"].group(lock_ms=LOCK_MS, heartbeat_ms="5000")
+    members = {name: worlds[name].member(group, name.upper()) for name in ("a", "b")}
+    for member in members.values():
+        member.heartbeat(0, topics=[topic.name], silent=True)
+    for partition, member in enumerate(members.values()):
+        worlds["a"].raw.produce(topic, 10, partition=partition)
+        assert member.take((topic, partition)).acquired(topic, partition) == [(0, 9, 1)]
+        assert member.acknowledge((topic, partition, 0, 3, ACCEPT), (topic, partition, 6, 6, ACCEPT)).error == 0
+    held = {name: (topic, partition, 7, 9) for partition, name in enumerate(("a", "b"))}
+    admin, outcome = {name: Address(HOST, fleet.fronts[name].admin_port) for name in ("a", "b")}, list[str]()
+
+    def phase() -> str:
+        for member, place in ((members[name], held[name]) for name in held):
+            assert member.heartbeat(silent=True).error_code == 0
+            member.acknowledge((*place, RENEW), renew=True, silent=True)
+        try:
+            return str(groups_command.fetch(admin["b"], f"/groups/{group}/take-back")["phase"])
+        except NoResponse:
+            return "not begun"
+
+    def run() -> None:
+        try:
+            outcome.append(groups_command.move(admin["a"], group, "take-back", 60, force=False))
+        except NoResponse as reason:
+            outcome.append(str(reason))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    until(lambda: phase() == "closing", "new records to be held back", pause_s=0.5)
+    for partition, name in enumerate(("a", "b")):
+        worlds["a"].raw.produce(topic, 5, partition=partition)
+        assert members[name].fetch((topic, partition), silent=True).acquired(topic, partition) == []
+        assert members[name].acknowledge((*held[name], ACCEPT)).error == 0
+    thread.join(60)
+    assert "is served by the proxy" in outcome[0]
+    for partition, name in enumerate(("a", "b")):
+        member = members[name]
+        assert member.heartbeat(silent=True, follow=False).error_code == UNKNOWN_MEMBER_ID
+        assert member.fetch((topic, partition), silent=True).error == SHARE_SESSION_NOT_FOUND
+        member.heartbeat(0, topics=[topic.name], silent=True)
+        member.epoch = 0
+        acquired = member.take((topic, partition)).acquired(topic, partition)
+        while acquired[-1][1] < 14:
+            acquired += member.take((topic, partition)).acquired(topic, partition)
+        assert [(first, last) for first, last, _ in acquired] == [(4, 5), (10, 14)]

@@ -67,7 +67,7 @@ def test_a_group_with_members_is_told_once_and_tried_again(
             world.time += PAUSE_S
         assert world.told == [
             f"mirrorGroup={name} is behind: it has members, and only they may commit for it: "
-            "name a group that nobody else uses"
+            "name a group that no other program uses"
         ]
     finally:
         member.close()

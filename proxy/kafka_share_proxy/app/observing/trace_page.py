@@ -12,7 +12,7 @@ from kafka_share_proxy.forwarding.client_trace.client_trace import ClientTrace, 
 from kafka_share_proxy.forwarding.data_plane import Plane
 
 PATH = "trace"
-NOT_YET = "the cluster has not answered yet"
+NOT_YET = "the cluster has not responded yet"
 
 
 class TracePage:

@@ -25,7 +25,7 @@ def read(path: Path, size: int, width: int) -> bytes:
 def test_lines_are_read_once_however_a_file_is_divided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int]
 ) -> None:
-    for name, size in zip(("BLOCK_BYTES", "LOOK_BYTES"), sizes, strict=True):
+    for name, size in zip(("BLOCK_BYTES", "PEEK_BYTES"), sizes, strict=True):
         monkeypatch.setattr(event_input, name, size)
     dice = random.Random(11)
     lines = [bytes(dice.choices(b"abc{}", k=dice.choice([0, 1, 2, 9, 40]))) + NO_BREAK for _ in range(30)]

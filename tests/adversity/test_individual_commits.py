@@ -216,7 +216,7 @@ def test_t14_each_input_is_once_in_the_output_through_crashes(
         assert Job(front.bootstrap, topic, output, group, records, seed=14).results() == list(range(records))
 
 
-@pytest.mark.parametrize("place", [TOPIC, METADATA])
+@pytest.mark.parametrize("place", [TOPIC, pytest.param(METADATA, marks=pytest.mark.long)])
 def test_t15_owner_that_is_killed_is_followed_and_the_union_is_kept(running: Running, fresh: Fresh, place: str) -> None:
     """Groups of both owners, committed at the proxy that lives; what was confirmed is there, and commits continue.
 

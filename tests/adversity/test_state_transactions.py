@@ -193,6 +193,7 @@ class Putter:
         assert not self._thread.is_alive()
 
 
+@pytest.mark.long  # in short: the owner's kills above, and tests/adversity/test_dead_broker.py
 @pytest.mark.parametrize("release", RELEASES)
 def test_state_and_outside_records_agree_while_brokers_are_lost(
     running: Running, fresh: Callable[[str], str], release: str

@@ -34,3 +34,7 @@ def preview(change: str, effect: str, button: str, **facts: Any) -> Page:
 
 def refused(status: HTTPStatus, reason: str) -> Page:
     return status, {"reason": reason}
+
+
+NO_CLUSTER_YET = refused(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster has not responded yet")
+"""Response of pages that need the cluster."""

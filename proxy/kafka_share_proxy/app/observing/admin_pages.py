@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import Literal
 from urllib.parse import unquote
 
-from kafka_share_proxy.feature.admin import AdminRequest, Page, Pages, refused
+from kafka_share_proxy.feature.admin import NO_CLUSTER_YET, AdminRequest, Page, Pages
 from kafka_share_proxy.feature.feature import Feature
 
 Changes = Literal["local", "any", "never"]
@@ -55,7 +54,7 @@ class AdminPages:
             return await self._own[first](request)
         built = self._built()
         if built is None:
-            return refused(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster has not responded yet")
+            return NO_CLUSTER_YET
         for feature in built:
             if first in feature.pages:
                 return await feature.pages[first](request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from http import HTTPStatus
 
-from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
+from kafka_share_proxy.feature.admin import NO_CLUSTER_YET, AdminRequest, Page, refused
 from kafka_share_proxy.forwarding import connection_list
 from kafka_share_proxy.forwarding.data_plane import Plane
 
@@ -26,5 +26,5 @@ class ConnectionsPage:
         if request.method == "POST":
             return refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served")
         if plane is None:
-            return refused(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster has not responded yet")
+            return NO_CLUSTER_YET
         return HTTPStatus.OK, connection_list.listed(plane.connections(), plane.reactor.now(), *parts)

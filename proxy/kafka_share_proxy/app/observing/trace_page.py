@@ -7,12 +7,11 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from kafka_share_proxy.app.settings.config import TraceSettings
-from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
+from kafka_share_proxy.feature.admin import NO_CLUSTER_YET, AdminRequest, Page, refused
 from kafka_share_proxy.forwarding.client_trace.client_trace import ClientTrace, TraceLimits
 from kafka_share_proxy.forwarding.data_plane import Plane
 
 PATH = "trace"
-NOT_YET = "the cluster has not responded yet"
 
 
 class TracePage:
@@ -26,7 +25,7 @@ class TracePage:
         """Return the state of the trace and some of its lines. None if there is no such page."""
         plane = self._plane()
         if plane is None:
-            return refused(HTTPStatus.SERVICE_UNAVAILABLE, NOT_YET)
+            return NO_CLUSTER_YET
         if request.method == "POST":
             return self._change(plane.client_trace, request)
         match request.parts:

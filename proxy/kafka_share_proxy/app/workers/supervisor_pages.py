@@ -8,7 +8,6 @@ from http import HTTPStatus
 from typing import Any
 
 import h11
-import trio
 
 from kafka_share_proxy.app.observing import admin_listener, connections_page, status_html
 from kafka_share_proxy.app.observing.admin_listener import (
@@ -110,17 +109,7 @@ class SupervisorPages:
 
     async def _from_all(self, target: str) -> dict[int, Response]:
         """Return the responses of all workers that serve, by number."""
-        responses: dict[int, Response] = {}
-
-        async def get(worker: WorkerProcess) -> None:
-            response = await worker_client.request(worker.admin, "GET", target)
-            if response is not None:
-                responses[worker.number] = response
-
-        async with trio.open_nursery() as nursery:
-            for worker in self._running.values():
-                nursery.start_soon(get, worker)
-        return dict(sorted(responses.items()))
+        return await worker_client.request_all(self._running, "GET", target)
 
 
 class _Pages(AdminPages):

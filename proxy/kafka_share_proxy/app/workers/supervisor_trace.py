@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import trio
 
-from kafka_share_proxy.app.observing.trace_page import NOT_YET, PATH
+from kafka_share_proxy.app.observing.trace_page import PATH
 from kafka_share_proxy.app.workers import worker_client
 from kafka_share_proxy.app.workers.worker_process import WorkerProcess
-from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
+from kafka_share_proxy.feature.admin import NO_CLUSTER_YET, AdminRequest, Page, refused
 
 Bodies = Mapping[int, Mapping[str, Any]]
 
@@ -32,10 +32,11 @@ class SupervisorTrace:
         if request.method == "POST" and request.forbidden:
             return refused(HTTPStatus.FORBIDDEN, request.forbidden)
         target = "/".join(("", PATH, *(quote(part, safe=":,") for part in request.parts)))
-        pages = await self._from_all(request.method, target)
+        responses = await worker_client.request_all(self._running, request.method, target)
+        pages = {number: (each.status, json.loads(each.body)) for number, each in responses.items()}
         good = {number: body for number, (status, body) in pages.items() if status == HTTPStatus.OK}
         if not good:
-            return next(iter(pages.values()), refused(HTTPStatus.SERVICE_UNAVAILABLE, NOT_YET))
+            return next(iter(pages.values()), NO_CLUSTER_YET)
         body = merged(good)
         if request.method == "POST":
             self._client, self._until = body["client"], trio.current_time() + body["seconds_left"]
@@ -47,19 +48,6 @@ class SupervisorTrace:
         if seconds > 0:
             target = f"/{PATH}/begin/{quote(self._client, safe='')}/{seconds:.3f}"
             await worker_client.request(worker.admin, "POST", target)
-
-    async def _from_all(self, method: str, target: str) -> dict[int, Page]:
-        pages: dict[int, Page] = {}
-
-        async def exchange(worker: WorkerProcess) -> None:
-            response = await worker_client.request(worker.admin, method, target)
-            if response is not None:
-                pages[worker.number] = response.status, json.loads(response.body)
-
-        async with trio.open_nursery() as nursery:
-            for worker in self._running.values():
-                nursery.start_soon(exchange, worker)
-        return dict(sorted(pages.items()))
 
 
 def merged(bodies: Bodies) -> dict[str, Any]:

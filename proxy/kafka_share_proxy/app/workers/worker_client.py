@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 import h11
 import trio
 
 from kafka_share_proxy.app.observing.admin_listener import JSON, REQUEST_TIMEOUT_S, Response
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.app.workers.worker_process import WorkerProcess
 
 READ_BYTES = 64 << 10
 RESPONSE_BYTES_MAX = 64 << 20
@@ -24,6 +29,21 @@ async def request(path: str, method: str, target: str) -> Response | None:
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, h11.ProtocolError):
             return None
     return None
+
+
+async def request_all(running: Mapping[int, WorkerProcess], method: str, target: str) -> dict[int, Response]:
+    """Return the responses of all workers that respond, by number."""
+    responses: dict[int, Response] = {}
+
+    async def one(worker: WorkerProcess) -> None:
+        response = await request(worker.admin, method, target)
+        if response is not None:
+            responses[worker.number] = response
+
+    async with trio.open_nursery() as nursery:
+        for worker in running.values():
+            nursery.start_soon(one, worker)
+    return dict(sorted(responses.items()))
 
 
 async def _exchange(stream: trio.abc.Stream, method: str, target: str) -> Response | None:

@@ -78,39 +78,33 @@ async def fetch(
     `topic_id`: the topic must have this id. If another topic has the name by now, the error is UNKNOWN_TOPIC_ID.
     `session`: in it, partitions are omitted in which nothing changed.
     """
-    known = {} if session is None else session.positions
-    request = messages.FetchRequest
-    partitions = [
-        request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
-        for partition, offset in positions.items()
-        if known.get(partition) != offset
-    ]
-    forgotten = [partition for partition in known if partition not in positions]
-    query = request(
-        replica_id=CONSUMER,
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=0,
-        session_id=0 if session is None else session.session_id,
-        session_epoch=NO_SESSION if session is None else session.epoch,
-        topics=[request.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)] if partitions else [],
-        forgotten_topics_data=[request.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=forgotten)]
-        if forgotten
-        else [],
-        rack_id="",
-    )
     version = FETCH_VERSION if topic_id == ZERO_UUID else FETCH_BY_ID_VERSION
-    response = await opened.send_request(ApiKey.FETCH, query, version=version)
-    if session is not None and not session.responded(response, positions):
-        return await fetch(
-            opened,
-            topic,
-            positions,
-            wait_ms=wait_ms,
+
+    def query() -> messages.FetchRequest:
+        known = {} if session is None else session.positions
+        request = messages.FetchRequest
+        partitions = [
+            request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
+            for partition, offset in positions.items()
+            if known.get(partition) != offset
+        ]
+        forgotten = [partition for partition in known if partition not in positions]
+        return request(
+            replica_id=CONSUMER,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
             max_bytes=max_bytes,
-            partition_bytes=partition_bytes,
-            topic_id=topic_id,
-            session=session,
+            isolation_level=0,
+            session_id=0 if session is None else session.session_id,
+            session_epoch=NO_SESSION if session is None else session.epoch,
+            topics=[request.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)] if partitions else [],
+            forgotten_topics_data=[request.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=forgotten)]
+            if forgotten
+            else [],
+            rack_id="",
         )
+
+    response = await opened.send_request(ApiKey.FETCH, query(), version=version)
+    while session is not None and not session.responded(response, positions):  # the second is of a new session
+        response = await opened.send_request(ApiKey.FETCH, query(), version=version)
     return [entry for responded in response.responses for entry in responded.partitions]

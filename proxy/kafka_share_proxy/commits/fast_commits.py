@@ -112,7 +112,7 @@ class FastCommit(ExpectedResponse):
     locks: dict[Hashable, bool] | None
     """None after the locks are released."""
     merging: MergingCommit | None
-    parts: Sequence[PlannedPart]
+    _parts: Sequence[PlannedPart]
     """Empty until they are needed, if it is a merging commit."""
     deadline: float = 0.0
     is_over: bool = False
@@ -121,6 +121,12 @@ class FastCommit(ExpectedResponse):
     changed: Sequence[PlannedPart] = ()
     """Partitions to store before the response."""
     _appends: Sequence[Promise[None]] = ()
+
+    @property
+    def parts(self) -> Sequence[PlannedPart]:
+        if not self._parts and self.merging is not None:
+            self._parts = [self.merging.part(self.request.version)]
+        return self._parts
 
     def send(self, frame: memoryview) -> None:
         self.services.gate.enter(self.group.doors, self.interrupted)
@@ -155,21 +161,15 @@ class FastCommit(ExpectedResponse):
             self.is_over = True
             services.gate.leave(self.group.doors, self.interrupted)
             return self.connection.forwards_response()
-        self._need_parts()
         self.response = bytes(frame)
         self._finish(NO_ERROR)
         return False
-
-    def _need_parts(self) -> None:
-        if not self.parts and self.merging is not None:
-            self.parts = [self.merging.part(self.request.version)]
 
     def _on_response(self, frame: memoryview) -> bool:
         coming = self.services.journal.coming
         if self.is_over:
             coming.end(self, self.services.timers.now())
             return False
-        self._need_parts()
         self.response = bytes(frame)
         try:
             self.changed = apply(self.services, self.group, self.member_id, self._accepted())
@@ -189,7 +189,6 @@ class FastCommit(ExpectedResponse):
         return False
 
     def lost(self) -> None:
-        self._need_parts()
         self.services.journal.coming.end(self, self.services.timers.now())
         self._forget_committed()
         self._leave()
@@ -293,7 +292,6 @@ class FastCommit(ExpectedResponse):
         """Refuse the request. Its appends may or may not be stored."""
         if self.is_over:
             return
-        self._need_parts()
         if self.locks is not None:
             self._forget_committed()
             self._leave()

@@ -19,7 +19,7 @@ from kafka_share_proxy.wire.codec.prefixes import FieldOf
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.registry import UnknownVersion
-from kafka_share_proxy.wire.errors import RemoteProtocolError, TooManyElements
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, TooManyElements
 
 ELEMENTS_MAX = 2_000
 """Maximum number of array elements of a message that is decoded: about 5 ms. Larger ones have their size only."""
@@ -27,7 +27,6 @@ ELEMENTS_MAX = 2_000
 Entry = dict[str, Any]
 """One request or response, as JSON values."""
 T = TypeVar("T")
-_UNSUPPORTED_VERSION = (35).to_bytes(2, "big")
 
 
 class _Sent(NamedTuple):
@@ -122,8 +121,9 @@ def _expects_no_response(key: int, version: int, frame: CollectedFrame) -> bool:
 
 def _response_body(sent: _Sent, frame: CollectedFrame) -> Entry:
     position = headers.response_body_offset(sent.key, sent.version, frame.data)
-    if sent.key == ApiKey.API_VERSIONS and frame.data[position : position + 2] == _UNSUPPORTED_VERSION:
-        return {"body": {"ErrorCode": 35}}  # the broker responds with version 0 (KIP-511)
+    error_code = int.from_bytes(frame.data[position : position + 2], "big")
+    if sent.key == ApiKey.API_VERSIONS and error_code == ErrorCode.UNSUPPORTED_VERSION:
+        return {"body": {"ErrorCode": error_code}}  # the broker responds with version 0 (KIP-511)
     return _body(registry.response(sent.key, sent.version), sent.version, frame, position)
 
 

@@ -11,8 +11,6 @@ in 1 to 2 s, once the connections to all brokers are closed, and with one broker
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import random
 import shutil
@@ -21,6 +19,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,14 +29,13 @@ from kafka_share_proxy.localkafka.children import Child
 from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import OLD, Running
+from tests.support.changed_workers import KILL_S, RELOAD_S, kill_a_worker, replace_workers
 from tests.support.clients_at_work import EVERY, PLAIN, ClientsAtWork, faults, values_in
 from tests.support.group_at_work import GroupAtWork
 from tests.support.raw import until
 from tests.support.rolling import Plan
 
 SECONDS = float(os.environ.get("KSP_TEST_SECONDS", "180"))
-RELOAD_S, KILL_S = 5.0, 10.0
-"""Seconds between two replacements of all workers, and between two kills of a worker."""
 PLAN = Plan(rate=100, partitions=6, members=4)
 NODES = 2
 BEFORE_S = 5.0
@@ -104,30 +102,14 @@ def worked_through(front: Front, folder: Path, act: Callable[[int], None], secon
 
 
 def test_workers_replaced_every_5_s_lose_nothing_and_show_no_error(front: Front, tmp_path: Path) -> None:
-    def replace_workers(number: int) -> None:
-        file = front.folder / "proxy.yaml"
-        settings = yaml.safe_load(file.read_text())
-        settings["limits"] = {"dial_timeout_s": 5 + number}
-        file.write_text(yaml.safe_dump(settings))
-        connection = http.client.HTTPConnection(HOST, front.admin_port, timeout=60)
-        connection.request("POST", "/reload")
-        response = connection.getresponse()
-        assert response.status == http.HTTPStatus.OK, response.read()
-        connection.close()
-
-    times = worked_through(front, tmp_path, replace_workers, RELOAD_S, "all workers replaced")
+    times = worked_through(front, tmp_path, partial(replace_workers, front), RELOAD_S, "all workers replaced")
     assert front.log.read_text().count("workers-replaced") == times
     assert front.stop() == 0
 
 
 def test_workers_killed_every_10_s_lose_nothing_and_show_no_error(front: Front, tmp_path: Path) -> None:
     draw = random.Random(1)
-
-    def kill_one(_number: int) -> None:
-        workers = json.loads(front.send_request("/livez")[1])["workers"]
-        os.kill(draw.choice(list(workers.values())), signal.SIGKILL)
-
-    times = worked_through(front, tmp_path, kill_one, KILL_S, "one worker killed")
+    times = worked_through(front, tmp_path, lambda _: kill_a_worker(front, draw), KILL_S, "one worker killed")
     assert front.log.read_text().count("killed by SIGKILL") == times
     assert front.stop() == 0
 

@@ -8,27 +8,22 @@ settled twice.
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import random
-import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-import yaml
-from kafka_share_proxy.localkafka.addresses import HOST
 from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import OLD, Running
+from tests.support.changed_workers import KILL_S, RELOAD_S, kill_a_worker, replace_workers
 from tests.support.group_at_work import GroupAtWork
 from tests.support.rolling import Plan
 
 PLAN = Plan(rate=300, partitions=6, members=4)
 TIMES = int(os.environ.get("KSP_TEST_TIMES", "8"))
-RELOAD_S, KILL_S = 5.0, 10.0
-"""Seconds between two replacements of all workers, and between two kills of a worker."""
 BEFORE_S = AFTER_S = 5.0
 
 
@@ -38,11 +33,6 @@ def front(tmp_path: Path) -> Iterator[Front]:
     kafka = running.cluster(OLD)
     yield running.front(kafka.bootstrap, {"workers": 2, "drain_s": 4})
     running.close()
-
-
-def worker_pids(front: Front) -> list[int]:
-    """Return the processes of the workers, without the spare one."""
-    return list(json.loads(front.send_request("/livez")[1])["workers"].values())
 
 
 def worked_through(front: Front, folder: Path, act: Callable[[int], None], every_s: float, what: str) -> GroupAtWork:
@@ -69,19 +59,7 @@ def worked_through(front: Front, folder: Path, act: Callable[[int], None], every
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_new_workers_for_changed_settings_lose_nothing_and_settle_nothing_twice(front: Front, tmp_path: Path) -> None:
-    def replace_workers(number: int) -> None:
-        file = front.folder / "proxy.yaml"
-        settings = yaml.safe_load(file.read_text())
-        settings["limits"] = {"dial_timeout_s": 5 + number}
-        file.write_text(yaml.safe_dump(settings))
-        connection = http.client.HTTPConnection(HOST, front.admin_port, timeout=60)
-        connection.request("POST", "/reload")
-        response = connection.getresponse()
-        assert response.status == http.HTTPStatus.OK, response.read()
-        assert json.loads(response.read())["changed"] == ["limits.dial_timeout_s"]
-        connection.close()
-
-    group = worked_through(front, tmp_path, replace_workers, RELOAD_S, "all workers replaced")
+    group = worked_through(front, tmp_path, partial(replace_workers, front), RELOAD_S, "all workers replaced")
     assert group.outcome.faults() == []
     assert front.log.read_text().count("workers-replaced") == TIMES
     assert front.stop() == 0
@@ -93,10 +71,7 @@ def test_new_workers_for_changed_settings_lose_nothing_and_settle_nothing_twice(
 def test_killed_workers_lose_nothing_and_settle_nothing_twice(front: Front, tmp_path: Path) -> None:
     draw = random.Random(TIMES)
 
-    def kill_one(_number: int) -> None:
-        os.kill(draw.choice(worker_pids(front)), signal.SIGKILL)
-
-    group = worked_through(front, tmp_path, kill_one, KILL_S, "one worker killed")
+    group = worked_through(front, tmp_path, lambda _: kill_a_worker(front, draw), KILL_S, "one worker killed")
     assert group.outcome.faults() == []
     assert front.log.read_text().count("killed by SIGKILL") == TIMES
     assert front.stop() == 0

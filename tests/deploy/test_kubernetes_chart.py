@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from kafka_share_proxy.app.settings.config import WORKERS_MAX
 
-from tests.support.helm_charts import ONE_FILE, RENDERED, documents, one
+from tests.support.helm_charts import CHART, ONE_FILE, RENDERED, documents, one
 
 NAMES = sorted(path.stem for path in RENDERED.glob("*.yaml"))
 FLEETS = ("fleet", "fleet_secret", "fleet_tls", "load_balancer", "closed", "one_port")
@@ -43,6 +45,14 @@ def settings(name: str) -> dict[str, Any]:
 def service(name: str) -> dict[str, Any]:
     (found,) = [each for each in read(name) if each["kind"] == "Service" and each["spec"].get("clusterIP") != "None"]
     return found
+
+
+def test_the_chart_knows_how_many_workers_there_may_be() -> None:
+    """`auto` opens the peer ports of two generations of as many."""
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert schema["properties"]["workers"]["oneOf"][1]["maximum"] == WORKERS_MAX
+    helper = (CHART / "templates" / "_settings.tpl").read_text(encoding="utf-8")
+    assert f'eq $workers "auto" }}}}{2 * WORKERS_MAX}{{{{' in helper
 
 
 @pytest.mark.parametrize("name", NAMES)

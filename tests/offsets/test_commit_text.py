@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kafka_share_proxy.offsets.commit_text import (
     PIECE_MAX,
@@ -157,10 +157,16 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @given(st.lists(SPANS, max_size=60), USER_TEXTS, st.integers(60, 400))
+@example([(10**17, 10**17 + 1)], "0\x80\x80\U00010000\U00010000", 60)
 def test_a_split_text_has_every_range_once_and_all_tokens_in_each_piece(
     spans: list[tuple[int, int]], user_text: str | None, bytes_max: int
 ) -> None:
     text = CommitText(OffsetRanges(spans), (OffsetSpan(1, 5),), user_text and user_text[:5].rstrip("\0"))
+    alone = [write_commit_text([span], text.catch_up, text.user_text).encode() for span in text.ranges]
+    if any(len(each) > bytes_max for each in alone):
+        with pytest.raises(ValueError, match=r"needs \d+ more"):
+            split_commit_text(text, bytes_max)
+        return
     pieces = split_commit_text(text, bytes_max)
     assert all(len(each.encode()) <= bytes_max for each in pieces)
     read = [parse_commit_text(each) for each in pieces]

@@ -130,7 +130,7 @@ def fit_commit_text(text: CommitText, characters_max: int) -> tuple[str, tuple[O
 def split_commit_text(text: CommitText, bytes_max: int) -> list[str]:
     """Divide a text into several, with the ranges in ascending order and all of `pr` and `u` in each.
 
-    Raises ValueError if even a text without ranges is too long.
+    Raises ValueError if a text with only one of the ranges is too long.
     """
     fixed = len(write_commit_text((), text.catch_up, text.user_text).encode())
     pieces: list[list[OffsetSpan]] = [[]]
@@ -141,7 +141,9 @@ def split_commit_text(text: CommitText, bytes_max: int) -> list[str]:
             pieces.append([])
             room, size = bytes_max - fixed, len(str(span))
         if size > room:
-            raise ValueError(f"user_text and catch_up alone are {fixed} bytes, of {bytes_max}")
+            raise ValueError(
+                f"user_text and catch_up alone are {fixed} bytes, of {bytes_max}; {span} needs {size} more"
+            )
         pieces[-1].append(span)
         room -= size
     return [write_commit_text(each, text.catch_up, text.user_text) for each in pieces]

@@ -3,7 +3,8 @@
 A broker or proxy is ended by its own handle; a process still there after the last test fails the run. Topics and groups
 are a test's own: take their names from the fixture `fresh`.
 
-The whole run is shared by three processes: tests/support/sharing.py.
+Several processes share the whole run (tests/support/sharing.py), which leaves out some tests
+(tests/support/left_out.py).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from kafka_share_proxy.localkafka.front import Front  # noqa: E402
 
 from tests.support import leaks  # noqa: E402
 from tests.support.brokers import OLD, QUICK, Running  # noqa: E402
+from tests.support.left_out import is_left_out  # noqa: E402
 from tests.support.sharing import group_of, rank_of  # noqa: E402
 
 
@@ -105,9 +107,11 @@ def fresh(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """See tests/support/sharing.py."""
+    """See tests/support/left_out.py and tests/support/sharing.py."""
+    file = item.path.relative_to(CHECKOUT).as_posix()
+    if is_left_out(file, item.name):
+        item.add_marker(pytest.mark.long)
     if item.get_closest_marker("xdist_group") is None:
-        file = item.path.relative_to(CHECKOUT).as_posix()
         parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
         group = group_of(file, getattr(item, "fixturenames", ()), parameters, "broker" in item.keywords)
         item.add_marker(pytest.mark.xdist_group(group))

@@ -1,12 +1,17 @@
-"""How the whole run is shared by several processes."""
+"""How the whole run is shared by several processes, and what it leaves out."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from tests.support.left_out import LEFT_OUT, is_left_out
 from tests.support.sharing import group_of, rank_of
 
 FILE = "tests/stock/test_it.py"
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(("fixtures", "parameters", "group"), [
@@ -39,3 +44,20 @@ def test_long_groups_begin_first() -> None:
     groups = [("b", []), ("s", ["slow"]), ("r", ["broker", "slow"]), ("kafka_39 a", []), ("kafka_39 b", ["broker"])]
     ranked = sorted([*groups, ("quick", ["broker"]), ("kafka_43", [])], key=lambda group: rank_of(*group))
     assert [name for name, _ in ranked] == ["kafka_43", "kafka_39 a", "kafka_39 b", "quick", "r", "s", "b"]
+
+
+@pytest.mark.parametrize(("file", "pattern", "covered_by"), LEFT_OUT, ids=[f"{f}-{p}" for f, p, _ in LEFT_OUT])
+def test_what_is_left_out_is_a_test_that_exists_and_files_that_cover_it_do(
+    file: str, pattern: str, covered_by: str
+) -> None:
+    tests = re.findall(r"^(?:async )?def (test_\w+)", (CHECKOUT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    for begin in re.findall(r"test_\w+", pattern):
+        assert any(test.startswith(begin) for test in tests)
+    for path in re.findall(r"tests/[\w/]+(?:\.py)?", covered_by):
+        assert (CHECKOUT / path).exists()
+
+
+def test_a_second_release_is_left_out_and_the_first_is_not() -> None:
+    assert is_left_out("tests/stock/test_cooperative_fetch.py", "test_it[4.3.0]")
+    assert not is_left_out("tests/stock/test_cooperative_fetch.py", "test_it[3.9.1]")
+    assert not is_left_out(FILE, "test_it[4.3.0]")

@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -15,7 +16,6 @@ OTHER_TEXT = "\n".join(
     path.read_text(encoding="utf-8")
     for path in (CHECKOUT / "pyproject.toml", *PACKAGE.rglob("*.c"), *PACKAGE.rglob("*.h"))
 )
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
 WAIVED: dict[str, str] = {
     "BrokerShareLimits": "read by the names of the broker's settings",
@@ -40,7 +40,15 @@ def _bases(node: ast.ClassDef) -> set[str]:
     return {ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases}
 
 
-CLASSES = {node.name: node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+@cache
+def _trees() -> list[ast.Module]:
+    """Read when a test runs: each process of a whole run imports this file."""
+    return [ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES]
+
+
+@cache
+def _classes() -> dict[str, ast.ClassDef]:
+    return {node.name: node for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
 def _loaded(node: ast.AST) -> str | None:
@@ -52,7 +60,7 @@ def _loaded(node: ast.AST) -> str | None:
 def _used() -> Counter[str]:
     """Every name that is loaded, imported or quoted, with the number of times."""
     found: Counter[str] = Counter(re.findall(r"\w+", OTHER_TEXT))
-    for tree in TREES.values():
+    for tree in _trees():
         prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if (name := _loaded(node)) is not None:
@@ -74,7 +82,7 @@ def _within(node: ast.AST, name: str) -> int:
 def _is_of_a_library(node: ast.ClassDef) -> bool:
     """Its methods and values may be what a library calls, or the names of an enumeration."""
     known = {"NamedTuple", "Protocol", "Generic", "Exception", "ValueError", "Message", "object", "dict", "list"}
-    return any(_is_of_a_library(CLASSES[base]) if base in CLASSES else base not in known for base in _bases(node))
+    return any(_is_of_a_library(_classes()[base]) if base in _classes() else base not in known for base in _bases(node))
 
 
 def _named(node: ast.stmt) -> list[str]:
@@ -86,7 +94,7 @@ def _named(node: ast.stmt) -> list[str]:
 
 def _definitions(public: str) -> Iterator[tuple[str, str, ast.stmt]]:
     """The name to show, the name, and the statement of all that is defined by a module or class."""
-    for tree in TREES.values():
+    for tree in _trees():
         for statement in tree.body:
             yield from ((name, name, statement) for name in _named(statement))
             if not isinstance(statement, ast.ClassDef) or _is_of_a_library(statement):

@@ -2,7 +2,9 @@
 
 An unclosed socket reports itself when the collector frees it (ResourceWarning). What is held by a circle of references,
 as an exception holds its frames, is taken at some later time, in some other test. So the collector runs at the end of
-each test that made a socket. `python -X tracemalloc=20 -m pytest ...` also shows where it was made.
+each test that made a socket, and freezes what is still there, lest every collection goes through all that earlier tests
+have loaded: it took 5 s after the tests of the house. `python -X tracemalloc=20 -m pytest ...` also shows where it was
+made.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ def _collect(item: pytest.Item) -> None:
     usual, sys.unraisablehook = sys.unraisablehook, lambda told: complaints.append(_words(told))
     try:
         gc.collect()
+        gc.freeze()
     finally:
         sys.unraisablehook = usual
     if complaints:

@@ -18,11 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 for entry in (str(CHECKOUT), str(CHECKOUT / "proxy")):
     if entry not in sys.path:
         sys.path.insert(0, entry)
+
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machine")  # examples that are slow because other processes work are no failures
 
 pytest.register_assert_rewrite(
     "tests.oracle.items_deliveries",

@@ -14,7 +14,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 def run(*command: str) -> tuple[int, str]:
     """A Python tool's exit status and all it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=CHECKOUT, capture_output=True, text=True, timeout=110, check=False
+        [sys.executable, "-m", *command], cwd=CHECKOUT, capture_output=True, text=True, timeout=400, check=False
     )
     return done.returncode, done.stdout + done.stderr
 

@@ -35,6 +35,9 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 
 pytestmark = pytest.mark.slow
 
+LATE_S = 60.0
+"""A process on a machine that others use is ready, or has ended, long before."""
+
 
 @dataclass
 class Running:
@@ -75,7 +78,7 @@ class Running:
 
     async def until(self, status: int) -> dict[str, object]:
         """Wait until /readyz has this status. Return the body."""
-        with trio.fail_after(20):
+        with trio.fail_after(LATE_S):
             while (response := await self.ready())[0] != status:
                 assert self.process.returncode is None, (self.folder / "log").read_text()
                 await trio.sleep(0.02)
@@ -83,7 +86,7 @@ class Running:
 
     async def said(self, event: str) -> None:
         """Wait until the log has this event."""
-        with trio.fail_after(20):
+        with trio.fail_after(LATE_S):
             while event not in self.events():  # noqa: ASYNC110 - the log of another process
                 await trio.sleep(0.02)
 
@@ -140,7 +143,7 @@ async def test_a_client_is_told_the_proxy_s_addresses_and_sigterm_ends_it_with_0
         assert await request_metadata(running.bootstrap) == {2: ours}
         assert await request_metadata(ours) == {2: ours}
         running.process.send_signal(signal.SIGTERM)
-        with trio.fail_after(10):
+        with trio.fail_after(LATE_S):
             assert await running.process.wait() == 0
         assert running.events()[-2:] == ["stopping", "stopped"]
 
@@ -179,7 +182,7 @@ async def test_upstream_that_is_not_there_yet_is_waited_for(tmp_path: Path, nurs
     async with proxy(tmp_path, Address(HOST, 1)) as running:
         await running.until(503)
         running.process.send_signal(signal.SIGINT)
-        with trio.fail_after(10):
+        with trio.fail_after(LATE_S):
             assert await running.process.wait() == 0
 
 
@@ -201,7 +204,7 @@ async def test_requests_in_flight_are_finished_before_the_end_and_a_second_signa
         assert running.process.returncode is None
         assert (await running.ready())[0] == 503
         running.process.send_signal(signal.SIGTERM)
-        with trio.fail_after(10):
+        with trio.fail_after(LATE_S):
             assert await running.process.wait() == 1
         assert running.events()[-1] == "stopped-at-once"
 
@@ -217,7 +220,7 @@ async def test_the_drain_deadline_ends_it_with_0(tmp_path: Path, nursery: trio.N
         nursery.start_soon(_request_and_ignore, opened)
         await trio.sleep(0.3)
         running.process.send_signal(signal.SIGTERM)
-        with trio.fail_after(10):
+        with trio.fail_after(LATE_S):
             assert await running.process.wait() == 0
         assert "drain-incomplete" in running.events()
 
@@ -282,7 +285,7 @@ async def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path, nursery: tr
     for taken, words in ((first, f"cannot listen on {HOST}:{first}"), (first + 4, "broker 3 has no listener")):
         with socket.create_server((HOST, taken)):
             async with proxy(tmp_path, upstream, port=first) as running:
-                with trio.fail_after(20):
+                with trio.fail_after(LATE_S):
                     assert await running.process.wait() == 1
                 text = (tmp_path / "log").read_text()
                 assert words in text
@@ -298,7 +301,7 @@ async def test_every_port_that_is_taken_is_named_at_once(tmp_path: Path, nursery
     for taken in ((first, first + 7), (first + 2, first + 3)):
         with socket.create_server((HOST, taken[0])), socket.create_server((HOST, taken[1])):
             async with proxy(tmp_path, upstream, port=first) as running:
-                with trio.fail_after(20):
+                with trio.fail_after(LATE_S):
                     assert await running.process.wait() == 1
             error = (tmp_path / "log").read_text().splitlines()[-1]
             assert [port for port in taken if f"cannot listen on {HOST}:{port}" in error] == list(taken)
@@ -308,7 +311,7 @@ async def test_a_broker_id_without_a_port_is_a_clear_error(tmp_path: Path, nurse
     """Ports end at 65535."""
     upstream = await Broker(60_000).listen(nursery)
     async with proxy(tmp_path, upstream) as running:
-        with trio.fail_after(20):
+        with trio.fail_after(LATE_S):
             assert await running.process.wait() == 1
     assert "ports end at 65535" in (tmp_path / "log").read_text()
 
@@ -348,7 +351,7 @@ async def test_a_blocked_loop_is_logged_with_the_calls_that_block_it(tmp_path: P
     async with proxy(tmp_path, upstream, program=("-c", BLOCKED_AT_ITS_END)) as running:
         await running.until(200)
         running.process.send_signal(signal.SIGTERM)
-        with trio.fail_after(20):
+        with trio.fail_after(LATE_S):
             assert await running.process.wait() == 0
         (line,) = [each for each in running.log() if each["event"] == "loop-blocked"]
         assert "drain_slowly" in str(line["calls"])

@@ -47,6 +47,7 @@ class Tap:
         self._tapped = TappedTransport(transport, self._received, self._sent)
         if isinstance(transport, PlainTransport):
             connection.plane.reactor.stop_passing(transport.fd)
+            connection.requests.send_later = None
             broker = None if connection.broker is None else connection.broker.transport
             if isinstance(broker, PlainTransport):
                 connection.plane.reactor.stop_passing(broker.fd)

@@ -349,11 +349,13 @@ static PyObject *pump_turn(PyObject *object, PyObject *argument)
     double now = monotonic(), until = now + wait;
     int outcome;
     self->called = 0;
-    if (self->later_count && send_kept(self) < 0) /* the last wait ended with an exception */
-        return NULL;
-    do
-        outcome = wait_once(self, now, until);
-    while (!outcome && (now = monotonic()) < until);
+    if (self->later_count) { /* the last wait ended with an exception; what `kept` plans is due before the next wait */
+        outcome = send_kept(self);
+    } else {
+        do
+            outcome = wait_once(self, now, until);
+        while (!outcome && (now = monotonic()) < until);
+    }
     if (outcome < 0)
         return NULL;
     Py_RETURN_NONE;

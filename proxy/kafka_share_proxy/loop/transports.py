@@ -251,6 +251,11 @@ class TlsTransport:
         records = 0
         self._more = True
         while filled < len(buffer) and records < RECORDS_PER_READ:
+            if not (self._incoming.pending or self._ended or self._object.pending()):  # an exception costs a microsecond
+                if fed or not self._feed():
+                    self._more = False
+                    break
+                fed = True
             try:
                 count = self._object.read(len(buffer) - filled, buffer[filled:])
             except ssl.SSLWantReadError:

@@ -35,7 +35,7 @@ from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
 from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.loop.polling import PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.promise import Promise, on_behalf_of
-from kafka_share_proxy.loop.transports import Data, PlainTransport, Transport
+from kafka_share_proxy.loop.transports import Data, PlainTransport, TlsTransport, Transport
 from kafka_share_proxy.wire.codec.frames import Pieces, ResponseFrame
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
@@ -384,12 +384,12 @@ class ForwardedConnection:
         self.flush_broker()
 
     def let_pass(self, broker: Transport) -> None:
-        """Let C forward bytes if both sides use plain sockets."""
-        client = self.client.transport
-        if isinstance(client, PlainTransport) and isinstance(broker, PlainTransport):
-            reactor = self.plane.reactor
-            self.requests.send_later = reactor.pass_on(client.fd, self.requests, broker.fd)
-            reactor.pass_on(broker.fd, self.responses, client.fd)
+        """Let C forward bytes if the broker's side uses a plain socket, and the client's no trace."""
+        client, reactor = self.client.transport, self.plane.reactor
+        if isinstance(client, PlainTransport | TlsTransport) and isinstance(broker, PlainTransport):
+            tls = client.buffers if isinstance(client, TlsTransport) else None
+            self.requests.send_later = reactor.pass_on(client.fd, self.requests, broker.fd, tls)
+            reactor.pass_on(broker.fd, self.responses, client.fd, None, tls)
 
     def broker_refuses(self) -> None:
         """Handle a failed send. Bytes that the broker sent before are still forwarded."""

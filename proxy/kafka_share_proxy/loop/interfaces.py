@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.errors import ProxyError
@@ -66,6 +66,20 @@ class Request(Protocol):
     def version(self) -> int: ...
 
 
+class TlsBuffers(NamedTuple):
+    """TLS of an established connection, for a pump that receives and sends in place of its transport."""
+
+    transport: Any
+    """Calls are `transports.TlsTransport.counted_received`, `counted_sent`, `not_accepted`, `flush_own`,
+    `continue_later`. Bytes in `_unsent` must be sent first.
+    """
+    incoming: Any
+    """MemoryBIO with ciphertext of the peer."""
+    outgoing: Any
+    session: Any
+    """Has `read(size, buffer)` and `write(data)` of `ssl.SSLObject`."""
+
+
 class Pump(Protocol):
     """Faster wait of the loop, which forwards bytes without calling Python where possible (`forwarding.walk.pump`)."""
 
@@ -75,8 +89,11 @@ class Pump(Protocol):
         Raises OSError if the wait failed, any exception that is not an Exception, and those of `failed` of an owner.
         """
 
-    def connect(self, fd: int, walk: Any, out_fd: int) -> None:
-        """Walk bytes from `fd` with `walk` and send them to `out_fd`. The caller registers both with the poller."""
+    def connect(self, fd: int, walk: Any, out_fd: int, receives: TlsBuffers | None, sends: TlsBuffers | None) -> None:
+        """Walk bytes from `fd` with `walk` and send them to `out_fd`. The caller registers both with the poller.
+
+        `receives`, `sends`: TLS of either socket. None for plain text.
+        """
 
     def send_later(self, fd: int, data: bytes) -> None:
         """Send bytes in the direction of `fd` when all events of this wait are served.

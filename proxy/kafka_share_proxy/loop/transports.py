@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from kafka_share_proxy.loop.interfaces import TlsBuffers
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
 from kafka_share_proxy.loop.server_names import NamedObject
@@ -251,7 +252,9 @@ class TlsTransport:
         records = 0
         self._more = True
         while filled < len(buffer) and records < RECORDS_PER_READ:
-            if not (self._incoming.pending or self._ended or self._object.pending()):  # an exception costs a microsecond
+            if not (
+                self._incoming.pending or self._ended or self._object.pending()
+            ):  # an exception costs a microsecond
                 if fed or not self._feed():
                     self._more = False
                     break
@@ -308,6 +311,46 @@ class TlsTransport:
         self._say_farewell()
         self._plain.close()
         self._reactor.call_soon(self, self._forget)
+
+    # Calls of the pump (interfaces.TlsBuffers)
+
+    @property
+    def fd(self) -> int:
+        return self._plain.fd
+
+    @property
+    def buffers(self) -> TlsBuffers | None:
+        """None before the handshake is complete."""
+        if not self._shaken:
+            return None
+        session = getattr(self._object, "_sslobj", self._object)  # the object in C: its wrapper costs a call
+        return TlsBuffers(self, self._incoming, self._outgoing, session)
+
+    def counted_received(self, size: int) -> int:
+        """Count the memory for ciphertext of this size. Returns the size of the next read."""
+        if size > self._incoming_peak:
+            self._hold(buffer_bytes(size) - buffer_bytes(self._incoming_peak))
+            self._incoming_peak = size
+        return self._memory.chunk_bytes
+
+    def counted_sent(self, size: int) -> None:
+        if size > self._outgoing_peak:
+            self._hold(buffer_bytes(size) - buffer_bytes(self._outgoing_peak))
+            self._outgoing_peak = size
+
+    def not_accepted(self, ciphertext: bytes, size: int) -> None:
+        """Keep the rest of `size` encrypted bytes. The caller repeats these, as in `send`."""
+        self._unsent, self._ahead = ciphertext, size
+        self._watch()
+
+    def flush_own(self) -> None:
+        """Send messages of TLS itself."""
+        self._push()
+
+    def continue_later(self) -> None:
+        """Read whole records that are received already in a later iteration."""
+        self._more = True
+        self._read_on()
 
     def proceed(self) -> None:
         """Continue a server's handshake with the received bytes. Raises OSError or RemoteProtocolError."""
@@ -433,9 +476,8 @@ class TlsTransport:
             return False
         if count:
             self._incoming.write(_CIPHERTEXT[:count])
-            if self._incoming.pending > self._incoming_peak and self._shaken:
-                self._hold(buffer_bytes(self._incoming.pending) - buffer_bytes(self._incoming_peak))
-                self._incoming_peak = self._incoming.pending
+            if self._shaken and self._incoming.pending > self._incoming_peak:
+                self.counted_received(self._incoming.pending)
         else:
             self._ended = True
             self._incoming.write_eof()
@@ -443,9 +485,8 @@ class TlsTransport:
 
     def _push(self) -> bool:
         if self._outgoing.pending:
-            if self._outgoing.pending > self._outgoing_peak and self._shaken:
-                self._hold(buffer_bytes(self._outgoing.pending) - buffer_bytes(self._outgoing_peak))
-                self._outgoing_peak = self._outgoing.pending
+            if self._shaken and self._outgoing.pending > self._outgoing_peak:
+                self.counted_sent(self._outgoing.pending)
             self._unsent += self._outgoing.read()
         if not self._unsent:
             return True

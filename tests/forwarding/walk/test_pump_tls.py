@@ -1,0 +1,179 @@
+"""TLS of clients in the pump: what passes without Python, and what is left to the transport."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from kafka_share_proxy.forwarding.client_trace.client_trace import TraceLimits
+from kafka_share_proxy.forwarding.walk.pump import KERNEL, new_pump
+from kafka_share_proxy.forwarding.walk.walking import Pending
+from kafka_share_proxy.loop.iterations import Iterations
+from kafka_share_proxy.loop.polling import new_poller
+from kafka_share_proxy.loop.tls_memory import ESTABLISHED_BYTES
+from kafka_share_proxy.loop.transports import TlsTransport
+
+from tests.forwarding.client_trace.test_client_trace import ADDRESS, what
+from tests.forwarding.client_trace.test_tap import only
+from tests.forwarding.plane_world import FETCH, Peer, request, response
+from tests.forwarding.walk.test_pump import Up
+from tests.loop.test_transports import TlsWorld, opened, server_context, talk
+
+pytestmark = pytest.mark.skipif(KERNEL == "python", reason="the pump could not be built in C here")
+
+
+@pytest.fixture
+def world() -> Iterator[TlsWorld]:
+    made = TlsWorld(clients=server_context())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def masks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Events of sockets in TLS that Python handles."""
+    handled: list[int] = []
+    on_event = TlsTransport._on_event
+    monkeypatch.setattr(TlsTransport, "_on_event", lambda self, mask: (handled.append(mask), on_event(self, mask))[1])
+    return handled
+
+
+def exchanged(client: Peer, broker: Peer, number: int, size: int = 10) -> None:
+    client.send(request(FETCH, 11, number, bytes(size)))
+    broker.expect(request(FETCH, 11, number, bytes(size)))
+    broker.send(response(number, bytes(size)))
+    client.expect(response(number, bytes(size)))
+
+
+def transport_of(w: TlsWorld) -> TlsTransport:
+    transport = only(w).client.transport
+    assert isinstance(transport, TlsTransport)
+    return transport
+
+
+@pytest.mark.parametrize("size", [0, 16_000, 100_000])
+def test_requests_and_responses_in_tls_pass_without_python(world: TlsWorld, masks: list[int], size: int) -> None:
+    client = opened(world)
+    broker = talk(world, client)
+    masks.clear()
+    for number in range(5):
+        exchanged(client, broker, number, size)
+    assert masks == []
+
+
+def test_responses_that_the_client_does_not_accept_are_kept_in_order(world: TlsWorld) -> None:
+    client = opened(world)
+    broker = talk(world, client)
+    count = 400
+    client.send(b"".join(request(FETCH, 11, n) for n in range(count)))
+    broker.receive(count * len(request(FETCH, 11, 0)))
+    transport_of(world)._plain._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+    client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+    sent = 0
+    while not transport_of(world)._unsent:
+        broker.send(response(sent, bytes(900)))
+        sent += 1
+        world.turn()
+        assert sent < count
+    assert transport_of(world)._ahead
+    broker.send(b"".join(response(number, bytes(900)) for number in range(sent, count)))
+    for number in range(count):
+        client.expect(response(number, bytes(900)))
+    exchanged(client, broker, count)
+
+
+def test_more_records_than_one_read_decrypts_are_read_in_later_iterations(world: TlsWorld) -> None:
+    client = opened(world)
+    broker = talk(world, client)
+    frames = [request(FETCH, 11, number) for number in range(500)]
+    for frame in frames:
+        client.sock.send(frame)
+    broker.expect(b"".join(frames))
+
+
+def test_memory_of_the_buffers_is_counted_once_and_returned(world: TlsWorld) -> None:
+    memory = world.plane._tls_memory
+    client = opened(world)
+    broker = talk(world, client)
+    exchanged(client, broker, 2, 100)
+    before = memory.used
+    assert before > ESTABLISHED_BYTES
+    exchanged(client, broker, 3, 12_000)
+    grown = memory.used
+    assert before + 2 * 12_000 < grown < before + 2 * 20_000
+    exchanged(client, broker, 4, 12_000)
+    assert memory.used == grown
+    client.close()
+    world.turn_until(lambda: not world.plane.statistics().connections)
+    world.turn()
+    assert memory.used == 0
+
+
+def test_a_client_in_tls_is_traced_and_passes_without_python_afterwards(world: TlsWorld, masks: list[int]) -> None:
+    client = opened(world)
+    broker = talk(world, client)
+    world.plane.client_trace.begin(ADDRESS, TraceLimits())
+    exchanged(client, broker, 2)
+    assert what(world) == ["> Fetch 2", "< Fetch 2"]
+    world.plane.client_trace.finish("enough")
+    masks.clear()
+    exchanged(client, broker, 3)
+    assert masks == []
+
+
+@pytest.mark.parametrize("garbage", [b"\x17\x03\x03\0\x28" + bytes(40), b"no record of TLS at all"])
+def test_bytes_that_are_no_record_end_their_connection_only(world: TlsWorld, garbage: bytes) -> None:
+    client, other = opened(world), opened(world)
+    broker = talk(world, client)
+    second = talk(world, other)
+    raw = socket.socket(fileno=client.sock.detach())
+    raw.send(garbage)
+    world.turn_until(lambda: world.plane.statistics().connections == 1)
+    raw.close()
+    broker.expect_end()
+    exchanged(other, second, 2)
+
+
+@pytest.mark.parametrize("says_farewell", [True, False])
+def test_end_of_the_client_follows_its_last_request(world: TlsWorld, says_farewell: bool) -> None:
+    client = opened(world)
+    broker = talk(world, client)
+    client.send(request(FETCH, 11, 2))
+    if says_farewell:
+        with suppress(ssl.SSLError):
+            client.sock.setblocking(False)
+            client.sock.unwrap()  # type: ignore[attr-defined]  # an SSLSocket
+    client.close()
+    broker.expect(request(FETCH, 11, 2))
+    broker.expect_end()
+
+
+def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(world: TlsWorld) -> None:
+    def alive() -> int:
+        return sum(isinstance(each, ssl.SSLObject | ssl.MemoryBIO) for each in gc.get_objects())
+
+    gc.collect()
+    before = alive()
+    gc.disable()
+    try:
+        client = opened(world)
+        exchanged(client, talk(world, client), 2)
+        client.close()
+        world.turn_until(lambda: not world.plane.statistics().connections)
+        world.turn_until(lambda: alive() <= before)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("wrong", [(), (1, 2, 3), "four"])
+def test_a_pump_takes_only_buffers_of_tls(wrong: object) -> None:
+    poller = new_poller()
+    pump = new_pump(poller, memoryview(bytearray(100)), {}, Iterations())
+    assert pump is not None
+    with pytest.raises(ValueError, match="TlsBuffers"):
+        pump.connect(3, Up(Pending()), 4, wrong, None)  # type: ignore[arg-type]
+    poller.close()

@@ -395,7 +395,7 @@ def test_request_is_sent_in_the_next_wait_after_an_exception_that_ends_this_one(
 
 
 def test_turn_ends_after_the_rest_of_a_request_of_an_earlier_turn_is_kept(world: World) -> None:
-    """What `kept` has planned, such as an end of the connection, must not wait for the next event."""
+    """The end of a connection that `kept` has planned must not wait for the next event."""
     world.ends[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     world.up.on_walked = lambda: world.pump.send_later(world.ends[0].fileno(), bytes(1 << 20))
     world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]

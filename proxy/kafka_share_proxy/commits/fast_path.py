@@ -54,15 +54,18 @@ class FastPath:
         group = self._services.held.groups.get(group_id)
         if group is None or not self._may_serve(group) or is_wanted_before(group_id):
             return False
-        merging = self._merging(group, frame, request, entries[0]) if len(entries) == 1 else None
-        planned: list[PlannedPart] | None = [] if merging is not None else self._planned(group, entries)
-        if planned is None:
-            return False
         locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
-        for part in planned:
-            locks[(group_id, *part.topic_partition)] = part.moves or part.text is not None
+        planned: Sequence[PlannedPart] = ()
+        merging = self._merging(group, frame, request, entries[0]) if len(entries) == 1 else None
         if merging is not None:
-            locks[(group_id, *merging.topic_partition)] = True
+            locks[group_id, *merging.topic_partition] = True
+        else:
+            parts_planned = self._planned(group, entries)
+            if parts_planned is None:
+                return False
+            planned = parts_planned
+            for part in planned:
+                locks[group_id, *part.topic_partition] = part.moves or part.text is not None
         if len(locks) <= len(entries) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
         if merging is not None:

@@ -83,8 +83,9 @@ class PartitionLocks:
         if not locks.keys().isdisjoint(partitions) and not self._may_enter(partitions):
             return False
         for partition, is_alone in partitions.items():
-            lock = locks.get(partition)
-            if lock is None:
+            if partition in locks:
+                lock = locks[partition]
+            else:
                 lock = locks[partition] = _Lock()
             if is_alone:
                 lock.is_alone = True
@@ -100,14 +101,15 @@ class PartitionLocks:
         return True
 
     def leave(self, partitions: Mapping[Hashable, bool]) -> None:
+        locks = self._locks
         for partition, is_alone in partitions.items():
-            lock = self._locks[partition]
+            lock = locks[partition]
             if not lock.queue and (is_alone or lock.shared == 1):
-                del self._locks[partition]  # no other request holds it or waits for it
+                del locks[partition]  # no other request holds it or waits for it
                 continue
             lock.leave(is_alone=is_alone)
-            if lock.is_unused and self._locks.get(partition) is lock:
-                del self._locks[partition]
+            if lock.is_unused and locks.get(partition) is lock:
+                del locks[partition]
 
     @contextmanager
     def queued(self, partitions: Mapping[Hashable, bool]) -> Iterator[Iterable[Promise[None]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import socket
 import ssl
@@ -12,15 +13,18 @@ import pytest
 from kafka_share_proxy.forwarding.client_trace.client_trace import TraceLimits
 from kafka_share_proxy.forwarding.walk.pump import KERNEL, new_pump
 from kafka_share_proxy.forwarding.walk.walking import Pending
+from kafka_share_proxy.loop.interfaces import TlsBuffers
 from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.loop.polling import new_poller
 from kafka_share_proxy.loop.tls_memory import ESTABLISHED_BYTES
-from kafka_share_proxy.loop.transports import TlsTransport
+from kafka_share_proxy.loop.transports import RECORDS_PER_READ, TlsTransport
 
 from tests.forwarding.client_trace.test_client_trace import ADDRESS, what
 from tests.forwarding.client_trace.test_tap import only
 from tests.forwarding.plane_world import FETCH, Peer, request, response
-from tests.forwarding.walk.test_pump import Up
+from tests.forwarding.walk.test_pump import BUFFER, Up
+from tests.forwarding.walk.test_pump import World as PumpWorld
+from tests.forwarding.walk.test_pump import request as pump_request
 from tests.loop.test_transports import TlsWorld, opened, server_context, talk
 
 pytestmark = pytest.mark.skipif(KERNEL == "python", reason="the pump could not be built in C here")
@@ -167,6 +171,144 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(world: TlsW
         world.turn_until(lambda: alive() <= before)
     finally:
         gc.enable()
+
+
+class Session:
+    """TLS that changes no byte."""
+
+    def __init__(self) -> None:
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.record = BUFFER
+        self.trouble: BaseException | None = None
+        self.own = b""
+        """Message of TLS itself, made by the next read."""
+
+    def read(self, size: int, buffer: memoryview) -> int:
+        if self.trouble is not None:
+            raise self.trouble
+        self.outgoing.write(self.own)
+        data = self.incoming.read(min(size, self.record))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def write(self, data: memoryview) -> int:
+        if self.trouble is not None:
+            raise self.trouble
+        return self.outgoing.write(data)
+
+
+class Owner:
+    """Records the calls of a TLS transport."""
+
+    def __init__(self) -> None:
+        self._unsent = b""
+        self.told: list[str] = []
+        self.trouble: BaseException | None = None
+
+    def counted_received(self, _size: int) -> int:
+        if self.trouble is not None:
+            raise self.trouble
+        return BUFFER
+
+    def counted_sent(self, size: int) -> None:
+        self.counted_received(size)
+
+    def flush_own(self) -> None:
+        self.told.append("flush_own")
+
+    def continue_later(self) -> None:
+        self.told.append("continue_later")
+
+
+class Pair(PumpWorld):
+    """A client in TLS and a broker without, between which the pump is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session, self.owner = Session(), Owner()
+        tls = TlsBuffers(self.owner, self.session.incoming, self.session.outgoing, self.session)
+        inner, outer = (end.fileno() for end in self.ends)
+        self.pump.connect(inner, self.up, outer, tls, None)
+        self.pump.connect(outer, self.down, inner, None, tls)
+
+    def respond(self) -> bytes:
+        """Send a request past the pump, and its response."""
+        self.up.receive(memoryview(pump_request(1, 11, 2)), 0, 12)
+        frame = response(2, bytes(20))
+        self.broker.sendall(frame)
+        self.turn()
+        return frame
+
+
+@pytest.fixture
+def sides() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.close()
+
+
+def test_own_messages_of_tls_are_sent(sides: Pair) -> None:
+    sides.session.own = b"x"
+    sides.client.sendall(pump_request(1, 11, 2))
+    sides.turn()
+    assert sides.broker.recv(100) == pump_request(1, 11, 2)
+    assert sides.owner.told == ["flush_own"]
+
+
+def test_records_beyond_the_first_64_are_left_to_the_transport(sides: Pair) -> None:
+    sides.session.record = 1
+    frame = pump_request(1, 11, 2, bytes(100))
+    sides.client.sendall(frame)
+    sides.turn()
+    assert sides.broker.recv(1000) == frame[:RECORDS_PER_READ]
+    assert sides.owner.told == ["continue_later"]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "code"),
+    [(ssl.SSLError("bad record"), errno.EPROTO), (ssl.SSLZeroReturnError(), errno.EPROTO), (None, 0)],
+)
+def test_failed_decryption_and_the_end_are_told(sides: Pair, trouble: Exception | None, code: int) -> None:
+    sides.session.trouble, sides.session.record = trouble, 0
+    sides.client.sendall(pump_request(1, 11, 2))
+    sides.turn()
+    assert sides.up.told == [("ended", code, 0)]
+
+
+def test_incomplete_record_is_waited_for(sides: Pair) -> None:
+    sides.session.trouble = ssl.SSLWantReadError()
+    sides.client.sendall(pump_request(1, 11, 2)[:5])
+    sides.turn()
+    sides.session.trouble = None
+    sides.client.sendall(pump_request(1, 11, 2)[5:])
+    sides.turn()
+    assert sides.up.told == []
+    assert sides.broker.recv(100) == pump_request(1, 11, 2)
+
+
+def test_response_passes_unless_bytes_wait_before_it(sides: Pair) -> None:
+    frame = sides.respond()
+    assert sides.client.recv(100) == frame
+    sides.owner._unsent = b"before"
+    frame = sides.respond()
+    assert sides.down.told == [("sent", 0, len(frame))]
+
+
+def test_failed_encryption_is_told_as_a_client_that_has_gone(sides: Pair) -> None:
+    sides.session.trouble = ssl.SSLError("no key")
+    frame = sides.respond()
+    assert sides.down.told == [("sent", -errno.EPIPE, len(frame))]
+
+
+def test_what_is_no_exception_ends_the_turn(sides: Pair) -> None:
+    sides.owner.trouble = KeyboardInterrupt()
+    sides.client.sendall(pump_request(1, 11, 2))
+    with pytest.raises(KeyboardInterrupt):
+        sides.turn()
+    sides.session.trouble = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        sides.respond()
+    assert (sides.up.told, sides.down.told) == ([], [])
 
 
 @pytest.mark.parametrize("wrong", [(), (1, 2, 3), "four"])

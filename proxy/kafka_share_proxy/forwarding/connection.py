@@ -33,16 +33,16 @@ from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.served.local_requests import LocalRequests
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
 from kafka_share_proxy.forwarding.walk.walking import Pending
+from kafka_share_proxy.loop.interfaces import Data, Transport
 from kafka_share_proxy.loop.polling import PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.promise import Promise, on_behalf_of
-from kafka_share_proxy.loop.transports import Data, PlainTransport, TlsTransport, Transport
+from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
 from kafka_share_proxy.wire.codec.frames import Pieces, ResponseFrame
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.data_plane import Plane, Port
-
 
 _SILENT = (ClientState.HANDSHAKING, ClientState.MOVING, ClientState.CLOSED)
 """States without requests of the proxy. A tuple: enum look-ups are slow (CPython 3.11)."""

@@ -12,9 +12,8 @@ import ssl
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
-from kafka_share_proxy.loop.interfaces import TlsBuffers
+from kafka_share_proxy.loop.interfaces import Data, TlsBuffers
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
 from kafka_share_proxy.loop.server_names import NamedObject
@@ -33,49 +32,6 @@ TOO_SLOW = "TLS handshake timed out"
 _CIPHERTEXT = memoryview(bytearray(CHUNK_BYTES))
 _UNLIMITED = TlsMemory()
 """Account of connections to brokers and other proxies."""
-
-
-Data = bytes | bytearray | memoryview
-
-
-class Transport(Protocol):
-    """Interface of a socket that a connection needs."""
-
-    @property
-    def recv_into(self) -> Callable[[memoryview], int]:
-        """Function: return the bytes read, 0 at the end of the stream. Raises BlockingIOError if there is no byte."""
-
-    @property
-    def send(self) -> Callable[[Data], int]:
-        """Function that returns the bytes accepted. Raises BlockingIOError if none can be."""
-
-    @property
-    def sendmsg(self) -> Callable[[Sequence[Data]], int] | None:
-        """None if several pieces have to be joined first."""
-
-    def attach(self, ready: Callable[[int], None], mask: int) -> None:
-        """Call `ready(mask)` on the awaited events, at first those in `mask`."""
-
-    def want(self, mask: int) -> None:
-        """Wait for READ, WRITE, PEER_LEFT; 0 for nothing at all (not even a reset is reported then)."""
-
-    def wait_for(self, count: int) -> None:
-        """Report READ once `count` bytes have arrived, or the end, if the kernel supports it. 1: for any byte."""
-
-    def part(self) -> None:
-        """Signal the end of the stream to the peer. Raises OSError if the peer has gone.
-
-        Bytes that it still sends should only be dropped.
-        """
-
-    def drop(self) -> bool:
-        """Discard bytes that the peer sent, after `part`. Returns True when its stream has ended.
-
-        Raises OSError if the peer has gone.
-        """
-
-    def close(self) -> None:
-        """Close the socket, unless it is closed."""
 
 
 class PlainTransport:

@@ -10,7 +10,8 @@ from kafka_share_proxy.forwarding.client_trace.exchanges import Entry, Exchanges
 from kafka_share_proxy.forwarding.client_trace.frame_collector import CollectedFrame, FrameCollector
 from kafka_share_proxy.forwarding.client_trace.tapped_transport import TappedTransport
 from kafka_share_proxy.loop import faults
-from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
+from kafka_share_proxy.loop.interfaces import Transport
+from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:

@@ -385,11 +385,11 @@ class ForwardedConnection:
 
     def let_pass(self, broker: Transport) -> None:
         """Let C forward bytes if the broker's side uses a plain socket, and the client's no trace."""
-        client, reactor = self.client.transport, self.plane.reactor
-        if isinstance(client, PlainTransport | TlsTransport) and isinstance(broker, PlainTransport):
-            tls = client.buffers if isinstance(client, TlsTransport) else None
-            self.requests.send_later = reactor.pass_on(client.fd, self.requests, broker.fd, tls)
-            reactor.pass_on(broker.fd, self.responses, client.fd, None, tls)
+        peer, reactor = self.client.transport, self.plane.reactor
+        client = peer if isinstance(peer, PlainTransport | TlsTransport) and peer.is_established else None
+        if client is not None and isinstance(broker, PlainTransport):
+            self.requests.send_later = reactor.pass_on(client.fd, self.requests, broker.fd, client.buffers)
+            reactor.pass_on(broker.fd, self.responses, client.fd, None, client.buffers)
 
     def broker_refuses(self) -> None:
         """Handle a failed send. Bytes that the broker sent before are still forwarded."""

@@ -39,6 +39,10 @@ class PlainTransport:
 
     __slots__ = ("_fd", "_mask", "_reactor", "_ready", "_socket", "recv_into", "send", "sendmsg")
 
+    is_established = True
+    buffers = None
+    """No TLS (see TlsTransport)."""
+
     def __init__(self, reactor: Reactor, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._reactor = reactor
@@ -275,10 +279,12 @@ class TlsTransport:
         return self._plain.fd
 
     @property
-    def buffers(self) -> TlsBuffers | None:
-        """None before the handshake is complete."""
-        if not self._shaken:
-            return None
+    def is_established(self) -> bool:
+        """True from the end of the handshake until the farewell."""
+        return self._shaken
+
+    @property
+    def buffers(self) -> TlsBuffers:
         session = getattr(self._object, "_sslobj", self._object)  # the object in C: its wrapper costs a call
         return TlsBuffers(self, self._incoming, self._outgoing, session)
 

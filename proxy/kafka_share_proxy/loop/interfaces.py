@@ -111,7 +111,7 @@ class TlsBuffers(NamedTuple):
     """TLS of an established connection, for a pump that receives and sends in place of its transport."""
 
     transport: Any
-    """Calls are `transports.TlsTransport.counted_received`, `counted_sent`, `not_accepted`, `flush_own`,
+    """Calls are `transports.TlsTransport.chunk_bytes`, `counted_received`, `counted_sent`, `not_accepted`, `flush_own`,
     `continue_later`. Bytes in `_unsent` must be sent first.
     """
     incoming: Any

@@ -288,6 +288,11 @@ class TlsTransport:
         session = getattr(self._object, "_sslobj", self._object)  # the object in C: its wrapper costs a call
         return TlsBuffers(self, self._incoming, self._outgoing, session)
 
+    @property
+    def chunk_bytes(self) -> int:
+        """Maximum bytes to encrypt in one step."""
+        return self._memory.chunk_bytes
+
     def counted_received(self, size: int) -> int:
         """Count the memory for ciphertext of this size. Returns the size of the next read."""
         if size > self._incoming_peak:

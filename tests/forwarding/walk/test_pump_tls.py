@@ -69,6 +69,16 @@ def test_requests_and_responses_in_tls_pass_without_python(world: TlsWorld, mask
     assert masks == []
 
 
+def test_long_responses_are_encrypted_without_python(world: TlsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = opened(world)
+    broker = talk(world, client)
+    sent: list[int] = []
+    monkeypatch.setattr(TlsTransport, "send", lambda _self, data: sent.append(len(data)))
+    for number in range(3):
+        exchanged(client, broker, number, 150_000)
+    assert sent == []
+
+
 def test_responses_that_the_client_does_not_accept_are_kept_in_order(world: TlsWorld) -> None:
     client = opened(world)
     broker = talk(world, client)

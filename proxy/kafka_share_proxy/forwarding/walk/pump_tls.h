@@ -24,7 +24,7 @@ struct tls {
 };
 
 static unsigned char ciphertext[TLS_CHUNK];
-static PyObject *word_pending, *word_read, *word_write, *word_unsent, *wants_more;
+static PyObject *word_pending, *word_read, *word_write, *word_unsent, *word_chunk, *wants_more;
 
 static int prepare_tls(void)
 {
@@ -32,10 +32,11 @@ static int prepare_tls(void)
     word_read = PyUnicode_InternFromString("read");
     word_write = PyUnicode_InternFromString("write");
     word_unsent = PyUnicode_InternFromString("_unsent");
+    word_chunk = PyUnicode_InternFromString("chunk_bytes");
     PyObject *ssl = PyImport_ImportModule("ssl");
     wants_more = ssl ? PyObject_GetAttrString(ssl, "SSLWantReadError") : NULL;
     Py_XDECREF(ssl);
-    return word_pending && word_read && word_write && word_unsent && wants_more ? 0 : -1;
+    return word_pending && word_read && word_write && word_unsent && word_chunk && wants_more ? 0 : -1;
 }
 
 static struct tls *use_tls(struct tls *tls)
@@ -206,14 +207,9 @@ static Py_ssize_t send_encrypted(struct tls *tls, int fd, PyObject *encrypted, P
     return result ? 0 : -1;
 }
 
-/* Encrypt and send one record. 0: Python has to send them, -1: exception. */
-static Py_ssize_t send_tls(struct tls *tls, int fd, const void *bytes, Py_ssize_t size)
+/* Encrypt and send one piece. Its size, 0: it is not sent yet, or -1: exception. */
+static Py_ssize_t send_piece(struct tls *tls, int fd, const void *bytes, Py_ssize_t size)
 {
-    PyObject *unsent = size > TLS_SHORT_CHUNK ? NULL : PyObject_GetAttr(tls->transport, word_unsent);
-    int waits = unsent ? PyObject_IsTrue(unsent) : 1;
-    Py_XDECREF(unsent);
-    if (waits)
-        return PyErr_Occurred() ? -1 : 0;
     size = with_bytes(tls->session, word_write, bytes, size);
     if (size < 0)
         return -1;
@@ -221,6 +217,25 @@ static Py_ssize_t send_tls(struct tls *tls, int fd, const void *bytes, Py_ssize_
     Py_ssize_t sent = encrypted ? send_encrypted(tls, fd, encrypted, size) : -1;
     Py_XDECREF(encrypted);
     return sent;
+}
+
+/* Encrypt and send. The bytes that count as sent, or -1: exception. */
+static Py_ssize_t send_tls(struct tls *tls, int fd, const char *bytes, Py_ssize_t size)
+{
+    Py_ssize_t done = 0, most = size, sent;
+    PyObject *unsent = PyObject_GetAttr(tls->transport, word_unsent);
+    int waits = unsent ? PyObject_IsTrue(unsent) : -1;
+    Py_XDECREF(unsent);
+    if (!waits && size > TLS_SHORT_CHUNK)
+        most = counted(PyObject_GetAttr(tls->transport, word_chunk));
+    if (waits || most <= 0)
+        return PyErr_Occurred() ? -1 : 0;
+    for (; done < size; done += sent) {
+        sent = send_piece(tls, fd, bytes + done, size - done < most ? size - done : most);
+        if (sent <= 0)
+            return sent < 0 ? -1 : done;
+    }
+    return done;
 }
 
 #endif

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from kafka_share_proxy.forwarding.peer_socket import FAREWELL_S, PIECES_MAX, Linger, PeerSocket
+from kafka_share_proxy.loop.interfaces import Data
 from kafka_share_proxy.loop.polling import ERROR, READ, WRITE
-from kafka_share_proxy.loop.transports import Data
 from kafka_share_proxy.wire.codec.frames import Pieces
 
 

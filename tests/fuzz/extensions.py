@@ -23,6 +23,7 @@ TESTS = {
     "kafka_share_proxy.forwarding.observed._forwarded_shares": ("tests/forwarding/observed/test_forwarded_shares.py",),
     "kafka_share_proxy.forwarding.walk._pump": (
         "tests/forwarding/walk/test_pump.py",
+        "tests/forwarding/walk/test_pump_tls.py",
         "tests/forwarding/walk/test_kept_bytes.py",
     ),
     "kafka_share_proxy.forwarding.walk._walk": (

@@ -367,8 +367,8 @@ class Pump:
     def turn(self, wait_s: float) -> None:
         self.told.append(("turn", wait_s))
 
-    def connect(self, fd: int, walk: object, out_fd: int) -> None:
-        self.told.append(("connect", fd, walk, out_fd))
+    def connect(self, fd: int, walk: object, out_fd: int, receives: object, sends: object) -> None:
+        self.told.append(("connect", fd, walk, out_fd, receives, sends))
 
     def send_later(self, fd: int, data: bytes) -> None:
         self.told.append(("send_later", fd, data))
@@ -394,7 +394,12 @@ def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.
     send_later(b"data")
     reactor.close(pair[0])
     reactor.turn(1.0)
-    assert pump.told == [("connect", fd, walk, 7), ("send_later", fd, b"data"), ("forget", fd), ("turn", 0.0)]
+    assert pump.told == [
+        ("connect", fd, walk, 7, None, None),
+        ("send_later", fd, b"data"),
+        ("forget", fd),
+        ("turn", 0.0),
+    ]
     reactor.shut()
 
 

@@ -7,7 +7,7 @@ request is over when its client has a response or has disconnected. Its appends 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -99,9 +99,12 @@ def _may_append(part: PlannedPart) -> bool:
     return part.commit.done is not None or bool(part.held.ranges)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class FastCommit(ExpectedResponse):
-    """Commit on the fast path that waits for the coordinator. See interfaces.ExpectedResponse."""
+    """Commit on the fast path that waits for the coordinator. See interfaces.ExpectedResponse.
+
+    Without slots: the defaults are then the class's, and not set for each commit.
+    """
 
     services: CommitServices
     overdue_commits: Overdue
@@ -114,13 +117,13 @@ class FastCommit(ExpectedResponse):
     merging: MergingCommit | None
     _parts: Sequence[PlannedPart]
     """Empty until they are needed, if it is a merging commit."""
-    deadline: float = 0.0
-    is_over: bool = False
-    correlation_id: int = 0
-    response: bytes = b""
-    changed: Sequence[PlannedPart] = ()
+    deadline: float = field(default=0.0, init=False)
+    is_over: bool = field(default=False, init=False)
+    correlation_id: int = field(default=0, init=False)
+    response: bytes = field(default=b"", init=False)
+    changed: Sequence[PlannedPart] = field(default=(), init=False)
     """Partitions to store before the response."""
-    _appends: Sequence[Promise[None]] = ()
+    _appends: Sequence[Promise[None]] = field(default=(), init=False)
 
     @property
     def parts(self) -> Sequence[PlannedPart]:
@@ -155,8 +158,10 @@ class FastCommit(ExpectedResponse):
             return self._on_response(frame)
         if not merging.held.merged(merging.merged, merging.entry[3]):
             return self._on_response(frame)
-        services.figures.took(NO_ERROR, is_individual=True)
-        self._leave()
+        services.figures.commits["individual"] += 1
+        locks, self.locks = self.locks, None
+        if locks is not None:
+            services.locks.leave(locks)
         if services.gate.lease():
             self.is_over = True
             services.gate.leave(self.group.doors, self.interrupted)

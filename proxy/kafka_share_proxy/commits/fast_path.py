@@ -13,7 +13,7 @@ from kafka_share_proxy.commits.fast_commits import FastCommit, MergingCommit, Ov
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.kernel import text_commits
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
-from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommit
 from kafka_share_proxy.commits.requested_commits import final_nul, room_for_ranges
 from kafka_share_proxy.commits.services import EVERY_GROUP, CommitServices
 from kafka_share_proxy.forwarding.served.interfaces import never_wanted
@@ -28,7 +28,7 @@ from kafka_share_proxy.offsets.commit_text import (
 )
 from kafka_share_proxy.wire.codec import commit_frames
 from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
-from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
+from kafka_share_proxy.wire.values import TopicPartition
 
 
 class FastPath:
@@ -54,15 +54,18 @@ class FastPath:
         group = self._services.held.groups.get(group_id)
         if group is None or not self._may_serve(group) or is_wanted_before(group_id):
             return False
-        merging = self._merging(group, frame, request, entries[0]) if len(entries) == 1 else None
-        planned: list[PlannedPart] | None = [] if merging is not None else self._planned(group, entries)
-        if planned is None:
-            return False
         locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
-        for part in planned:
-            locks[(group_id, *part.topic_partition)] = part.moves or part.text is not None
+        planned: Sequence[PlannedPart] = ()
+        merging = self._merging(group, frame, request, entries[0]) if len(entries) == 1 else None
         if merging is not None:
-            locks[(group_id, *merging.topic_partition)] = True
+            locks[group_id, *merging.topic_partition] = True
+        else:
+            parts_planned = self._planned(group, entries)
+            if parts_planned is None:
+                return False
+            planned = parts_planned
+            for part in planned:
+                locks[group_id, *part.topic_partition] = part.moves or part.text is not None
         if len(locks) <= len(entries) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
         if merging is not None:
@@ -93,9 +96,10 @@ class FastPath:
             return None
         topic_partition = TopicPartition(topic.name, entry[1])
         held = group.partitions.get(topic_partition)
-        if held is None or not held.is_in_text or not _is_settled(held, topic):
+        bounds = None if held is None else held.bounds_in_text(topic.topic_id)
+        if held is None or bounds is None:
             return None
-        starts, ends = held.ranges.bounds
+        starts, ends = bounds
         if not starts and len(group.topics) > 1:
             return None
         services = self._services
@@ -128,7 +132,7 @@ class FastPath:
             return None
         options, topic_partition = self._services.options, TopicPartition(topic.name, partition)
         held = group.partitions.get(topic_partition)
-        if held is None or not _is_settled(held, topic):
+        if held is None or not held.is_settled(topic.topic_id):
             return None
         try:
             commit = _commit_of(offset, metadata, options.ranges_max)
@@ -165,10 +169,6 @@ class FastPath:
         if isinstance(name, bytes):
             return view.topic_by_id(name)
         return view.topic_since(name, services.timers.now() - services.options.topic_age_s)
-
-
-def _is_settled(held: PartitionCommits, topic: Topic) -> bool:
-    return held.is_committed_known and not held.unsure and held.topic_id == topic.topic_id != ZERO_UUID
 
 
 def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka_share_proxy.loop.promise import Promise
@@ -21,24 +20,22 @@ class _Waiter(NamedTuple):
     granted: Promise[None]
 
 
-@dataclass(slots=True)
 class _Lock:
-    shared: int = 0
-    is_alone: bool = False
+    """Without `__init__`, because two are created for each commit."""
+
+    shared = 0
+    is_alone = False
     queue: deque[_Waiter] | None = None
     """Created at the first wait, which is rare."""
 
     def admit(self) -> None:
         while self.queue and not self.is_alone and not (self.queue[0].is_alone and self.shared):
             waiter = self.queue.popleft()
-            self.enter(is_alone=waiter.is_alone)
+            if waiter.is_alone:
+                self.is_alone = True
+            else:
+                self.shared += 1
             waiter.granted.set(None)
-
-    def enter(self, *, is_alone: bool) -> None:
-        if is_alone:
-            self.is_alone = True
-        else:
-            self.shared += 1
 
     def leave(self, *, is_alone: bool) -> None:
         if is_alone:
@@ -86,11 +83,14 @@ class PartitionLocks:
         if not locks.keys().isdisjoint(partitions) and not self._may_enter(partitions):
             return False
         for partition, is_alone in partitions.items():
-            lock = locks.get(partition)
-            if lock is None:
-                locks[partition] = _Lock(0 if is_alone else 1, is_alone)
+            if partition in locks:
+                lock = locks[partition]
             else:
-                lock.enter(is_alone=is_alone)
+                lock = locks[partition] = _Lock()
+            if is_alone:
+                lock.is_alone = True
+            else:
+                lock.shared += 1
         return True
 
     def _may_enter(self, partitions: Mapping[Hashable, bool]) -> bool:
@@ -101,14 +101,15 @@ class PartitionLocks:
         return True
 
     def leave(self, partitions: Mapping[Hashable, bool]) -> None:
+        locks = self._locks
         for partition, is_alone in partitions.items():
-            lock = self._locks[partition]
+            lock = locks[partition]
             if not lock.queue and (is_alone or lock.shared == 1):
-                del self._locks[partition]  # no other request holds it or waits for it
+                del locks[partition]  # no other request holds it or waits for it
                 continue
             lock.leave(is_alone=is_alone)
-            if lock.is_unused and self._locks.get(partition) is lock:
-                del self._locks[partition]
+            if lock.is_unused and locks.get(partition) is lock:
+                del locks[partition]
 
     @contextmanager
     def queued(self, partitions: Mapping[Hashable, bool]) -> Iterator[Iterable[Promise[None]]]:

@@ -135,7 +135,7 @@ class Membership:
         )
 
     def is_valid(self) -> bool:
-        return bool(self.assigned) and self._lease.is_valid(self._clock())
+        return bool(self.assigned) and self._clock() < self._lease.ends  # no call of `Lease`: every request reads it
 
     @property
     def is_member(self) -> bool:

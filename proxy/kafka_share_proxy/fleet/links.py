@@ -25,12 +25,12 @@ from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
 from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX, Strangers
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
-from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.interfaces import Notes, Transport
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.listeners import Listener, bind, bind_local
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
 from kafka_share_proxy.loop.tls_context import TlsContext
-from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
+from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import Address
 

@@ -10,11 +10,10 @@ from functools import partial
 from typing import Protocol
 
 from kafka_share_proxy.fleet.peer_protocol import PeerProtocol
-from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.interfaces import Notes, Transport
 from kafka_share_proxy.loop.polling import READ, WRITE
 from kafka_share_proxy.loop.promise import Callback
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
-from kafka_share_proxy.loop.transports import Transport
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ProxyError

@@ -12,8 +12,8 @@ from kafka_share_proxy.forwarding.walk.broker_responses import TOKEN, BrokerResp
 from kafka_share_proxy.forwarding.walk.gathering import Gathering
 from kafka_share_proxy.forwarding.walk.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of, must_read_little
 from kafka_share_proxy.forwarding.walk.walking import Pending
+from kafka_share_proxy.loop.interfaces import Data, Transport
 from kafka_share_proxy.loop.polling import READ, WRITE
-from kafka_share_proxy.loop.transports import Data, Transport
 from kafka_share_proxy.wire.codec.frame_sizes import RESPONSE_HEAD, SIZE
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UnusableResponse
 

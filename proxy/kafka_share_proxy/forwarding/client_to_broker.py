@@ -15,9 +15,9 @@ from kafka_share_proxy.forwarding.walk.client_requests import ClientRequests
 from kafka_share_proxy.forwarding.walk.gathering import Gathering
 from kafka_share_proxy.forwarding.walk.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of, must_read_little
 from kafka_share_proxy.forwarding.walk.walking import Pending
+from kafka_share_proxy.loop.interfaces import Data, Transport
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.promise import Task
-from kafka_share_proxy.loop.transports import Data, Transport
 from kafka_share_proxy.wire.codec.frame_sizes import REQUEST_HEAD, SIZE
 
 if TYPE_CHECKING:

@@ -33,16 +33,16 @@ from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.served.local_requests import LocalRequests
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
 from kafka_share_proxy.forwarding.walk.walking import Pending
+from kafka_share_proxy.loop.interfaces import Data, Transport
 from kafka_share_proxy.loop.polling import PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.promise import Promise, on_behalf_of
-from kafka_share_proxy.loop.transports import Data, PlainTransport, Transport
+from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
 from kafka_share_proxy.wire.codec.frames import Pieces, ResponseFrame
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.data_plane import Plane, Port
-
 
 _SILENT = (ClientState.HANDSHAKING, ClientState.MOVING, ClientState.CLOSED)
 """States without requests of the proxy. A tuple: enum look-ups are slow (CPython 3.11)."""
@@ -384,12 +384,12 @@ class ForwardedConnection:
         self.flush_broker()
 
     def let_pass(self, broker: Transport) -> None:
-        """Let C forward bytes if both sides use plain sockets."""
-        client = self.client.transport
-        if isinstance(client, PlainTransport) and isinstance(broker, PlainTransport):
-            reactor = self.plane.reactor
-            self.requests.send_later = reactor.pass_on(client.fd, self.requests, broker.fd)
-            reactor.pass_on(broker.fd, self.responses, client.fd)
+        """Let C forward bytes if the broker's side uses a plain socket, and the client's no trace."""
+        peer, reactor = self.client.transport, self.plane.reactor
+        client = peer if isinstance(peer, PlainTransport | TlsTransport) and peer.is_established else None
+        if client is not None and isinstance(broker, PlainTransport):
+            self.requests.send_later = reactor.pass_on(client.fd, self.requests, broker.fd, client.buffers)
+            reactor.pass_on(broker.fd, self.responses, client.fd, None, client.buffers)
 
     def broker_refuses(self) -> None:
         """Handle a failed send. Bytes that the broker sent before are still forwarded."""

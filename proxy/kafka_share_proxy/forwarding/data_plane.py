@@ -29,7 +29,7 @@ from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
 from kafka_share_proxy.forwarding.served.injected_requests import Query
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
-from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.interfaces import Notes, Transport
 from kafka_share_proxy.loop.listeners import Listener, bind
 from kafka_share_proxy.loop.proxy_headers import ProxyHeaders
 from kafka_share_proxy.loop.reactor import Reactor
@@ -37,7 +37,7 @@ from kafka_share_proxy.loop.server_names import ServerNames
 from kafka_share_proxy.loop.slices import Slices
 from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.loop.tls_memory import TlsMemory
-from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
+from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import RequestRefused
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kafka_share_proxy.loop import faults
+from kafka_share_proxy.loop.interfaces import Data, Transport
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, READ, WRITE
-from kafka_share_proxy.loop.transports import Data, Transport
 from kafka_share_proxy.wire.codec.frames import Pieces
 
 PIECES_MAX = 1024

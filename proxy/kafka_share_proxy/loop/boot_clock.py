@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -16,8 +17,8 @@ SUSPENDED_MIN_S = 0.1
 """Seconds that count as a suspension: the two clocks are not read in the same instant."""
 
 
-def boot_time() -> float:
-    return time.clock_gettime(BOOT_CLOCK)
+boot_time: Callable[[], float] = partial(time.clock_gettime, BOOT_CLOCK)
+"""A partial because every request that is served here reads it."""
 
 
 def time_suspended() -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.errors import ProxyError
 
 T = TypeVar("T")
+Data = bytes | bytearray | memoryview
 
 
 class Timer(Protocol):
@@ -66,6 +67,60 @@ class Request(Protocol):
     def version(self) -> int: ...
 
 
+class Transport(Protocol):
+    """Interface of a socket that a connection needs."""
+
+    @property
+    def recv_into(self) -> Callable[[memoryview], int]:
+        """Function: return the bytes read, 0 at the end of the stream. Raises BlockingIOError if there is no byte."""
+
+    @property
+    def send(self) -> Callable[[Data], int]:
+        """Function that returns the bytes accepted. Raises BlockingIOError if none can be."""
+
+    @property
+    def sendmsg(self) -> Callable[[Sequence[Data]], int] | None:
+        """None if several pieces have to be joined first."""
+
+    def attach(self, ready: Callable[[int], None], mask: int) -> None:
+        """Call `ready(mask)` on the awaited events, at first those in `mask`."""
+
+    def want(self, mask: int) -> None:
+        """Wait for READ, WRITE, PEER_LEFT; 0 for nothing at all (not even a reset is reported then)."""
+
+    def wait_for(self, count: int) -> None:
+        """Report READ once `count` bytes have arrived, or the end, if the kernel supports it. 1: for any byte."""
+
+    def part(self) -> None:
+        """Signal the end of the stream to the peer. Raises OSError if the peer has gone.
+
+        Bytes that it still sends should only be dropped.
+        """
+
+    def drop(self) -> bool:
+        """Discard bytes that the peer sent, after `part`. Returns True when its stream has ended.
+
+        Raises OSError if the peer has gone.
+        """
+
+    def close(self) -> None:
+        """Close the socket, unless it is closed."""
+
+
+class TlsBuffers(NamedTuple):
+    """TLS of an established connection, for a pump that receives and sends in place of its transport."""
+
+    transport: Any
+    """Calls are `transports.TlsTransport.chunk_bytes`, `counted_received`, `counted_sent`, `not_accepted`, `flush_own`,
+    `continue_later`. Bytes in `_unsent` must be sent first.
+    """
+    incoming: Any
+    """MemoryBIO with ciphertext of the peer."""
+    outgoing: Any
+    session: Any
+    """Has `read(size, buffer)` and `write(data)` of `ssl.SSLObject`."""
+
+
 class Pump(Protocol):
     """Faster wait of the loop, which forwards bytes without calling Python where possible (`forwarding.walk.pump`)."""
 
@@ -75,8 +130,11 @@ class Pump(Protocol):
         Raises OSError if the wait failed, any exception that is not an Exception, and those of `failed` of an owner.
         """
 
-    def connect(self, fd: int, walk: Any, out_fd: int) -> None:
-        """Walk bytes from `fd` with `walk` and send them to `out_fd`. The caller registers both with the poller."""
+    def connect(self, fd: int, walk: Any, out_fd: int, receives: TlsBuffers | None, sends: TlsBuffers | None) -> None:
+        """Walk bytes from `fd` with `walk` and send them to `out_fd`. The caller registers both with the poller.
+
+        `receives`, `sends`: TLS of either socket. None for plain text.
+        """
 
     def send_later(self, fd: int, data: bytes) -> None:
         """Send bytes in the direction of `fd` when all events of this wait are served.

@@ -24,7 +24,7 @@ import trio
 
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.faults import serve
-from kafka_share_proxy.loop.interfaces import Notes, Pump
+from kafka_share_proxy.loop.interfaces import Notes, Pump, TlsBuffers
 from kafka_share_proxy.loop.iterations import NOTED_S, Iterations, TrioSteps, unnoted
 from kafka_share_proxy.loop.polling import BATCH, READ, Poller, new_poller
 from kafka_share_proxy.loop.promise import PROCESS, Callback, CallbackOwner, on_behalf_of
@@ -117,15 +117,22 @@ class Reactor:
         self._poller.unregister(fd)
         del self._ready[fd]
 
-    def pass_on(self, fd: int, walk: Any, out_fd: int) -> Callable[[bytes], None] | None:
+    def pass_on(
+        self,
+        fd: int,
+        walk: Any,
+        out_fd: int,
+        receives: TlsBuffers | None = None,
+        sends: TlsBuffers | None = None,
+    ) -> Callable[[bytes], None] | None:
         """Let the pump, if there is one, forward bytes from `fd` to `out_fd` without calling the callback of `fd`.
 
-        Both are plain sockets. `walk` is the owner of the callback. Returns a function that sends to `out_fd` at the
-        end of the iteration, together with those of other connections.
+        `walk` is the owner of the callback. `receives`, `sends`: TLS of either socket. None for plain text. Returns a
+        function that sends to `out_fd` at the end of the iteration, together with those of other connections.
         """
         if self._pump is None:
             return None
-        self._pump.connect(fd, walk, out_fd)
+        self._pump.connect(fd, walk, out_fd, receives, sends)
         return partial(self._pump.send_later, fd)
 
     def stop_passing(self, fd: int) -> None:

@@ -12,8 +12,8 @@ import ssl
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
+from kafka_share_proxy.loop.interfaces import Data, TlsBuffers
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
 from kafka_share_proxy.loop.server_names import NamedObject
@@ -34,53 +34,14 @@ _UNLIMITED = TlsMemory()
 """Account of connections to brokers and other proxies."""
 
 
-Data = bytes | bytearray | memoryview
-
-
-class Transport(Protocol):
-    """Interface of a socket that a connection needs."""
-
-    @property
-    def recv_into(self) -> Callable[[memoryview], int]:
-        """Function: return the bytes read, 0 at the end of the stream. Raises BlockingIOError if there is no byte."""
-
-    @property
-    def send(self) -> Callable[[Data], int]:
-        """Function that returns the bytes accepted. Raises BlockingIOError if none can be."""
-
-    @property
-    def sendmsg(self) -> Callable[[Sequence[Data]], int] | None:
-        """None if several pieces have to be joined first."""
-
-    def attach(self, ready: Callable[[int], None], mask: int) -> None:
-        """Call `ready(mask)` on the awaited events, at first those in `mask`."""
-
-    def want(self, mask: int) -> None:
-        """Wait for READ, WRITE, PEER_LEFT; 0 for nothing at all (not even a reset is reported then)."""
-
-    def wait_for(self, count: int) -> None:
-        """Report READ once `count` bytes have arrived, or the end, if the kernel supports it. 1: for any byte."""
-
-    def part(self) -> None:
-        """Signal the end of the stream to the peer. Raises OSError if the peer has gone.
-
-        Bytes that it still sends should only be dropped.
-        """
-
-    def drop(self) -> bool:
-        """Discard bytes that the peer sent, after `part`. Returns True when its stream has ended.
-
-        Raises OSError if the peer has gone.
-        """
-
-    def close(self) -> None:
-        """Close the socket, unless it is closed."""
-
-
 class PlainTransport:
     """Transport over a socket without TLS."""
 
     __slots__ = ("_fd", "_mask", "_reactor", "_ready", "_socket", "recv_into", "send", "sendmsg")
+
+    is_established = True
+    buffers = None
+    """No TLS (see TlsTransport)."""
 
     def __init__(self, reactor: Reactor, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -251,6 +212,13 @@ class TlsTransport:
         records = 0
         self._more = True
         while filled < len(buffer) and records < RECORDS_PER_READ:
+            if not (
+                self._incoming.pending or self._ended or self._object.pending()
+            ):  # an exception costs a microsecond
+                if fed or not self._feed():
+                    self._more = False
+                    break
+                fed = True
             try:
                 count = self._object.read(len(buffer) - filled, buffer[filled:])
             except ssl.SSLWantReadError:
@@ -303,6 +271,53 @@ class TlsTransport:
         self._say_farewell()
         self._plain.close()
         self._reactor.call_soon(self, self._forget)
+
+    # Calls of the pump (interfaces.TlsBuffers)
+
+    @property
+    def fd(self) -> int:
+        return self._plain.fd
+
+    @property
+    def is_established(self) -> bool:
+        """True from the end of the handshake until the farewell."""
+        return self._shaken
+
+    @property
+    def buffers(self) -> TlsBuffers:
+        session = getattr(self._object, "_sslobj", self._object)  # the object in C: its wrapper costs a call
+        return TlsBuffers(self, self._incoming, self._outgoing, session)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Maximum bytes to encrypt in one step."""
+        return self._memory.chunk_bytes
+
+    def counted_received(self, size: int) -> int:
+        """Count the memory for ciphertext of this size. Returns the size of the next read."""
+        if size > self._incoming_peak:
+            self._hold(buffer_bytes(size) - buffer_bytes(self._incoming_peak))
+            self._incoming_peak = size
+        return self._memory.chunk_bytes
+
+    def counted_sent(self, size: int) -> None:
+        if size > self._outgoing_peak:
+            self._hold(buffer_bytes(size) - buffer_bytes(self._outgoing_peak))
+            self._outgoing_peak = size
+
+    def not_accepted(self, ciphertext: bytes, size: int) -> None:
+        """Keep the rest of `size` encrypted bytes. The caller repeats these, as in `send`."""
+        self._unsent, self._ahead = ciphertext, size
+        self._watch()
+
+    def flush_own(self) -> None:
+        """Send messages of TLS itself."""
+        self._push()
+
+    def continue_later(self) -> None:
+        """Read whole records that are received already in a later iteration."""
+        self._more = True
+        self._read_on()
 
     def proceed(self) -> None:
         """Continue a server's handshake with the received bytes. Raises OSError or RemoteProtocolError."""
@@ -428,9 +443,8 @@ class TlsTransport:
             return False
         if count:
             self._incoming.write(_CIPHERTEXT[:count])
-            if self._incoming.pending > self._incoming_peak and self._shaken:
-                self._hold(buffer_bytes(self._incoming.pending) - buffer_bytes(self._incoming_peak))
-                self._incoming_peak = self._incoming.pending
+            if self._shaken and self._incoming.pending > self._incoming_peak:
+                self.counted_received(self._incoming.pending)
         else:
             self._ended = True
             self._incoming.write_eof()
@@ -438,9 +452,8 @@ class TlsTransport:
 
     def _push(self) -> bool:
         if self._outgoing.pending:
-            if self._outgoing.pending > self._outgoing_peak and self._shaken:
-                self._hold(buffer_bytes(self._outgoing.pending) - buffer_bytes(self._outgoing_peak))
-                self._outgoing_peak = self._outgoing.pending
+            if self._shaken and self._outgoing.pending > self._outgoing_peak:
+                self.counted_sent(self._outgoing.pending)
             self._unsent += self._outgoing.read()
         if not self._unsent:
             return True

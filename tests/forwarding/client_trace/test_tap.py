@@ -14,7 +14,8 @@ from kafka_share_proxy.forwarding.walk import pump
 from kafka_share_proxy.loop.transports import PlainTransport
 
 from tests.forwarding.client_trace.test_client_trace import ADDRESS, connected, exchanged, what
-from tests.forwarding.plane_world import FETCH, World, request, response, world
+from tests.forwarding.plane_world import FETCH, LIST, World, request, response, world
+from tests.forwarding.served.test_synchronous_fast_path import Taken, taking
 
 
 def only(w: World) -> ForwardedConnection:
@@ -40,6 +41,26 @@ def test_c_forwards_again_after_a_trace(monkeypatch: pytest.MonkeyPatch) -> None
         w.plane.client_trace.finish("enough")
         exchanged(client, broker, 3)
         assert len(read) == 1
+
+
+def test_requests_on_the_fast_path_are_served_during_a_trace_and_afterwards() -> None:
+    taken = Taken()
+    taken.forwards = True
+    w = taking(taken)
+    client, broker = w.pair()
+    for number, change in enumerate(
+        (
+            lambda: None,
+            lambda: w.plane.client_trace.begin(ADDRESS, TraceLimits()),
+            lambda: w.plane.client_trace.finish("enough"),
+        )
+    ):
+        change()
+        client.send(request(LIST, 1, number))
+        broker.expect(request(LIST, 1, number, b"other"))
+        broker.send(response(number, b"body"))
+        client.expect(response(number, b"body"))
+    w.close()
 
 
 def test_the_socket_of_the_client_is_wrapped_only_while_it_is_traced() -> None:

@@ -394,6 +394,23 @@ def test_request_is_sent_in_the_next_wait_after_an_exception_that_ends_this_one(
     assert world.broker.recv(100) == b"data"
 
 
+def test_turn_ends_after_the_rest_of_a_request_of_an_earlier_turn_is_kept(world: World) -> None:
+    """The end of a connection that `kept` has planned must not wait for the next event."""
+    world.ends[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    world.up.on_walked = lambda: world.pump.send_later(world.ends[0].fileno(), bytes(1 << 20))
+    world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
+    world.client.sendall(request(99, 0, 2))
+    with pytest.raises(KeyboardInterrupt):
+        world.turn()
+    world.up.told.clear()
+    world.up.on_walked = world.up.trouble = None
+    world.client.sendall(request(99, 0, 2))
+    world.turn()
+    assert [told[0] for told in world.up.told] == ["kept"]
+    world.turn()
+    assert [told[0] for told in world.up.told] == ["kept", "walked"]
+
+
 def test_nothing_is_kept_of_a_pump_with_requests() -> None:
     world = World()
     walk = Up(Pending())

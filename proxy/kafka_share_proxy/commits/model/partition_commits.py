@@ -7,6 +7,7 @@ commit without changes must not be reported as stored.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -284,14 +285,22 @@ class PartitionCommits:
         self._planned, self._planned_ranges = (commit, CommitOutcome(self.committed, change)), after
         return TextPlan(text)
 
-    @property
-    def is_in_text(self) -> bool:
-        """True if the broker's metadata holds all ranges, and the topic only its topic id."""
+    def bounds_in_text(self, topic_id: bytes) -> tuple[array[int], array[int]] | None:
+        """Return the bounds of the ranges if the broker's metadata holds all of them, and the topic only its topic id.
+
+        None also if the committed offset or what is stored is unknown, or the topic is another one.
+        """
         records = self.records
-        return records is not None and records.is_bound and not records.stored
+        if records is None or not records.is_bound or records.stored or not self.is_settled(topic_id):
+            return None
+        return self.ranges.bounds
+
+    def is_settled(self, topic_id: bytes) -> bool:
+        """Return True if the committed offset is known, and all ranges are stored and belong to this topic."""
+        return self.is_committed_known and not self.unsure and self.topic_id == topic_id != ZERO_UUID
 
     def plan_merged(self, merged: MergedRange) -> None:
-        """Expect a commit that `kernel.text_commits` planned for these ranges. `is_in_text` must be true."""
+        """Expect a commit that `kernel.text_commits` planned for `bounds_in_text`."""
         self._merging = merged
 
     def merged(self, merged: MergedRange, leader_epoch: int) -> bool:
@@ -300,7 +309,9 @@ class PartitionCommits:
             return False
         self._planned = self._planned_ranges = self._merging = None
         self.ranges.replace(*merged)
-        self._is_committed(self.committed, leader_epoch)
+        self.is_text_foreign, self.committed_epoch, self.is_committed_known = False, leader_epoch, True
+        if self.committed < self.stored_committed:
+            self.stored_committed = self.committed
         return True
 
     def after_text(self, plan: TextPlan, change: RangeChange) -> TopicChange:

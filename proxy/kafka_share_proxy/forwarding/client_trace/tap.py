@@ -10,7 +10,8 @@ from kafka_share_proxy.forwarding.client_trace.exchanges import Entry, Exchanges
 from kafka_share_proxy.forwarding.client_trace.frame_collector import CollectedFrame, FrameCollector
 from kafka_share_proxy.forwarding.client_trace.tapped_transport import TappedTransport
 from kafka_share_proxy.loop import faults
-from kafka_share_proxy.loop.transports import PlainTransport, Transport
+from kafka_share_proxy.loop.interfaces import Transport
+from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ class Tap:
         if transport is None:
             return
         self._tapped = TappedTransport(transport, self._received, self._sent)
-        if isinstance(transport, PlainTransport):
+        if isinstance(transport, PlainTransport | TlsTransport):
             connection.plane.reactor.stop_passing(transport.fd)
+            connection.requests.send_later = None
             broker = None if connection.broker is None else connection.broker.transport
             if isinstance(broker, PlainTransport):
                 connection.plane.reactor.stop_passing(broker.fd)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kafka_share_proxy.loop.transports import Data, Transport
+from kafka_share_proxy.loop.interfaces import Data, Transport
 
 Observe = Callable[[memoryview], None]
 

@@ -8,6 +8,7 @@
  * The interpreter's lock is given up while waiting and held otherwise: ways and rings are Python objects. */
 
 #define PY_SSIZE_T_CLEAN
+#include "pump_tls.h"
 #include "walk.h"
 
 #include <errno.h>
@@ -24,11 +25,12 @@
 #define BATCH 256
 #define ENDED 0
 #define NOTED_S 0.005 /* iterations.NOTED_S */
-enum { VERSION = 2 }; /* pump.BUILT_VERSION */
+enum { VERSION = 3 }; /* pump.BUILT_VERSION */
 
 struct way {
     Walk *walk; /* strong; NULL: this descriptor has none */
     int out;
+    struct tls *receives, *sends; /* NULL: plain text */
 };
 
 /* A request that goes out when all events of the wait are served. */
@@ -171,8 +173,48 @@ static int is_crowded(Walk *walk)
     return walk->pending->count > walk->in_flight_max;
 }
 
+/* 1 for an exception that is not everybody's, which is cleared. */
+static int is_of_one(void)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return 0;
+    PyErr_Clear();
+    return 1;
+}
+
+/* Bytes sent, 0: none now, or -errno. An exception that is everybody's stays set. */
+static ssize_t send_out(const struct way *way, const void *bytes, Py_ssize_t size)
+{
+    if (way->sends) {
+        Py_ssize_t sent = send_tls(way->sends, way->out, bytes, size);
+        return sent >= 0 ? sent : is_of_one() ? -EPIPE : -EINTR;
+    }
+    ssize_t sent = send(way->out, bytes, (size_t)size, MSG_NOSIGNAL);
+    if (sent < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
+    return sent;
+}
+
+/* The same in pieces, of which the last may be elsewhere; the whole is in the buffer afterwards unless it was sent. */
+static ssize_t send_pieces(Pump *self, const struct way *way, struct iovec *pieces)
+{
+    unsigned char *buffer = self->buffer.buf;
+    ssize_t whole = 8 + (ssize_t)pieces[2].iov_len, sent = 0;
+    if (!way->sends) {
+        struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 3};
+        sent = sendmsg(way->out, &message, MSG_NOSIGNAL);
+        if (sent == whole)
+            return sent;
+        if (sent < 0)
+            sent = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
+    }
+    memmove(buffer + 8, pieces[2].iov_base, pieces[2].iov_len);
+    memmove(buffer, pieces[0].iov_base, 4);
+    return way->sends ? send_out(way, buffer, whole) : sent;
+}
+
 /* An answer that was rewritten before goes out as it did then. 1: so it is; 0: it is for Python; -1: exception. */
-static int pass_rewritten(Pump *self, Walk *walk, int out, Py_ssize_t count)
+static int pass_rewritten(Pump *self, Walk *walk, const struct way *way, Py_ssize_t count)
 {
     unsigned char *buffer = self->buffer.buf;
     struct rewritten found;
@@ -184,39 +226,51 @@ static int pass_rewritten(Pump *self, Walk *walk, int out, Py_ssize_t count)
         {buffer + 4, 4},
         {found.size ? (void *)found.rest : buffer + 8, (size_t)(found.size ? found.rest_bytes : count - 8)},
     };
-    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 3};
-    ssize_t whole = 8 + (ssize_t)pieces[2].iov_len;
-    ssize_t sent = sendmsg(out, &message, MSG_NOSIGNAL);
-    int outcome = 1;
+    ssize_t whole = 8 + (ssize_t)pieces[2].iov_len, sent = send_pieces(self, way, pieces);
     walk->bytes += whole;
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        sent = 0;
-    if (sent < 0) {
-        outcome = call_way(self, walk, "sent", -(Py_ssize_t)errno, whole) < 0 ? -1 : 1;
-    } else if (sent < whole) { /* the rest waits in Python, which takes it from the buffer */
-        memmove(buffer + 8, pieces[2].iov_base, pieces[2].iov_len);
-        memmove(buffer, pieces[0].iov_base, 4);
-        outcome = call_way(self, walk, "sent", sent, whole) < 0 ? -1 : 1;
-    }
+    /* the rest waits in Python, which takes it from the buffer */
+    int outcome = PyErr_Occurred() || (sent < whole && call_way(self, walk, "sent", sent, whole) < 0) ? -1 : 1;
     Py_DECREF(found.kept);
     return outcome;
 }
 
-/* One receive, one walk, one send. */
-static int pass(Pump *self, int fd, Walk *walk, int out)
+/* Receive into the buffer. 1: there are *count bytes; 0: nothing is to be done; -1: exception. */
+static int receive(Pump *self, int fd, Walk *walk, const struct way *way, ssize_t *count)
 {
-    ssize_t count = recv(fd, self->buffer.buf, (size_t)self->buffer.len, 0);
-    if (count <= 0) {
-        if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-            return 0;
-        return call_way(self, walk, "ended", count ? errno : ENDED, 0);
+    int rests = 0;
+    if (!way->receives)
+        *count = recv(fd, self->buffer.buf, (size_t)self->buffer.len, 0);
+    else if ((*count = receive_tls(way->receives, fd, self->buffer.buf, self->buffer.len, &rests)) == 0)
+        return 0;
+    if (*count > 0) {
+        if (rests)
+            self->called = 1;
+        return rests && call_transport(way->receives, "continue_later") < 0 ? settle_unexpected(self, walk) : 1;
     }
+    if (way->receives) { /* as in TlsTransport, the end is one however it is said */
+        int is_end = *count == -EPIPE || (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_EOFError));
+        if (PyErr_Occurred() && !is_of_one())
+            return -1;
+        return call_way(self, walk, "ended", is_end ? ENDED : -*count, 0);
+    }
+    if (*count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    return call_way(self, walk, "ended", *count ? errno : ENDED, 0);
+}
+
+/* One receive, one walk, one send. */
+static int pass(Pump *self, int fd, Walk *walk, const struct way *way)
+{
+    ssize_t count;
+    int received = receive(self, fd, walk, way, &count);
+    if (received <= 0)
+        return received;
     walk->quiet_s = 0;
     Py_ssize_t upto = functions->receive(walk, self->buffer.buf, self->view, 0, count);
     if (upto < 0)
         return settle_unexpected(self, walk);
     if (!upto) {
-        int passed = pass_rewritten(self, walk, out, count);
+        int passed = pass_rewritten(self, walk, way, count);
         if (passed)
             return passed < 0 && PyErr_Occurred() ? settle_unexpected(self, walk) : 0;
     }
@@ -226,12 +280,26 @@ static int pass(Pump *self, int fd, Walk *walk, int out)
             return passes;
     }
     walk->bytes += count;
-    ssize_t sent = send(out, self->buffer.buf, (size_t)count, MSG_NOSIGNAL);
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        sent = 0;
+    ssize_t sent = send_out(way, self->buffer.buf, count);
+    if (PyErr_Occurred())
+        return -1;
     if (sent == count && !is_crowded(walk))
         return 0;
-    return call_way(self, walk, "sent", sent < 0 ? -(Py_ssize_t)errno : sent, count);
+    return call_way(self, walk, "sent", sent, count);
+}
+
+static struct way hold(const struct way *way)
+{
+    return (struct way){(Walk *)Py_XNewRef((PyObject *)way->walk), way->out, use_tls(way->receives), use_tls(way->sends)};
+}
+
+static void release(struct way *way)
+{
+    struct way before = *way;
+    *way = (struct way){NULL, -1, NULL, NULL};
+    Py_XDECREF((PyObject *)before.walk);
+    leave_tls(before.receives);
+    leave_tls(before.sends);
 }
 
 static int serve(Pump *self, const struct epoll_event *event)
@@ -245,9 +313,9 @@ static int serve(Pump *self, const struct epoll_event *event)
     struct way *way = fd < self->ways_count ? &self->ways[fd] : NULL;
     if (!way || !way->walk || event->events != EPOLLIN || !way->walk->flows)
         return call_ready(self, fd, event->events);
-    Walk *walk = (Walk *)Py_NewRef((PyObject *)way->walk); /* what is called may end the connection */
-    int outcome = pass(self, fd, walk, way->out);
-    Py_DECREF((PyObject *)walk);
+    struct way kept = hold(way); /* what is called may end the connection */
+    int outcome = pass(self, fd, kept.walk, &kept);
+    release(&kept);
     return outcome;
 }
 
@@ -259,12 +327,13 @@ static int send_kept(Pump *self)
         struct later kept = self->later[i];
         if (!outcome && kept.fd < self->ways_count && self->ways[kept.fd].walk == kept.walk) {
             Py_ssize_t size = PyBytes_Size(kept.data);
-            ssize_t sent = send(self->ways[kept.fd].out, PyBytes_AsString(kept.data), (size_t)size, MSG_NOSIGNAL);
-            if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-                sent = 0;
-            if (sent != size) {
-                PyObject *result = PyObject_CallMethod(
-                    (PyObject *)kept.walk, "kept", "nO", sent < 0 ? -(Py_ssize_t)errno : sent, kept.data);
+            struct way way = hold(&self->ways[kept.fd]);
+            ssize_t sent = send_out(&way, PyBytes_AsString(kept.data), size);
+            release(&way);
+            if (PyErr_Occurred()) {
+                outcome = -1;
+            } else if (sent != size) {
+                PyObject *result = PyObject_CallMethod((PyObject *)kept.walk, "kept", "nO", (Py_ssize_t)sent, kept.data);
                 outcome = called(self, (PyObject *)kept.walk, settle((PyObject *)kept.walk, result));
             }
         }
@@ -349,11 +418,13 @@ static PyObject *pump_turn(PyObject *object, PyObject *argument)
     double now = monotonic(), until = now + wait;
     int outcome;
     self->called = 0;
-    if (self->later_count && send_kept(self) < 0) /* the last wait ended with an exception */
-        return NULL;
-    do
-        outcome = wait_once(self, now, until);
-    while (!outcome && (now = monotonic()) < until);
+    if (self->later_count) { /* the last wait ended with an exception; what `kept` plans is due before the next wait */
+        outcome = send_kept(self);
+    } else {
+        do
+            outcome = wait_once(self, now, until);
+        while (!outcome && (now = monotonic()) < until);
+    }
     if (outcome < 0)
         return NULL;
     Py_RETURN_NONE;
@@ -372,7 +443,7 @@ static int reserve(Pump *self, int fd)
         return -1;
     }
     for (int i = self->ways_count; i < count; i++)
-        ways[i] = (struct way){NULL, -1};
+        ways[i] = (struct way){NULL, -1, NULL, NULL};
     self->ways = ways;
     self->ways_count = count;
     return 0;
@@ -382,8 +453,8 @@ static PyObject *pump_connect(PyObject *object, PyObject *args)
 {
     Pump *self = (Pump *)object;
     int fd, out;
-    PyObject *walk;
-    if (!PyArg_ParseTuple(args, "iOi", &fd, &walk, &out))
+    PyObject *walk, *receives = Py_None, *sends = Py_None;
+    if (!PyArg_ParseTuple(args, "iOi|OO", &fd, &walk, &out, &receives, &sends))
         return NULL;
     if (fd < 0 || out < 0 ||
         !(PyObject_TypeCheck(walk, functions->requests) || PyObject_TypeCheck(walk, functions->answers))) {
@@ -392,9 +463,14 @@ static PyObject *pump_connect(PyObject *object, PyObject *args)
     }
     if (reserve(self, fd) < 0)
         return NULL;
-    Walk *before = self->ways[fd].walk;
-    self->ways[fd] = (struct way){(Walk *)Py_NewRef(walk), out};
-    Py_XDECREF((PyObject *)before);
+    struct way made = {NULL, out, NULL, NULL}, before = self->ways[fd];
+    if (new_tls(receives, &made.receives) < 0 || new_tls(sends, &made.sends) < 0) {
+        release(&made);
+        return NULL;
+    }
+    made.walk = (Walk *)Py_NewRef(walk);
+    self->ways[fd] = made;
+    release(&before);
     Py_RETURN_NONE;
 }
 
@@ -428,11 +504,8 @@ static PyObject *pump_forget(PyObject *object, PyObject *argument)
     long fd = PyLong_AsLong(argument);
     if (fd == -1 && PyErr_Occurred())
         return NULL;
-    if (fd >= 0 && fd < self->ways_count) {
-        PyObject *before = (PyObject *)self->ways[fd].walk;
-        self->ways[fd] = (struct way){NULL, -1};
-        Py_XDECREF(before);
-    }
+    if (fd >= 0 && fd < self->ways_count)
+        release(&self->ways[fd]);
     Py_RETURN_NONE;
 }
 
@@ -464,8 +537,13 @@ static int pump_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->ready);
     Py_VISIT(self->turns);
-    for (int i = 0; i < self->ways_count; i++)
+    for (int i = 0; i < self->ways_count; i++) {
+        struct tls *each[] = {self->ways[i].receives, self->ways[i].sends};
         Py_VISIT(self->ways[i].walk);
+        for (int side = 0; side < 2; side++)
+            if (each[side] && each[side]->users == 1)
+                Py_VISIT(each[side]->transport);
+    }
     for (Py_ssize_t i = 0; i < self->later_count; i++)
         Py_VISIT(self->later[i].walk);
     return 0;
@@ -475,7 +553,7 @@ static int pump_clear(PyObject *object)
 {
     Pump *self = (Pump *)object;
     for (int i = 0; i < self->ways_count; i++)
-        Py_CLEAR(self->ways[i].walk);
+        release(&self->ways[i]);
     while (self->later_count) {
         struct later kept = self->later[--self->later_count];
         Py_DECREF((PyObject *)kept.walk);
@@ -506,7 +584,7 @@ static void pump_dealloc(PyObject *object)
 
 static PyMethodDef pump_methods[] = {
     {"turn", pump_turn, METH_O, "turn(wait_s): see loop.interfaces.Pump."},
-    {"connect", pump_connect, METH_VARARGS, "connect(fd, walk, out_fd): see loop.interfaces.Pump."},
+    {"connect", pump_connect, METH_VARARGS, "connect(fd, walk, out_fd, receives=None, sends=None): see loop.interfaces.Pump."},
     {"send_later", pump_send_later, METH_VARARGS, "send_later(fd, data): see loop.interfaces.Pump."},
     {"forget", pump_forget, METH_O, "forget(fd): see loop.interfaces.Pump."},
     {NULL, NULL, 0, NULL},
@@ -541,7 +619,7 @@ PyMODINIT_FUNC PyInit__pump(void)
     word_self = PyUnicode_InternFromString("__self__");
     word_took = PyUnicode_InternFromString("took");
     word_ended = PyUnicode_InternFromString("ended");
-    if (!functions || !word_failed || !word_self || !word_took || !word_ended)
+    if (!functions || !word_failed || !word_self || !word_took || !word_ended || prepare_tls() < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     PyObject *type = module ? PyType_FromSpec(&pump_spec) : NULL;

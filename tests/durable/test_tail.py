@@ -233,7 +233,7 @@ async def test_whoever_waits_for_it_is_told_what_became_of_it(autojump_clock: Mo
     followed.cluster.leave()
     followed.run()
     await trio.sleep(1)
-    assert errors[0] == "b1:9092: Connection refused"
+    assert errors[0] == "b1:9092: Connection refused; b2:9092: Connection refused"
     assert not loaded
     followed.cluster.come_back()
     followed.make()

@@ -34,7 +34,6 @@ class StateCluster(TargetBrokers):
         super().__init__(nursery)
         self.loses: int | None = None
         """API key of the request at which its reader loses the leader: nothing arrives from there any longer."""
-        self.lost: set[int] = set()
         self.refuses_to_make: set[str] = set()
         self.denies_writing: set[str] = set()
         """Topics that the identity may not write to."""
@@ -57,15 +56,12 @@ class StateCluster(TargetBrokers):
     async def _before(self, key: int, node_id: int, client_id: str) -> None:
         if key in UNCOUNTED:
             return
-        await super()._before(key, node_id, client_id)
-        if len(self.asked) >= self.away_after:
-            self.leave()
-            await trio.sleep_forever()
         if key == self.loses:
             self.loses = None
             self.lost.add(node_id)
-        if node_id in self.lost and client_id:
-            await trio.sleep_forever()
+        if len(self.asked) + 1 >= self.away_after:
+            self.leave()
+        await super()._before(key, node_id, client_id)
 
     def until_away(self) -> trio.CancelScope:
         """Return a scope that is cancelled while the brokers are away."""

@@ -6,6 +6,7 @@ The cluster's clock is Trio's, so that tests may jump. Faults, handlers and the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import trio
 import trio.testing
@@ -34,12 +35,14 @@ NODE, OTHER_NODE = 1, 2
 
 
 class TargetBrokers:
-    """Two nodes; the first one leads the topics that the test makes."""
+    """Nodes, of which the first one leads the topics that the test makes."""
 
-    def __init__(self, nursery: trio.Nursery, users: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, users: Mapping[str, str] | None = None, *, nodes: int = 2, wall_ms: int = WALL_MS
+    ) -> None:
         self.nursery = nursery
-        clock = Clock(WALL_MS + round(trio.current_time() * 1000))
-        self.target = TargetCluster(2, clock, seed=1)
+        clock = Clock(wall_ms + round(trio.current_time() * 1000))
+        self.target = TargetCluster(nodes, clock, seed=1)
         self.target.addresses.update({node: (f"b{node}", 9092) for node in self.target.node_ids})
         served_apis.offer(self.target, served_apis.SASL_VERSIONS if users else {})
         self.faults = FaultPlan()
@@ -47,6 +50,8 @@ class TargetBrokers:
         self.asked: list[int] = []
         """API keys, in order."""
         self.away = False
+        self.lost: set[int] = set()
+        """Nodes from which nothing arrives any longer."""
         self.served = ServedCluster(
             cluster=self.target,
             handlers=self.handlers,
@@ -61,6 +66,8 @@ class TargetBrokers:
 
     async def _before(self, key: int, node_id: int, client_id: str) -> None:
         self.asked.append(key)
+        if node_id in self.lost:
+            await trio.sleep_forever()
 
     # Connections
 
@@ -71,12 +78,19 @@ class TargetBrokers:
         if self.away or not nodes:
             raise ConnectionRefusedError(111, "Connection refused")
         ours, theirs = trio.testing.memory_stream_pair()
-        connection = TargetConnection(theirs, self.served, self.peer(nodes[0]))
-        self._connections.add(connection)
-        self.nursery.start_soon(self._run, connection)
+        self.nursery.start_soon(self._serve, nodes[0], theirs)
         return ours
 
-    async def _run(self, connection: TargetConnection) -> None:
+    async def listen(self) -> Address:
+        """Serve the first node on a free port of this machine, which it names as its address."""
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        self.target.addresses[NODE] = listeners[0].socket.getsockname()[:2]
+        self.nursery.start_soon(trio.serve_listeners, partial(self._serve, NODE), listeners)
+        return self.address(NODE)
+
+    async def _serve(self, node_id: int, stream: trio.abc.Stream) -> None:
+        connection = TargetConnection(stream, self.served, self.peer(node_id))
+        self._connections.add(connection)
         await connection.run(print)
         self._connections.discard(connection)
         assert not self.served.failures, self.served.failures
@@ -104,7 +118,7 @@ class TargetBrokers:
 
     def client(self) -> ClusterClient:
         """Return the proxy's own client of this cluster."""
-        return ClusterClient([self.address(NODE)], self.settings)
+        return ClusterClient([self.address(node) for node in self.target.node_ids], self.settings)
 
     def address(self, node_id: int) -> Address:
         return Address(*self.target.addresses[node_id])
@@ -115,7 +129,7 @@ class TargetBrokers:
         """Create a compacted topic, or create it anew."""
         if self.target.topics.named(name) is not None:
             self.target.delete_topic(name)
-        return self.target.add_topic(name, [[NODE, OTHER_NODE] for _ in range(partitions)], dict(COMPACTED))
+        return self.target.add_topic(name, [list(self.target.node_ids)] * partitions, dict(COMPACTED))
 
     def topic(self, name: str) -> HostedTopic:
         found = self.target.topics.named(name)
@@ -151,6 +165,10 @@ class TargetBrokers:
         offset = hosted.log.append(data, records.read_header(data), hosted.leader_epoch)
         hosted.changed.notify()
         return offset
+
+    def facts(self, name: str) -> list[tuple[bytes | None, bytes | None]]:
+        """Return key and value of every record of the first partition."""
+        return [(record.key, record.value) for record in self.read(name)]
 
     def read(self, name: str, partition: int = 0) -> list[Record]:
         """Return all records of a partition."""

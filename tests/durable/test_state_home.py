@@ -332,7 +332,7 @@ async def test_brokers_that_are_away_are_waited_for(jumping: MockClock, cluster:
     cluster.away_after = step
     proxy = Proxy(cluster, "a:1", fleet=False)
     proxy.owner.assign(EVERYTHING)
-    await until(lambda: cluster.away)
+    await until(lambda: cluster.is_away)
     await trio.sleep(8.0)
     assert proxy.is_open != (True, True)
     cluster.away_after = inf

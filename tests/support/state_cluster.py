@@ -67,12 +67,12 @@ class StateCluster(TargetBrokers):
         """Return a scope that is cancelled while the brokers are away."""
         scope = trio.CancelScope()
         self._scopes.append(scope)
-        if self.away:
+        if self.is_away:
             scope.cancel()
         return scope
 
-    def leave(self) -> None:
-        super().leave()
+    def leave(self, *nodes: int) -> None:
+        super().leave(*nodes)
         for scope in self._scopes:
             scope.cancel()
         self._scopes.clear()

@@ -49,7 +49,12 @@ class TargetBrokers:
         self.handlers = {int(api.key): api.handle for api in served_apis.APIS}
         self.asked: list[int] = []
         """API keys, in order."""
-        self.away = False
+        self.down: set[int] = set()
+        """Nodes that refuse connections."""
+        self.unreachable: set[int] = set()
+        """Nodes that do not respond to a dial."""
+        self.dialled: list[int] = []
+        """Node ids, in order."""
         self.lost: set[int] = set()
         """Nodes from which nothing arrives any longer."""
         self.served = ServedCluster(
@@ -75,7 +80,10 @@ class TargetBrokers:
         """Connect in memory (see ClusterClientSettings.connect)."""
         await trio.lowlevel.checkpoint()
         nodes = [node for node, address in self.target.addresses.items() if address == (host, port)]
-        if self.away or not nodes:
+        self.dialled += nodes
+        if self.unreachable.intersection(nodes):
+            await trio.sleep_forever()
+        if self.down.issuperset(nodes):
             raise ConnectionRefusedError(111, "Connection refused")
         ours, theirs = trio.testing.memory_stream_pair()
         self.nursery.start_soon(self._serve, nodes[0], theirs)
@@ -99,18 +107,23 @@ class TargetBrokers:
         self._numbers += 1
         return ClientPeer(self._numbers, node_id, "127.0.0.1")
 
-    def cut(self) -> None:
-        """Close every connection."""
+    def leave(self, *nodes: int) -> None:
+        """Let nodes (without argument, all) close their connections and refuse new ones, until `come_back`."""
+        self.down.update(nodes or self.target.node_ids)
         for connection in tuple(self._connections):
-            connection.close()
-
-    def leave(self) -> None:
-        """Close every connection and refuse new ones, until `come_back`."""
-        self.away = True
-        self.cut()
+            if connection.node_id in self.down:
+                connection.close()
 
     def come_back(self) -> None:
-        self.away = False
+        """Let every node respond again."""
+        self.down.clear()
+        self.lost.clear()
+        self.unreachable.clear()
+
+    @property
+    def is_away(self) -> bool:
+        """True if no node accepts connections."""
+        return self.down.issuperset(self.target.node_ids)
 
     @property
     def settings(self) -> ClusterClientSettings:

@@ -1,4 +1,4 @@
-"""Members of the group of proxies at a coordinator in memory, by a clock that jumps: how numbers move, and what ends it.
+"""Members of the group of proxies at a coordinator in memory, by a clock that jumps: how numbers move, what ends it.
 
 On real brokers: test_ownership_group.
 """

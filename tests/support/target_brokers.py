@@ -138,11 +138,11 @@ class TargetBrokers:
 
     # What a test does to the cluster
 
-    def make(self, name: str, partitions: int = 1) -> HostedTopic:
-        """Create a compacted topic, or create it anew."""
+    def make(self, name: str, partitions: int = 1, settings: Mapping[str, str] = COMPACTED) -> HostedTopic:
+        """Create a topic, or create it anew."""
         if self.target.topics.named(name) is not None:
             self.target.delete_topic(name)
-        return self.target.add_topic(name, [list(self.target.node_ids)] * partitions, dict(COMPACTED))
+        return self.target.add_topic(name, [list(self.target.node_ids)] * partitions, dict(settings))
 
     def topic(self, name: str) -> HostedTopic:
         found = self.target.topics.named(name)

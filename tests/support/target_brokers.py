@@ -129,9 +129,9 @@ class TargetBrokers:
     def settings(self) -> ClusterClientSettings:
         return ClusterClientSettings(connect=self.connect)
 
-    def client(self) -> ClusterClient:
-        """Return the proxy's own client of this cluster."""
-        return ClusterClient([self.address(node) for node in self.target.node_ids], self.settings)
+    def client(self, pinned: Mapping[int, Address] | None = None) -> ClusterClient:
+        """Return the proxy's own client of this cluster. `pinned`: addresses that override the advertised ones."""
+        return ClusterClient([self.address(node) for node in self.target.node_ids], self.settings, pinned)
 
     def address(self, node_id: int) -> Address:
         return Address(*self.target.addresses[node_id])

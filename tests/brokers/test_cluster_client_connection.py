@@ -11,14 +11,14 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.views import broker_requests
 from kafka_share_proxy.wire.errors import LocalProtocolError, UpstreamLost
 
-from tests.support.view_log import ViewsBroker, client
+from tests.support.target_brokers import TargetBrokers
 
 
 async def test_a_handler_asks_as_if_a_client_had_asked(nursery: trio.Nursery) -> None:
     """One request after the other, in the version that the handler names."""
-    broker = ViewsBroker()
-    broker.topics = {"orders": 3}
-    port = ClusterClientConnection(client(nursery, broker))
+    brokers = TargetBrokers(nursery)
+    brokers.make("orders", 3)
+    port = ClusterClientConnection(brokers.client())
     nursery.start_soon(port.run)
     for _ in range(2):
         entries = await drive(broker_requests.request_topics(port, ["orders", "nothing"]))
@@ -27,7 +27,7 @@ async def test_a_handler_asks_as_if_a_client_had_asked(nursery: trio.Nursery) ->
 
 async def test_trouble_reaches_the_handler(nursery: trio.Nursery) -> None:
     """No broker wants to know it."""
-    port = ClusterClientConnection(client(nursery, ViewsBroker(mechanism="PLAIN")))
+    port = ClusterClientConnection(TargetBrokers(nursery, {"proxy": "s3cret"}).client())
     nursery.start_soon(port.run)
     with pytest.raises(UpstreamLost):
         await drive(broker_requests.request_topics(port, ["orders"]))
@@ -35,7 +35,7 @@ async def test_trouble_reaches_the_handler(nursery: trio.Nursery) -> None:
 
 async def test_questions_that_wait_are_bounded(nursery: trio.Nursery) -> None:
     """One more fails immediately."""
-    port = ClusterClientConnection(client(nursery, ViewsBroker()))
+    port = ClusterClientConnection(TargetBrokers(nursery).client())
     for _ in range(QUERIES_MAX):
         assert not port.send_request(3, 12, b"").done
     with pytest.raises(UpstreamLost, match=str(QUERIES_MAX)):

@@ -3,54 +3,66 @@
 from __future__ import annotations
 
 import pytest
+import trio
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.internal_topics import COMPACTED, OFFSETS_TOPIC, InternalTopic, TopicRefused
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 from kafka_share_proxy.wire.values import Address
 
-from tests.support.topic_client import TopicClient
+from tests.support.target_brokers import TargetBrokers
 
 NAME = "__own"
+PINNED = Address("pinned", 1)
 
 
-def topic_of(client: TopicClient, partitions: int = 2) -> InternalTopic:
-    return InternalTopic(client, NAME, partitions)  # type: ignore[arg-type]  # it has all methods used here
+def topic_of(brokers: TargetBrokers, partitions: int = 2) -> InternalTopic:
+    return InternalTopic(brokers.client({2: PINNED}), NAME, partitions)
 
 
-async def test_missing_topic_is_told() -> None:
-    assert await topic_of(TopicClient()).leaders() is None
+def with_topic(nursery: trio.Nursery, partitions: int) -> TargetBrokers:
+    """Return three brokers, each with a partition, one after the other."""
+    made = TargetBrokers(nursery, nodes=3)
+    made.target.add_topic(NAME, [[1 + index % 3] for index in range(partitions)], {})
+    return made
 
 
-async def test_leaders_and_where_they_are_dialled() -> None:
+async def test_missing_topic_is_told(nursery: trio.Nursery) -> None:
+    assert await topic_of(TargetBrokers(nursery)).leaders() is None
+
+
+async def test_leaders_and_where_they_are_dialled(nursery: trio.Nursery) -> None:
     """The proxy's own addresses are used if brokers are pinned; a partition without a leader is omitted."""
-    client = TopicClient(**{NAME: (3, 3)})
-    found = await topic_of(client, 3).leaders()
+    brokers = with_topic(nursery, 3)
+    found = await topic_of(brokers, 3).leaders()
     assert found is not None
     assert found.is_whole
     assert found.leaders == {0: 1, 1: 2, 2: 3}
-    assert [found.address_of(partition) for partition in (0, 1, 7)] == [Address("b1", 9), Address("pinned", 1), None]
-    client.leaderless = {1}
-    found = await topic_of(client, 3).leaders()
+    assert [found.address_of(partition) for partition in (0, 1, 7)] == [Address("b1", 9092), PINNED, None]
+    brokers.target.take_node_down(2)
+    found = await topic_of(brokers, 3).leaders()
     assert found is not None
     assert (found.is_whole, found.address_of(1)) == (False, None)
 
 
-async def test_other_number_of_partitions_is_refused() -> None:
+async def test_other_number_of_partitions_is_refused(nursery: trio.Nursery) -> None:
     with pytest.raises(TopicRefused, match="has 3 partitions and must have 2"):
-        await topic_of(TopicClient(**{NAME: (3, 3)})).leaders()
+        await topic_of(with_topic(nursery, 3)).leaders()
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
-async def test_topic_that_may_not_be_seen_is_refused(code: ErrorCode) -> None:
-    client = TopicClient(**{NAME: (2, 3)})
-    client.topic_code = code
+async def test_topic_that_may_not_be_seen_is_refused(nursery: trio.Nursery, code: ErrorCode) -> None:
+    brokers = with_topic(nursery, 2)
+    brokers.refuse(ApiKey.METADATA, code)
     with pytest.raises(TopicRefused, match="DESCRIBE"):
-        await topic_of(client).leaders()
+        await topic_of(brokers).leaders()
 
 
-async def test_trouble_that_passes_is_a_topic_without_leaders() -> None:
-    client = TopicClient(**{NAME: (2, 3)})
-    client.topic_code = ErrorCode.LEADER_NOT_AVAILABLE
-    found = await topic_of(client).leaders()
+async def test_trouble_that_passes_is_a_topic_without_leaders(nursery: trio.Nursery) -> None:
+    brokers = with_topic(nursery, 2)
+    brokers.refuse(ApiKey.METADATA, ErrorCode.LEADER_NOT_AVAILABLE)
+    found = await topic_of(brokers).leaders()
     assert found is not None
     assert not found.leaders
 
@@ -59,37 +71,40 @@ async def test_trouble_that_passes_is_a_topic_without_leaders() -> None:
     ("brokers", "offsets", "replicas", "in_sync"), [(5, 2, 2, "1"), (5, 0, 3, "2"), (1, 0, 1, "1")]
 )
 async def test_made_with_as_many_replicas_as_offsets_have(
-    brokers: int, offsets: int, replicas: int, in_sync: str
+    nursery: trio.Nursery, brokers: int, offsets: int, replicas: int, in_sync: str
 ) -> None:
     """If there is no offsets topic yet: 3, or the number of brokers."""
-    client = TopicClient(brokers, **({OFFSETS_TOPIC: (50, offsets)} if offsets else {}))
-    assert await topic_of(client).create()
-    configs = {config.name: config.value for config in client.created.configs}
-    assert (client.created.name, client.created.num_partitions) == (NAME, 2)
-    assert client.created.replication_factor == replicas
-    assert configs == COMPACTED | {"min.insync.replicas": in_sync}
+    made = TargetBrokers(nursery, nodes=brokers)
+    if offsets:
+        made.target.create_topic(OFFSETS_TOPIC, 50, replication=offsets)
+    assert await topic_of(made).create()
+    created = made.topic(NAME)
+    assert [len(partition.replicas) for partition in created.partitions] == [replicas] * 2
+    assert created.configs.stored == COMPACTED | {"min.insync.replicas": in_sync}
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT])
-async def test_made_by_somebody_else_or_not_known_yet(code: ErrorCode) -> None:
-    client = TopicClient()
-    client.create_code = code
-    assert not await topic_of(client).create()
+async def test_made_by_somebody_else_or_not_known_yet(nursery: trio.Nursery, code: ErrorCode) -> None:
+    brokers = TargetBrokers(nursery)
+    brokers.refuse(ApiKey.CREATE_TOPICS, code)
+    assert not await topic_of(brokers).create()
 
 
 @pytest.mark.parametrize(
     ("code", "error"),
     [(ErrorCode.NOT_CONTROLLER, UpstreamLost), (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TopicRefused)],
 )
-async def test_refusal_is_told_from_trouble_that_passes(code: ErrorCode, error: type[Exception]) -> None:
-    client = TopicClient()
-    client.create_code = code
+async def test_refusal_is_told_from_trouble_that_passes(
+    nursery: trio.Nursery, code: ErrorCode, error: type[Exception]
+) -> None:
+    brokers = TargetBrokers(nursery)
+    brokers.refuse(ApiKey.CREATE_TOPICS, code)
     with pytest.raises(error):
-        await topic_of(client).create()
+        await topic_of(brokers).create()
 
 
 def test_errors_of_partitions() -> None:
-    topic = topic_of(TopicClient())
+    topic = InternalTopic(ClusterClient([], ClusterClientSettings()), NAME, 2)
     topic.check(ErrorCode.NONE, "READ")
     with pytest.raises(TopicRefused, match=f"may not READ topic {NAME}"):
         topic.check(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "READ")

@@ -8,12 +8,13 @@ from contextlib import suppress
 from typing import Any
 
 import trio
-import trio.testing
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.codec.headers import RequestHeader
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import Address
+
+from tests.support.small_broker import Net
 
 VERSIONS = {key: registry.versions(key) for key in registry.API_KEYS}
 HERE = Address("broker", 9092)
@@ -102,23 +103,8 @@ class FakeBroker:
         )
 
 
-class FakeNet:
+class FakeNet(Net):
     """Network of fake brokers by address; other addresses do not exist."""
-
-    def __init__(self, nursery: trio.Nursery, brokers: dict[Address, FakeBroker]) -> None:
-        self.brokers = brokers
-        self.dialled: list[Address] = []
-        self._nursery = nursery
-
-    async def __call__(self, host: str, port: int) -> trio.abc.Stream:
-        await trio.lowlevel.checkpoint()
-        self.dialled.append(Address(host, port))
-        broker = self.brokers.get(Address(host, port))
-        if broker is None:
-            raise ConnectionRefusedError(111, "Connection refused")
-        ours, theirs = trio.testing.memory_stream_pair()
-        self._nursery.start_soon(broker.serve, theirs)
-        return ours
 
     @property
     def settings(self) -> ClusterClientSettings:

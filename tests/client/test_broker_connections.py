@@ -90,7 +90,6 @@ async def expiring(mechanism: str) -> AsyncIterator[tuple[Pool, Broker, list[str
     """Connected to a broker whose sessions live for 10 s. Yields the passwords as well, of which the first is used."""
     broker, passwords = Broker(mechanism=mechanism), ["s3cret"]
     broker.lifetime_ms = 10_000
-    broker.topics["a"] = 1
     identity = Identity(mechanism=mechanism, username="proxy", password=lambda: passwords[0])
     async with pool({ONE: broker}, identity=identity) as world:
         assert await world.send_request("a", 1) == "c"

@@ -20,12 +20,10 @@ from kafka_share_proxy.commits.state_records import (
     group_value,
     range_value,
 )
-from kafka_share_proxy.durable import tail as tail_module
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.wire.records.records import Record
 from trio.testing import MockClock
 
-from tests.support import state_cluster
 from tests.support.state_cluster import StateCluster
 
 SAME = next(f"h{n}" for n in range(999) if state_partition(f"h{n}") == state_partition("g"))
@@ -66,10 +64,8 @@ class Following:
 
 
 @pytest.fixture
-def following(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Following:
-    cluster = StateCluster(nursery)
-    state_cluster.install(monkeypatch, cluster, tail_module)
-    return Following(cluster)
+def following(nursery: trio.Nursery) -> Following:
+    return Following(StateCluster(nursery))
 
 
 async def test_marked_groups_are_known_and_taken_back(autojump_clock: MockClock, following: Following) -> None:
@@ -91,7 +87,7 @@ async def test_marked_groups_are_known_and_taken_back(autojump_clock: MockClock,
 async def test_it_is_not_known_while_the_topic_is_loaded(autojump_clock: MockClock, following: Following) -> None:
     """Waiters are notified; then plain commits are forwarded, and it is known when brokers respond again."""
     followed = following.followed
-    following.cluster.away = True
+    following.cluster.leave()
     following.run()
     await trio.sleep(0.1)
     assert followed.is_known("g") is None
@@ -103,7 +99,7 @@ async def test_it_is_not_known_while_the_topic_is_loaded(autojump_clock: MockClo
     assert "commit-groups-not-known" in following.notes
     following.make()
     following.mark("g")
-    following.cluster.away = False
+    following.cluster.come_back()
     await following.until(lambda: followed.is_known("g"))
     await following.until(lambda: "commit-groups-known" in following.notes)
     assert following.notes.count("commit-groups-not-known") == 1

@@ -32,11 +32,12 @@ async def test_topic_is_made_before_anything_is_owned(nursery: trio.Nursery) -> 
     cluster = StateCluster(nursery)
     hosted = hosted_in(cluster, nursery)
     await hosted.prepare()
-    assert len(cluster.topics[TEST_STATE.topic]) == 8
-    assert not cluster.writers
+    topic = cluster.topic(TEST_STATE.topic)
+    assert len(topic.partitions) == 8
+    assert not cluster.target.transactions.producers
     await hosted.prepare()
-    assert cluster.topic_ids[TEST_STATE.topic] == 1, "and once"
-    cluster.away = True
+    assert cluster.topic(TEST_STATE.topic) is topic, "and once"
+    cluster.leave()
     await hosted.prepare()
     assert hosted.trouble == "test state is not loaded yet", "trouble is for whoever takes over to tell"
 

@@ -9,14 +9,14 @@ from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from kafka_share_proxy.durable.state_topic import StateTopic
 
 from tests.support.small_state import TEST_STATE
-from tests.support.state_cluster import NODE, Client, StateCluster
+from tests.support.target_brokers import NODE, TargetBrokers
 
 
 class Watched:
     """A watch that runs."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        self.cluster, self.notes = StateCluster(nursery), list[str]()
+        self.cluster, self.notes = TargetBrokers(nursery), list[str]()
         self.seen, self.missing, self.trouble = list[TopicLeaders](), list[int](), list[str]()
         self.watch = LeaderWatch(
             TEST_STATE.topic,
@@ -27,7 +27,7 @@ class Watched:
             on_missing=lambda: self.missing.append(1),
             on_trouble=lambda error: self.trouble.append(str(error)),
         )
-        nursery.start_soon(self.watch.run, StateTopic(Client(self.cluster), TEST_STATE))  # type: ignore[arg-type]
+        nursery.start_soon(self.watch.run, StateTopic(self.cluster.client(), TEST_STATE))
 
 
 async def test_two_who_wait_are_both_told(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
@@ -49,11 +49,11 @@ async def test_topic_that_is_missing_is_told_apart_from_trouble(
     watched = Watched(nursery)
     await watched.watch.refresh()
     assert (watched.missing, watched.trouble, watched.seen) == ([1], [], [])
-    watched.cluster.away = True
+    watched.cluster.leave()
     for _ in range(3):
         await watched.watch.refresh()
         await trio.sleep(PATIENCE_S)
-    assert watched.trouble == ["nobody is there"] * 3
-    watched.cluster.away = False
+    assert [each.split(";")[0] for each in watched.trouble] == ["b1:9092: Connection refused"] * 3
+    watched.cluster.come_back()
     await watched.watch.refresh()
     assert watched.notes == ["state-view-failed", "state-view-found"]

@@ -1,6 +1,6 @@
 """Several states under one ownership group: taken over, lost and given up together, each served as soon as it can be.
 
-Brokers, the group of proxies and the clock are scripted (`state_cluster`); two proxies meet at one cluster.
+The group of proxies and the clock are scripted (`state_cluster`); two proxies meet at one cluster.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from kafka_share_proxy.sharegroups.state.held_state import HeldShareState
 from kafka_share_proxy.sharegroups.state.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.records.records import Record, decode_records
+from kafka_share_proxy.wire.records.records import Record
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.support import state_cluster
 from tests.support.small_broker import Broker
 from tests.support.small_state import TEST_STATE, HeldTexts, encode_key, partition_of
-from tests.support.state_cluster import OTHER_NODE, Loop, StateCluster
+from tests.support.state_cluster import Loop, StateCluster
+from tests.support.target_brokers import NODE, OTHER_NODE
 
 GROUP = "g"
 NUMBER = state_partition(GROUP)
@@ -156,10 +157,11 @@ async def owning(cluster: StateCluster, name: str = "a:1", *, fleet: bool = True
 async def test_one_takeover_covers_all_states(jumping: MockClock, cluster: StateCluster) -> None:
     """Topics are made, each partition begins with a takeover of its state, and both gates open."""
     proxy = await owning(cluster)
-    assert [len(cluster.topics[s.topic]) for s in (SHARE_STATE, TEST_STATE)] == [50, 8]
-    (record,) = decode_records(cluster.log(TEST_STATE.topic, 3).batches[0][2])
-    assert TEST_STATE.reign_of(record.key or b"") == (cluster.writers["__proxy-test-3"][0], 0)
-    assert set(cluster.writers) == {
+    assert [len(cluster.topic(s.topic).partitions) for s in (SHARE_STATE, TEST_STATE)] == [50, 8]
+    record = cluster.read(TEST_STATE.topic, 3)[0]
+    writers = cluster.target.transactions.producers
+    assert TEST_STATE.reign_of(record.key or b"") == (writers["__proxy-test-3"].producer_id, 0)
+    assert set(writers) == {
         *(f"__proxy-share-{n}" for n in range(50)),
         *(f"__proxy-test-{n}" for n in range(8)),
     }
@@ -167,7 +169,7 @@ async def test_one_takeover_covers_all_states(jumping: MockClock, cluster: State
     assert {"share-state-loaded", "test-state-loaded"} <= set(proxy.notes)
     assert (proxy.home.why_not(SHARE_STATE.topic), proxy.home.why_not(TEST_STATE.topic)) == ("", "")
     assert proxy.home.state() == {"state_partitions": 50, "linked_proxies": []}
-    assert proxy.texts.message_bytes == 1_000_000
+    assert proxy.texts.message_bytes == 1 << 20
 
 
 async def test_what_one_proxy_stored_the_next_owner_loads(jumping: MockClock, cluster: StateCluster) -> None:
@@ -330,10 +332,11 @@ async def test_brokers_that_are_away_are_waited_for(jumping: MockClock, cluster:
     cluster.away_after = step
     proxy = Proxy(cluster, "a:1", fleet=False)
     proxy.owner.assign(EVERYTHING)
-    await until(lambda: cluster.away)
+    await until(lambda: cluster.is_away)
     await trio.sleep(8.0)
     assert proxy.is_open != (True, True)
-    cluster.away, cluster.away_after = False, inf
+    cluster.away_after = inf
+    cluster.come_back()
     await until(lambda: proxy.is_open == (True, True))
 
 
@@ -344,13 +347,15 @@ async def test_leader_lost_without_a_word_while_it_is_read_is_replaced(
     first = await owning(cluster)
     await stored(first.put("one"))
     first.scope.cancel()
+    cluster.move_leaders(NODE)
     cluster.loses = ApiKey.FETCH
     second = Proxy(cluster, "b:1", fleet=True)
     second.owner.assign(EVERYTHING)
     await trio.sleep(9.5)
     assert cluster.lost
     assert second.is_open == (False, False)
-    cluster.node, led = OTHER_NODE, trio.current_time()
+    cluster.move_leaders(OTHER_NODE)
+    led = trio.current_time()
     await until(lambda: second.is_open == (True, True))
     assert trio.current_time() - led <= 2 * SILENT_S
     assert second.texts.values == {TEXT: "one"}
@@ -367,7 +372,7 @@ async def test_topic_that_is_deleted_is_made_anew_and_what_was_in_it_is_gone(
     proxy = await owning(cluster)
     await stored(proxy.put("gone"))
     proxy.texts.values[TEXT] = "gone"
-    del cluster.topics[TEST_STATE.topic]
+    cluster.target.delete_topic(TEST_STATE.topic)
     if made_anew:
         cluster.make(TEST_STATE.topic, 8)
     promise = proxy.put("not stored") if appends else None
@@ -392,7 +397,7 @@ async def test_topic_that_is_deleted_while_it_is_taken_over_is_made_anew(
     proxy = Proxy(cluster, "a:1", fleet=True)
     proxy.owner.assign(EVERYTHING)
     await until(lambda: len(cluster.held[PRODUCE]) >= 2)
-    del cluster.topics[TEST_STATE.topic]
+    cluster.target.delete_topic(TEST_STATE.topic)
     cluster.release(PRODUCE)
     await until(lambda: proxy.is_open == (True, True))
     await stored(proxy.put("kept"))
@@ -403,7 +408,7 @@ async def test_number_given_up_while_its_topic_is_gone_does_not_come_back(
 ) -> None:
     proxy = await owning(cluster)
     cluster.refuses_to_make = {TEST_STATE.topic}
-    del cluster.topics[TEST_STATE.topic]
+    cluster.target.delete_topic(TEST_STATE.topic)
     await until(lambda: "test-state-topic-lost" in proxy.notes)
     proxy.owner.assign({NUMBER, 4})
     await until(lambda: proxy.owner.gave_back)
@@ -418,10 +423,11 @@ async def test_topic_that_one_broker_does_not_know_for_a_moment_is_not_lost(
     """Like a broker that has just started; held state is kept."""
     proxy = await owning(cluster)
     proxy.texts.values[TEXT] = "kept"
-    logs = cluster.topics.pop(TEST_STATE.topic)
+    topics, topic = cluster.target.topics, cluster.topic(TEST_STATE.topic)
+    topics.remove(topic)
     proxy.test._leaders.check_soon()
     await trio.sleep(0.25)
-    cluster.topics[TEST_STATE.topic] = logs
+    topics.add(topic)
     await trio.sleep(30)
     assert proxy.texts.values == {TEXT: "kept"}
     assert "test-state-topic-lost" not in proxy.notes

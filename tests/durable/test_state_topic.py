@@ -2,123 +2,103 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 from kafka_share_proxy.brokers.internal_topics import MESSAGE_BYTES, OFFSETS_TOPIC, TopicRefused
+from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.durable.state_producer import BATCH_BYTES_MAX
 from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.sharegroups.model.coordinator import RECORD_OVERHEAD
 from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
 from kafka_share_proxy.sharegroups.state.state_records import PARTITIONS, SHARE_STATE, TOPIC
-from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 from kafka_share_proxy.wire.values import Address
 
-from tests.support.topic_client import TopicClient
-from tests.support.topic_settings import COMPACTED, described
+from tests.support.target_brokers import TargetBrokers
+
+PINNED = Address("pinned", 1)
 
 
-class Client(TopicClient):
-    """Has a coordinator, and settings of the topic."""
-
-    def __init__(self, brokers: int = 3) -> None:
-        super().__init__(brokers)
-        self.coordinator_code = ErrorCode.NONE
-        self.settings: dict[str, str | None] | None = COMPACTED | {"max.message.bytes": "1048588"}
-        """None: the identity may not DESCRIBE_CONFIGS."""
-
-    def _configs(self, query: Any) -> Any:
-        (resource,) = query.resources
-        assert resource.resource_name == TOPIC
-        code = ErrorCode.NONE if self.settings is not None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return described(query, self.settings or {}, code)
-
-    async def send_request(self, key: int, query: Any) -> tuple[Any, None]:
-        if key == 19:
-            return await super().send_request(key, query)
-        if key == 32:
-            return self._configs(query), None
-        response = registry.message("FindCoordinatorResponse")
-        entries = [
-            response.Coordinator(key=name, node_id=3, error_code=self.coordinator_code)
-            for name in query.coordinator_keys
-        ]
-        return response(coordinators=entries), None
+def topic_of(brokers: TargetBrokers) -> StateTopic:
+    return StateTopic(brokers.client({2: PINNED}), SHARE_STATE)
 
 
-def topic_of(client: Client) -> StateTopic:
-    return StateTopic(client, SHARE_STATE)  # type: ignore[arg-type]
-
-
-async def test_missing_topic_is_made_as_decision_20_says() -> None:
-    client = Client()
-    assert await topic_of(client).leaders() is None
-    assert await topic_of(client).create()
-    configs = {config.name: config.value for config in client.created.configs}
-    assert (client.created.name, client.created.num_partitions, client.created.replication_factor) == (TOPIC, 50, 3)
+async def test_missing_topic_is_made_as_decision_20_says(nursery: trio.Nursery) -> None:
+    brokers = TargetBrokers(nursery, nodes=3)
+    assert await topic_of(brokers).leaders() is None
+    assert await topic_of(brokers).create()
+    created = brokers.topic(TOPIC)
+    assert [len(partition.replicas) for partition in created.partitions] == [3] * 50
+    configs = created.configs.stored
     assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "2")
 
 
 @pytest.mark.parametrize(
     ("brokers", "offsets", "replicas", "in_sync"), [(1, 0, 1, 1), (2, 0, 2, 1), (5, 0, 3, 2), (5, 5, 5, 4)]
 )
-async def test_it_is_replicated_as_the_offsets_are(brokers: int, offsets: int, replicas: int, in_sync: int) -> None:
-    client = Client(brokers)
+async def test_it_is_replicated_as_the_offsets_are(
+    nursery: trio.Nursery, brokers: int, offsets: int, replicas: int, in_sync: int
+) -> None:
+    made = TargetBrokers(nursery, nodes=brokers)
     if offsets:
-        client.topics[OFFSETS_TOPIC] = (50, offsets)
-    await topic_of(client).create()
-    configs = {config.name: config.value for config in client.created.configs}
-    assert (client.created.replication_factor, configs["min.insync.replicas"]) == (replicas, str(in_sync))
+        made.target.create_topic(OFFSETS_TOPIC, 50, replication=offsets)
+    await topic_of(made).create()
+    created = made.topic(TOPIC)
+    replicas_made = len(created.partitions[0].replicas)
+    assert (replicas_made, created.configs.stored["min.insync.replicas"]) == (replicas, str(in_sync))
 
 
-async def test_view_names_leaders_where_brokers_are_dialled() -> None:
-    client = Client(2)
-    client.topics[TOPIC] = (PARTITIONS, 1)
-    client.leaderless = {7}
-    view = await topic_of(client).leaders()
+async def test_view_names_leaders_where_brokers_are_dialled(nursery: trio.Nursery) -> None:
+    brokers = TargetBrokers(nursery, nodes=3)
+    brokers.target.add_topic(TOPIC, [[3] if index == 7 else [1 + index % 2] for index in range(PARTITIONS)], {})
+    brokers.target.take_node_down(3)
+    view = await topic_of(brokers).leaders()
     assert view is not None
     assert not view.is_whole
     assert 7 not in view.leaders
-    assert view.addresses == {1: Address("b1", 9), 2: Address("pinned", 1)}
-    client.leaderless = set()
-    view = await topic_of(client).leaders()
+    assert view.addresses == {1: Address("b1", 9092), 2: PINNED}
+    brokers.target.bring_node_up(3)
+    view = await topic_of(brokers).leaders()
     assert view is not None
     assert view.is_whole
 
 
-async def test_another_number_of_partitions_is_refused() -> None:
+async def test_another_number_of_partitions_is_refused(nursery: trio.Nursery) -> None:
     """Every group would be looked for elsewhere."""
-    client = Client()
-    client.topics[TOPIC] = (10, 1)
+    brokers = TargetBrokers(nursery)
+    brokers.make(TOPIC, 10)
     with pytest.raises(TopicRefused, match="has 10 partitions and must have 50"):
-        await topic_of(client).leaders()
+        await topic_of(brokers).leaders()
 
 
-async def test_what_the_identity_may_not_do_is_named() -> None:
-    client = Client()
-    client.topics[TOPIC] = (PARTITIONS, 1)
-    client.topic_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+async def test_what_the_identity_may_not_do_is_named(nursery: trio.Nursery) -> None:
+    brokers = TargetBrokers(nursery)
+    for key in (ApiKey.METADATA, ApiKey.CREATE_TOPICS):
+        brokers.refuse(key, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    brokers.refuse(ApiKey.FIND_COORDINATOR, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     with pytest.raises(TopicRefused, match="DESCRIBE"):
-        await topic_of(client).leaders()
-    client.create_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        await topic_of(brokers).leaders()
     with pytest.raises(TopicRefused, match="cannot be created"):
-        await topic_of(client).create()
-    client.coordinator_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        await topic_of(brokers).create()
     with pytest.raises(TopicRefused, match="WRITE and DESCRIBE on transactional ids __proxy-share-"):
-        await topic_of(client).coordinators(["__proxy-share-0"])
+        await topic_of(brokers).coordinators(["__proxy-share-0"])
 
 
-async def test_somebody_else_just_made_it() -> None:
-    client = Client()
-    client.create_code = ErrorCode.TOPIC_ALREADY_EXISTS
-    assert not await topic_of(client).create()
-    client.create_code = ErrorCode.NOT_CONTROLLER
+async def test_somebody_else_just_made_it(nursery: trio.Nursery) -> None:
+    brokers = TargetBrokers(nursery, nodes=3)
+    brokers.make(TOPIC, PARTITIONS)
+    assert not await topic_of(brokers).create()
+    brokers.refuse(ApiKey.CREATE_TOPICS, ErrorCode.NOT_CONTROLLER)
     with pytest.raises(UpstreamLost):
-        await topic_of(client).create()
-    assert await topic_of(client).coordinators(["a", "b"]) == {"a": 3, "b": 3}
-    await trio.lowlevel.checkpoint()
+        await topic_of(brokers).create()
+    for name in "ab":
+        brokers.target.move_coordinator(CoordinatorKind.TRANSACTION, name, 3)
+    assert await topic_of(brokers).coordinators(["a", "b"]) == {"a": 3, "b": 3}
 
 
 LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
@@ -133,22 +113,32 @@ LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
         ("", MESSAGE_BYTES, [NOT_KNOWN]),
     ],
 )
-async def test_how_large_a_batch_may_be(told: str | None, found: int, said: list[str]) -> None:
+async def test_how_large_a_batch_may_be(nursery: trio.Nursery, told: str | None, found: int, said: list[str]) -> None:
     """The topic's limit; without the right to read its settings, the limit that the proxy would have set."""
-    client, notes = Client(), list[str]()
-    client.topics[TOPIC] = (PARTITIONS, 1)
-    client.settings = None if told is None else COMPACTED | {"max.message.bytes": told}
-    topic = topic_of(client)
+    brokers, notes = TargetBrokers(nursery), list[str]()
+    brokers.make(TOPIC, PARTITIONS, {"max.message.bytes": told} if told else {})
+    if told == "":
+        brokers.handlers[ApiKey.DESCRIBE_CONFIGS] = partial(_without_values, brokers.handlers[ApiKey.DESCRIBE_CONFIGS])
+    if told is None:
+        brokers.refuse(ApiKey.DESCRIBE_CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    topic = topic_of(brokers)
     view = await topic.leaders()
     assert view is not None
     assert topic.message_bytes(await topic.settings(view), lambda event, **_: notes.append(event)) == found
     assert notes == said
 
 
-async def test_the_topic_takes_what_the_proxy_makes() -> None:
+async def _without_values(describe: Any, call: TargetCall[Any]) -> Any:
+    response = await describe(call)
+    for config in response.results[0].configs:
+        config.value = ""
+    return response
+
+
+async def test_the_topic_takes_what_the_proxy_makes(nursery: trio.Nursery) -> None:
     """Also where the brokers allow less by default."""
-    client = Client()
-    await StateTopic(client, SHARE_STATE).create()  # type: ignore[arg-type]
-    configs = {config.name: config.value for config in client.created.configs}
+    brokers = TargetBrokers(nursery)
+    await topic_of(brokers).create()
+    configs = brokers.topic(TOPIC).configs.stored
     largest = SNAPSHOT_BYTES_MAX + RECORD_OVERHEAD + 32767
     assert int(configs["max.message.bytes"]) >= max(largest, BATCH_BYTES_MAX)

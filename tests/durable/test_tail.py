@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import trio
 from kafka_share_proxy.brokers.replaced import SILENT_S
-from kafka_share_proxy.durable import tail as tail_module
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.durable.tail import CHECK_S, FETCH_WAIT_S, Tail
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.records.records import Record
 from trio.testing import MockClock
 
-from tests.support import state_cluster
 from tests.support.small_state import TEST_STATE, Texts, encode_key, partition_of
-from tests.support.state_cluster import OTHER_NODE, WALL_MS, StateCluster
+from tests.support.state_cluster import StateCluster
+from tests.support.target_brokers import OTHER_NODE, WALL_MS
 
 NAMES = {partition: next(f"t{n}" for n in range(999) if partition_of(f"t{n}") == partition) for partition in range(8)}
 
@@ -73,10 +73,8 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def followed(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Followed:
-    cluster = StateCluster(nursery)
-    state_cluster.install(monkeypatch, cluster, tail_module)
-    return Followed(cluster)
+def followed(nursery: trio.Nursery) -> Followed:
+    return Followed(StateCluster(nursery))
 
 
 async def test_what_was_stored_is_loaded_and_what_comes_follows(autojump_clock: MockClock, followed: Followed) -> None:
@@ -92,8 +90,7 @@ async def test_what_was_stored_is_loaded_and_what_comes_follows(autojump_clock: 
     assert followed.texts.values == {NAMES[n]: "stored" for n in (1, 2, 3)}
     followed.put(4, "new")
     followed.put(1, None)
-    followed.cluster.log(TEST_STATE.topic, 2).epochs.clear()  # the broker forgot who wrote, and takes a late append
-    followed.put(2, "late", epoch=0)
+    followed.put(2, "late", epoch=0)  # the broker forgot who wrote, and takes a late append
     await followed.holds(**{NAMES[2]: "stored", NAMES[3]: "stored", NAMES[4]: "new"})
     await trio.sleep(2)
     assert followed.texts.values[NAMES[2]] == "stored"
@@ -107,13 +104,13 @@ async def test_age_is_bounded_while_brokers_respond_and_grows_while_they_do_not(
     await followed.tail.loaded()
     await trio.sleep(5)
     assert followed.tail.age_s <= FETCH_WAIT_S + 0.01
-    followed.cluster.away = True
+    followed.cluster.leave()
     await trio.sleep(10)
     assert followed.tail.age_s > 9
     assert followed.tail.is_all_loaded, "what was known is known"
     assert "test-state-not-followed" in followed.notes
     followed.put(5, "meanwhile")
-    followed.cluster.away = False
+    followed.cluster.come_back()
     await followed.holds(**{NAMES[5]: "meanwhile"})
     await until(lambda: followed.tail.age_s < 1)
     assert "test-state-followed" in followed.notes
@@ -130,7 +127,8 @@ async def test_leader_lost_without_a_word_is_followed_by_the_next_one(
     await trio.sleep(9.5)
     assert followed.tail.age_s > 5
     assert followed.cluster.lost
-    followed.cluster.node, led = OTHER_NODE, trio.current_time()
+    followed.cluster.move_leaders(OTHER_NODE)
+    led = trio.current_time()
     followed.put(5, "afterwards")
     await followed.holds(**{NAMES[5]: "afterwards"})
     assert trio.current_time() - led <= 2 * SILENT_S
@@ -146,11 +144,11 @@ async def test_delay_from_append_to_here_is_known(autojump_clock: MockClock, fol
     await followed.holds(**{NAMES[5]: "quick"})
     assert followed.tail.delay_s < 0.05
     assert followed.tail.behind == 0
-    followed.cluster.away = True
+    followed.cluster.leave()
     await trio.sleep(1)
     followed.put(5, "slow")
     await trio.sleep(3)
-    followed.cluster.away = False
+    followed.cluster.come_back()
     await followed.holds(**{NAMES[5]: "slow"})
     assert 3 <= followed.tail.delay_s < 4
 
@@ -175,16 +173,16 @@ async def test_topic_that_is_deleted_and_made_anew_is_read_anew(autojump_clock: 
     followed.put(1, "old")
     followed.run()
     await followed.holds(**{NAMES[1]: "old"})
-    del followed.cluster.topics[TEST_STATE.topic]
+    followed.cluster.target.delete_topic(TEST_STATE.topic)
     await followed.holds()
     followed.make()
     followed.put(2, "new")
     await followed.holds(**{NAMES[2]: "new"})
-    followed.cluster.away = True
+    followed.cluster.leave()
     await trio.sleep(1)
     followed.make()
     followed.put(3, "newer")
-    followed.cluster.away = False
+    followed.cluster.come_back()
     await followed.holds(**{NAMES[3]: "newer"})
     assert followed.notes.count("test-state-read-anew") == 2
 
@@ -232,12 +230,12 @@ async def test_fault_of_the_follower_ends_one_partition_only(autojump_clock: Moc
 async def test_whoever_waits_for_it_is_told_what_became_of_it(autojump_clock: MockClock, followed: Followed) -> None:
     """Trouble with finding the topic, and everything that may have made it loaded."""
     errors, loaded = followed.errors, followed.loaded
-    followed.cluster.away = True
+    followed.cluster.leave()
     followed.run()
     await trio.sleep(1)
-    assert errors[0] == "nobody is there"
+    assert errors[0] == "b1:9092: Connection refused; b2:9092: Connection refused"
     assert not loaded
-    followed.cluster.away = False
+    followed.cluster.come_back()
     followed.make()
     await until(lambda: loaded and loaded[-1])
     assert loaded[0] is False
@@ -250,9 +248,7 @@ async def test_log_that_was_cut_is_read_anew(autojump_clock: MockClock, followed
     followed.put(2, "kept")
     followed.run()
     await followed.tail.loaded()
-    log = followed.cluster.log(TEST_STATE.topic, 1)
-    log.batches.pop()
-    log.end -= 1
+    followed.cluster.target.truncate_log(TEST_STATE.topic, 1, followed.cluster.log(TEST_STATE.topic, 1).end - 1)
     await followed.holds(**{NAMES[2]: "kept"})
     assert followed.texts.forgotten == [{1}]
     followed.put(1, "again")
@@ -278,13 +274,14 @@ async def test_partition_that_cannot_be_read_is_named_and_others_go_on(
 
 async def test_idle_tail_requests_and_receives_no_partition(autojump_clock: MockClock, followed: Followed) -> None:
     """A fetch session (KIP-227), also after an eviction. The age of the state stays bounded."""
-    requests, fetch = list[int](), followed.cluster.fetch
+    requests, handlers = list[int](), followed.cluster.handlers
+    fetch = handlers[ApiKey.FETCH]
 
-    async def noted(request: Any) -> object:
-        requests.append(sum(len(topic.partitions) for topic in request.topics))
-        return await fetch(request)
+    async def noted(call: TargetCall[Any]) -> Any:
+        requests.append(sum(len(topic.partitions) for topic in call.request.topics))
+        return await fetch(call)
 
-    followed.cluster.fetch = noted  # type: ignore[method-assign]
+    handlers[ApiKey.FETCH] = noted
     followed.make()
     followed.run()
     await followed.tail.loaded()
@@ -293,7 +290,7 @@ async def test_idle_tail_requests_and_receives_no_partition(autojump_clock: Mock
     await trio.sleep(4 * FETCH_WAIT_S)
     assert requests[-3:] == [0, 0, 0]
     assert followed.tail.age_s <= 2 * FETCH_WAIT_S
-    followed.cluster.fetch_sessions.clear()
+    followed.cluster.evict_fetch_sessions()
     await trio.sleep(FETCH_WAIT_S)
     followed.put(4, "two")
     await followed.holds(**{NAMES[5]: "one", NAMES[4]: "two"})
@@ -303,24 +300,16 @@ async def test_idle_tail_requests_and_receives_no_partition(autojump_clock: Mock
 
 async def test_owner_follows_its_own_appends_at_leisure(autojump_clock: MockClock, followed: Followed) -> None:
     """It knows them before; as soon as another proxy owns one partition, that is followed closely."""
-    fetch, fetches = followed.cluster.fetch, 0
-
-    async def counted(request: object) -> object:
-        nonlocal fetches
-        fetches += 1
-        return await fetch(request)
-
-    followed.cluster.fetch = counted  # type: ignore[method-assign]
     followed.make()
     followed.run()
     await followed.tail.loaded()
     counts = []
     for foreign in (None, 3):
         followed.tail.is_owned = lambda partition, foreign=foreign: partition != foreign  # type: ignore[misc]
-        begun = fetches
+        begun = followed.cluster.asked.count(ApiKey.FETCH)
         for number in range(200):
             followed.put(5, f"{foreign} {number}")
             await trio.sleep(0.01)
-        counts.append(fetches - begun)
+        counts.append(followed.cluster.asked.count(ApiKey.FETCH) - begun)
         await followed.holds(**{NAMES[5]: f"{foreign} 199"})
     assert counts[0] <= 15 < 60 <= counts[1]

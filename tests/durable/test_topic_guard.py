@@ -9,11 +9,13 @@ import trio
 from kafka_share_proxy.brokers.topic_settings import TopicSettings
 from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.topic_guard import CHECK_S, RISK_REMIND_S, TopicGuard
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from trio.testing import MockClock
 
 from tests.support.small_state import TEST_STATE, HeldTexts, partition_of, text_gate
-from tests.support.state_cluster import Loop, StateCluster, host_in, install
+from tests.support.state_cluster import Loop, StateCluster, host_in
+from tests.support.target_brokers import COMPACTED
 
 UNSAFE = {"cleanup.policy": "delete", "retention.ms": "1000"}
 
@@ -56,24 +58,24 @@ class World:
 
 
 @pytest.fixture
-def world(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World(nursery)
-    install(monkeypatch, made.cluster)
-    return made
+def world(nursery: trio.Nursery) -> World:
+    return World(nursery)
 
 
 async def test_topic_that_is_not_compacted_is_not_taken_over(world: World, autojump_clock: MockClock) -> None:
     """The log says how to correct it; once that is done the state is served without a restart."""
     world.cluster.make(TEST_STATE.topic, TEST_STATE.partitions)
-    world.cluster.settings = dict(UNSAFE)
+    world.cluster.configure(TEST_STATE.topic, UNSAFE)
     world.begin()
     await trio.sleep(30)
     assert not world.hosted.gate.is_open
     assert world.hosted.gate.refusal == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "--add-config cleanup.policy=compact" in world.hosted.trouble
     assert "--add-config cleanup.policy=compact" in world.events("texts-off")[0]["reason"]
-    assert not any(log.batches for log in world.cluster.topics[TEST_STATE.topic]), "nothing was appended"
-    world.cluster.settings["cleanup.policy"] = "compact"
+    assert not any(each.log.batches for each in world.cluster.topic(TEST_STATE.topic).partitions), (
+        "nothing was appended"
+    )
+    world.cluster.configure(TEST_STATE.topic, COMPACTED)
     await world.until_open()
     assert world.hosted.trouble == ""
 
@@ -85,13 +87,13 @@ async def test_policy_that_changes_holds_requests_back_until_it_is_corrected(
     world.begin()
     await world.until_open()
     await world.store("a", "1")
-    world.cluster.settings = dict(UNSAFE)
+    world.cluster.configure(TEST_STATE.topic, UNSAFE)
     await trio.sleep(CHECK_S + 1)
     assert world.hosted.gate.refusal == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "cleanup.policy=delete" in world.hosted.trouble
     await trio.sleep(10 * CHECK_S)
     assert 1 <= len(world.events("state-topic-unsafe")) <= 3, "once, and reminders"
-    world.cluster.settings["cleanup.policy"] = "compact"
+    world.cluster.configure(TEST_STATE.topic, COMPACTED)
     await world.until_open()
     assert (world.held.values, world.hosted.trouble) == ({"a": "1"}, "")
     assert len(world.events("state-topic-safe")) == 1
@@ -107,11 +109,11 @@ async def test_a_proxy_that_serves_no_partition_keeps_its_own_reason(world: Worl
     world.hosted.close(ErrorCode.NOT_COORDINATOR, "standby")
     refusal = world.hosted.gate.refusal
     assert refusal
-    world.cluster.settings = dict(UNSAFE)
+    world.cluster.configure(TEST_STATE.topic, UNSAFE)
     await trio.sleep(CHECK_S + 1)
     assert world.events("state-topic-unsafe")
     assert (world.hosted.gate.refusal, world.hosted.trouble) == (refusal, "standby")
-    world.cluster.settings["cleanup.policy"] = "compact"
+    world.cluster.configure(TEST_STATE.topic, COMPACTED)
     await trio.sleep(2 * CHECK_S)
     assert world.events("state-topic-safe")
     assert not world.hosted.gate.is_open
@@ -127,13 +129,13 @@ async def test_records_that_brokers_deleted_meanwhile_are_written_again_from_mem
     await world.until_open()
     for number in range(200):
         await world.store(f"k{number}", "1")
-    world.cluster.settings = dict(UNSAFE)
+    world.cluster.configure(TEST_STATE.topic, UNSAFE)
     await trio.sleep(CHECK_S + 1)
-    for log in world.cluster.topics[TEST_STATE.topic]:
-        log.batches[:] = log.batches[len(log.batches) - kept :]
+    for hosted in world.cluster.topic(TEST_STATE.topic).partitions:
+        world.cluster.target.delete_records(TEST_STATE.topic, hosted.index, hosted.log.end - kept)
     await trio.sleep(CHECK_S)
     assert not world.hosted.gate.is_open
-    world.cluster.settings["cleanup.policy"] = "compact"
+    world.cluster.configure(TEST_STATE.topic, COMPACTED)
     await world.until_open()
     (told,) = world.events("test-state-restored")
     assert "deleted records of 8 partitions" in told["reason"]
@@ -162,13 +164,13 @@ async def test_partition_that_cannot_be_read_is_not_restored_from_memory(
     later.begin()
     await trio.sleep(30)
     assert set(later.hosted.gate.refused) == {unreadable}
-    later.cluster.settings = dict(UNSAFE)
+    later.cluster.configure(TEST_STATE.topic, UNSAFE)
     await trio.sleep(CHECK_S + 1)
-    for number, log in enumerate(later.cluster.topics[TEST_STATE.topic]):
-        if number != unreadable:
-            log.batches.clear()
+    for hosted in later.cluster.topic(TEST_STATE.topic).partitions:
+        if hosted.index != unreadable:
+            later.cluster.target.delete_records(TEST_STATE.topic, hosted.index, hosted.log.end)
     await trio.sleep(CHECK_S)
-    later.cluster.settings["cleanup.policy"] = "compact"
+    later.cluster.configure(TEST_STATE.topic, COMPACTED)
     await trio.sleep(60)
     assert len(later.events("test-state-restored")) == 1
     assert set(later.hosted.gate.refused) == {unreadable}
@@ -181,13 +183,12 @@ async def test_takeover_that_ends_while_the_topic_is_unsafe_does_not_open_the_ga
     await world.until_open()
     world.hosted.guard.unsafe = "not now"
     await world.hosted.give_up([3], "moved")
-    taken = world.cluster.settings
-    world.cluster.settings = dict(UNSAFE)
+    world.cluster.configure(TEST_STATE.topic, UNSAFE)
     await trio.sleep(CHECK_S + 1)
     world.hosted.begin([3], world.nursery)
     await trio.sleep(CHECK_S)
     assert 3 not in world.hosted.served
-    world.cluster.settings = taken
+    world.cluster.configure(TEST_STATE.topic, COMPACTED)
     await world.until_open()
     assert world.hosted.served == set(TEST_STATE.all)
 
@@ -197,9 +198,9 @@ async def test_settings_that_cannot_be_read_any_longer_leave_the_verdict_as_it_w
 ) -> None:
     world.begin()
     await world.until_open()
-    world.cluster.settings = dict(UNSAFE)
+    world.cluster.configure(TEST_STATE.topic, UNSAFE)
     await trio.sleep(CHECK_S + 1)
-    world.cluster.settings_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    world.cluster.refuse(ApiKey.DESCRIBE_CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     await trio.sleep(2 * CHECK_S)
     assert not world.hosted.gate.is_open
     assert "settings-unknown" in world.hosted.guard.risks
@@ -207,7 +208,7 @@ async def test_settings_that_cannot_be_read_any_longer_leave_the_verdict_as_it_w
 
 async def test_state_is_served_where_the_settings_may_not_be_read(world: World, autojump_clock: MockClock) -> None:
     """The log and the probes say that the settings are unknown."""
-    world.cluster.settings_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    world.cluster.refuse(ApiKey.DESCRIBE_CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     world.begin()
     await world.until_open()
     (told,) = world.events("state-topic-at-risk")
@@ -221,11 +222,11 @@ async def test_partitions_that_are_added_are_reported_and_service_goes_on(
     """Also where a leader moves afterwards."""
     world.begin()
     await world.until_open()
-    world.cluster.topics[TEST_STATE.topic] += [type(world.cluster.log(TEST_STATE.topic, 0))() for _ in range(4)]
+    world.cluster.target.add_partitions(world.cluster.topic(TEST_STATE.topic), [[1, 2]] * 4)
     await trio.sleep(CHECK_S + 1)
     assert list(world.hosted.guard.risks) == ["partitions"]
     assert world.hosted.gate.is_open
-    world.cluster.node = 2
+    world.cluster.move_leaders(2)
     await trio.sleep(CHECK_S + 1)
     assert set(world.journal.leaders.values()) == {2}
     await world.store("a", "1")

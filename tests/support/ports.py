@@ -118,6 +118,12 @@ class ManualTimers:
             raise AssertionError("timers ring without end")
         self._now = until
 
+    def ring(self) -> None:
+        """Move the clock to the next timer."""
+        deadlines = [deadline for deadline, _, timer in self._planned if timer.callback is not None]
+        assert deadlines, "it waits for what never comes"
+        self.advance(max(0.0, min(deadlines) - self._now))
+
     @property
     def planned(self) -> int:
         """Timers that are neither rung nor cancelled."""

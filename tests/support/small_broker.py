@@ -27,12 +27,6 @@ class Broker:
         self.node_id = node_id
         self.named = {node_id: Address(f"b{node_id}", 9092)}
         """The brokers that its Metadata names."""
-        self.topics: dict[str, int] = {}
-        """Topic -> partitions, all led by this broker."""
-        self.produced: list[tuple[str, int, bytes]] = []
-        """(topic, partition, batch)"""
-        self.produce_codes: list[int] = []
-        """Errors for the next Produce requests."""
         self.share_level = 1
         self.groups: dict[str, str] = {}
         """Group id -> type."""
@@ -104,27 +98,8 @@ class Broker:
             response.MetadataResponseBroker(node_id=node_id, host=address.host, port=address.port)
             for node_id, address in self.named.items()
         ]
-        topics = [self._topic(response, topic.name) for topic in request.topics]
+        topics = [response.MetadataResponseTopic(name=topic.name, error_code=3) for topic in request.topics]
         return response(brokers=brokers, cluster_id="c", controller_id=1, topics=topics)
-
-    def _topic(self, response: Any, name: str) -> Any:
-        partitions = [
-            response.MetadataResponsePartition(
-                partition_index=index, leader_id=self.node_id, replica_nodes=[], isr_nodes=[], offline_replicas=[]
-            )
-            for index in range(self.topics.get(name, 0))
-        ]
-        return response.MetadataResponseTopic(name=name, error_code=0 if partitions else 3, partitions=partitions)
-
-    def _k0(self, request: Any) -> Any:
-        message = registry.message("ProduceResponse")
-        (topic,) = request.topic_data
-        (part,) = topic.partition_data
-        code = self.produce_codes.pop(0) if self.produce_codes else 0
-        if not code:
-            self.produced.append((topic.name, part.index, bytes(part.records)))
-        told = message.PartitionProduceResponse(index=part.index, error_code=code, base_offset=0)
-        return message(responses=[message.TopicProduceResponse(name=topic.name, partition_responses=[told])])
 
     def _k60(self, request: Any) -> Any:
         return registry.message("DescribeClusterResponse")(
@@ -175,7 +150,7 @@ class Net:
 
     def __init__(self, nursery: trio.Nursery, brokers: dict[Address, Broker | None]) -> None:
         self._nursery = nursery
-        self._brokers = brokers
+        self.brokers = brokers
         self.dialled: list[Address] = []
         self.black_holes: set[Address] = set()
         """Addresses that never respond."""
@@ -195,7 +170,7 @@ class Net:
         if address in self.black_holes:
             await trio.sleep_forever()
         await trio.sleep(self.delays.get(address, 0))
-        broker = self._brokers.get(address)
+        broker = self.brokers.get(address)
         if broker is None:
             raise ConnectionRefusedError(111, "Connection refused")
         ours, theirs = trio.testing.memory_stream_pair()

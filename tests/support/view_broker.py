@@ -27,46 +27,13 @@ from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID
 
+from tests.support.ports import ManualTimers
 from tests.support.stretches import uncounted
 
 BROKER, OTHER = 1, 2
 CORRELATION = 7
 PARTITIONS_MAX = 10_000
 """More are refused as a broker does: of one topic (37), of all topics of one request (44)."""
-
-
-class Alarm:
-    def __init__(self, deadline: float, callback: Callable[[], None]) -> None:
-        self.deadline, self.callback, self.is_on = deadline, callback, True
-
-    def cancel(self) -> None:
-        self.is_on = False
-
-
-class Clock:
-    """Time continues when nothing else does: see `World.run`."""
-
-    def __init__(self) -> None:
-        self.time = 100.0
-        self.alarms: list[Alarm] = []
-
-    def now(self) -> float:
-        return self.time
-
-    def wall_ms(self) -> int:
-        return 0
-
-    def call_at(self, deadline: float, callback: Callable[[], None]) -> Alarm:
-        self.alarms.append(Alarm(deadline, callback))
-        return self.alarms[-1]
-
-    def ring(self) -> None:
-        """The next one."""
-        waiting = sorted((alarm for alarm in self.alarms if alarm.is_on), key=lambda alarm: alarm.deadline)
-        assert waiting, "it waits for what never comes"
-        self.time = max(self.time, waiting[0].deadline)
-        self.alarms = waiting[1:]
-        waiting[0].callback()
 
 
 @dataclass
@@ -308,13 +275,13 @@ class Client:
 class World:
     """A proxy that serves views, with one cluster and one client."""
 
-    def __init__(self, options: Views | None = None, timers: Clock | None = None) -> None:
+    def __init__(self, options: Views | None = None, timers: ManualTimers | None = None) -> None:
         self.cluster = Cluster()
         self.client = Client(self.cluster)
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.catalog = ViewCatalog()
         self.stored: dict[bytes, bytes | None] = {}
-        self.timers = timers or Clock()
+        self.timers = timers or ManualTimers()
         self.store: Any = _Recording(self.catalog, self.stored)
         options = options or Views()
         self.keeper = ViewCreation(self.catalog, options, self.store, self.timers, self._note)

@@ -6,49 +6,24 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.views import checks
 from kafka_share_proxy.views.checks import PROBE, ViewCheck, ViewRights
 from kafka_share_proxy.views.kernel import slicing
 from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.state_records import TOPIC
-from kafka_share_proxy.wire.definitions import registry
 
-from tests.support.topic_settings import COMPACTED, described
+from tests.support.rights_client import ALL, RightsClient
 
-ALL = 3576
 CONFIG = Views()
 CLUSTER = SeenCluster(brokers={}, metadata=(), versions={}, silent={})
 
 
-class Client:
+class Client(RightsClient):
     """Client of a cluster that grants some rights."""
 
     def __init__(self, topic: int = ALL, views: int = ALL, partitions: int = 1, code: int = 0) -> None:
-        self.bits = {TOPIC: topic, PROBE: views}
+        super().__init__(partitions, **{TOPIC: topic, PROBE: views})
         self.codes = {TOPIC: code, PROBE: 3}
-        self.partitions = partitions
-        self.settings: dict[str, str | None] = dict(COMPACTED)
-        self.settings_code = 0
-
-    async def metadata(self, names: list[str]) -> tuple[Any, None]:
-        return await self.send_request(3, about_topics(names))
-
-    async def send_request(self, key: int, query: Any) -> tuple[Any, None]:
-        if key == 32:
-            return described(query, self.settings, self.settings_code), None
-        response = registry.message("MetadataResponse")
-        parts = [response.MetadataResponsePartition(partition_index=n) for n in range(self.partitions)]
-        topics = [
-            response.MetadataResponseTopic(
-                name=each.name,
-                error_code=self.codes[each.name],
-                partitions=[] if self.codes[each.name] else parts,
-                topic_authorized_operations=self.bits[each.name],
-            )
-            for each in query.topics
-        ]
-        return response(topics=topics), None
 
 
 async def sentences(client: Client, settings: Views = CONFIG) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from kafka_share_proxy.views.model.catalog import Binding, ViewCatalog
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.views.state_records import TOPIC
 from kafka_share_proxy.views.stored_state import FACTS_MAX, ViewState
-from kafka_share_proxy.wire.errors import ProxyError
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.records.records import Record
 
-from tests.support.view_log import ViewsBroker, client
+from tests.support.target_brokers import TargetBrokers
 
 BINDING = Binding(b"v" * 16, b"b" * 16)
 FACT = (state_records.binding_key("v"), state_records.binding_value(BINDING))
@@ -23,20 +26,29 @@ LOOK_S = 10.0
 
 
 class World:
-    def __init__(self, nursery: trio.Nursery, broker: ViewsBroker) -> None:
-        self.broker = broker
+    def __init__(self, brokers: TargetBrokers) -> None:
+        self.brokers = brokers
         self.catalog = ViewCatalog()
         self.notes: list[str] = []
-        self.state = ViewState(self.catalog, lambda: client(nursery, broker), LOOK_S, self._note)
-        nursery.start_soon(self.state.run)
+        self.state = ViewState(self.catalog, brokers.client, LOOK_S, self._note)
+        brokers.nursery.start_soon(self.state.run)
 
     def _note(self, event: str, /, **context: Any) -> None:
         self.notes.append(event)
 
+    def write(self, *facts: tuple[bytes | None, bytes | None]) -> None:
+        for key, value in facts:
+            self.brokers.write(TOPIC, 0, [Record(key, value)])
 
-def there() -> ViewsBroker:
-    made = ViewsBroker()
-    made.topics = {TOPIC: 1}
+
+def without_topic(nursery: trio.Nursery, users: dict[str, str] | None = None) -> World:
+    return World(TargetBrokers(nursery, users, nodes=1, wall_ms=time.time_ns() // 1_000_000))
+
+
+def there(nursery: trio.Nursery, *facts: tuple[bytes | None, bytes | None]) -> World:
+    made = without_topic(nursery)
+    made.brokers.make(TOPIC)
+    made.write(*facts)
     return made
 
 
@@ -50,9 +62,7 @@ async def settled(promise: Promise[None]) -> None:
 
 async def test_what_was_stored_is_known_when_the_store_is_in_step(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """Bindings and plans of other proxies."""
-    broker = there()
-    broker.log = [FACT, (state_records.plan_key("hot"), state_records.plan_value(Plan("hot", (0, 9))))]
-    world = World(nursery, broker)
+    world = there(nursery, FACT, (state_records.plan_key("hot"), state_records.plan_value(Plan("hot", (0, 9)))))
     await settled(world.state.synced())
     assert world.catalog.binding("v") == BINDING
     assert world.catalog.plan("hot") is not None
@@ -61,50 +71,49 @@ async def test_what_was_stored_is_known_when_the_store_is_in_step(nursery: trio.
 
 async def test_without_a_topic_there_is_nothing_to_wait_for(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """It is made with the first fact, which everybody then reads."""
-    world = World(nursery, ViewsBroker())
+    world = without_topic(nursery)
     await settled(world.state.synced())
-    assert world.broker.created is None
+    assert not world.brokers.target.topics.by_name
     await settled(world.state.store(*FACT))
-    assert world.broker.log == [FACT]
+    assert world.brokers.facts(TOPIC) == [FACT]
     assert "view-topic-created" in world.notes
     assert world.catalog.binding("v") == BINDING
 
 
 async def test_facts_of_others_come_by_themselves(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """The topic is followed; a long wait is one request in five seconds."""
-    world = World(nursery, there())
+    world = there(nursery)
     await trio.sleep(60)
-    assert world.broker.fetches <= 60 / 5 + 2
-    world.broker.log.append(FACT)
+    assert world.brokers.asked.count(ApiKey.FETCH) <= 60 / 5 + 2
+    world.write(FACT)
     await trio.sleep(1)
     assert world.catalog.binding("v") == BINDING
-    world.broker.log.append((FACT[0], None))
+    world.write((FACT[0], None))
     await trio.sleep(1)
     assert world.catalog.binding("v") is None
 
 
 async def test_a_topic_that_another_proxy_made_is_found(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """It is found at the next request, or after a while."""
-    world = World(nursery, ViewsBroker())
+    world = without_topic(nursery)
     await trio.sleep(1)
-    world.broker.topics = {TOPIC: 1}
-    world.broker.log.append(FACT)
+    world.brokers.make(TOPIC)
+    world.write(FACT)
     await settled(world.state.synced())
     assert world.catalog.binding("v") == BINDING
 
 
 async def test_where_the_identity_does_not_suffice_the_store_is_off(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """No request waits for it, facts are refused but known; it is tried again at intervals."""
-    broker = there()
-    broker.codes = {3: 29}
-    world = World(nursery, broker)
+    world = there(nursery)
+    world.brokers.refuse(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     await settled(world.state.synced())
     assert "DESCRIBE" in world.state.off
     assert world.state.synced().done
     with pytest.raises(ProxyError, match="DESCRIBE"):
         await settled(world.state.store(*FACT))
     assert world.catalog.binding("v") == BINDING
-    broker.codes = {}
+    world.brokers.faults.clear()
     await trio.sleep(LOOK_S)
     await settled(world.state.synced())
     assert world.state.off == ""
@@ -116,42 +125,43 @@ async def test_without_an_identity_where_one_is_demanded_it_is_off_too(
     nursery: trio.Nursery, autojump_clock: Any
 ) -> None:
     """The broker ends the connection at the first request."""
-    world = World(nursery, ViewsBroker(mechanism="PLAIN"))
+    world = without_topic(nursery, {"proxy": "s3cret"})
     await settled(world.state.synced())
     assert "not stored" in world.state.off
 
 
 async def test_a_leader_that_changes_is_looked_for(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """A fact is written again until it is."""
-    world = World(nursery, there())
-    world.broker.codes = {0: 6}
+    world = there(nursery)
+    world.brokers.refuse(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     promise = world.state.store(*FACT)
     await trio.sleep(2)
     assert not promise.done
-    world.broker.codes = {}
+    world.brokers.faults.clear()
     await settled(promise)
-    assert world.broker.log == [FACT]
+    assert world.brokers.facts(TOPIC) == [FACT]
 
 
 async def test_who_asks_while_brokers_are_away_waits(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """Facts stored by other proxies are not guessed."""
-    world = World(nursery, there())
-    world.broker.codes = {2: 6}
+    world = there(nursery)
+    world.brokers.refuse(ApiKey.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     promise = world.state.synced()
     await trio.sleep(3)
     assert not promise.done
-    world.broker.codes = {}
+    world.brokers.faults.clear()
     await settled(promise)
 
 
 async def test_an_outage_is_one_thing_in_the_log(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """Tried twice a second for five minutes, by two tasks: a line, a reminder each minute, and the end."""
-    world = World(nursery, there())
+    world = there(nursery)
     await settled(world.state.synced())
-    world.broker.codes = {1: 6, 2: 6}
+    for key in (ApiKey.FETCH, ApiKey.LIST_OFFSETS):
+        world.brokers.refuse(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     waiting = world.state.synced()
     await trio.sleep(301)
-    world.broker.codes = {}
+    world.brokers.faults.clear()
     await settled(waiting)
     await trio.sleep(10)
     assert 5 <= world.notes.count("view-state-not-read") <= 7, world.notes
@@ -161,9 +171,7 @@ async def test_an_outage_is_one_thing_in_the_log(nursery: trio.Nursery, autojump
 
 async def test_records_that_cannot_be_read_are_passed_over(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """A newer proxy may have written them."""
-    broker = there()
-    broker.log = [(b"\0\x63new", b"x"), (None, b"x"), FACT]
-    world = World(nursery, broker)
+    world = there(nursery, (b"\0\x63new", b"x"), (None, b"x"), FACT)
     await settled(world.state.synced())
     assert world.catalog.binding("v") == BINDING
     assert world.notes.count("view-state-ignored") == 2
@@ -171,7 +179,7 @@ async def test_records_that_cannot_be_read_are_passed_over(nursery: trio.Nursery
 
 async def test_waiting_facts_are_bounded(nursery: trio.Nursery) -> None:
     """One more is refused immediately."""
-    state = ViewState(ViewCatalog(), lambda: client(nursery, there()), LOOK_S, lambda *_, **__: None)
+    state = ViewState(ViewCatalog(), TargetBrokers(nursery).client, LOOK_S, lambda *_, **__: None)
     for _ in range(FACTS_MAX):
         assert not state.store(*FACT).done
     with pytest.raises(ProxyError, match=str(FACTS_MAX)):
@@ -182,12 +190,11 @@ async def test_settings_of_a_topic_that_is_created_later_are_watched(
     nursery: trio.Nursery, autojump_clock: Any
 ) -> None:
     """Another proxy creates it with its first fact."""
-    broker = ViewsBroker()
-    world = World(nursery, broker)
+    world = without_topic(nursery)
     await trio.sleep(2.5 * LOOK_S)
-    broker.topics = {TOPIC: 1}
+    world.brokers.make(TOPIC)
     await trio.sleep(2 * LOOK_S)
-    broker.settings = {"cleanup.policy": "delete"}
+    world.brokers.configure(TOPIC, {"cleanup.policy": "delete"})
     await trio.sleep(GUARD_LOOK_S + 1)
     assert "--add-config cleanup.policy=compact" in world.state.off
 
@@ -196,16 +203,15 @@ async def test_topic_that_is_not_compacted_takes_no_facts_until_it_is(
     nursery: trio.Nursery, autojump_clock: Any
 ) -> None:
     """Also where the policy changes while it is in use."""
-    broker = there()
-    world = World(nursery, broker)
+    world = there(nursery)
     await settled(world.state.store(*FACT))
-    broker.settings = {"cleanup.policy": "delete"}
+    world.brokers.configure(TOPIC, {"cleanup.policy": "delete"})
     await trio.sleep(GUARD_LOOK_S + 1)
     assert "--add-config cleanup.policy=compact" in world.state.off
     with pytest.raises(ProxyError, match=r"cleanup\.policy=delete"):
         await settled(world.state.store(*FACT))
-    assert broker.log == [FACT]
-    broker.settings = {"cleanup.policy": "compact"}
+    assert world.brokers.facts(TOPIC) == [FACT]
+    world.brokers.configure(TOPIC, {"cleanup.policy": "compact"})
     await trio.sleep(GUARD_LOOK_S + 1)
     assert world.state.off == ""
     await settled(world.state.store(*FACT))

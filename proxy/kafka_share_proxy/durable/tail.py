@@ -255,7 +255,7 @@ class Tail:
             self._forget([partition])
             self._followed[partition] = self._from_the_start()
         replay.check(self._state.topic, partition, entry.error_code)
-        before = followed.replay.next_offset
+        before, followed.high_watermark = followed.replay.next_offset, entry.high_watermark
         try:
             await replay.take(followed.replay, entry.records, pace)
         except RemoteProtocolError as error:
@@ -265,7 +265,6 @@ class Tail:
             return
         if followed.replay.next_offset > before and followed.replay.newest_ms >= 0:
             self.delay_s = self._wall_s() - followed.replay.newest_ms / 1000
-        followed.high_watermark = entry.high_watermark
 
     def _apply(self, record: Record) -> None:
         value = None if record.value is None else bytes(record.value)

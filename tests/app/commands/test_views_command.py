@@ -1,8 +1,9 @@
-"""The commands `views ...`, against a broker of a few lines; against real ones see tests/stock."""
+"""The commands `views ...`, against the cluster in one process; against real ones see tests/stock."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kafka_share_proxy.app.commands import views_command
 from kafka_share_proxy.app.commands.views_command import Desk, ViewsFailed
 from kafka_share_proxy.app.settings import config_loading
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.views import state_records
 from kafka_share_proxy.views.model.catalog import Binding
@@ -20,9 +22,12 @@ from kafka_share_proxy.views.model.names import BadViewName
 from kafka_share_proxy.views.model.plans import BadPlan, Plan
 from kafka_share_proxy.views.state_records import TOPIC
 from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records.records import Record
 from typer.testing import CliRunner
 
-from tests.support.view_log import ViewsBroker
+from tests.support.target_brokers import TargetBrokers
 
 runner = CliRunner()
 V = "__view.r2.orders"
@@ -34,10 +39,14 @@ class World:
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
-        self.broker = ViewsBroker()
+        self.brokers = TargetBrokers(nursery, nodes=1, wall_ms=time.time_ns() // 1_000_000)
+
+    @property
+    def stored(self) -> list[tuple[bytes | None, bytes | None]]:
+        return self.brokers.facts(TOPIC)
 
     async def desk(self) -> Desk:
-        address = await self.broker.listen(self.nursery)
+        address = await self.brokers.listen()
         settings = config_loading.load({"upstream.bootstrap": str(address)}, {}, listens=False)
         return Desk(settings, self.nursery)
 
@@ -52,10 +61,10 @@ async def test_a_plan_is_checked_and_stored_once(world: World) -> None:
     at = await world.desk()
     text = json.dumps(PLAN).encode()
     assert "would be stored" in await views_command.plan(at, "hot", text, dry_run=True)
-    assert world.broker.log == []
+    assert not world.brokers.target.topics.by_name
     assert "is stored: 2 ranges" in await views_command.plan(at, "hot", text, dry_run=False)
     assert "stored already" in await views_command.plan(at, "hot", text, dry_run=False)
-    assert [key for key, _ in world.broker.log] == [state_records.plan_key("hot")]
+    assert [key for key, _ in world.stored] == [state_records.plan_key("hot")]
     other = json.dumps(PLAN | {"ranges": [[0, 6], [6, 1 << 32]]}).encode()
     with pytest.raises(ViewsFailed, match="another plan"):
         await views_command.plan(at, "hot", other, dry_run=False)
@@ -73,7 +82,7 @@ async def test_weights_of_a_stored_plan_may_be_stored_again(world: World) -> Non
     assert "is stored with these weights" in await views_command.plan(at, "hot", text, dry_run=False)
     assert "stored already" in await views_command.plan(at, "hot", text, dry_run=False)
     (stored,) = at.catalog.plans
-    assert (stored.weights, len(world.broker.log)) == ((0.75, 0.5), 2)
+    assert (stored.weights, len(world.stored)) == ((0.75, 0.5), 2)
 
 
 async def test_of_two_plans_stored_at_once_the_first_stays(world: World) -> None:
@@ -81,24 +90,25 @@ async def test_of_two_plans_stored_at_once_the_first_stays(world: World) -> None
     at = await world.desk()
     first = Plan("hot", (0, 77), "orders")
     await at.stored()
-    append = world.broker._k0
+    handlers = world.brokers.handlers
+    append = handlers[ApiKey.PRODUCE]
 
-    def overtaken(request: Any) -> Any:
-        world.broker.log.append((state_records.plan_key("hot"), state_records.plan_value(first)))
-        world.broker._k0 = append  # type: ignore[method-assign]
-        return append(request)
+    async def overtaken(call: TargetCall[Any]) -> Any:
+        world.brokers.write(TOPIC, 0, [Record(state_records.plan_key("hot"), state_records.plan_value(first))])
+        handlers[ApiKey.PRODUCE] = append
+        return await append(call)
 
-    world.broker.topics = {TOPIC: 1}
-    world.broker._k0 = overtaken  # type: ignore[method-assign]
+    world.brokers.make(TOPIC)
+    handlers[ApiKey.PRODUCE] = overtaken
     with pytest.raises(ViewsFailed, match="another client"):
         await views_command.plan(at, "hot", json.dumps(PLAN).encode(), dry_run=False)
-    assert world.broker.log[-1] == (state_records.plan_key("hot"), state_records.plan_value(first))
+    assert world.stored[-1] == (state_records.plan_key("hot"), state_records.plan_value(first))
 
 
 async def test_where_nothing_can_be_stored_a_plan_is_refused(world: World) -> None:
     """The identity lacks a right."""
     at = await world.desk()
-    world.broker.codes = {3: 29}
+    world.brokers.refuse(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(ViewsFailed, match="DESCRIBE"):
         await views_command.plan(at, "hot", json.dumps(PLAN).encode(), dry_run=False)
 

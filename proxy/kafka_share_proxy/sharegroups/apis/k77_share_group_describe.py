@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import NamedTuple
 
 from kafka_share_proxy.brokers.rights import (
     NO_BITS,
@@ -29,13 +30,11 @@ from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Need
 from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import replied
-from kafka_share_proxy.sharegroups.model.group import GroupDescription, MemberDescription
+from kafka_share_proxy.sharegroups.model.group_descriptions import Described, described_group
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-
-_Described: TypeAlias = "messages.ShareGroupDescribeResponse.DescribedGroup"
 
 KEY = ApiKey.SHARE_GROUP_DESCRIBE
 VERSIONS = (1, 1)
@@ -90,7 +89,7 @@ def _described(
     services: ShareServices,
     group_id: str,
     examined: _Examined,
-) -> _Described:
+) -> Described:
     if not group_id:
         return _refused(group_id, ErrorCode.INVALID_GROUP_ID)
     refusal = examined.refusals[group_id]
@@ -106,55 +105,31 @@ def _described(
         code = describe_refusal(call.connection, services, name)
         if code != ErrorCode.NONE:
             return _refused(group_id, code, NOT_TO_BE_DESCRIBED)
-    return _entry(services, group.describe(), operations)
+    return described_group(group.describe(), operations, partial(_topic_name, services))
 
 
-def _refused(group_id: str, code: ErrorCode, text: str | None = None) -> _Described:
+def _refused(group_id: str, code: ErrorCode, text: str | None = None) -> Described:
     return messages.ShareGroupDescribeResponse.DescribedGroup(
         error_code=code, error_message=text, group_id=group_id, group_state=""
     )
 
 
-def _entry(services: ShareServices, described: GroupDescription, operations: int) -> _Described:
-    return messages.ShareGroupDescribeResponse.DescribedGroup(
-        group_id=described.group_id,
-        group_state=described.state,
-        group_epoch=described.epoch,
-        assignment_epoch=described.assignment_epoch,
-        assignor_name=described.assignor,
-        members=[_member(services, member) for member in described.members],
-        authorized_operations=operations,
-    )
-
-
-def _member(services: ShareServices, member: MemberDescription) -> messages.ShareGroupDescribeResponse.Member:
-    message, topics = messages.ShareGroupDescribeResponse, []
-    for topic_id, partitions in sorted(member.assignment.items()):
-        topic = services.topology.topic_by_id(topic_id)
-        name = "" if topic is None else topic.name
-        topics.append(message.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=list(partitions)))
-    return message.Member(
-        member_id=member.member_id,
-        rack_id=member.rack_id,
-        member_epoch=member.member_epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=list(member.topics),
-        assignment=message.Assignment(topic_partitions=topics),
-    )
+def _topic_name(services: ShareServices, topic_id: bytes) -> str:
+    topic = services.topology.topic_by_id(topic_id)
+    return "" if topic is None else topic.name
 
 
 async def _away(
     call: Call[messages.ShareGroupDescribeRequest], code: ErrorCode, reason: str
 ) -> messages.ShareGroupDescribeResponse:
-    def entry(group_id: str) -> _Described:
+    def entry(group_id: str) -> Described:
         return _refused(group_id, code, reason or None)
 
     groups = await call.work.map(entry, dict.fromkeys(call.message.group_ids))
     return messages.ShareGroupDescribeResponse(groups=groups)
 
 
-def _group_id(entry: _Described) -> str:
+def _group_id(entry: Described) -> str:
     return entry.group_id
 
 

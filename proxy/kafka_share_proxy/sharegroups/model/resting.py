@@ -63,13 +63,9 @@ class RestingShares:
         if held is None or partition < 0:
             return None
         key, slot = _key(topic_id, partition)
-        page, at = held.get(key, b""), 0
-        while at < len(page):
-            end = at + 2 + page[at + 1]
-            if page[at] == slot:
-                return page[at + 2 : end]
-            at = end
-        return held.get(key + bytes((slot,)))
+        page = held.get(key, b"")
+        at, end = _find(page, slot)
+        return page[at + 2 : end] if at < end else held.get(key + bytes((slot,)))
 
     def of_group(self, group_id: str) -> Iterator[tuple[bytes, int]]:
         for key, data in self._groups.get(group_id, {}).items():
@@ -96,19 +92,26 @@ def _key(topic_id: bytes, partition: int) -> tuple[bytes, int]:
 
 def _cut(held: dict[bytes, bytes], key: bytes, slot: int) -> bytes | None:
     """Remove and return the value at a position of a page, or None."""
-    page = held.get(key)
-    position = 0
-    while page is not None and position < len(page):
-        end = position + 2 + page[position + 1]
-        if page[position] == slot:
-            remaining = page[:position] + page[end:]
-            if remaining:
-                held[key] = remaining
-            else:
-                del held[key]
-            return page[position + 2 : end]
-        position = end
-    return None
+    page = held.get(key, b"")
+    at, end = _find(page, slot)
+    if at == end:
+        return None
+    if remaining := page[:at] + page[end:]:
+        held[key] = remaining
+    else:
+        del held[key]
+    return page[at + 2 : end]
+
+
+def _find(page: bytes, slot: int) -> tuple[int, int]:
+    """Return begin and end of the value at a position, with its head. The end of the page twice if there is none."""
+    at = 0
+    while at < len(page):
+        end = at + 2 + page[at + 1]
+        if page[at] == slot:
+            return at, end
+        at = end
+    return at, at
 
 
 def _slots(page: bytes) -> Iterator[int]:

@@ -148,8 +148,9 @@ class HostedState:
             nursery.start_soon(self._take_over, takeover)
 
     def is_idle(self, numbers: Iterable[int]) -> bool:
-        """True if none of the served partitions has an append queued or in flight."""
-        return self.journal.is_idle(self.served.intersection(numbers))
+        """True if none of the served partitions has a request in progress, or an append queued or in flight."""
+        served = self.served.intersection(numbers)
+        return self.gate.is_idle(served) and self.journal.is_idle(served)
 
     def close_doors(self, numbers: Iterable[int], reason: str) -> None:
         self.gate.closing(self.of(numbers), ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)

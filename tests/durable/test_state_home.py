@@ -69,6 +69,9 @@ class ScriptedOwner:
         if gone := set(partitions):
             self.gave_back.append(gone)
 
+    def retire(self) -> None:
+        self.has_retired = True
+
     def is_valid(self) -> bool:
         return self.valid
 

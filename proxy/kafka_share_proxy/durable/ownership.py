@@ -41,6 +41,9 @@ class Ownership(Protocol):
     def stopped(self, partitions: Iterable[int]) -> None:
         """Report stopped numbers, which another proxy may own now."""
 
+    def retire(self) -> None:
+        """Let others own everything, before `run` is cancelled."""
+
     def is_valid(self) -> bool: ...
 
     @property

@@ -140,6 +140,10 @@ class StateHome:
                 self._close_gates()
                 self._channels.close()
 
+    def hand_over(self) -> None:
+        """Let others own everything, while requests that arrive here are sent to them."""
+        self._owner.retire()
+
     async def retire(self) -> None:
         """Wait for appends in flight. Call it before `run` is cancelled."""
         self._is_retiring = True
@@ -173,7 +177,7 @@ class StateHome:
             assigned = self._owner.assigned
             lost, self._lost = self._lost, set()
             unassigned = self._begun - assigned
-            if unassigned - lost and assigned and self._owner.is_valid():
+            if unassigned - lost and self._owner.is_valid():
                 await self._drain(unassigned - lost)
             await self._give_up(unassigned | (lost & self._begun))
             self._owner.stopped(unassigned)

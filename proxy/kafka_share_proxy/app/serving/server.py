@@ -283,6 +283,8 @@ class Server:
     async def _drain(self, parts: ServingParts) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
         spread = self._spread() if self._spreads_drain else None
+        if spread is not None and parts.home is not None:
+            parts.home.hand_over()
         if not await parts.plane.drained(self._reactor.now() + self._config.drain_s, spread):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
         if parts.home is not None:

@@ -45,6 +45,8 @@ class StateGate:
         self.partition_of = partition_of
         self.closed: set[int] = set()
         """Partitions whose doors are closed."""
+        self.wanted: set[int] = set()
+        """Closed partitions for which a request waits, or may."""
         self.on_closing: Callable[[Collection[int]], object] = lambda _partitions: None
         """Called with the partitions whose doors close, before requests in progress are ended."""
         self._doors = [_Door() for _ in self.all]
@@ -108,10 +110,12 @@ class StateGate:
     def open(self, partitions: Iterable[int] | None = None) -> None:
         """Admit requests. None: all partitions."""
         self.standby = self.denied = ""
-        for partition in self.all if partitions is None else partitions:
+        opened = tuple(self.all if partitions is None else partitions)
+        for partition in opened:
             self._doors[partition].code, self._doors[partition].reason = ErrorCode.NONE, ""
             self._loading.pop(partition, None)
-            self.closed.discard(partition)
+        self.closed.difference_update(opened)
+        self.wanted.difference_update(opened)
         self.wake()
 
     def closing(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:

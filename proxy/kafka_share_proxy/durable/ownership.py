@@ -55,8 +55,11 @@ class Takeover:
     """Partitions of one state, from assignment until they are served."""
 
     partitions: set[int]
+    """Those that are not served yet."""
     restores: bool = False
     """True if memory is written to the topic, instead of loaded."""
+    part: set[int] = field(default_factory=set)
+    """Partitions that are taken over now."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     taken: dict[int, TakenOver] = field(default_factory=dict)
     checking: set[int] = field(default_factory=set)
@@ -68,6 +71,7 @@ class Takeover:
 
     def let_go(self, partitions: Iterable[int]) -> None:
         self.partitions.difference_update(partitions)
+        self.part &= self.partitions
         self.checking &= self.partitions
         for partition in partitions:
             self.taken.pop(partition, None)

@@ -29,6 +29,8 @@ AGAIN_S = 1.0
 DRAIN_S = 0.5
 """Seconds to wait for appends in flight when a partition moves."""
 DRAIN_CHECK_S = 0.005
+ANNOUNCED_MAX = 500
+"""Number of groups of other proxies up to which their partitions are taken over before all others."""
 
 
 class StateHome:
@@ -194,11 +196,18 @@ class StateHome:
             if is_sharing:
                 hosted.close_doors(set(ALL) - assigned, _owned_elsewhere(hosted))
             if added and not self._is_retiring:
+                hosted.gate.wanted |= added & set(map(hosted.gate.partition_of, self._announced_groups))
                 hosted.begin(added, nursery)
             if is_sharing and hosted.of(assigned) <= hosted.served and not hosted.guard.unsafe:
                 hosted.trouble = ""
         if not self._is_retiring:
             self._begun |= added
+
+    @property
+    def _announced_groups(self) -> Collection[str]:
+        """Share groups that other proxies had. Of many, every partition has some."""
+        groups = () if self.links is None else self.links.groups.keys()
+        return groups if len(groups) <= ANNOUNCED_MAX else ()
 
     async def _drain(self, numbers: Collection[int]) -> None:
         for hosted in self.states:

@@ -57,6 +57,7 @@ class ScriptedOwner:
         self.gave_back: list[set[int]] = []
         self.valid = True
         self.has_joined = True
+        self.has_retired = False
 
     @property
     def is_member(self) -> bool:
@@ -72,6 +73,10 @@ class ScriptedOwner:
 
     def retire(self) -> None:
         self.has_retired = True
+
+    @property
+    def all_elsewhere(self) -> bool:
+        return self.has_retired and not self.assigned
 
     def is_valid(self) -> bool:
         return self.valid
@@ -517,6 +522,25 @@ async def test_standby_says_who_serves_in_every_state(jumping: MockClock, cluste
     proxy.owner.assign(EVERYTHING)
     await until(lambda: proxy.is_open == (True, True))
     assert (proxy.share.gate.standby, proxy.test.gate.standby) == ("", "")
+
+
+async def test_proxy_that_hands_over_stores_what_is_under_way_and_waits_until_others_own_everything(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    proxy, handed_over = await owning(cluster, fleet=True), trio.Event()
+
+    async def hand_over() -> None:
+        await proxy.home.hand_over()
+        handed_over.set()
+
+    promise = proxy.put("last")
+    cluster.nursery.start_soon(hand_over)
+    await until(lambda: proxy.owner.has_retired)
+    proxy.owner.assign(())
+    await handed_over.wait()
+    promise.result()
+    assert proxy.owner.gave_back == [set(EVERYTHING)]
+    assert proxy.test.gate.reason == "test state is owned by another proxy"
 
 
 async def test_proxy_that_stops_lets_nobody_in_and_stores_what_is_under_way(

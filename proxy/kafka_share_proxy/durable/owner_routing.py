@@ -127,7 +127,10 @@ class OwnedApi:
             return await self._refusal(call, partitions)
         if owner is None:
             return await self._inside(call, partitions) if self.services.gate.lets_in(partitions) else None
-        refused = owner.take_client(call) if self.api.moves_client else None
+        refused = None
+        if self.api.before_move is not None:
+            self.api.before_move(call.connection, self.services)
+            refused = owner.take_client(call)
         if refused is not None:
             await refused
         response = owner.serve(call, self.services.feature)

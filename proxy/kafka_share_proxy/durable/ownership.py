@@ -44,6 +44,10 @@ class Ownership(Protocol):
     def retire(self) -> None:
         """Let others own everything, before `run` is cancelled."""
 
+    @property
+    def all_elsewhere(self) -> bool:
+        """True if others own everything."""
+
     def is_valid(self) -> bool: ...
 
     @property

@@ -158,6 +158,10 @@ class Membership:
         if before and not self._holding - self.assigned:
             self._join_anew.set()
 
+    @property
+    def all_elsewhere(self) -> bool:
+        return len(self.elsewhere) == PARTITIONS
+
     def retire(self) -> None:
         """Let others own everything. The membership continues."""
         self._is_retiring = True

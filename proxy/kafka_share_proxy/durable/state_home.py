@@ -29,6 +29,7 @@ AGAIN_S = 1.0
 DRAIN_S = 0.5
 """Seconds to wait for appends in flight when a partition moves."""
 DRAIN_CHECK_S = 0.005
+HAND_OVER_CHECK_S = 0.02
 ANNOUNCED_MAX = 500
 """Number of groups of other proxies up to which their partitions are taken over before all others."""
 
@@ -142,9 +143,11 @@ class StateHome:
                 self._close_gates()
                 self._channels.close()
 
-    def hand_over(self) -> None:
-        """Let others own everything, while requests that arrive here are sent to them."""
+    async def hand_over(self) -> None:
+        """Let others own everything. Return once they do, and requests that arrive here are sent to them."""
         self._owner.retire()
+        while self._begun or not self._owner.all_elsewhere:  # noqa: ASYNC110 - changed by other members
+            await trio.sleep(HAND_OVER_CHECK_S)
 
     async def retire(self) -> None:
         """Wait for appends in flight. Call it before `run` is cancelled."""

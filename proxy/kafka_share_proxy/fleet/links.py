@@ -37,6 +37,8 @@ from kafka_share_proxy.wire.values import Address
 DIAL_S = 2.0
 RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
 """Shortest and longest delay in seconds before a link is dialled again."""
+RETRY_LOCAL_MAX_S = 0.1
+"""The longest to a proxy on this machine, which costs little: clients wait for a worker that is started again."""
 LINKS_MAX = 200
 """Maximum number of links from members of the fleet."""
 SEND_GROUPS_S = 0.5
@@ -233,7 +235,7 @@ class FleetLinks:
                     if await self._use(address, sock):
                         delay = RETRY_MIN_S
                 await trio.sleep(delay)
-                delay = min(2 * delay, RETRY_MAX_S)
+                delay = min(2 * delay, RETRY_MAX_S if self._local_path(address) is None else RETRY_LOCAL_MAX_S)
 
     async def _dial(self, address: str) -> socket.socket:
         """Return a connection. Raises OSError."""

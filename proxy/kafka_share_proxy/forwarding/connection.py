@@ -134,9 +134,11 @@ class ForwardedConnection:
     def on_close(self, callback: Callable[[], None]) -> None:
         if self.closed:
             callback()
-            return
-        self._on_close = self._on_close or []
-        self._on_close.append(callback)
+        else:
+            self._on_close = [*(self._on_close or ()), callback]
+
+    def not_on_close(self, callback: Callable[[], None]) -> None:
+        self._on_close = [each for each in self._on_close or () if each is not callback]
 
     # bytes
 
@@ -263,9 +265,8 @@ class ForwardedConnection:
             self.requests.resume_soon()
 
     def may_send_request(self, now: float) -> bool:
-        if self.upstream.now is not UpstreamState.OPEN or self.state.now in _SILENT:
-            return False
-        return self.requests.at_boundary and self.sasl.may_send_request(now)
+        is_open = self.upstream.now is UpstreamState.OPEN and self.state.now not in _SILENT
+        return is_open and self.requests.at_boundary and self.sasl.may_send_request(now)
 
     # what is waited for
 
@@ -487,8 +488,7 @@ class ForwardedConnection:
         self.responses.sweep()
         overdue = self.timeouts.overdue(self, now)
         if overdue is not None:
-            event, reason = overdue
-            self.end(event, reason=reason)
+            self.end(overdue[0], reason=overdue[1])
         elif self.timeouts.is_old(now) and not (self._on_close or self._drain_reason):
             self.drain("limits.connection_age_s")
         elif self._injected is not None:

@@ -65,8 +65,8 @@ be no descriptor left to read them with.
 SCRAM = "scramp"
 """Library of the SCRAM mechanisms, 2.1 MiB with its imports. It is loaded only if the proxy logs in with SCRAM."""
 
-SPREAD = 0.8
-"""Part of `drain_s` over which a retiring worker closes its connections."""
+HAND_OVER, SPREAD = 0.3, 0.8
+"""Parts of `drain_s`: what handing over share groups may take first, and after what all connections are closed."""
 STILL_ACCEPTED_S = 0.5
 """Seconds after which no other retiring worker accepts clients either: a client that was closed twice waits for seconds
 (librdkafka: reconnect.backoff.max.ms).
@@ -282,10 +282,13 @@ class Server:
 
     async def _drain(self, parts: ServingParts) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
+        deadline = self._reactor.now() + self._config.drain_s
         spread = self._spread() if self._spreads_drain else None
         if spread is not None and parts.home is not None:
-            parts.home.hand_over()
-        if not await parts.plane.drained(self._reactor.now() + self._config.drain_s, spread):
+            parts.plane.stop_accepting()
+            with trio.move_on_after(HAND_OVER * self._config.drain_s):
+                await parts.home.hand_over()
+        if not await parts.plane.drained(deadline, spread):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
         if parts.home is not None:
             await parts.home.retire()
@@ -299,7 +302,8 @@ class Server:
         drain_s, workers = self._config.drain_s, self._config.worker_count
         delay_s = min(STILL_ACCEPTED_S, (1 - SPREAD) * drain_s)
         share = self._worker % workers / workers
-        return Spread(delay_s=delay_s, seconds=SPREAD * drain_s - delay_s, share=share) if drain_s else None
+        seconds = (SPREAD - HAND_OVER) * drain_s - delay_s
+        return Spread(delay_s=delay_s, seconds=seconds, share=share) if drain_s else None
 
     def _trace(self) -> None:
         """Set up the export of spans."""

@@ -23,6 +23,7 @@ from kafka_share_proxy.fleet.owner import PeerOwner
 from kafka_share_proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User
 from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
 from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX, Strangers
+from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes, Transport
@@ -112,6 +113,7 @@ class FleetLinks:
             self._handshakes = Handshakes(reactor, tls.dialled, limits, notes)
         self._listeners: tuple[Listener, ...] = ()
         self._numbers = count(FIRST_NUMBER)
+        self._moved_away = 0
         self._groups: dict[str, None] = {}
         self._last_reported: dict[str, set[str]] = {}
         """Groups of members whose link ended, until a proxy reports otherwise."""
@@ -179,6 +181,13 @@ class FleetLinks:
         """Accept clients of other proxies on this machine. Raises OSError."""
         if self._local is not None:
             self._clients.listen(path_of(self._local.listen), admit)
+
+    def move_away(self, connection: ForwardedConnection) -> bool:
+        """Send a connection between two requests to an owner on this machine, each in turn. False if it stays."""
+        owners = sorted(set(self._table.elsewhere.values()))
+        paths = [path for path in map(self._local_path, owners) if path is not None]
+        self._moved_away += 1
+        return bool(paths) and self._clients.send_idle(path_of(paths[self._moved_away % len(paths)]), connection)
 
     def check_soon(self) -> None:
         """Follow a new table."""

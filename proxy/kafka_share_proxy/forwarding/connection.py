@@ -81,14 +81,11 @@ class ForwardedConnection:
     )
 
     def __init__(self, plane: Plane, port: Port, transport: Transport, client_host: str) -> None:
-        self.plane = plane
-        self.port = port
-        self.context = port.context
+        self.plane, self.port, self.context = plane, port, port.context
         self.is_bootstrap = port.node_id == UNKNOWN_NODE
         self.id = plane.next_id()
         self.client_host = client_host
-        self.state = Progress(ClientState.PASSING)
-        self.upstream = Progress(UpstreamState.UNDIALLED)
+        self.state, self.upstream = Progress(ClientState.PASSING), Progress(UpstreamState.UNDIALLED)
         self.client = PeerSocket(transport)
         self.broker: PeerSocket | None = None
         self.pending = Pending()
@@ -312,8 +309,10 @@ class ForwardedConnection:
         if self.responses.is_paused and not self.client.has_unsent:
             self.responses.resume_soon()
         if self._drain_reason and self.requests.at_boundary and not self.state.now.is_muted and self._all_responded:
-            self._leave_client()
-            self.end("connection-closed", reason=self._drain_reason)
+            reason, self._drain_reason = self._drain_reason, ""  # it may move
+            if not self.plane.moves_away(self):
+                self._leave_client()
+                self.end("connection-closed", reason=reason)
             return
         self._watch()
 

@@ -114,8 +114,7 @@ class Plane:
         """`routes` is called once a second and by `refresh_routes`."""
         self.reactor = reactor
         self._get_routes = routes
-        self.limits = limits
-        self.notes, self.dial = notes, dial
+        self.limits, self.notes, self.dial = limits, notes, dial
         self.client_tls = client_tls
         self._tls_memory = TlsMemory(limits.tls_total_bytes)
         self._by_name: dict[str, Port] | None = {} if entrance.names_advice else None
@@ -128,6 +127,8 @@ class Plane:
         self.introduction = introduction
         """Request that brokers serve for known clients only."""
         self.tracing = tracing
+        self.moves_away: Callable[[ForwardedConnection], bool] = lambda _connection: False
+        """Sends a connection that drains to another process, between two requests. Returns False if it stays."""
         """Recorder of served requests. None if tracing is off."""
         self.served = served
         """Called with the API key and the duration in seconds of each locally served request."""

@@ -37,6 +37,7 @@ from kafka_share_proxy.app.workers.covering_page import CoveringPage
 from kafka_share_proxy.app.workers.seat import RETIRE, Seat
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
+from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
@@ -151,6 +152,8 @@ class Server:
         self._bind: Bind = activated_sockets().bind if seat is None else seat.supervisor.listen
         self._spreads_drain = False
         """True if connections are closed one after the other, because other workers have taken the ports."""
+        self._has_handed_over = False
+        """True after the time in which a retiring worker hands over its share groups."""
         self._kinds = kinds
         self._reactor = reactor
         self._notes = notes
@@ -285,10 +288,8 @@ class Server:
         deadline = self._reactor.now() + self._config.drain_s
         spread = self._spread() if self._spreads_drain else None
         if spread is not None and parts.home is not None:
-            parts.plane.stop_accepting()
-            with trio.move_on_after(HAND_OVER * self._config.drain_s):
-                await parts.home.hand_over()
-        if not await parts.plane.drained(deadline, spread):
+            await self._hand_over(parts, parts.home)
+        if not await parts.plane.drained(deadline, spread if self._spreads_drain else None):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
         if parts.home is not None:
             await parts.home.retire()
@@ -297,6 +298,15 @@ class Server:
         if self._tracing is not None:
             with trio.move_on_after(SPANS_FLUSH_S):
                 await trio.to_thread.run_sync(self._tracing.shutdown, abandon_on_cancel=True)
+
+    async def _hand_over(self, parts: ServingParts, home: StateHome) -> None:
+        """Let other workers own all share groups. From then on connections that drain move to them."""
+        parts.plane.stop_accepting()
+        with trio.move_on_after(HAND_OVER * self._config.drain_s):
+            await home.hand_over()
+        if home.links is not None:
+            parts.plane.moves_away = home.links.move_away
+        self._has_handed_over = True
 
     def _spread(self) -> Spread | None:
         drain_s, workers = self._config.drain_s, self._config.worker_count
@@ -326,9 +336,9 @@ class Server:
                     continue
                 if number == RETIRE:
                     self._spreads_drain = True
-                elif self._spreads_drain:  # the proxy ends while this worker retires
+                elif self._spreads_drain:  # the proxy ends, or replaces workers again, while this worker retires
                     self._spreads_drain = False
-                    if self._parts is not None:
+                    if self._parts is not None and self._has_handed_over:
                         self._parts.plane.drain_now()
                 elif self._stop.is_set():
                     everything.cancel()

@@ -162,7 +162,7 @@ def test_an_idle_connection_moves_when_its_worker_ends_and_its_client_sees_nothi
 
 
 def test_a_connection_with_a_request_in_flight_moves_after_its_response(workers: Workers) -> None:
-    """What the client sends meanwhile is left to the next worker."""
+    """The next worker reads the requests that the client sends meanwhile."""
     client, broker = workers.world.pair()
     client.send(request(FETCH, 11, 1))
     broker.expect(request(FETCH, 11, 1))
@@ -176,6 +176,25 @@ def test_a_connection_with_a_request_in_flight_moves_after_its_response(workers:
     assert (workers.here, workers.there) == (0, 1)
     broker.send(response(2, b"more"))
     client.expect(response(2, b"more"))
+
+
+def test_any_number_of_connections_move_in_one_iteration(workers: Workers) -> None:
+    count = ARRIVING_MAX + 10
+    pairs = [workers.world.pair() for _ in range(count)]
+    drains(workers)
+    workers.world.turn_until(lambda: (workers.here, workers.there) == (0, count))
+    for client, broker in pairs:
+        client.send(request(FETCH, 11, 1))
+        broker.expect(request(FETCH, 11, 1))
+
+
+def test_moves_are_not_limited_when_a_worker_ends(workers: Workers) -> None:
+    client, _ = workers.world.pair()
+    workers.connection(workers.world.plane).moves = MOVES_MAX
+    workers.world.plane.stop_accepting()
+    client.send(local(1))
+    client.expect(response(1, OWNER))
+    assert workers.connection(workers.owner).moves == MOVES_MAX
 
 
 def test_an_idle_connection_that_the_other_worker_refuses_is_closed(workers: Workers) -> None:

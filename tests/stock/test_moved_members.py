@@ -32,7 +32,7 @@ ATTEMPTS = 50
 """Attempts to read a group after a kill. Each takes at least 0.2 s."""
 KILLED = ("edge", "owner")
 REQUEST_S = 120.0
-"""Seconds that the requests of a thread may take: each has a limit of its own."""
+"""Maximum seconds for the requests of a thread, which have limits themselves."""
 
 
 @pytest.fixture(scope="module")

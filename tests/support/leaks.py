@@ -70,4 +70,4 @@ def _words(told: sys.UnraisableHookArgs) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SocketWatch())
-    config.pluginmanager.register(HangWatch())  # a test that leaves something behind may not end
+    config.pluginmanager.register(HangWatch())  # for fixtures that do not end

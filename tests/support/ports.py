@@ -542,7 +542,7 @@ class Connection:
 
     @property
     def is_watched(self) -> bool:
-        """True if something is to be done when it ends."""
+        """True if a callback is registered for its end."""
         return bool(self._on_close)
 
     def call_soon(self, callback: Callable[[], object]) -> None:

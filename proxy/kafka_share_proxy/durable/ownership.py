@@ -59,7 +59,7 @@ class Takeover:
     """Partitions of one state, from assignment until they are served."""
 
     partitions: set[int]
-    """Those that are not served yet."""
+    """Partitions that are not served yet."""
     restores: bool = False
     """True if memory is written to the topic, instead of loaded."""
     part: set[int] = field(default_factory=set)

@@ -125,6 +125,7 @@ class MovedClients:
             next(iter(self._arriving)).close()
         arriving = _Arriving(self._reactor, end, self._take, self._arrived)
         self._arriving[arriving] = None
+        arriving.read()
 
     def _take(self, moved: messages.MovedClient, client: socket.socket, broker: socket.socket) -> None:
         if self.busy > BUSY_SHARE and moved.unread:  # without a request, the other worker ends
@@ -232,6 +233,9 @@ class _Arriving(_End):
         self._ended(self)
 
     def _ready(self, _mask: int) -> None:
+        self.read()
+
+    def read(self) -> None:
         try:
             data, descriptors, _, _ = socket.recv_fds(self._end, MESSAGE_BYTES_MAX, SOCKETS)
         except BlockingIOError:

@@ -296,8 +296,8 @@ class ForwardedConnection:
         broker_owes = self._client_pending or self.responses.owes_client or self._broker_has_unsent
         return not (broker_owes or self.client.has_unsent)
 
-    def update(self) -> None:
-        """Continue after anything off the fast path."""
+    def update(self, *, may_move: bool = True) -> None:
+        """Continue after anything off the fast path. `may_move`: see `drain`."""
         if self.closed or self.is_moving:
             return
         if self._injected is not None and self._injected.are_held:
@@ -310,7 +310,7 @@ class ForwardedConnection:
             self.responses.resume_soon()
         if self._drain_reason and self.requests.at_boundary and not self.state.now.is_muted and self._all_responded:
             reason, self._drain_reason = self._drain_reason, ""  # it may move
-            if not self.plane.moves_away(self):
+            if not (may_move and self.plane.moves_away(self)):
                 self._leave_client()
                 self.end("connection-closed", reason=reason)
             return
@@ -493,7 +493,7 @@ class ForwardedConnection:
         elif self._injected is not None:
             self._injected.keep_alive(now)
 
-    def drain(self, reason: str = "drained") -> None:
-        """Read no further request, and close the connection once all responses are sent."""
+    def drain(self, reason: str = "drained", *, may_move: bool = True) -> None:
+        """Read no further request. Once all responses are sent, let another process continue, or close."""
         self._drain_reason = reason
-        self.update()
+        self.update(may_move=may_move)

@@ -147,7 +147,7 @@ class Plane:
         """Ended connections with the time of their end."""
         self._by_address = Counter[str]()
         self._lingering: dict[Linger, int] = {}
-        self._ids, self._accepts, self._closed = itertools.count(1), True, False
+        self._ids, self.accepts, self._closed = itertools.count(1), True, False
         self._empty: trio.Event | None = None
         self.client_trace = ClientTrace(reactor, self.connections, notes)
         self._ended, self._totals = Counter[str](), Counter[str]()
@@ -206,7 +206,7 @@ class Plane:
             listener.close()
 
     def stop_accepting(self) -> None:
-        self._accepts = False
+        self.accepts = False
         for number in list(self._covered):
             self.uncover(number)
         for node_id in list(self._ports):
@@ -398,14 +398,14 @@ class Plane:
         headers = self._proxy_headers
         if headers is None or not headers.expects(host):
             self._accept_client(entry, sock, host)
-        elif not self._accepts or self._is_full:
-            self._refuse(sock, host, self._limit_reached(host) if self._accepts else "")
+        elif not self.accepts or self._is_full:
+            self._refuse(sock, host, self._limit_reached(host) if self.accepts else "")
         else:
             headers.begin(sock, host, partial(self._accept_client, entry), partial(self._not_admitted, entry, host))
 
     def _accept_client(self, entry: Port, sock: socket.socket, client_host: str) -> None:
         limit = self._limit_reached(client_host)
-        if not self._accepts or limit:
+        if not self.accepts or limit:
             self._refuse(sock, client_host, limit)
             return
         self._totals["connections"] += 1
@@ -430,8 +430,8 @@ class Plane:
     def admit_moved(self, moved: messages.MovedClient, client: socket.socket, broker: socket.socket) -> None:
         """Continue a connection of another process. Raises RequestRefused, and then uses neither socket."""
         entry = self._ports.get(moved.node_id)
-        if not self._accepts or entry is None:
-            raise RequestRefused("the broker has no listener here" if self._accepts else "the proxy stops")
+        if not self.accepts or entry is None:
+            raise RequestRefused("the broker has no listener here" if self.accepts else "the proxy stops")
         if limit := self._limit_reached(moved.client_host):
             raise RequestRefused(limit)
         if self.client_tls is not None or self.upstream_tls is not None:

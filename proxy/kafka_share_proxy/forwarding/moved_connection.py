@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.connection import ForwardedConnection
 
 MOVES_MAX = 3
-"""Maximum number of moves of one connection."""
+"""Maximum number of moves of one connection between processes that accept clients."""
 UNREAD_BYTES_MAX = 64 << 10
 """Maximum bytes of the request being served and of those after it. The kernel accepts about 200 KiB in a message."""
 VERSION = 0
@@ -35,7 +35,7 @@ def sockets_of(connection: ForwardedConnection, state: ClientState = ClientState
     if broker is None or not isinstance(client, PlainTransport) or not isinstance(broker.transport, PlainTransport):
         return None
     is_open = connection.state.now is state and connection.upstream.now is UpstreamState.OPEN
-    may_move = is_open and connection.moves < MOVES_MAX and connection.is_independent
+    may_move = is_open and connection.is_independent and (connection.moves < MOVES_MAX or not connection.plane.accepts)
     return (client.fd, broker.transport.fd) if may_move else None
 
 
@@ -51,7 +51,7 @@ def taken(connection: ForwardedConnection, request: memoryview | None) -> messag
         client_host=connection.client_host,
         broker_host="" if reached is None else reached.host,
         broker_port=0 if reached is None else reached.port,
-        moves=connection.moves + (request is not None),
+        moves=connection.moves + connection.plane.accepts,
         opened_at=connection.timeouts.opened_at,
         is_authenticated=sasl.is_done,
         user=sasl.user,
@@ -78,9 +78,8 @@ def stay(connection: ForwardedConnection) -> None:
 
 def stay_for_good(connection: ForwardedConnection) -> None:
     """Drain a connection that was sent between two requests, because the other process has refused it."""
-    connection.moves = MOVES_MAX
     connection.state.move(ClientState.PASSING)
-    connection.drain()
+    connection.drain(may_move=False)
 
 
 def cut(connection: ForwardedConnection) -> None:

@@ -232,7 +232,7 @@ async def test_partitions_of_known_groups_and_of_waiting_requests_are_served_bef
     await owning(cluster)
     proxy = Proxy(cluster, "b:1", fleet=True, groups={GROUP: None})
     shares, texts = opened(proxy.share.gate), opened(proxy.test.gate)
-    proxy.test.gate.wanted |= {3, 4}
+    proxy.test.gate.requested |= {3, 4}
     proxy.owner.assign(EVERYTHING)
     await until(lambda: proxy.home.served == set(EVERYTHING))
     everything = set(range(TEST_STATE.partitions))
@@ -240,12 +240,12 @@ async def test_partitions_of_known_groups_and_of_waiting_requests_are_served_bef
     assert texts == [first, everything - first]
     assert shares == [{NUMBER}, set(EVERYTHING) - {NUMBER}]
     assert proxy.notes.count("test-state-loaded") == 1
-    assert not proxy.test.gate.wanted
+    assert not proxy.test.gate.requested
 
 
 async def test_number_given_up_before_its_turn_is_not_taken_over(jumping: MockClock, cluster: StateCluster) -> None:
     proxy = Proxy(cluster, "a:1", fleet=True)
-    proxy.test.gate.wanted |= {3}
+    proxy.test.gate.requested |= {3}
     cluster.held[PRODUCE] = []
     proxy.owner.assign({3, 4, 5})
     await until(lambda: cluster.held[PRODUCE])

@@ -45,7 +45,7 @@ class StateGate:
         self.partition_of = partition_of
         self.closed: set[int] = set()
         """Partitions whose doors are closed."""
-        self.wanted: set[int] = set()
+        self.requested: set[int] = set()
         """Closed partitions for which a request waits, or may."""
         self.on_closing: Callable[[Collection[int]], object] = lambda _partitions: None
         """Called with the partitions whose doors close, before requests in progress are ended."""
@@ -115,7 +115,7 @@ class StateGate:
             self._doors[partition].code, self._doors[partition].reason = ErrorCode.NONE, ""
             self._loading.pop(partition, None)
         self.closed.difference_update(opened)
-        self.wanted.difference_update(opened)
+        self.requested.difference_update(opened)
         self.wake()
 
     def closing(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:

@@ -271,8 +271,8 @@ class HostedState:
         began = trio.current_time()
         for progress in (takeover.taken, takeover.checking, takeover.replays):
             progress.clear()
-        wanted = set() if takeover.restores else takeover.partitions & self.gate.wanted
-        takeover.part = wanted or set(takeover.partitions)
+        requested = set() if takeover.restores else takeover.partitions & self.gate.requested
+        takeover.part = requested or set(takeover.partitions)
         self.journal.take_over(sorted(takeover.part))
         await self._wait_taken(takeover)
         taken_s = trio.current_time() - began

@@ -132,7 +132,7 @@ def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dic
 
 
 def _candidates(members: Mapping[str, ProxyMember]) -> list[str]:
-    """Return the members that should own partitions (durable/README.md rule 25)."""
+    """Return the members that should own partitions (durable/README.md rule 47)."""
     staying = sorted(member_id for member_id, each in members.items() if not each.is_retiring)
     present = [member_id for member_id in staying if not members[member_id].is_successor]
     return (present if len(staying) == len(members) else []) or staying or sorted(members)

@@ -199,7 +199,7 @@ class StateHome:
             if is_sharing:
                 hosted.close_doors(set(ALL) - assigned, _owned_elsewhere(hosted))
             if added and not self._is_retiring:
-                hosted.gate.wanted |= added & set(map(hosted.gate.partition_of, self._announced_groups))
+                hosted.gate.requested |= added & set(map(hosted.gate.partition_of, self._announced_groups))
                 hosted.begin(added, nursery)
             if is_sharing and hosted.of(assigned) <= hosted.served and not hosted.guard.unsafe:
                 hosted.trouble = ""

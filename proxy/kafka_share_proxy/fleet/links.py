@@ -183,7 +183,7 @@ class FleetLinks:
             self._clients.listen(path_of(self._local.listen), admit)
 
     def move_away(self, connection: ForwardedConnection) -> bool:
-        """Send a connection between two requests to an owner on this machine, each in turn. False if it stays."""
+        """Send a connection between two requests to an owner on this machine, by round robin. False if it stays."""
         owners = sorted(set(self._table.elsewhere.values()))
         paths = [path for path in map(self._local_path, owners) if path is not None]
         self._moved_away += 1

@@ -124,9 +124,8 @@ class Plane:
         self.upstream_tls, self._upstream_server_name = upstream_tls, upstream_server_name
         self.keep_alive = keep_alive
         """Returns a request to keep an idle upstream connection open, or None."""
-        self.introduction = introduction
-        """Request that brokers serve for known clients only."""
-        self.tracing = tracing
+        self.tracing, self.introduction = tracing, introduction
+        """`introduction`: request that brokers serve for known clients only."""
         self.moves_away: Callable[[ForwardedConnection], bool] = lambda _connection: False
         """Sends a connection that drains to another process, between two requests. Returns False if it stays."""
         """Recorder of served requests. None if tracing is off."""

@@ -153,7 +153,7 @@ class Server:
         self._spreads_drain = False
         """True if connections are closed one after the other, because other workers have taken the ports."""
         self._has_handed_over = False
-        """True after the time in which a retiring worker hands over its share groups."""
+        """True after the time in which a retiring worker hands over its share groups, if it has any."""
         self._kinds = kinds
         self._reactor = reactor
         self._notes = notes
@@ -289,6 +289,7 @@ class Server:
         spread = self._spread() if self._spreads_drain else None
         if spread is not None and parts.home is not None:
             await self._hand_over(parts, parts.home)
+        self._has_handed_over = True
         if not await parts.plane.drained(deadline, spread if self._spreads_drain else None):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
         if parts.home is not None:
@@ -306,7 +307,6 @@ class Server:
             await home.hand_over()
         if home.links is not None:
             parts.plane.moves_away = home.links.move_away
-        self._has_handed_over = True
 
     def _spread(self) -> Spread | None:
         drain_s, workers = self._config.drain_s, self._config.worker_count

@@ -72,3 +72,26 @@ def test_what_is_inside_may_finish_while_a_door_is_closing_and_ends_when_it_clos
     gate.leave([2], other)
     gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moves", [1, 2])
     assert ended == ["one", "one"], "ending twice must be harmless"
+
+
+def test_the_owner_of_requests_that_wait_is_notified_once_when_doors_close():
+    gate, noticed = share_gate(), list[set[int]]()
+    gate.open()
+    gate.on_closing = lambda partitions: noticed.append(set(partitions))
+    gate.closing([1, 2], ErrorCode.COORDINATOR_NOT_AVAILABLE, "moves")
+    gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moves", [1, 2, 3])
+    assert noticed == [{1, 2}, {3}]
+    assert gate.closed == {1, 2, 3}
+    gate.open([1])
+    assert gate.closed == {2, 3}
+
+
+def test_a_door_is_idle_while_no_request_is_in_progress():
+    gate = share_gate()
+
+    def end() -> None: ...
+
+    gate.enter([1], end)
+    assert (gate.is_idle([1]), gate.is_idle([0, 2])) == (False, True)
+    gate.leave([1], end)
+    assert gate.is_idle([1])

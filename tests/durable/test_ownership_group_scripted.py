@@ -15,7 +15,12 @@ from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.faults import Fault
 from kafka_share_proxy.durable import ownership_group
 from kafka_share_proxy.durable.ownership import OwnershipEvents
-from kafka_share_proxy.durable.ownership_group import Membership
+from kafka_share_proxy.durable.ownership_group import (
+    HEARTBEATS_PER_SESSION_IN_FLEET,
+    MOVING_HEARTBEAT_S,
+    MOVING_S,
+    Membership,
+)
 from kafka_share_proxy.durable.ownership_rules import GROUP, PARTITIONS
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
@@ -33,15 +38,18 @@ DIALS, RESPONSES, REFUSES = "dials", "answers", "refuses"
 class Member:
     """Member of one proxy, and the events it received."""
 
-    def __init__(self, brokers: TargetBrokers, name: str, nursery: trio.Nursery, *, fleet: bool) -> None:
+    def __init__(
+        self, brokers: TargetBrokers, name: str, nursery: trio.Nursery, *, fleet: bool, is_successor: bool = False
+    ) -> None:
         self.notes: list[str] = []
         self.refused: list[tuple[str, ProxyError | None]] = []
         note = lambda event, **_: self.notes.append(event)  # noqa: E731
         peer = f"{name}:9" if fleet else ""
         client = ClusterClient([brokers.address(3)], brokers.settings)
         self.part = Membership(
-            client, note, name, SESSION_S, trio.current_time, peer=peer, serves=["share groups", "commits"]
-        )
+            client, note, name, SESSION_S, trio.current_time,
+            peer=peer, serves=["share groups", "commits"], is_successor=is_successor,
+        )  # fmt: skip
         self.gives_up = True
         """True if unassigned partitions are stopped immediately."""
         self._events = OwnershipEvents(
@@ -130,6 +138,63 @@ async def test_member_that_leaves_is_followed_by_those_who_stay(
     a.part._join_anew.set()  # as the coordinator would bring about with 27
     await until(lambda: a.part.assigned == ALL)
     assert a.part.peers == frozenset()
+
+
+async def test_all_numbers_move_once_from_members_that_retire_to_their_successors(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    """A successor owns nothing before, so that nothing moves to it, then to the next one, and then back."""
+    a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
+    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    before = a.part.assigned
+    c, d = (Member(brokers, name, nursery, fleet=True, is_successor=True) for name in "cd")
+    await until(lambda: len(a.part.peers) == 3)
+    await trio.sleep(SESSION_S)
+    assert (a.part.assigned, b.part.assigned, c.part.assigned | d.part.assigned) == (before, ALL - before, frozenset())
+    a.gives_up = b.gives_up = False
+    a.part.retire()
+    b.part.retire()
+    await until(lambda: not a.part.assigned and not b.part.assigned)
+    assert a.part.is_valid(), "it serves what it holds until it has stopped"
+    a.stop(before)
+    b.stop(ALL - before)
+    await until(lambda: len(c.part.assigned) == len(d.part.assigned) == PARTITIONS // 2)
+    assert not a.part.is_valid()
+    assert a.part.is_member
+    a.scope.cancel()
+    b.scope.cancel()
+    e = Member(brokers, "e", nursery, fleet=True)
+    await until(lambda: len(e.part.assigned) > PARTITIONS // 4)
+    assert c.part.assigned, "it is a successor no longer"
+
+
+async def test_a_successor_of_a_member_that_crashes_owns_its_share(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
+    c = Member(brokers, "c", nursery, fleet=True, is_successor=True)
+    await until(lambda: len(c.part.peers) == 2)
+    b.scope.cancel()
+    await until(lambda: members(brokers) == 2)
+    a.part._join_anew.set()  # as the coordinator would bring about with 27
+    await until(lambda: len(a.part.assigned) == len(c.part.assigned) == PARTITIONS // 2)
+
+
+async def test_heartbeats_are_frequent_while_numbers_move(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    """Members notice the second rebalance of a move by their next heartbeat."""
+    a = Member(brokers, "a", nursery, fleet=True)
+    await until(lambda: a.part.assigned == ALL)
+    pauses = [a.part.heartbeat_pause_s]
+    a.gives_up = False
+    Member(brokers, "b", nursery, fleet=True)
+    await until(lambda: len(a.part.assigned) == PARTITIONS // 2)
+    pauses.append(a.part.heartbeat_pause_s)
+    await trio.sleep(MOVING_S)
+    pauses.append(a.part.heartbeat_pause_s)
+    usual = SESSION_S / HEARTBEATS_PER_SESSION_IN_FLEET
+    assert pauses == [usual, MOVING_HEARTBEAT_S, usual]
 
 
 async def test_silent_coordinator_ends_the_lease_before_the_session(

@@ -106,8 +106,9 @@ def test_there_and_back():
     assert decode_member(encode_member(member)) == member
     table = {"m-1": OwnerInTable("a:1", (1, 2), "proxy-a"), "m-2": OwnerInTable("b:1", ())}
     assert decode_table(encode_table(table)) == table
-    member = ProxyMember("proxy:9092", (0, 49), "proxy-a", "proxy:9999")
-    assert decode_member(encode_member(member)) == member
+    for flags in (), (True, False), (False, True):
+        member = ProxyMember("proxy:9092", (0, 49), "proxy-a", "proxy:9999", *flags)
+        assert decode_member(encode_member(member)) == member
     table = {"m-1": OwnerInTable("a:1", (1, 2), "proxy-a", "a:2"), "m-2": OwnerInTable("b:1", (), "", "b:2")}
     assert decode_table(encode_table(table)) == table
 
@@ -150,6 +151,32 @@ def test_nothing_moves_where_the_shares_are_even():
     owned = spread(fleet((), (), ()), range(50))
     again = spread(fleet(*(owner.partitions for owner in owned.values())), range(50))
     assert [o.partitions for o in again.values()] == [o.partitions for o in owned.values()]
+
+
+def spread_over(**members: tuple[tuple[int, ...], bool, bool]) -> dict[str, tuple[int, ...]]:
+    """Spread six partitions over members with (owned, is_retiring, is_successor)."""
+    given = {name: ProxyMember(name, owned, "", name, *flags) for name, (owned, *flags) in members.items()}
+    return {name: owner.partitions for name, owner in spread(given, range(6)).items()}
+
+
+def test_a_successor_owns_nothing_before_a_member_retires():
+    old = (0, 1, 2), False, False
+    assert spread_over(a=old, b=((3, 4, 5), False, False), c=((), False, True)) == {
+        "a": (0, 1, 2), "b": (3, 4, 5), "c": ()
+    }  # fmt: skip
+    retiring = spread_over(a=((0, 1, 2), True, False), b=((3, 4, 5), True, False), c=((), False, True))
+    assert retiring == {"a": (), "b": (), "c": ()}, "until their owners have stopped"
+    assert spread_over(a=((), True, False), c=((), False, True)) == {"a": (), "c": (0, 1, 2, 3, 4, 5)}
+
+
+def test_members_that_do_not_retire_share_what_the_others_had():
+    table = spread_over(a=((), True, False), b=((3, 4, 5), False, False), c=((), False, True))
+    assert table == {"a": (), "b": (3, 4, 5), "c": (0, 1, 2)}
+
+
+def test_without_any_other_member_those_that_retire_and_successors_own_everything():
+    assert spread_over(a=((0, 1), True, False)) == {"a": (0, 1, 2, 3, 4, 5)}
+    assert spread_over(c=((), False, True)) == {"c": (0, 1, 2, 3, 4, 5)}
 
 
 @pytest.mark.parametrize("seed", range(20))

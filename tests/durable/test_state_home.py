@@ -16,6 +16,7 @@ from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.broker_access import BrokerAccess
+from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
@@ -56,6 +57,7 @@ class ScriptedOwner:
         self.gave_back: list[set[int]] = []
         self.valid = True
         self.has_joined = True
+        self.has_retired = False
 
     @property
     def is_member(self) -> bool:
@@ -69,6 +71,13 @@ class ScriptedOwner:
         if gone := set(partitions):
             self.gave_back.append(gone)
 
+    def retire(self) -> None:
+        self.has_retired = True
+
+    @property
+    def all_elsewhere(self) -> bool:
+        return self.has_retired and not self.assigned
+
     def is_valid(self) -> bool:
         return self.valid
 
@@ -80,14 +89,16 @@ class ScriptedOwner:
 class Proxy:
     """A proxy that hosts share state and the test state."""
 
-    def __init__(self, cluster: StateCluster, name: str, *, fleet: bool) -> None:
+    def __init__(self, cluster: StateCluster, name: str, *, fleet: bool, groups: dict[str, None] | None = None) -> None:
         self.notes: list[str] = []
         notes = self._note
         access = cluster.access(notes)
         loop: Any = Loop(cluster.nursery)
         self.owner = ScriptedOwner()
         self.coordinator, self.texts = ShareCoordinator(BrokerShareLimits()), HeldTexts()
-        links: Any = SimpleNamespace(run=trio.sleep_forever, check_soon=lambda: None, missing=[], linked=[])
+        links: Any = SimpleNamespace(
+            run=trio.sleep_forever, check_soon=lambda: None, missing=[], linked=[], groups=groups or {}
+        )
         self.home = StateHome(self.owner, access, loop, name, links=links if fleet else None)
         self.share = self.home.host(SHARE_STATE, HeldShareState(self.coordinator), state_partition)
         self.test = self.home.host(TEST_STATE, self.texts, partition_of)
@@ -200,6 +211,49 @@ async def test_number_that_moves_moves_in_all_states(jumping: MockClock, cluster
     await until(lambda: b.home.served == moving)
     assert b.is_open == (True, True)
     assert (b.texts.values, list(b.coordinator.groups)) == ({TEXT: "kept"}, [GROUP])
+
+
+def opened(gate: StateGate) -> list[set[int]]:
+    """Return the partitions of each `open` from now on, once there are some."""
+    found: list[set[int]] = []
+    open_doors = gate.open
+
+    def note(partitions: Collection[int] = ()) -> None:
+        found.append(set(partitions))
+        open_doors(partitions)
+
+    gate.open = note  # type: ignore[method-assign,assignment]
+    return found
+
+
+async def test_partitions_of_known_groups_and_of_waiting_requests_are_served_before_all_others(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    await owning(cluster)
+    proxy = Proxy(cluster, "b:1", fleet=True, groups={GROUP: None})
+    shares, texts = opened(proxy.share.gate), opened(proxy.test.gate)
+    proxy.test.gate.requested |= {3, 4}
+    proxy.owner.assign(EVERYTHING)
+    await until(lambda: proxy.home.served == set(EVERYTHING))
+    everything = set(range(TEST_STATE.partitions))
+    first = {3, 4} | {proxy.test.gate.partition_of(GROUP)}
+    assert texts == [first, everything - first]
+    assert shares == [{NUMBER}, set(EVERYTHING) - {NUMBER}]
+    assert proxy.notes.count("test-state-loaded") == 1
+    assert not proxy.test.gate.requested
+
+
+async def test_number_given_up_before_its_turn_is_not_taken_over(jumping: MockClock, cluster: StateCluster) -> None:
+    proxy = Proxy(cluster, "a:1", fleet=True)
+    proxy.test.gate.requested |= {3}
+    cluster.held[PRODUCE] = []
+    proxy.owner.assign({3, 4, 5})
+    await until(lambda: cluster.held[PRODUCE])
+    proxy.owner.assign({5})
+    await until(lambda: proxy.owner.gave_back)
+    cluster.release(PRODUCE)
+    await until(lambda: proxy.home.served == {5})
+    assert proxy.test.owned == {5}
 
 
 async def test_append_under_way_is_stored_before_the_number_moves(jumping: MockClock, cluster: StateCluster) -> None:
@@ -468,6 +522,25 @@ async def test_standby_says_who_serves_in_every_state(jumping: MockClock, cluste
     proxy.owner.assign(EVERYTHING)
     await until(lambda: proxy.is_open == (True, True))
     assert (proxy.share.gate.standby, proxy.test.gate.standby) == ("", "")
+
+
+async def test_proxy_that_hands_over_stores_what_is_under_way_and_waits_until_others_own_everything(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    proxy, handed_over = await owning(cluster, fleet=True), trio.Event()
+
+    async def hand_over() -> None:
+        await proxy.home.hand_over()
+        handed_over.set()
+
+    promise = proxy.put("last")
+    cluster.nursery.start_soon(hand_over)
+    await until(lambda: proxy.owner.has_retired)
+    proxy.owner.assign(())
+    await handed_over.wait()
+    promise.result()
+    assert proxy.owner.gave_back == [set(EVERYTHING)]
+    assert proxy.test.gate.reason == "test state is owned by another proxy"
 
 
 async def test_proxy_that_stops_lets_nobody_in_and_stores_what_is_under_way(

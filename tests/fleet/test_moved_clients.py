@@ -133,6 +133,100 @@ def test_a_client_moves_with_its_request_and_its_upstream_connection(workers: Wo
     workers.world.turn_until(lambda: workers.there == 0)
 
 
+def drains(workers: Workers) -> None:
+    """Let the edge send its connections away, and close those that stay."""
+    plane = workers.world.plane
+    plane.moves_away = lambda connection: workers.sender.send_idle(workers.path, connection)
+    plane.stop_accepting()
+    plane.drain_now()
+
+
+def test_an_idle_connection_moves_when_its_worker_ends_and_its_client_sees_nothing(workers: Workers) -> None:
+    client, broker = workers.world.pair()
+    client.send(request(FETCH, 11, 1))
+    broker.expect(request(FETCH, 11, 1))
+    broker.send(response(1, b"records"))
+    client.expect(response(1, b"records"))
+    drains(workers)
+    workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 1))
+    client.send(request(FETCH, 11, 2))
+    broker.expect(request(FETCH, 11, 2))
+    broker.send(response(2, b"more"))
+    client.expect(response(2, b"more"))
+    client.send(local(3))
+    client.expect(response(3, OWNER))
+    assert len(workers.world.brokers) == 1
+    assert workers.connection(workers.owner).moves == 0, "only moves for a request are limited"
+    client.close()
+    broker.expect_end()
+
+
+def test_a_connection_with_a_request_in_flight_moves_after_its_response(workers: Workers) -> None:
+    """The next worker reads the requests that the client sends meanwhile."""
+    client, broker = workers.world.pair()
+    client.send(request(FETCH, 11, 1))
+    broker.expect(request(FETCH, 11, 1))
+    drains(workers)
+    client.send(request(FETCH, 11, 2))
+    workers.world.turn()
+    assert (workers.here, workers.there) == (1, 0)
+    broker.send(response(1, b"records"))
+    client.expect(response(1, b"records"))
+    broker.expect(request(FETCH, 11, 2))
+    assert (workers.here, workers.there) == (0, 1)
+    broker.send(response(2, b"more"))
+    client.expect(response(2, b"more"))
+
+
+def test_any_number_of_connections_move_in_one_iteration(workers: Workers) -> None:
+    count = ARRIVING_MAX + 10
+    pairs = [workers.world.pair() for _ in range(count)]
+    drains(workers)
+    workers.world.turn_until(lambda: (workers.here, workers.there) == (0, count))
+    for client, broker in pairs:
+        client.send(request(FETCH, 11, 1))
+        broker.expect(request(FETCH, 11, 1))
+
+
+def test_moves_are_not_limited_when_a_worker_ends(workers: Workers) -> None:
+    client, _ = workers.world.pair()
+    workers.connection(workers.world.plane).moves = MOVES_MAX
+    workers.world.plane.stop_accepting()
+    client.send(local(1))
+    client.expect(response(1, OWNER))
+    assert workers.connection(workers.owner).moves == MOVES_MAX
+
+
+def test_an_idle_connection_that_the_other_worker_refuses_is_closed(workers: Workers) -> None:
+    client, broker = workers.world.pair()
+    client.send(request(FETCH, 11, 1))
+    broker.expect(request(FETCH, 11, 1))
+    broker.send(response(1, b"records"))
+    client.expect(response(1, b"records"))
+    workers.owner.stop_accepting()
+    drains(workers)
+    client.expect_end()
+    workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 0))
+    assert "connection-not-moved" in workers.world.events()
+
+
+def test_a_connection_that_has_sent_nothing_is_closed_when_its_worker_ends(workers: Workers) -> None:
+    client = workers.world.client()
+    drains(workers)
+    client.expect_end()
+
+
+def test_a_busy_worker_takes_over_connections_of_one_that_ends(workers: Workers) -> None:
+    workers.receiver.busy = 1.0
+    client, broker = workers.world.pair()
+    client.send(request(FETCH, 11, 1))
+    broker.expect(request(FETCH, 11, 1))
+    broker.send(response(1, b"records"))
+    client.expect(response(1, b"records"))
+    drains(workers)
+    workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 1))
+
+
 def test_requests_after_the_moving_one_are_served_in_their_order(workers: Workers) -> None:
     client, broker = workers.world.pair()
     tail = produce(5, 1)

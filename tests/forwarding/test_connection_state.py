@@ -27,6 +27,8 @@ CLIENT_MOVES = [
     ("SERVING", "PASSING"),
     ("SERVING", "MOVING"),
     ("MOVING", "SERVING"),
+    ("PASSING", "MOVING"),
+    ("MOVING", "PASSING"),
     ("RESPONDING", "PASSING"),
     ("INTRODUCING", "PASSING"),
     ("HANDSHAKING", "PASSING"),

@@ -55,6 +55,9 @@ class Connection:
     def on_close(self, callback: Any) -> None:
         """Never closed."""
 
+    def not_on_close(self, callback: Any) -> None:
+        """Never closed."""
+
 
 def run(coroutine: Any) -> Any:
     task: Task[Any] = Task(coroutine, lambda _: None)

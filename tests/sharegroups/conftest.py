@@ -119,6 +119,9 @@ class Client:
     def on_close(self, callback: Callable[[], None]) -> None:
         """Never closed."""
 
+    def not_on_close(self, callback: Callable[[], None]) -> None:
+        """Never closed."""
+
 
 class RefusingJournal:
     """Refuses all."""

@@ -31,6 +31,8 @@ COUNTERS = ("ksp_connections_total", "ksp_ended_total", "ksp_connections_moved_t
 ATTEMPTS = 50
 """Attempts to read a group after a kill. Each takes at least 0.2 s."""
 KILLED = ("edge", "owner")
+REQUEST_S = 120.0
+"""Maximum seconds for the requests of a thread, which have limits themselves."""
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +79,12 @@ def workers_that_serve(front: Front, key: ApiKey) -> set[str]:
 
 def fetching_at(front: Front, member: Member, topic: Topic) -> str:
     """Return the worker that serves a fetch of this member."""
-    fetch = threading.Thread(target=member.fetch, args=(topic,), kwargs={"wait_ms": 700})
+    fetch = threading.Thread(target=member.fetch, args=(topic,), kwargs={"wait_ms": 700}, daemon=True)
     fetch.start()
     try:
         (worker,) = until(lambda: workers_that_serve(front, ApiKey.SHARE_FETCH), "the fetch to wait")
     finally:
-        fetch.join()
+        fetch.join(REQUEST_S)
     return str(worker)
 
 
@@ -146,10 +148,10 @@ def test_a_kill_around_a_move_loses_no_record_and_redelivers_no_settled_one(
         other = next(each for each in read(front, "/livez")["workers"] if each != number)
         second = Member(clients, group, f"second-{prefix}"[-36:])
         _ = second.connection
-        outcome = threading.Thread(target=_try, args=(second, topic))
+        outcome = threading.Thread(target=_try, args=(second, topic), daemon=True)
         outcome.start()
         kill(front, number if killed == "owner" else other, random.uniform(0, DELAY_MAX_S))
-        outcome.join()
+        outcome.join(REQUEST_S)
         second.disconnect()
     assert remaining(front, prefix, group, topic) == [(ACCEPTED, RECORDS - 1)]
 

@@ -20,7 +20,7 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import OLD, QUICK, Running
-from tests.support.raw import until
+from tests.support.raw import Raw, until
 from tests.support.worlds import World
 
 pytestmark = pytest.mark.broker
@@ -170,6 +170,21 @@ def test_a_setting_that_needs_a_start_is_applied_by_new_workers_and_connections_
     assert failed == []
     until(lambda: set(pids(front)) == new, "the workers before them to end")
     until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served")
+
+
+def test_connections_survive_an_upgrade(front: Front) -> None:
+    """They move to the new workers with their sockets, so that clients see nothing."""
+    before = pids(front)
+    with Raw(front.bootstrap) as raw:
+        addresses = raw.brokers()
+        connections = [raw.kept(), *map(raw.connect, addresses.values())]
+        for connection in connections:
+            raw.send_request("Metadata", 12, on=connection, topics=[], allow_auto_topic_creation=False)
+        assert post(front, "/upgrade")[0] == 200
+        until(lambda: not set(pids(front)) & set(before), "the workers before them to end")
+        for connection in connections:
+            response = raw.send_request("Metadata", 12, on=connection, topics=[], allow_auto_topic_creation=False)
+            assert {each.node_id for each in response.brokers} == set(addresses)
 
 
 def test_a_mistake_in_the_settings_changes_nothing(front: Front) -> None:

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.hangs import HangWatch
+
 RARELY = (200_000, 50, 100)
 """Thresholds of the collector: parsing all sources takes 2.5 s of CPU, with Python's own 8.8 s."""
 
@@ -68,3 +70,4 @@ def _words(told: sys.UnraisableHookArgs) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SocketWatch())
+    config.pluginmanager.register(HangWatch())  # for fixtures that do not end

@@ -537,6 +537,14 @@ class Connection:
     def on_close(self, callback: Callable[[], None]) -> None:
         self._on_close.append(callback)
 
+    def not_on_close(self, callback: Callable[[], None]) -> None:
+        self._on_close.remove(callback)
+
+    @property
+    def is_watched(self) -> bool:
+        """True if a callback is registered for its end."""
+        return bool(self._on_close)
+
     def call_soon(self, callback: Callable[[], object]) -> None:
         call_soon(self, callback)
 

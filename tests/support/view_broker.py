@@ -271,6 +271,9 @@ class Client:
     def on_close(self, callback: Callable[[], None]) -> None:
         """Never closed."""
 
+    def not_on_close(self, callback: Callable[[], None]) -> None:
+        """Never closed."""
+
 
 class World:
     """A proxy that serves views, with one cluster and one client."""

@@ -48,6 +48,9 @@ class ClusterClientConnection:
     def on_close(self, callback: Callable[[], None]) -> None:
         """Ignore the callback: this connection never closes."""
 
+    def not_on_close(self, callback: Callable[[], None]) -> None:
+        """Ignore the callback, as `on_close` does."""
+
     async def run(self) -> None:
         try:
             while True:

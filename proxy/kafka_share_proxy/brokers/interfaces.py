@@ -43,6 +43,9 @@ class Connection(Protocol):
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call back once when this connection ends, after its handler (if any) was cancelled."""
 
+    def not_on_close(self, callback: Callable[[], None]) -> None:
+        """Withdraw a callback."""
+
 
 class ClusterQueries(Protocol):
     """Requests under the proxy's own identity, to other brokers."""

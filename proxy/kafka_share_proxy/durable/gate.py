@@ -43,6 +43,12 @@ class StateGate:
         self.denied = ""
         """Rights that the proxy's own identity lacks."""
         self.partition_of = partition_of
+        self.closed: set[int] = set()
+        """Partitions whose doors are closed."""
+        self.requested: set[int] = set()
+        """Closed partitions for which a request waits, or may."""
+        self.on_closing: Callable[[Collection[int]], object] = lambda _partitions: None
+        """Called with the partitions whose doors close, before requests in progress are ended."""
         self._doors = [_Door() for _ in self.all]
         self._loading: dict[int, float | None] = {}
         """Partition -> time at which a caller first saw it loading."""
@@ -104,20 +110,36 @@ class StateGate:
     def open(self, partitions: Iterable[int] | None = None) -> None:
         """Admit requests. None: all partitions."""
         self.standby = self.denied = ""
-        for partition in self.all if partitions is None else partitions:
+        opened = tuple(self.all if partitions is None else partitions)
+        for partition in opened:
             self._doors[partition].code, self._doors[partition].reason = ErrorCode.NONE, ""
             self._loading.pop(partition, None)
+        self.closed.difference_update(opened)
+        self.requested.difference_update(opened)
         self.wake()
 
     def closing(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
         """Reject new requests. Requests in progress may finish."""
+        newly: set[int] = set()
         for partition in partitions:
             self._doors[partition].code, self._doors[partition].reason = code, reason
             if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 self._loading.setdefault(partition, None)
             else:
                 self._loading.pop(partition, None)
+            newly.update({partition} - self.closed)
+        self.closed |= newly
+        if newly:
+            self.on_closing(newly)
         self.wake()
+
+    def is_closed(self, group_id: str) -> bool:
+        """Check the door of the group. Hashes only if any door is closed."""
+        return bool(self.closed) and self.partition_of(group_id) in self.closed
+
+    def is_idle(self, partitions: Iterable[int]) -> bool:
+        """True if no request is in progress."""
+        return not any(self._doors[partition].inside for partition in partitions)
 
     def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] | None = None) -> None:
         """Reject new requests and end those in progress. None: all partitions."""

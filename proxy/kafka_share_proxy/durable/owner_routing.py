@@ -74,6 +74,7 @@ class OwnedApi:
         gate = self.services.gate
         partitions = await self.partitions_of(call)
         if partitions is None or not gate.lets_in(partitions):
+            gate.requested.update(partitions or ())
             return None
         if not gate.refused.keys().isdisjoint(partitions):
             return await framed(call, await self._refusal(call, partitions))
@@ -110,6 +111,7 @@ class OwnedApi:
             if now >= deadline:
                 return await self._refusal(call, partitions)
             is_elsewhere = owners[partitions[0]] is not None
+            services.gate.requested.update(partitions)
             await gate_change(services, min(deadline, now + CHECK_AGAIN_S) if is_elsewhere else deadline)
 
     def _wait_s(self, partitions: Collection[int]) -> float:
@@ -125,7 +127,10 @@ class OwnedApi:
             return await self._refusal(call, partitions)
         if owner is None:
             return await self._inside(call, partitions) if self.services.gate.lets_in(partitions) else None
-        refused = owner.take_client(call) if self.api.moves_client else None
+        refused = None
+        if self.api.before_move is not None:
+            self.api.before_move(call.connection, self.services)
+            refused = owner.take_client(call)
         if refused is not None:
             await refused
         response = owner.serve(call, self.services.feature)

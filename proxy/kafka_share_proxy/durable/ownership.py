@@ -41,6 +41,13 @@ class Ownership(Protocol):
     def stopped(self, partitions: Iterable[int]) -> None:
         """Report stopped numbers, which another proxy may own now."""
 
+    def retire(self) -> None:
+        """Let others own everything, before `run` is cancelled."""
+
+    @property
+    def all_elsewhere(self) -> bool:
+        """True if others own everything."""
+
     def is_valid(self) -> bool: ...
 
     @property
@@ -52,8 +59,11 @@ class Takeover:
     """Partitions of one state, from assignment until they are served."""
 
     partitions: set[int]
+    """Partitions that are not served yet."""
     restores: bool = False
     """True if memory is written to the topic, instead of loaded."""
+    part: set[int] = field(default_factory=set)
+    """Partitions that are taken over now."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     taken: dict[int, TakenOver] = field(default_factory=dict)
     checking: set[int] = field(default_factory=set)
@@ -65,6 +75,7 @@ class Takeover:
 
     def let_go(self, partitions: Iterable[int]) -> None:
         self.partitions.difference_update(partitions)
+        self.part &= self.partitions
         self.checking &= self.partitions
         for partition in partitions:
             self.taken.pop(partition, None)

@@ -43,6 +43,8 @@ GROUP_KEY = 0
 HEARTBEATS_PER_SESSION = 4
 HEARTBEATS_PER_SESSION_IN_FLEET = 24
 """Heartbeats per session: members notice a leave with their next one, and with that of each member that must rejoin."""
+MOVING_HEARTBEAT_S, MOVING_S = 0.03, 1.0
+"""Seconds between heartbeats while partitions move between live members, and for how long after a table."""
 MARGIN_SHARE = 0.25
 """Safety margin of the lease, as a fraction of the session timeout."""
 RETRY_MIN_S, RETRY_SOON_S, RETRY_MAX_S = 0.02, 0.05, 0.2
@@ -84,12 +86,13 @@ class Membership:
         peer: str = "",
         protocol: str = "",
         serves: Sequence[str] = (),
+        is_successor: bool = False,
     ) -> None:
         """`peer`: address for other proxies of a fleet; empty if one proxy owns everything.
 
         `protocol`: name that all members must have; empty: that of a fleet, or of one owner.
 
-        `serves`: services that owners provide, for messages and event names.
+        `serves`: services that owners provide, for messages and event names. `is_successor`: see ProxyMember.
         """
         self.lease_s = session_s
         self.trouble = "the group of proxies was not contacted yet"
@@ -119,6 +122,10 @@ class Membership:
         self._holding: set[int] = set()
         """Partitions that must not be given to another proxy."""
         self._join_anew = trio.Event()
+        self._is_retiring = False
+        self._is_successor = is_successor
+        self._moves_until = -inf
+        """trio.current_time() until which heartbeats are frequent, because partitions have no owner."""
         self._is_only_member: bool | None = None
         """None before the first table."""
         self._delay = RETRY_MIN_S
@@ -135,17 +142,30 @@ class Membership:
         )
 
     def is_valid(self) -> bool:
-        return bool(self.assigned) and self._clock() < self._lease.ends  # no call of `Lease`: every request reads it
+        return bool(self._holding) and self._clock() < self._lease.ends  # no call of `Lease`: every request reads it
 
     @property
     def is_member(self) -> bool:
         return self.generation >= 0 and self._lease.is_valid(self._clock())
+
+    @property
+    def heartbeat_pause_s(self) -> float:
+        return MOVING_HEARTBEAT_S if trio.current_time() < self._moves_until else self._heartbeat_s
 
     def stopped(self, partitions: Iterable[int]) -> None:
         before = self._holding - self.assigned
         self._holding.difference_update(partitions)
         if before and not self._holding - self.assigned:
             self._join_anew.set()
+
+    @property
+    def all_elsewhere(self) -> bool:
+        return len(self.elsewhere) == PARTITIONS
+
+    def retire(self) -> None:
+        """Let others own everything. The membership continues."""
+        self._is_retiring = True
+        self._join_anew.set()
 
     async def run(self, events: OwnershipEvents) -> None:
         self._events = events
@@ -216,8 +236,9 @@ class Membership:
             self._beat_due = trio.current_time()
             if await self._heartbeat_once_loaded(heartbeat_connection) == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
-            self._beat_due = trio.current_time() + self._heartbeat_s
-            with trio.move_on_after(self._heartbeat_s):
+            pause_s = self.heartbeat_pause_s
+            self._beat_due = trio.current_time() + pause_s
+            with trio.move_on_after(pause_s):
                 await self._join_anew.wait()
 
     async def _heartbeat_once_loaded(self, heartbeat_connection: ClusterConnection) -> ErrorCode:
@@ -295,7 +316,10 @@ class Membership:
     async def _request_to_join(self, joining: ClusterConnection) -> messages.JoinGroupResponse | None:
         self._join_anew = trio.Event()
         owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
-        metadata = ownership_rules.encode_member(ProxyMember(self._address, owned, self._instance or "", self._peer))
+        member = ProxyMember(
+            self._address, owned, self._instance or "", self._peer, self._is_retiring, self._is_successor
+        )
+        metadata = ownership_rules.encode_member(member)
         request = messages.JoinGroupRequest
         timeout_ms = round(self._session_s * 1000)
         response = await joining.send_request(
@@ -357,15 +381,25 @@ class Membership:
     def _apply_table(self, table: dict[str, OwnerInTable]) -> None:
         mine = {i: o for i, o in table.items() if ownership_rules.is_mine(i, o, self._member_id, self._instance)}
         other_owners = {member_id: owner for member_id, owner in table.items() if member_id not in mine}
-        self.peers = frozenset(owner.peer for owner in other_owners.values() if owner.peer)
+        peers_before, self.peers = self.peers, frozenset(each.peer for each in other_owners.values() if each.peer)
         self.elsewhere = {p: owner.peer for owner in other_owners.values() if owner.peer for p in owner.partitions}
         self.trouble = ""
         self._assign(p for owner in mine.values() for p in owner.partitions)
         if self._peer:
+            self._follow_others(peers_before)
+            owned = sum(len(owner.partitions) for owner in table.values())
+            self._moves_until = trio.current_time() + MOVING_S if owned < PARTITIONS else -inf
             self._notes("fleet-table", partitions=len(self.assigned), peers=sorted(self.peers))
         else:
             self._apply_single_owner(other_owners)
         self._is_only_member = not other_owners
+
+    def _follow_others(self, peers_before: frozenset[str]) -> None:
+        """End the wait for a member that retires: it has, or has left without."""
+        if self._is_successor and (self.assigned or peers_before - self.peers):
+            self._is_successor = False
+            if not self.assigned:
+                self._join_anew.set()
 
     def _apply_single_owner(self, other_owners: dict[str, OwnerInTable]) -> None:
         if other_owners and self._is_only_member is not False:

@@ -79,6 +79,10 @@ class ProxyMember(NamedTuple):
     """Name of the static member."""
     peer: str = ""
     """Empty if one proxy owns everything."""
+    is_retiring: bool = False
+    """True if it will end, and others should own everything."""
+    is_successor: bool = False
+    """True if it follows a member that will retire. It owns nothing before."""
 
 
 class OwnerInTable(NamedTuple):
@@ -114,7 +118,8 @@ def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dic
             owners.setdefault(partition, member_id)
     everything = sorted(set(partitions))
     held = {m: [p for p in everything if owners.get(p) == m] for m in order}
-    quota = _quotas(held, len(everything))
+    candidates = _candidates(members)
+    quota = dict.fromkeys(order, 0) | _quotas({m: held[m] for m in candidates}, len(everything))
     kept = {member_id: owned[: quota[member_id]] for member_id, owned in held.items()}
     for partition in (p for p in everything if p not in owners or owners[p] not in members):
         neediest = max(order, key=lambda m: (quota[m] - len(kept[m]), m), default="")
@@ -124,6 +129,13 @@ def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dic
         member_id: OwnerInTable(each.address, tuple(sorted(kept[member_id])), each.instance, each.peer)
         for member_id, each in sorted(members.items())
     }
+
+
+def _candidates(members: Mapping[str, ProxyMember]) -> list[str]:
+    """Return the members that should own partitions (durable/README.md rule 47)."""
+    staying = sorted(member_id for member_id, each in members.items() if not each.is_retiring)
+    present = [member_id for member_id in staying if not members[member_id].is_successor]
+    return (present if len(staying) == len(members) else []) or staying or sorted(members)
 
 
 def _quotas(held: Mapping[str, list[int]], count: int) -> dict[str, int]:
@@ -137,7 +149,12 @@ def _quotas(held: Mapping[str, list[int]], count: int) -> dict[str, int]:
 
 def encode_member(member: ProxyMember) -> bytes:
     message = messages.ProxyMemberMetadata(
-        address=member.address, instance=member.instance, owned_partitions=list(member.owned), peer=member.peer
+        address=member.address,
+        instance=member.instance,
+        owned_partitions=list(member.owned),
+        peer=member.peer,
+        is_retiring=member.is_retiring,
+        is_successor=member.is_successor,
     )
     return _encode(message, FLEET_VERSION if member.peer else 0)
 
@@ -145,7 +162,14 @@ def encode_member(member: ProxyMember) -> bytes:
 def decode_member(data: bytes) -> ProxyMember:
     """Raises RemoteProtocolError, also for an unknown version."""
     message = _decode(messages.ProxyMemberMetadata, data)
-    return ProxyMember(message.address, tuple(message.owned_partitions), message.instance, message.peer)
+    return ProxyMember(
+        message.address,
+        tuple(message.owned_partitions),
+        message.instance,
+        message.peer,
+        message.is_retiring,
+        message.is_successor,
+    )
 
 
 def encode_table(table: Mapping[str, OwnerInTable]) -> bytes:

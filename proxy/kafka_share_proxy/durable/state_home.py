@@ -29,6 +29,9 @@ AGAIN_S = 1.0
 DRAIN_S = 0.5
 """Seconds to wait for appends in flight when a partition moves."""
 DRAIN_CHECK_S = 0.005
+HAND_OVER_CHECK_S = 0.02
+ANNOUNCED_MAX = 500
+"""Number of groups of other proxies up to which their partitions are taken over before all others."""
 
 
 class StateHome:
@@ -140,6 +143,12 @@ class StateHome:
                 self._close_gates()
                 self._channels.close()
 
+    async def hand_over(self) -> None:
+        """Let others own everything. Return once they do, and requests that arrive here are sent to them."""
+        self._owner.retire()
+        while self._begun or not self._owner.all_elsewhere:  # noqa: ASYNC110 - changed by other members
+            await trio.sleep(HAND_OVER_CHECK_S)
+
     async def retire(self) -> None:
         """Wait for appends in flight. Call it before `run` is cancelled."""
         self._is_retiring = True
@@ -173,7 +182,7 @@ class StateHome:
             assigned = self._owner.assigned
             lost, self._lost = self._lost, set()
             unassigned = self._begun - assigned
-            if unassigned - lost and assigned and self._owner.is_valid():
+            if unassigned - lost and self._owner.is_valid():
                 await self._drain(unassigned - lost)
             await self._give_up(unassigned | (lost & self._begun))
             self._owner.stopped(unassigned)
@@ -190,11 +199,18 @@ class StateHome:
             if is_sharing:
                 hosted.close_doors(set(ALL) - assigned, _owned_elsewhere(hosted))
             if added and not self._is_retiring:
+                hosted.gate.requested |= added & set(map(hosted.gate.partition_of, self._announced_groups))
                 hosted.begin(added, nursery)
             if is_sharing and hosted.of(assigned) <= hosted.served and not hosted.guard.unsafe:
                 hosted.trouble = ""
         if not self._is_retiring:
             self._begun |= added
+
+    @property
+    def _announced_groups(self) -> Collection[str]:
+        """Share groups that other proxies had. Of many, every partition has some."""
+        groups = () if self.links is None else self.links.groups.keys()
+        return groups if len(groups) <= ANNOUNCED_MAX else ()
 
     async def _drain(self, numbers: Collection[int]) -> None:
         for hosted in self.states:

@@ -23,6 +23,7 @@ from kafka_share_proxy.fleet.owner import PeerOwner
 from kafka_share_proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User
 from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
 from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX, Strangers
+from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes, Transport
@@ -37,6 +38,8 @@ from kafka_share_proxy.wire.values import Address
 DIAL_S = 2.0
 RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
 """Shortest and longest delay in seconds before a link is dialled again."""
+RETRY_LOCAL_MAX_S = 0.1
+"""The longest to a proxy on this machine, which costs little: clients wait for a worker that is started again."""
 LINKS_MAX = 200
 """Maximum number of links from members of the fleet."""
 SEND_GROUPS_S = 0.5
@@ -110,6 +113,7 @@ class FleetLinks:
             self._handshakes = Handshakes(reactor, tls.dialled, limits, notes)
         self._listeners: tuple[Listener, ...] = ()
         self._numbers = count(FIRST_NUMBER)
+        self._moved_away = 0
         self._groups: dict[str, None] = {}
         self._last_reported: dict[str, set[str]] = {}
         """Groups of members whose link ended, until a proxy reports otherwise."""
@@ -178,6 +182,13 @@ class FleetLinks:
         if self._local is not None:
             self._clients.listen(path_of(self._local.listen), admit)
 
+    def move_away(self, connection: ForwardedConnection) -> bool:
+        """Send a connection between two requests to an owner on this machine, by round robin. False if it stays."""
+        owners = sorted(set(self._table.elsewhere.values()))
+        paths = [path for path in map(self._local_path, owners) if path is not None]
+        self._moved_away += 1
+        return bool(paths) and self._clients.send_idle(path_of(paths[self._moved_away % len(paths)]), connection)
+
     def check_soon(self) -> None:
         """Follow a new table."""
         self._table_changed.set()
@@ -233,7 +244,7 @@ class FleetLinks:
                     if await self._use(address, sock):
                         delay = RETRY_MIN_S
                 await trio.sleep(delay)
-                delay = min(2 * delay, RETRY_MAX_S)
+                delay = min(2 * delay, RETRY_MAX_S if self._local_path(address) is None else RETRY_LOCAL_MAX_S)
 
     async def _dial(self, address: str) -> socket.socket:
         """Return a connection. Raises OSError."""

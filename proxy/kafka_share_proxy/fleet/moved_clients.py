@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from kafka_share_proxy.forwarding import moved_connection
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
-from kafka_share_proxy.forwarding.connection_state import MOVED
+from kafka_share_proxy.forwarding.connection_state import MOVED, ClientState
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.listeners import Listener, bind_local
@@ -90,8 +90,21 @@ class MovedClients:
         connection, frame = call.connection, call.frame
         if not isinstance(connection, ForwardedConnection) or frame is None:
             return None
-        descriptors = moved_connection.sockets_of(connection)
-        state = None if descriptors is None else moved_connection.taken(connection, frame)
+        leaving = self._send(path, connection, ClientState.SERVING, frame)
+        return None if leaving is None else leaving.stayed
+
+    def send_idle(self, path: str, connection: ForwardedConnection) -> bool:
+        """Send a connection between two requests to the worker at `path`. False if it stays.
+
+        A connection that the worker refuses drains, and is not sent again.
+        """
+        return self._send(path, connection, ClientState.PASSING, None) is not None
+
+    def _send(
+        self, path: str, connection: ForwardedConnection, at: ClientState, request: memoryview | None
+    ) -> _Leaving | None:
+        descriptors = moved_connection.sockets_of(connection, at)
+        state = None if descriptors is None else moved_connection.taken(connection, request)
         if descriptors is None or state is None:
             return None
         end = socket.socket(socket.AF_UNIX, _KIND)
@@ -104,16 +117,18 @@ class MovedClients:
             self._notes("connection-not-moved", connection=connection.id, reason=str(error))
             return None
         moved_connection.begin(connection)
-        return _Leaving(self._reactor, end, connection, self._notes).stayed
+        stay = moved_connection.stay if request is not None else moved_connection.stay_for_good
+        return _Leaving(self._reactor, end, connection, stay, self._notes)
 
     def _accept(self, end: socket.socket, _host: str) -> None:
         if len(self._arriving) >= ARRIVING_MAX:
             next(iter(self._arriving)).close()
         arriving = _Arriving(self._reactor, end, self._take, self._arrived)
         self._arriving[arriving] = None
+        arriving.read()
 
     def _take(self, moved: messages.MovedClient, client: socket.socket, broker: socket.socket) -> None:
-        if self.busy > BUSY_SHARE:
+        if self.busy > BUSY_SHARE and moved.unread:  # without a request, the other worker ends
             raise RequestRefused(f"this worker uses {self.busy:.0%} of a core")
         assert self._admit is not None  # noqa: S101  # it listens
         self._admit(moved, client, broker)
@@ -155,9 +170,16 @@ class _End:
 class _Leaving(_End):
     """Client that another worker was sent, until that one responds."""
 
-    def __init__(self, reactor: Reactor, end: socket.socket, connection: ForwardedConnection, notes: Notes) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        end: socket.socket,
+        connection: ForwardedConnection,
+        stay: Callable[[ForwardedConnection], None],
+        notes: Notes,
+    ) -> None:
         self.stayed: Promise[None] = Promise()
-        self._connection = connection
+        self._connection, self._stay = connection, stay
         self._notes = notes
         super().__init__(reactor, end, RESPONSE_S)
 
@@ -185,7 +207,7 @@ class _Leaving(_End):
         elif response.startswith(REFUSED):
             reason = response[len(REFUSED) :].decode("utf-8", "replace")
             self._notes("connection-not-moved", connection=connection.id, reason=reason)
-            moved_connection.stay(connection)
+            self._stay(connection)
             self.stayed.set(None)
         else:
             connection.end("connection-closed", reason="the worker that owns the share group has ended")
@@ -211,6 +233,9 @@ class _Arriving(_End):
         self._ended(self)
 
     def _ready(self, _mask: int) -> None:
+        self.read()
+
+    def read(self) -> None:
         try:
             data, descriptors, _, _ = socket.recv_fds(self._end, MESSAGE_BYTES_MAX, SOCKETS)
         except BlockingIOError:

@@ -55,6 +55,9 @@ class FarConnection:
     def on_close(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)
 
+    def not_on_close(self, callback: Callable[[], None]) -> None:
+        self._callbacks.remove(callback)
+
     def call_soon(self, callback: Callback) -> None:
         self._owner.link.call_soon(partial(on_behalf_of, self, callback))
 

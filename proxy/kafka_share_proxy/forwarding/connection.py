@@ -81,14 +81,11 @@ class ForwardedConnection:
     )
 
     def __init__(self, plane: Plane, port: Port, transport: Transport, client_host: str) -> None:
-        self.plane = plane
-        self.port = port
-        self.context = port.context
+        self.plane, self.port, self.context = plane, port, port.context
         self.is_bootstrap = port.node_id == UNKNOWN_NODE
         self.id = plane.next_id()
         self.client_host = client_host
-        self.state = Progress(ClientState.PASSING)
-        self.upstream = Progress(UpstreamState.UNDIALLED)
+        self.state, self.upstream = Progress(ClientState.PASSING), Progress(UpstreamState.UNDIALLED)
         self.client = PeerSocket(transport)
         self.broker: PeerSocket | None = None
         self.pending = Pending()
@@ -134,9 +131,11 @@ class ForwardedConnection:
     def on_close(self, callback: Callable[[], None]) -> None:
         if self.closed:
             callback()
-            return
-        self._on_close = self._on_close or []
-        self._on_close.append(callback)
+        else:
+            self._on_close = [*(self._on_close or ()), callback]
+
+    def not_on_close(self, callback: Callable[[], None]) -> None:
+        self._on_close = [each for each in self._on_close or () if each is not callback]
 
     # bytes
 
@@ -263,9 +262,8 @@ class ForwardedConnection:
             self.requests.resume_soon()
 
     def may_send_request(self, now: float) -> bool:
-        if self.upstream.now is not UpstreamState.OPEN or self.state.now in _SILENT:
-            return False
-        return self.requests.at_boundary and self.sasl.may_send_request(now)
+        is_open = self.upstream.now is UpstreamState.OPEN and self.state.now not in _SILENT
+        return is_open and self.requests.at_boundary and self.sasl.may_send_request(now)
 
     # what is waited for
 
@@ -298,8 +296,8 @@ class ForwardedConnection:
         broker_owes = self._client_pending or self.responses.owes_client or self._broker_has_unsent
         return not (broker_owes or self.client.has_unsent)
 
-    def update(self) -> None:
-        """Continue after anything off the fast path."""
+    def update(self, *, may_move: bool = True) -> None:
+        """Continue after anything off the fast path. `may_move`: see `drain`."""
         if self.closed or self.is_moving:
             return
         if self._injected is not None and self._injected.are_held:
@@ -311,8 +309,10 @@ class ForwardedConnection:
         if self.responses.is_paused and not self.client.has_unsent:
             self.responses.resume_soon()
         if self._drain_reason and self.requests.at_boundary and not self.state.now.is_muted and self._all_responded:
-            self._leave_client()
-            self.end("connection-closed", reason=self._drain_reason)
+            reason, self._drain_reason = self._drain_reason, ""  # it may move
+            if not (may_move and self.plane.moves_away(self)):
+                self._leave_client()
+                self.end("connection-closed", reason=reason)
             return
         self._watch()
 
@@ -487,14 +487,13 @@ class ForwardedConnection:
         self.responses.sweep()
         overdue = self.timeouts.overdue(self, now)
         if overdue is not None:
-            event, reason = overdue
-            self.end(event, reason=reason)
+            self.end(overdue[0], reason=overdue[1])
         elif self.timeouts.is_old(now) and not (self._on_close or self._drain_reason):
             self.drain("limits.connection_age_s")
         elif self._injected is not None:
             self._injected.keep_alive(now)
 
-    def drain(self, reason: str = "drained") -> None:
-        """Read no further request, and close the connection once all responses are sent."""
+    def drain(self, reason: str = "drained", *, may_move: bool = True) -> None:
+        """Read no further request. Once all responses are sent, let another process continue, or close."""
         self._drain_reason = reason
-        self.update()
+        self.update(may_move=may_move)

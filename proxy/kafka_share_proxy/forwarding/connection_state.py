@@ -11,6 +11,7 @@ The client's half follows the way a broker mutes the channel of a client whose r
     SERVING ─ its sockets were sent to another process ─▶ MOVING ─ that process refused them ─▶ SERVING
     PASSING ─ a large request of a client not yet known to the broker ─▶ INTRODUCING ─ it is known ─▶ PASSING
     PASSING ─ SaslHandshake v0 was forwarded ─▶ HANDSHAKING ─ the broker responded ─▶ PASSING
+    PASSING ─ its sockets were sent to another process, without a request ─▶ MOVING ─ refused ─▶ PASSING
     PASSING ─ bytes were kept after a local request or a pause ─▶ RESUMING ─ the end of the iteration ─▶ PASSING
 
 Every state leads to CLOSED, which is final. A drain is not a state: it waits in any state.
@@ -84,12 +85,13 @@ CLIENT_STATES: dict[ClientState, tuple[ClientState, ...]] = {
         ClientState.INTRODUCING,
         ClientState.HANDSHAKING,
         ClientState.RESUMING,
+        ClientState.MOVING,
         ClientState.CLOSED,
     ),
     ClientState.GATHERING: (ClientState.PASSING, ClientState.MUTED, ClientState.CLOSED),
     ClientState.MUTED: (ClientState.SERVING, ClientState.CLOSED),
     ClientState.SERVING: (ClientState.RESPONDING, ClientState.PASSING, ClientState.MOVING, ClientState.CLOSED),
-    ClientState.MOVING: (ClientState.SERVING, ClientState.CLOSED),
+    ClientState.MOVING: (ClientState.SERVING, ClientState.PASSING, ClientState.CLOSED),
     ClientState.RESPONDING: (ClientState.PASSING, ClientState.CLOSED),
     ClientState.INTRODUCING: (ClientState.PASSING, ClientState.CLOSED),
     ClientState.HANDSHAKING: (ClientState.PASSING, ClientState.CLOSED),

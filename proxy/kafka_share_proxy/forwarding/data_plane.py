@@ -114,8 +114,7 @@ class Plane:
         """`routes` is called once a second and by `refresh_routes`."""
         self.reactor = reactor
         self._get_routes = routes
-        self.limits = limits
-        self.notes, self.dial = notes, dial
+        self.limits, self.notes, self.dial = limits, notes, dial
         self.client_tls = client_tls
         self._tls_memory = TlsMemory(limits.tls_total_bytes)
         self._by_name: dict[str, Port] | None = {} if entrance.names_advice else None
@@ -125,9 +124,10 @@ class Plane:
         self.upstream_tls, self._upstream_server_name = upstream_tls, upstream_server_name
         self.keep_alive = keep_alive
         """Returns a request to keep an idle upstream connection open, or None."""
-        self.introduction = introduction
-        """Request that brokers serve for known clients only."""
-        self.tracing = tracing
+        self.tracing, self.introduction = tracing, introduction
+        """`introduction`: request that brokers serve for known clients only."""
+        self.moves_away: Callable[[ForwardedConnection], bool] = lambda _connection: False
+        """Sends a connection that drains to another process, between two requests. Returns False if it stays."""
         """Recorder of served requests. None if tracing is off."""
         self.served = served
         """Called with the API key and the duration in seconds of each locally served request."""
@@ -146,7 +146,7 @@ class Plane:
         """Ended connections with the time of their end."""
         self._by_address = Counter[str]()
         self._lingering: dict[Linger, int] = {}
-        self._ids, self._accepts, self._closed = itertools.count(1), True, False
+        self._ids, self.accepts, self._closed = itertools.count(1), True, False
         self._empty: trio.Event | None = None
         self.client_trace = ClientTrace(reactor, self.connections, notes)
         self._ended, self._totals = Counter[str](), Counter[str]()
@@ -205,7 +205,7 @@ class Plane:
             listener.close()
 
     def stop_accepting(self) -> None:
-        self._accepts = False
+        self.accepts = False
         for number in list(self._covered):
             self.uncover(number)
         for node_id in list(self._ports):
@@ -397,14 +397,14 @@ class Plane:
         headers = self._proxy_headers
         if headers is None or not headers.expects(host):
             self._accept_client(entry, sock, host)
-        elif not self._accepts or self._is_full:
-            self._refuse(sock, host, self._limit_reached(host) if self._accepts else "")
+        elif not self.accepts or self._is_full:
+            self._refuse(sock, host, self._limit_reached(host) if self.accepts else "")
         else:
             headers.begin(sock, host, partial(self._accept_client, entry), partial(self._not_admitted, entry, host))
 
     def _accept_client(self, entry: Port, sock: socket.socket, client_host: str) -> None:
         limit = self._limit_reached(client_host)
-        if not self._accepts or limit:
+        if not self.accepts or limit:
             self._refuse(sock, client_host, limit)
             return
         self._totals["connections"] += 1
@@ -429,8 +429,8 @@ class Plane:
     def admit_moved(self, moved: messages.MovedClient, client: socket.socket, broker: socket.socket) -> None:
         """Continue a connection of another process. Raises RequestRefused, and then uses neither socket."""
         entry = self._ports.get(moved.node_id)
-        if not self._accepts or entry is None:
-            raise RequestRefused("the broker has no listener here" if self._accepts else "the proxy stops")
+        if not self.accepts or entry is None:
+            raise RequestRefused("the broker has no listener here" if self.accepts else "the proxy stops")
         if limit := self._limit_reached(moved.client_host):
             raise RequestRefused(limit)
         if self.client_tls is not None or self.upstream_tls is not None:

@@ -22,26 +22,27 @@ if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.connection import ForwardedConnection
 
 MOVES_MAX = 3
-"""Maximum number of moves of one connection."""
+"""Maximum number of moves of one connection between processes that accept clients."""
 UNREAD_BYTES_MAX = 64 << 10
 """Maximum bytes of the request being served and of those after it. The kernel accepts about 200 KiB in a message."""
 VERSION = 0
 _INT16 = 2
 
 
-def sockets_of(connection: ForwardedConnection) -> tuple[int, int] | None:
-    """Return the descriptors of the client and its broker. None if the connection cannot move."""
+def sockets_of(connection: ForwardedConnection, state: ClientState = ClientState.SERVING) -> tuple[int, int] | None:
+    """Return the descriptors of the client and its broker. None if the connection cannot move, or not in this state."""
     client, broker = connection.client.transport, connection.broker
     if broker is None or not isinstance(client, PlainTransport) or not isinstance(broker.transport, PlainTransport):
         return None
-    is_open = connection.state.now is ClientState.SERVING and connection.upstream.now is UpstreamState.OPEN
-    may_move = is_open and connection.moves < MOVES_MAX and connection.is_independent
+    is_open = connection.state.now is state and connection.upstream.now is UpstreamState.OPEN
+    may_move = is_open and connection.is_independent and (connection.moves < MOVES_MAX or not connection.plane.accepts)
     return (client.fd, broker.transport.fd) if may_move else None
 
 
-def taken(connection: ForwardedConnection, request: memoryview) -> messages.MovedClient | None:
-    """Return the state of a connection at `request`, without its size. None if too many bytes wait."""
-    unread = SIZE.pack(len(request)) + bytes(request) + connection.requests.unread
+def taken(connection: ForwardedConnection, request: memoryview | None) -> messages.MovedClient | None:
+    """Return the state of a connection at `request`, without its size, or between two. None if too many bytes wait."""
+    first = b"" if request is None else SIZE.pack(len(request)) + bytes(request)
+    unread = first + connection.requests.unread
     if len(unread) > UNREAD_BYTES_MAX:
         return None
     sasl, software, reached = connection.sasl, connection.software, connection.reached
@@ -50,7 +51,7 @@ def taken(connection: ForwardedConnection, request: memoryview) -> messages.Move
         client_host=connection.client_host,
         broker_host="" if reached is None else reached.host,
         broker_port=0 if reached is None else reached.port,
-        moves=connection.moves + 1,
+        moves=connection.moves + connection.plane.accepts,
         opened_at=connection.timeouts.opened_at,
         is_authenticated=sasl.is_done,
         user=sasl.user,
@@ -63,15 +64,22 @@ def taken(connection: ForwardedConnection, request: memoryview) -> messages.Move
 def begin(connection: ForwardedConnection) -> None:
     """Leave the sockets to another process, until `stay`."""
     connection.state.move(ClientState.MOVING)
+    connection.requests.flows = connection.responses.flows = False
     for peer in (connection.client, connection.broker):
         if peer is not None:
             peer.want(0)
 
 
 def stay(connection: ForwardedConnection) -> None:
-    """Continue, because the other process has refused the connection."""
+    """Continue the request, because the other process has refused the connection."""
     connection.state.move(ClientState.SERVING)
     connection.update()
+
+
+def stay_for_good(connection: ForwardedConnection) -> None:
+    """Drain a connection that was sent between two requests, because the other process has refused it."""
+    connection.state.move(ClientState.PASSING)
+    connection.drain(may_move=False)
 
 
 def cut(connection: ForwardedConnection) -> None:
@@ -88,7 +96,8 @@ def resume(connection: ForwardedConnection, moved: messages.MovedClient, broker:
     connection.timeouts.opened_at = moved.opened_at
     if moved.is_authenticated:
         connection.sasl.resume(moved.user, moved.session_ends)
-    connection.requests.begin_with(moved.unread)
+    if moved.unread:
+        connection.requests.begin_with(moved.unread)
     connection.broker = PeerSocket()
     connection.upstream.move(UpstreamState.DIALLING)
     connection.connected(Dialled(broker, Address(moved.broker_host, moved.broker_port)))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 STOP_S = 15.0
 """Seconds to end after SIGTERM before a process is killed."""
+KILL_S = 30.0
+"""Seconds to end after SIGKILL. Longer means that the kernel cannot end the process."""
 
 _GUARD = """
 import ctypes, os, signal, sys
@@ -53,9 +55,9 @@ class Child:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill the process immediately."""
+        """Kill the process immediately. Raises subprocess.TimeoutExpired."""
         self._process.kill()
-        self._process.wait()
+        self._process.wait(KILL_S)
 
     def stop(self, timeout_s: float = STOP_S) -> int:
         """Send SIGTERM, then SIGKILL. Return the exit status."""
@@ -64,7 +66,7 @@ class Child:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            return self._process.wait()
+            return self._process.wait(KILL_S)
 
     def output(self, lines_max: int = 60) -> str:
         """Return the last lines of output."""

@@ -139,6 +139,8 @@ def build(
 
     reads = ShareReads(cache, _heads(coordinator, cache, base.topology, timers))
     figures = ShareFigures(limits.metrics_groups)
+    gate = gate or share_gate()
+    gate.on_closing = lambda _partitions: reads.end_waits(gate.is_closed)
     share_audit = None if audit is None else ShareAudit(audit, timers, coordinator)
     took = figures.state_write_s.observe
     writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake, state_owner, audit=share_audit, took=took)
@@ -163,7 +165,7 @@ def build(
         reads=reads,
         clock=DeadlineTimer(timers, due),
         figures=figures,
-        gate=gate or share_gate(),
+        gate=gate,
         options=options,
         audit=share_audit,
         dead_letters=_letter_writer(base, coordinator, writes, figures, dead_letters),

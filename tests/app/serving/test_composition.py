@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 import trio
 from kafka_share_proxy.app.serving import composition, features
 from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners
@@ -27,6 +28,7 @@ from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.workers import InlineWorkers
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.wire.codec import source
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.values import Address
@@ -178,6 +180,21 @@ def test_the_planned_routes_are_those_of_a_running_proxy() -> None:
     assert composition.planned_routes(config(), sight({1: A}, [versions(level=0)]))[header(78, 2)].kind is Kind.LOCAL
     upstream = config(views={"serve": False})  # with views, requests that name one are looked for
     assert composition.planned_routes(upstream, sight({1: A}))[header(78, 2)].kind is Kind.RESPONSE
+
+
+def test_preloaded_routes_compile_nothing_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    composition.preload()
+    compiled: list[str] = []
+
+    def compile_and_note(text: str, name: str, *arguments: Any, **named: Any) -> Any:
+        compiled.append(name)
+        return compile(text, name, *arguments, **named)
+
+    monkeypatch.setattr(source, "compile", compile_and_note, raising=False)
+    everything = {key: registry.versions(key) for key in registry.API_KEYS}
+    cluster = replace(sight({0: A}), versions={0: BrokerVersions(ranges=everything, response=None)})
+    composition.planned_routes(config(), cluster)
+    assert compiled == []
 
 
 def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:

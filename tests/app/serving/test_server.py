@@ -63,16 +63,15 @@ class Running:
         return round(1024 * rss_mib(self.process.pid))
 
     async def ready(self) -> tuple[int, dict[str, object]]:
-        """Return status and body of /readyz; 0 if nothing listens."""
-        try:
-            stream = await trio.open_tcp_stream(HOST, self.admin)
-        except OSError:
-            return 0, {}
+        """Return status and body of /readyz; 0 if nothing listens, or only the attempt whether the port is free."""
         response = b""
-        async with stream:
-            await stream.send_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            async for data in stream:
-                response += data
+        try:
+            async with await trio.open_tcp_stream(HOST, self.admin) as stream:
+                await stream.send_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                async for data in stream:
+                    response += data
+        except (OSError, trio.BrokenResourceError):
+            return 0, {}
         head, _, body = response.partition(b"\r\n\r\n")
         return int(head.split()[1]), json.loads(body)
 

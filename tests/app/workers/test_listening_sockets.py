@@ -21,7 +21,7 @@ def test_a_connection_waits_for_the_next_worker_of_its_place() -> None:
     (listening,) = sockets.open(0, HOST, port)
     listening.dup().close()  # a worker that ends
     with socket.create_connection((HOST, port), timeout=5) as client:
-        listening.setblocking(True)
+        listening.settimeout(5)
         accepted, _ = listening.accept()
         with accepted:
             accepted.sendall(b"served")

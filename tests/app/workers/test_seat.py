@@ -16,12 +16,14 @@ from kafka_share_proxy.app.workers.places import Places
 from kafka_share_proxy.app.workers.seat import SupervisorLink
 
 CONFIG = Config.model_validate({"listen": "127.0.0.1:9092", "workers": 2})
+LIMIT_S = 10.0
 Respond = Callable[[Body], tuple[Body, list[socket.socket]]]
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
     ours, theirs = channel.pair()
+    ours.settimeout(LIMIT_S)
     yield ours, theirs
     ours.close()
     theirs.close()

@@ -80,12 +80,32 @@ def test_a_worker_serves_from_when_it_is_ready_until_it_ends() -> None:
     assert not worker.serves
 
 
-async def test_a_worker_that_is_killed_before_its_process_has_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_signal_to_a_worker_whose_process_has_not_started_ends_it(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     worker = program(monkeypatch, SLEEPS)
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(worker.run)
             assert worker.pid is None
-            worker.kill()
+            worker.signal(number)
             await worker.ended.wait()
-    assert worker.status == -signal.SIGKILL
+    assert worker.status == -number
+
+
+async def test_a_worker_that_cannot_be_started_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor that stops waits for its end."""
+    monkeypatch.setattr(worker_process, "COMMAND", ("/no/such/program",))
+    worker = WorkerProcess()
+    with pytest.raises(FileNotFoundError):
+        await worker.run()
+    assert worker.ended.is_set()
+
+
+async def test_a_worker_that_is_cancelled_before_its_process_has_started_has_ended() -> None:
+    worker = WorkerProcess()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await worker.run()
+    assert worker.ended.is_set()

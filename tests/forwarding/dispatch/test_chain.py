@@ -40,6 +40,9 @@ class Broker:
     def on_close(self, callback: Any) -> None:
         """Never closed."""
 
+    def not_on_close(self, callback: Any) -> None:
+        """Never closed."""
+
 
 def commit(*topics: str, broker: Broker | None = None) -> Call:
     asked = [REQUEST.OffsetCommitRequestTopic(name=name, partitions=[]) for name in topics]

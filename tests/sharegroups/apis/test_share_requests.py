@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.sharegroups.apis.share_requests import member_id_mistake
+from kafka_share_proxy.sharegroups.apis.share_requests import let_move, member_id_mistake
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -105,3 +105,18 @@ def test_member_ids():
     assert member_id_mistake("")
     assert member_id_mistake("x" * 37)
     assert member_id_mistake("x" * 36) is None
+
+
+def test_a_connection_may_move_once_no_session_of_a_group_served_here_belongs_to_it(world):
+    """After a group has moved to another worker, its members follow with their connections."""
+    topic = world.cluster.create("t")
+    member = world.member()
+    member.fetch(topic, wait_ms=0)
+    connection = member.connection
+    let_move(connection, world.services)
+    assert connection.is_watched
+    world.services.coordinator.sessions.end_group(member.group_id)
+    let_move(connection, world.services)
+    assert not connection.is_watched
+    member.fetch(topic, epoch=0, wait_ms=0)
+    assert connection.is_watched, "the group is served here again"

@@ -467,3 +467,23 @@ def test_a_log_batch_wider_than_the_window_may_become_is_given_out_in_parts(worl
             assert entries(response)[topic.topic_id, 0].error_code == 0
     assert sorted(delivered) == sorted([(o, 1) for o in range(1000)] + [(o, 2) for o in range(0, 1000, 2)])
     assert world.services.coordinator.share(("g", topic.topic_id, 0)).partition.start_offset == 1000
+
+
+def test_a_waiting_fetch_of_a_group_that_moves_confirms_its_acknowledgements_and_takes_nothing(world):
+    """It gets its response before the move. Records that it acquired would be delivered again after it."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member, other = world.member(), world.member("others")
+    member.fetch(topic)
+    other.fetch(topic)
+    waiting = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [1])]}, wait_ms=60_000)
+    elsewhere = other.send_fetch(wait_ms=60_000)
+    world.timers.advance(1)
+    assert not waiting.done
+    gate = world.services.gate
+    gate.closing([gate.partition_of(member.group_id)], ErrorCode.COORDINATOR_NOT_AVAILABLE, "moves")
+    assert (waiting.message.error_code, waiting.message.acquisition_lock_timeout_ms > 0) == (0, True)
+    assert [(entry.acknowledge_error_code, entry.acquired_records) for entry in entries(waiting.message).values()] == [
+        (0, [])
+    ]
+    assert not elsewhere.done, "another group stays"

@@ -39,6 +39,9 @@ class Client:
     def on_close(self, callback: Any) -> None:
         """Never closed."""
 
+    def not_on_close(self, callback: Any) -> None:
+        """Never closed."""
+
 
 def _entry(asked: Any) -> dict[str, int]:
     return {

@@ -37,6 +37,7 @@ from kafka_share_proxy.app.workers.covering_page import CoveringPage
 from kafka_share_proxy.app.workers.seat import RETIRE, Seat
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
+from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
@@ -65,8 +66,8 @@ be no descriptor left to read them with.
 SCRAM = "scramp"
 """Library of the SCRAM mechanisms, 2.1 MiB with its imports. It is loaded only if the proxy logs in with SCRAM."""
 
-SPREAD = 0.8
-"""Part of `drain_s` over which a retiring worker closes its connections."""
+HAND_OVER, SPREAD = 0.3, 0.8
+"""Parts of `drain_s`: what handing over share groups may take first, and after what all connections are closed."""
 STILL_ACCEPTED_S = 0.5
 """Seconds after which no other retiring worker accepts clients either: a client that was closed twice waits for seconds
 (librdkafka: reconnect.backoff.max.ms).
@@ -151,6 +152,8 @@ class Server:
         self._bind: Bind = activated_sockets().bind if seat is None else seat.supervisor.listen
         self._spreads_drain = False
         """True if connections are closed one after the other, because other workers have taken the ports."""
+        self._has_handed_over = False
+        """True after the time in which a retiring worker hands over its share groups, if it has any."""
         self._kinds = kinds
         self._reactor = reactor
         self._notes = notes
@@ -282,8 +285,12 @@ class Server:
 
     async def _drain(self, parts: ServingParts) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
+        deadline = self._reactor.now() + self._config.drain_s
         spread = self._spread() if self._spreads_drain else None
-        if not await parts.plane.drained(self._reactor.now() + self._config.drain_s, spread):
+        if spread is not None and parts.home is not None:
+            await self._hand_over(parts, parts.home)
+        self._has_handed_over = True
+        if not await parts.plane.drained(deadline, spread if self._spreads_drain else None):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
         if parts.home is not None:
             await parts.home.retire()
@@ -293,11 +300,20 @@ class Server:
             with trio.move_on_after(SPANS_FLUSH_S):
                 await trio.to_thread.run_sync(self._tracing.shutdown, abandon_on_cancel=True)
 
+    async def _hand_over(self, parts: ServingParts, home: StateHome) -> None:
+        """Let other workers own all share groups. From then on connections that drain move to them."""
+        parts.plane.stop_accepting()
+        with trio.move_on_after(HAND_OVER * self._config.drain_s):
+            await home.hand_over()
+        if home.links is not None:
+            parts.plane.moves_away = home.links.move_away
+
     def _spread(self) -> Spread | None:
         drain_s, workers = self._config.drain_s, self._config.worker_count
         delay_s = min(STILL_ACCEPTED_S, (1 - SPREAD) * drain_s)
         share = self._worker % workers / workers
-        return Spread(delay_s=delay_s, seconds=SPREAD * drain_s - delay_s, share=share) if drain_s else None
+        seconds = (SPREAD - HAND_OVER) * drain_s - delay_s
+        return Spread(delay_s=delay_s, seconds=seconds, share=share) if drain_s else None
 
     def _trace(self) -> None:
         """Set up the export of spans."""
@@ -320,9 +336,9 @@ class Server:
                     continue
                 if number == RETIRE:
                     self._spreads_drain = True
-                elif self._spreads_drain:  # the proxy ends while this worker retires
+                elif self._spreads_drain:  # the proxy ends, or replaces workers again, while this worker retires
                     self._spreads_drain = False
-                    if self._parts is not None:
+                    if self._parts is not None and self._has_handed_over:
                         self._parts.plane.drain_now()
                 elif self._stop.is_set():
                     everything.cancel()

@@ -38,6 +38,7 @@ def membership(
         peer=peer,
         protocol="" if seat is None else seat.protocol,
         serves=[state.serves for state in stored],
+        is_successor=seat is not None and seat.is_successor,
     )
 
 

@@ -39,7 +39,7 @@ class Places:
         """Return the path of a worker's admin listener."""
         return str(self._folder / f"admin-{number}")
 
-    def seat(self, config: Config, number: int) -> Body:
+    def seat(self, config: Config, number: int, *, is_successor: bool = False) -> Body:
         """Return the fields of `seat.Seat` for one worker, as values of JSON."""
         listen = config.cluster.peer.listen if config.cluster.mode == "fleet" else None
         return {
@@ -50,6 +50,7 @@ class Places:
             "links": self._links(number),
             "paths": {_name(config, each): self._links(each) for each in NUMBERS},
             "peer_listen": None if listen is None else str(_moved(listen, number)),
+            "is_successor": is_successor,
             "admin": self.admin(number),
         }
 

@@ -44,6 +44,8 @@ class Seat:
     """Unix socket of each possible worker by name."""
     peer_listen: Address | None
     """Address at which this worker accepts proxies of other machines."""
+    is_successor: bool
+    """True if it takes the place of a worker that still serves."""
     admin: str
     """Unix socket of this worker's admin listener, for its supervisor."""
     supervisor: SupervisorLink

@@ -29,8 +29,9 @@ def serve(read: Callable[[], Config]) -> int:
 
 
 def _work(link: SupervisorLink) -> int:
-    from kafka_share_proxy.app.serving import server
+    from kafka_share_proxy.app.serving import composition, server
 
     server.load_libraries(server.LIBRARIES)
+    composition.preload()
     link.wait_until_hired()
     return server.run(link.settings(), read=link.settings, seat=link.seat())

@@ -200,7 +200,8 @@ class Supervisor:
             case {"settings": True}:
                 return {"settings": passed_settings.encode(generation.config)}, []
             case {"seat": True}:
-                return dict(self._places.seat(generation.config, worker.number)), []
+                is_successor = generation is not self._current and self._current is not None
+                return self._places.seat(generation.config, worker.number, is_successor=is_successor), []
             case {"ready": True}:
                 worker.ready.set()
                 self._cover(generation)

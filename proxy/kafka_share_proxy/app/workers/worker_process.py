@@ -43,7 +43,8 @@ class WorkerProcess:
         self.listens_at: set[Key] = set()
         """Listening sockets that it has."""
         self._process: trio.Process | None = None
-        self._is_killed = False
+        self._early: list[signal.Signals] = []
+        """Signals of before the process existed."""
 
     @property
     def serves(self) -> bool:
@@ -51,14 +52,15 @@ class WorkerProcess:
         return self.ready.is_set() and not self.ended.is_set()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, unless it has ended."""
-        if self._process is not None and self._process.returncode is None:
+        """Send a signal, as soon as there is a process, unless it has ended."""
+        if self._process is None:
+            self._early.append(number)
+        elif self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End it immediately, also if the process is still being started."""
-        self._is_killed = True
+        """End it immediately."""
         self.signal(signal.SIGKILL)
 
     @property
@@ -72,13 +74,19 @@ class WorkerProcess:
 
     async def run(self) -> None:
         """Start the process, and respond to its requests until it ends. Kill it if cancelled."""
+        try:
+            await self._run()
+        finally:  # also if the process cannot be started, because `ended` is waited for without a limit
+            self.ended.set()
+
+    async def _run(self) -> None:
         ours, theirs = channel.pair()
         with ours:
             with theirs:
                 process = await _start(theirs)
             self._process = process
-            if self._is_killed:
-                process.kill()
+            for number in self._early:
+                self.signal(number)
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._respond, ours)
@@ -89,7 +97,6 @@ class WorkerProcess:
                     if process.returncode is None:
                         process.kill()
                     self.status = await process.wait()
-                self.ended.set()
 
     async def _respond(self, ours: socket.socket) -> None:
         while True:

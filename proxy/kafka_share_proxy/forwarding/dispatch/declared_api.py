@@ -11,6 +11,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.dispatch.early_matches import EarlyMatch, EveryRequest
 from kafka_share_proxy.forwarding.dispatch.routes import Handler, Picks
 from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
@@ -90,9 +91,9 @@ class DeclaredApi(Generic[S]):
     """List of groups in the request, which may have several owners. None: one group, `group_id`."""
     groups_max: int | None = None
     """Maximum number of groups in one request. Beyond it, each gets 42 (INVALID_REQUEST)."""
-    moves_client: bool = False
-    """True if the client will send further requests about the same group, so that it had better be connected to the
-    owner (fleet/README.md rule 22).
+    before_move: Callable[[Connection, S], object] | None = None
+    """Function that releases what the feature keeps of a connection that should move to the owner of the group, because
+    the client will send further requests about it (fleet/README.md rule 22). None: the connection stays.
     """
     is_repeated: bool = False
     """True if every client retries the request on a retriable error.

@@ -16,7 +16,7 @@ from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Need
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.waiting import settled_within
 from kafka_share_proxy.sharegroups.apis import refusals
-from kafka_share_proxy.sharegroups.apis.share_requests import member_id_mistake
+from kafka_share_proxy.sharegroups.apis.share_requests import let_move, member_id_mistake
 from kafka_share_proxy.sharegroups.model.group import (
     JOIN_EPOCH,
     Heartbeat,
@@ -170,6 +170,6 @@ API = DeclaredApi(
     versions=VERSIONS,
     needs=Needs.OWNER,
     away=refusals.whole,
-    moves_client=True,
+    before_move=let_move,
     is_repeated=True,
 )

@@ -20,6 +20,7 @@ from kafka_share_proxy.sharegroups.apis.share_requests import (
     end_with_connection,
     hint_endpoints,
     leader_hint,
+    let_move,
     member_id_mistake,
     partitions_in,
     request_access,
@@ -119,6 +120,6 @@ API = DeclaredApi(
     needs=Needs.OWNER,
     away=refusals.no_session,
     interrupted=interrupted,
-    moves_client=True,
+    before_move=let_move,
     is_repeated=True,
 )

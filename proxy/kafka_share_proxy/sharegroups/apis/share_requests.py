@@ -161,22 +161,31 @@ def release(services: ShareServices, sessions: Iterable[Session]) -> None:
         services.writes.write(services.coordinator.release(session))
 
 
-_ENDS_SESSIONS = OptionalSlot[bool]()
+_ENDS_SESSIONS = OptionalSlot[Callable[[], None]]()
 """True if the end of the connection ends its share sessions."""
 
 
 def end_with_connection(connection: Connection, services: ShareServices) -> None:
     """End the connection's sessions and reservations when it closes. Registered once per connection."""
-    if _ENDS_SESSIONS.of(connection):
+    if _ENDS_SESSIONS.of(connection) is not None:
         return
-    _ENDS_SESSIONS.put(connection, True)
     connection_id = connection.id
 
     def closed() -> None:
         release(services, services.coordinator.sessions.end_connection(connection_id))
         services.reads.end_connection(connection_id)
 
+    _ENDS_SESSIONS.put(connection, closed)
     connection.on_close(closed)
+
+
+def let_move(connection: Connection, services: ShareServices) -> None:
+    """Let the connection move to another worker, unless sessions of groups that are served here belong to it."""
+    closed = _ENDS_SESSIONS.of(connection)
+    if closed is not None and not services.coordinator.sessions.has_connection(connection.id):
+        _ENDS_SESSIONS.forget(connection)
+        connection.not_on_close(closed)
+        services.reads.end_connection(connection.id)
 
 
 def leader_hint(services: ShareServices, partition: TopicIdPartition, code: ErrorCode) -> tuple[int, int]:

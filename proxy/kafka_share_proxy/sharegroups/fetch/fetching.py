@@ -70,11 +70,12 @@ def _survey(fetching: ShareFetching) -> Coroutine[Any, Any, Survey]:
 async def _fetch(fetching: ShareFetching) -> None:
     """Acquire as much as the request's limits allow, waiting for it at most the request's wait.
 
-    It also ends with the session: the group was deleted, or the member opened another session.
+    It also ends with the session: the group was deleted, or the member opened another session. If the group moves to
+    another proxy it ends without records, because the response must confirm the acknowledgements before that.
     """
     services, connection, timers = fetching.services, fetching.connection, fetching.services.timers
-    confirmed_at = fetching.begun
-    while services.coordinator.sessions.lives(fetching.session):
+    confirmed_at, group_id = fetching.begun, fetching.group_id
+    while services.coordinator.sessions.lives(fetching.session) and not services.gate.is_closed(group_id):
         if timers.now() - confirmed_at >= RIGHTS_GRACE_S / 2:
             await refresh(connection, services, fetching.order)
             confirmed_at = timers.now()

@@ -164,6 +164,13 @@ class ShareReads:
             if waiting is not None and waiting.pop(waiter, waiter) is None and not waiting:
                 del self._waiters[key]
 
+    def end_waits(self, is_over: Callable[[str], bool]) -> None:
+        """Wake all waiters of some groups, whether there is something left or not. `is_over`: by group id."""
+        for key in [key for key in self._waiters if is_over(key.group_id)]:
+            for waiter in tuple(self._waiters.get(key, ())):
+                self.stop_waiting(waiter)
+                waiter.woken.set(None)
+
     def wake_all(self, keys: Iterable[ShareKey]) -> None:
         for key in keys:
             self.wake(key)

@@ -179,6 +179,10 @@ class ShareSessions:
             del self._by_connection[session.connection_id]
         return session
 
+    def has_connection(self, connection_id: int) -> bool:
+        """True if an open session belongs to this client connection."""
+        return connection_id in self._by_connection
+
     def end_connection(self, connection_id: int) -> tuple[Session, ...]:
         """Remove the open sessions of a closed client connection. The caller releases their partitions."""
         keys = sorted(self._by_connection.get(connection_id, ()))

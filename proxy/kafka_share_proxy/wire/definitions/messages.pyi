@@ -2499,6 +2499,8 @@ class ProxyMemberMetadata(Message):
     instance: str = ""
     owned_partitions: list[int] = ...
     peer: str = ""
+    is_retiring: bool = False
+    is_successor: bool = False
     unknown_tags: Tags = ()
 
 class PushTelemetryResponse(Message):

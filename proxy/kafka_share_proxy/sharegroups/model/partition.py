@@ -21,7 +21,6 @@ from kafka_share_proxy.sharegroups.model.acquiring import (
     NOTHING,
     Acquirer,
     Acquisition,
-    LogBatch,
     PartitionSettings,
     ReadRecords,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "Acquisition",
     "Lock",
     "LockIndex",
-    "LogBatch",
     "PartitionSettings",
     "ReadRecords",
     "Refusal",

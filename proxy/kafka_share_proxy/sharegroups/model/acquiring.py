@@ -244,12 +244,19 @@ class Acquirer:
         """Acquire offsets run by run, as delivery limit and budget allow (sharegroups/README.md rule 38)."""
         limit = self.settings.delivery_count_limit
         throttled = throttle_from(limit)
+        ordinary = 0 if self.record_limit else min(throttled, limit - 1)
+        """Delivery count from which on a run needs the rules below."""
         acquired = 0
         cap = -1
         ranges: Ranges = []
         for part in free:
             first, last = max(part.first, self.data_first), min(part.last, self.data_last)
             take = last - first + 1
+            if cap < 0 and part.count < ordinary and take == part.last - part.first + 1:
+                self._lock(part)
+                _extend(ranges, part)
+                acquired += take
+                continue
             if limit > FEWEST_DELIVERIES_BEFORE_THROTTLING and part.count == limit - 1:
                 if acquired:
                     break

@@ -13,7 +13,6 @@ records wait are treated one by one.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -49,8 +48,10 @@ class KeyOrder:
         self.known_to = known_to
         self.locked = 0
         """Number of offsets that members hold."""
-        self._offsets, self._hashes = array("q"), array("Q")
-        """Offsets that were added, ascending, with the hashes of their keys. Settled ones remain until `trim`."""
+        self._offsets: list[int] = []
+        """Offsets that were added, ascending. Settled ones remain until `trim`."""
+        self._hashes: list[int] = []
+        """Hashes of their keys: the objects that are keys of `_first`, because those are found without a comparison."""
         self._first: dict[int, int] = {}
         """First unsettled offset of each key, by hash."""
         self._waiting: dict[int, deque[int]] = {}
@@ -60,9 +61,9 @@ class KeyOrder:
 
     def add(self, keys: RecordKeys) -> list[int]:
         """Add unsettled offsets after all others. Return those that are blocked by an earlier one of the same key."""
-        self._offsets.extend(keys.offsets)
-        self._hashes.extend(keys.hashes)
         hashes, offsets = keys.hashes.tolist(), keys.offsets.tolist()
+        self._offsets += offsets
+        self._hashes += hashes
         firsts = list(map(self._first.setdefault, hashes, offsets))
         if firsts == offsets:
             return []

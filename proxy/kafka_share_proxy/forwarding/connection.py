@@ -187,8 +187,9 @@ class ForwardedConnection:
     def holds(self) -> int:
         """Bytes kept of requests and responses. Unsent ones count beyond a receive buffer."""
         held = self.requests.held + self.responses.held + (self._local.held if self._local is not None else 0)
-        is_responding = self.state.now is ClientState.RESPONDING
-        return held if is_responding else held + max(self.unsent - len(self.plane.reactor.buffer), 0)
+        if self.state.now is ClientState.RESPONDING or not (self.client.has_unsent or self._broker_has_unsent):
+            return held
+        return held + max(self.unsent - len(self.plane.reactor.buffer), 0)
 
     @property
     def unfinished(self) -> int:

@@ -221,7 +221,6 @@ def test_a_search_for_an_offset_finds_the_row_that_its_twin_finds(seed: int) -> 
     ("column", "low", "high"), [(-1, 0, 1), (45, 0, 1), (0, -1, 1), (0, 2, 1), (0, 0, 4), (0, 0, 1 << 40)]
 )
 def test_a_search_outside_the_table_is_refused(column: int, low: int, high: int) -> None:
-    """By the extension and by its twin."""
     rows = bytes(3 * batches.ROW.size)
     searches = [batches._python_search, *([batches._batches.search] if batches.KERNEL == "c" else [])]
     for search in searches:

@@ -244,8 +244,8 @@ class Acquirer:
         """Acquire offsets run by run, as delivery limit and budget allow (sharegroups/README.md rule 38)."""
         limit = self.settings.delivery_count_limit
         throttled = throttle_from(limit)
+        # Runs that were delivered less often than this, if whole, need none of the rules below.
         ordinary = 0 if self.record_limit else min(throttled, limit - 1)
-        """Delivery count from which on a run needs the rules below."""
         acquired = 0
         cap = -1
         ranges: Ranges = []

@@ -28,7 +28,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     Unit,
     Window,
 )
-from kafka_share_proxy.wire.records.batches import OffsetSpan, first_from
+from kafka_share_proxy.wire.records.batches import BatchOffsets, first_from
 from kafka_share_proxy.wire.records.order_keys import RecordKeys
 
 FEWEST_DELIVERIES_BEFORE_THROTTLING = 2
@@ -69,7 +69,7 @@ class ReadRecords:
 
     fetch_offset: int
     """Offset requested: next_fetch_offset() at that time."""
-    batches: Sequence[OffsetSpan]
+    batches: Sequence[BatchOffsets]
     """Whole log batches, ascending. The first may begin before fetch_offset. Empty: nothing new."""
     aborted: Sequence[tuple[int, int]] = ()
     """batches.BatchTable.aborted_ranges(...) under read_committed, else empty."""

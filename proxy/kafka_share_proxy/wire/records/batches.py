@@ -60,7 +60,7 @@ class Batch(BatchFields, BatchFacts):
     __slots__ = ()
 
 
-class OffsetSpan(Protocol):
+class BatchOffsets(Protocol):
     """Offsets of a batch."""
 
     @property
@@ -160,14 +160,14 @@ def split_complete(buffer: Any, fetch_offset: int = -1) -> tuple[BatchTable, int
     return BatchTable(rows), size
 
 
-def first_from(batches: Sequence[OffsetSpan], offset: int, low: int = 0) -> int:
+def first_from(batches: Sequence[BatchOffsets], offset: int, low: int = 0) -> int:
     """Return the index of the first batch, from `low` on, that begins at or after the offset."""
     if isinstance(batches, BatchTable):
         return batches.search(_BASE_AT, offset, low)
     return bisect_left(batches, offset, lo=low, key=attrgetter("base_offset"))
 
 
-def first_to(batches: Sequence[OffsetSpan], offset: int) -> int:
+def first_to(batches: Sequence[BatchOffsets], offset: int) -> int:
     """Return the index of the first batch that ends at or after the offset."""
     if isinstance(batches, BatchTable):
         return batches.search(_LAST_AT, offset, 0)

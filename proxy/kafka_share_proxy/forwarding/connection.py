@@ -186,8 +186,8 @@ class ForwardedConnection:
     def holds(self) -> int:
         """Bytes kept of requests and responses. Unsent ones count beyond a receive buffer."""
         held = self.requests.held + self.responses.held + (self._local.held if self._local is not None else 0)
-        is_responding = self.state.now is ClientState.RESPONDING
-        return held if is_responding else held + max(self.unsent - len(self.plane.reactor.buffer), 0)
+        counts = self.state.now is not ClientState.RESPONDING and (self.client.has_unsent or self._broker_has_unsent)
+        return held + max(self.unsent - len(self.plane.reactor.buffer), 0) if counts else held
 
     @property
     def unfinished(self) -> int:

@@ -95,7 +95,7 @@ class PeerSocket:
             sent = self._sendmsg(data.parts[:PIECES_MAX])
         except BlockingIOError:
             sent = 0
-        return b"" if sent == len(data) else memoryview(bytes(data))[sent:]
+        return b"" if sent == len(data) else data.rest(sent)
 
     def _push(self, data: Data) -> int:
         """Return the number of bytes accepted. Repeats because TLS may accept fewer bytes than possible."""

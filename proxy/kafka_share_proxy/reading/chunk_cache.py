@@ -5,15 +5,13 @@ A chunk is the result of one Fetch for one partition. Features add their own dat
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field
 from math import inf
-from operator import attrgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-_last_offset = attrgetter("last_offset")
+from kafka_share_proxy.wire.records.batches import first_to
 
 
 class BatchSpan(Protocol):
@@ -67,9 +65,13 @@ class Chunk:
     read_at: float
     next_offset: int = field(init=False)
     """Offset after the last batch."""
+    _end: int = field(init=False)
+    """Position after the last batch."""
 
     def __post_init__(self) -> None:
-        self.next_offset = self.batches[-1].last_offset + 1
+        last = self.batches[-1]
+        self.next_offset = last.last_offset + 1
+        self._end = last.position + last.size
 
     @property
     def bytes(self) -> int:
@@ -79,10 +81,10 @@ class Chunk:
         return self.fetch_offset <= offset < self.next_offset
 
     def index_of(self, offset: int) -> int:
-        return bisect_left(self.batches, offset, key=_last_offset)
+        return first_to(self.batches, offset)
 
     def bytes_from(self, index: int) -> int:
-        return self.batches[-1].position + self.batches[-1].size - self.batches[index].position
+        return self._end - self.batches[index].position
 
     def continues(self, offset: int, last_fetched_epoch: int) -> bool:
         """True if a reader whose log ends in that epoch before `offset` can continue here (KIP-595). -1: unknown."""

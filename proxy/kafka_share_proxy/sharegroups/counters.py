@@ -45,12 +45,15 @@ class GroupFigures:
     batch_records: Histogram = field(default_factory=lambda: Histogram(RECORDS))
     """Number of records in the in-flight batches created by first deliveries."""
 
-    def acknowledge(self, first: int, last: int, types: Sequence[int]) -> None:
-        if len(types) == 1:
-            self.acknowledged[types[0]] += last - first + 1
-            return
-        for acknowledge_type in range(RENEW + 1):
-            self.acknowledged[acknowledge_type] += types.count(acknowledge_type)
+    def acknowledge(self, batches: Iterable[tuple[int, int, Sequence[int]]]) -> None:
+        """Count the records of batches (first offset, last offset, types)."""
+        acknowledged = self.acknowledged
+        for first, last, types in batches:
+            if len(types) == 1:
+                acknowledged[types[0]] += last - first + 1
+                continue
+            for acknowledge_type in range(RENEW + 1):
+                acknowledged[acknowledge_type] += types.count(acknowledge_type)
 
     def acquire(self, ranges: Sequence[tuple[int, int, int]]) -> None:
         if len(ranges) == 1:

@@ -64,6 +64,44 @@ class TestFinding:
         assert made.next_free() == 0
 
 
+class TestJoiningTogether:
+    @pytest.mark.parametrize("seed", range(30))
+    def test_runs_joined_together_are_those_joined_one_by_one(self, seed: int) -> None:
+        """Some of many runs have just been settled, close together or far apart."""
+        chance, unit = random.Random(seed), Unit(0, 10_000)
+        bounds, offset = [], 0
+        for _ in range(chance.randrange(1, 80)):
+            size = chance.randrange(1, 4)
+            state = chance.choice((ACKNOWLEDGED, ACKNOWLEDGED, ARCHIVED, AVAILABLE, ACQUIRED))
+            bounds.append((offset, offset + size - 1, state, chance.choice((1, 1, 2))))
+            offset += size + chance.choice((0, 0, 0, 5))
+        together, single = window(*bounds), window(*bounds)
+        for run in (*together.runs, *single.runs):
+            run.unit = unit
+        density = chance.choice((0.05, 0.5, 0.95))
+        for made in (together, single):
+            for first, _, _, _ in bounds:
+                made.join(first)
+        firsts = [run.first for run in together.runs if chance.random() < density]
+        for made in (together, single):
+            for first in firsts:
+                made.free(made.runs[made.index_from(first)], ACKNOWLEDGED)
+        together.join_all(firsts)
+        for first in firsts:
+            single.join(first)
+        assert spans(together) == spans(single)
+
+    def test_only_given_runs_and_their_neighbours_are_joined_if_they_are_far_apart(self) -> None:
+        made = window(*[(offset, offset, ACKNOWLEDGED, 1 + offset // 2 % 2) for offset in range(400)])
+        made.join_all([0, 100, 200, 300, 399])
+        assert len(made.runs) == 395
+
+    def test_nothing_is_joined_without_runs(self) -> None:
+        made = window((0, 4, ACKNOWLEDGED, 1), (5, 9, ACKNOWLEDGED, 1))
+        made.join_all([])
+        assert spans(made) == [(0, 4), (5, 9)]
+
+
 class TestCutting:
     def test_a_cut_keeps_everything_but_the_bounds(self) -> None:
         made = window((0, 9, ACQUIRED, 3))

@@ -74,3 +74,9 @@ def test_sizes_that_cannot_be(size: bytes) -> None:
     assert list(reader.receive_data(size[:3])) == []
     with pytest.raises(RemoteProtocolError):
         list(reader.receive_data(size[3:]))
+
+
+@pytest.mark.parametrize("begin", range(12))
+def test_the_rest_of_pieces_is_what_is_left_of_them_joined(begin: int) -> None:
+    pieces = frames.Pieces([b"head", memoryview(b"records")[1:], b"", b"tl"])
+    assert pieces.rest(begin) == bytes(pieces)[begin:]

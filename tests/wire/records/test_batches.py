@@ -197,3 +197,32 @@ def test_an_emptied_marker_ends_nothing() -> None:
     """Compaction leaves a control batch without its record; Kafka's consumer continues skipping, too."""
     log = [data(0, 0, 1), marker(1, 1, emptied=True), data(2, 2, 1)]
     assert ranges(log, [Aborted(1, 0)]) == [(0, 0), (2, 2)]
+
+
+@needs_c
+@pytest.mark.parametrize("seed", range(20))
+def test_a_search_for_an_offset_finds_the_row_that_its_twin_finds(seed: int) -> None:
+    """Any rows, slices of them, and offsets beyond 64 bits."""
+    chance = random.Random(seed)
+    whole, _ = split_complete(any_log(seed, chance.randrange(40)))
+    begin, end = sorted(chance.choices(range(len(whole) + 1), k=2))
+    found = whole[begin:end]
+    offsets = [chance.randrange(-1, 120) for _ in range(30)] + [1 << 63, (1 << 63) - 1, -(1 << 63), -(1 << 63) - 1]
+    for offset in offsets:
+        low = chance.randrange(len(found) + 1)
+        assert batches.first_from(found, offset, low) == batches.first_from(list(found), offset, low)
+        assert batches.first_to(found, offset) == batches.first_to(list(found), offset)
+        for column in (0, 8):
+            arguments = (whole.rows, column, offset, begin, end)
+            assert batches._batches.search(*arguments) == batches._python_search(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("column", "low", "high"), [(-1, 0, 1), (45, 0, 1), (0, -1, 1), (0, 2, 1), (0, 0, 4), (0, 0, 1 << 40)]
+)
+def test_a_search_outside_the_table_is_refused(column: int, low: int, high: int) -> None:
+    rows = bytes(3 * batches.ROW.size)
+    searches = [batches._python_search, *([batches._batches.search] if batches.KERNEL == "c" else [])]
+    for search in searches:
+        with pytest.raises(ValueError, match="outside the table"):
+            search(rows, column, 0, low, high)

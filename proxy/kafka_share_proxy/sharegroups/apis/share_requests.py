@@ -45,11 +45,12 @@ class AckBatches(list[tuple[int, int, Sequence[int]]]):
 
     delays: NamedDelays = ()
 
-    def add(self, batch: _Batch) -> None:
-        """Append a batch of a request."""
-        self.append((batch.first_offset, batch.last_offset, batch.acknowledge_types or ()))
-        if batch.unknown_tags and (delay_ms := delay_ms_in(batch.unknown_tags)) is not None:
-            self.delays = (*self.delays, NamedDelay(batch.first_offset, batch.last_offset, delay_ms / 1000))
+    def add(self, batches: Iterable[_Batch]) -> None:
+        """Append batches of a request."""
+        for batch in batches:
+            self.append((batch.first_offset, batch.last_offset, batch.acknowledge_types or ()))
+            if batch.unknown_tags and (delay_ms := delay_ms_in(batch.unknown_tags)) is not None:
+                self.delays = (*self.delays, NamedDelay(batch.first_offset, batch.last_offset, delay_ms / 1000))
 
 
 MEMBER_ID_LENGTH_MAX = 36
@@ -73,9 +74,7 @@ async def partitions_in(
             partition = TopicIdPartition(topic.topic_id, entry.partition_index)
             partitions[partition] = None
             if entry.acknowledgement_batches:
-                of_partition = batches.setdefault(partition, AckBatches())
-                for batch in entry.acknowledgement_batches:
-                    of_partition.add(batch)
+                batches.setdefault(partition, AckBatches()).add(entry.acknowledgement_batches)
             await work.step()
     return list(partitions), batches
 

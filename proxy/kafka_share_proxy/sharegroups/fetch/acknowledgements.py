@@ -66,8 +66,7 @@ class Acknowledging:
         figures = self.services.figures.of(self.group_id)
         for partition, batches in self.batches.items():
             if self.codes[partition] == ErrorCode.NONE and partition not in refused:
-                for batch in batches:
-                    figures.acknowledge(*batch)
+                figures.acknowledge(batches)
 
     async def write_before_fetch(self, max_records: int, *, is_far: bool) -> None:
         """Write the changes. Wait until they are stored if the fetch of the same request has to come after that.
@@ -136,12 +135,12 @@ def _decide(
 
     `refusal`: the error if this node does not lead the partition or the client may not read it.
     """
-    mistake = check_shape(acks, renew_allowed)
-    if mistake is not None or named_delays_mistake(acks.delays) is not None:
-        return ErrorCode.INVALID_REQUEST
     key = ShareKey(session.group_id, partition.topic_id, partition.partition)
     share = services.coordinator.share(key)
-    if share is not None and (refusal or share.node_id != session.node_id):
+    is_elsewhere = share is None or refusal != ErrorCode.NONE or share.node_id != session.node_id
+    if named_delays_mistake(acks.delays) or (is_elsewhere and check_shape(acks, renew_allowed)):
+        return ErrorCode.INVALID_REQUEST
+    if share is not None and is_elsewhere:
         follow_leader(services, key)
     if refusal != ErrorCode.NONE:
         return refusal

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.brokers.interfaces import Connection
@@ -22,6 +21,7 @@ from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, READ_B
 from kafka_share_proxy.sharegroups.model.partition import ReadRecords
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records.batches import first_from
 from kafka_share_proxy.wire.records.order_keys import REQUESTED
 from kafka_share_proxy.wire.values import TopicIdPartition
 
@@ -228,6 +228,8 @@ def acquire(fetching: ShareFetching, survey: Survey, *, may_read_ahead: bool) ->
 def _has_room(fetching: ShareFetching, survey: Survey, max_bytes: int) -> bool:
     """Return True if the memory budget allows a response with records now (sharegroups/README.md rule 26)."""
     responses = fetching.services.responses
+    if responses.has_room(max_bytes):
+        return True
     size = min(max_bytes, survey.bytes_ready())
     if responses.has_room(size):
         return True
@@ -282,7 +284,7 @@ def _span(item: Ready, max_records: int, max_bytes: int) -> tuple[int, int]:
     chunk = item.chunk
     begin = chunk.index_of(item.offset)
     reach = max(item.offset, item.share.partition.end_offset + 1) + max_records
-    end = bisect_right(chunk.batches, reach, lo=begin, key=attrgetter("base_offset"))
+    end = first_from(chunk.batches, reach + 1, begin)
     if chunk.bytes_from(begin) <= max_bytes:
         return begin, end
     limit = chunk.batches[begin].position + max_bytes

@@ -64,6 +64,9 @@ def check_shape(batches: Sequence[AcknowledgementBatch], renew_allowed: bool) ->
     allowed = _RENEW_TYPES if renew_allowed else _TYPES
     last_before = -1
     for first, last, types in batches:
+        if len(types) == 1 and last_before <= first <= last and GAP <= types[0] < len(allowed):
+            last_before = last
+            continue
         if first > last or first < last_before:
             return _invalid(f"batch {first}-{last} is reversed, or begins before the one in front of it ends")
         if not types:
@@ -96,18 +99,18 @@ def decide(
         steps, refusal = _bounded(steps, refusal, bound, now)
     if refusal is not None:
         steps = [step for step in steps if step[3] == RENEW]
-    _cut(window, steps)
+    is_cut = _cut(window, steps)
     planned: list[OffsetRun] = []
     kinds: list[int] = []
     limit = settings.delivery_count_limit
-    for _, first, last, acknowledge_type in steps:
-        run = window.at(first)
-        for part in [run] if run is not None and run.last == last else list(window.between(first, last)):
+    for run, first, last, acknowledge_type in steps:
+        for part in list(window.between(first, last)) if is_cut else (run,):
             if acknowledge_type == RENEW:
                 index.renew(part, settings.lock_duration_s, now)
                 part.renewals += 1
             else:
-                part.target = _target(window, acknowledge_type, part.count, limit)
+                is_accepted = acknowledge_type == ACCEPT
+                part.target = ACKNOWLEDGED if is_accepted else _target(window, acknowledge_type, part.count, limit)
                 planned.append(part)
                 kinds.append(acknowledge_type)
     if refusal is not None:
@@ -128,10 +131,13 @@ def _bounded(
     return steps, refusal
 
 
-def _cut(window: Window, steps: Sequence[Step]) -> None:
-    """Cut the runs where the steps begin and end. Each run is cut once, regardless of its number of steps."""
-    if len(steps) == 1 and steps[0][0].first == steps[0][1] and steps[0][0].last == steps[0][2]:
-        return
+def _cut(window: Window, steps: Sequence[Step]) -> bool:
+    """Cut the runs where the steps begin and end. Each run is cut once, regardless of its number of steps.
+
+    Return False if each step was a whole run already.
+    """
+    if all(run.first == first and run.last == last for run, first, last, _ in steps):
+        return False
     for run, of_run in groupby(steps, key=_run_of):
         offsets: set[int] = set()
         for _, first, last, _ in of_run:
@@ -139,6 +145,7 @@ def _cut(window: Window, steps: Sequence[Step]) -> None:
         offsets -= {run.first, run.last + 1}
         if offsets:
             window.cut(window.index_from(run.first), sorted(offsets))
+    return True
 
 
 def plan(runs: list[OffsetRun]) -> Transition:
@@ -150,8 +157,6 @@ def plan(runs: list[OffsetRun]) -> Transition:
 
 
 def _target(window: Window, acknowledge_type: int, count: int, delivery_count_limit: int) -> int:
-    if acknowledge_type == ACCEPT:
-        return ACKNOWLEDGED
     if acknowledge_type == RELEASE:
         return window.freed_state(count, delivery_count_limit)
     return window.rejected_state() if acknowledge_type == REJECT else ARCHIVED

@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from kafka_share_proxy.sharegroups.model.offset_runs import (
@@ -28,6 +28,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     Unit,
     Window,
 )
+from kafka_share_proxy.wire.records.batches import BatchOffsets, first_from
 from kafka_share_proxy.wire.records.order_keys import RecordKeys
 
 FEWEST_DELIVERIES_BEFORE_THROTTLING = 2
@@ -38,21 +39,8 @@ CUTS_MAX = 2000
 regardless of BatchSize. It equals the number of records that a share partition locks by default.
 """
 
-_base_offset = attrgetter("base_offset")
-
 Ranges = list[tuple[int, int, int]]
 """(first, last, delivery count), ascending."""
-
-
-class LogBatch(Protocol):
-    """Properties of a record batch that this module needs (wire.batches.Batch has them)."""
-
-    @property
-    def base_offset(self) -> int: ...
-
-    @property
-    def last_offset(self) -> int:
-        """Last offset, even if its record was compacted away."""
 
 
 class PartitionSettings(Protocol):
@@ -81,7 +69,7 @@ class ReadRecords:
 
     fetch_offset: int
     """Offset requested: next_fetch_offset() at that time."""
-    batches: Sequence[LogBatch]
+    batches: Sequence[BatchOffsets]
     """Whole log batches, ascending. The first may begin before fetch_offset. Empty: nothing new."""
     aborted: Sequence[tuple[int, int]] = ()
     """batches.BatchTable.aborted_ranges(...) under read_committed, else empty."""
@@ -256,12 +244,19 @@ class Acquirer:
         """Acquire offsets run by run, as delivery limit and budget allow (sharegroups/README.md rule 38)."""
         limit = self.settings.delivery_count_limit
         throttled = throttle_from(limit)
+        # Runs that were delivered less often than this, if whole, need none of the rules below.
+        ordinary = 0 if self.record_limit else min(throttled, limit - 1)
         acquired = 0
         cap = -1
         ranges: Ranges = []
         for part in free:
             first, last = max(part.first, self.data_first), min(part.last, self.data_last)
             take = last - first + 1
+            if cap < 0 and part.count < ordinary and take == part.last - part.first + 1:
+                self._lock(part)
+                _extend(ranges, part)
+                acquired += take
+                continue
             if limit > FEWEST_DELIVERIES_BEFORE_THROTTLING and part.count == limit - 1:
                 if acquired:
                     break
@@ -309,7 +304,7 @@ class Acquirer:
     def _log_batch_end(self, offset: int) -> int:
         """Return the last offset of the log batch that contains `offset`, or `offset` if none does."""
         batches = self.read.batches
-        index = bisect_right(batches, offset, key=_base_offset) - 1
+        index = first_from(batches, offset + 1) - 1
         return max(batches[index].last_offset, offset) if index >= 0 else offset
 
     def _cuts(self, first: int, last: int) -> list[tuple[int, int]]:
@@ -317,7 +312,7 @@ class Acquirer:
         parts = []
         batches, index = self.read.batches, 0
         least = max(self.batch_size, (last - first) // CUTS_MAX, 1)
-        while (index := _first_from(batches, first + least, index)) < len(batches):
+        while (index := first_from(batches, first + least, index)) < len(batches):
             base_offset = batches[index].base_offset
             if base_offset > last:
                 break
@@ -399,20 +394,12 @@ class Acquirer:
             return NOTHING
         batches = self.read.batches
         first_offset, last_offset = taken[0][0], taken[-1][1]
-        first_batch = max(bisect_right(batches, first_offset, key=_base_offset) - 1, 0)
-        last_batch = max(bisect_right(batches, last_offset, lo=first_batch, key=_base_offset) - 1, first_batch)
+        first_batch = max(first_from(batches, first_offset + 1) - 1, 0)
+        last_batch = max(first_from(batches, last_offset + 1, first_batch) - 1, first_batch)
         count = len(taken)
         for first, last, _ in taken:
             count += last - first
         return Acquisition(tuple(taken), count, first_batch, last_batch, self.now + self.settings.lock_duration_s)
-
-
-def _first_from(batches: Sequence[LogBatch], offset: int, low: int) -> int:
-    """Return the index of the first batch, from `low` on, that begins at or after the offset. It is usually near."""
-    step = 1
-    while low + step < len(batches) and batches[low + step].base_offset < offset:
-        low, step = low + step, 2 * step
-    return bisect_left(batches, offset, lo=low, hi=min(low + step, len(batches)), key=_base_offset)
 
 
 def _extend(ranges: Ranges, run: OffsetRun) -> None:

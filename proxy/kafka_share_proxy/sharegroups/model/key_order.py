@@ -13,12 +13,11 @@ records wait are treated one by one.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
-from operator import itemgetter
+from itertools import repeat
 from typing import NamedTuple
 
 from kafka_share_proxy.wire.records.order_keys import RecordKeys
@@ -49,8 +48,10 @@ class KeyOrder:
         self.known_to = known_to
         self.locked = 0
         """Number of offsets that members hold."""
-        self._offsets, self._hashes = array("q"), array("Q")
-        """Offsets that were added, ascending, with the hashes of their keys. Settled ones remain until `trim`."""
+        self._offsets: list[int] = []
+        """Offsets that were added, ascending. Settled ones remain until `trim`."""
+        self._hashes: list[int] = []
+        """Hashes of their keys: the objects that are keys of `_first`, because those are found without a comparison."""
         self._first: dict[int, int] = {}
         """First unsettled offset of each key, by hash."""
         self._waiting: dict[int, deque[int]] = {}
@@ -60,9 +61,9 @@ class KeyOrder:
 
     def add(self, keys: RecordKeys) -> list[int]:
         """Add unsettled offsets after all others. Return those that are blocked by an earlier one of the same key."""
-        self._offsets.extend(keys.offsets)
-        self._hashes.extend(keys.hashes)
         hashes, offsets = keys.hashes.tolist(), keys.offsets.tolist()
+        self._offsets += offsets
+        self._hashes += hashes
         firsts = list(map(self._first.setdefault, hashes, offsets))
         if firsts == offsets:
             return []
@@ -91,25 +92,31 @@ class KeyOrder:
         if not queued:
             deque(map(self._first.pop, hashes), maxlen=0)
             return []
-        deque(map(self._first.pop, [each for each in hashes if each not in queued]), maxlen=0)
+        kept = {key_hash: self._first[key_hash] for key_hash in queued}
+        deque(map(self._first.pop, hashes, repeat(None)), maxlen=0)  # a queued key may be settled more than once
+        self._first.update(kept)
         return self._settle_queued(queued, ranges)
 
     def _settle_queued(self, hashes: Iterable[int], ranges: Ranges) -> list[int]:
         """Settle offsets of these keys, some of which have several unsettled offsets."""
         freed: list[int] = []
+        firsts, lasts = [first for first, _ in ranges], [last for _, last in ranges]
+        lowest, highest = firsts[0], lasts[-1]
         for key_hash in hashes:
             queue = self._waiting.pop(key_hash, deque())
-            left = deque(offset for offset in queue if not _contains(ranges, offset))
-            self.blocked -= len(queue) - len(left)
-            if _contains(ranges, self._first[key_hash]):
-                if not left:
+            if queue and queue[-1] >= lowest and queue[0] <= highest:
+                left = deque([offset for offset in queue if not _contains(firsts, lasts, offset)])
+                self.blocked -= len(queue) - len(left)
+                queue = left
+            if _contains(firsts, lasts, self._first[key_hash]):
+                if not queue:
                     del self._first[key_hash]
                     continue
-                self._first[key_hash] = left.popleft()
+                self._first[key_hash] = queue.popleft()
                 self.blocked -= 1
                 freed.append(self._first[key_hash])
-            if left:
-                self._waiting[key_hash] = left
+            if queue:
+                self._waiting[key_hash] = queue
         return freed
 
     def settled_from(self, start_offset: int) -> int:
@@ -144,9 +151,9 @@ class KeyOrder:
         return [BlockedKey(key_hash, self._first[key_hash], len(queue)) for key_hash, queue in longest]
 
 
-def _contains(ranges: Ranges, offset: int) -> bool:
-    index = bisect_left(ranges, offset, key=itemgetter(1))
-    return index < len(ranges) and ranges[index][0] <= offset
+def _contains(firsts: Sequence[int], lasts: Sequence[int], offset: int) -> bool:
+    index = bisect_left(lasts, offset)
+    return index < len(lasts) and firsts[index] <= offset
 
 
 def _length(item: tuple[int, deque[int]]) -> int:

@@ -39,6 +39,10 @@ BLOCKED, DELAYED = 8, 9
 """Free, but an earlier unsettled record has the same key, or it is not yet due again. Stored as AVAILABLE."""
 REJECTED, EXHAUSTED = 16, 17
 """To be written as dead letters: rejected by a member, or the deliveries are used up. Stored as ARCHIVING."""
+JOINED_SINGLY = 4
+"""Number of runs below which each is merged by itself."""
+SPREAD_MAX = 4
+"""Maximum number of runs that are passed for each one when many are merged together."""
 SETTLED = ACKNOWLEDGED | ARCHIVED
 """Bits that only the settled states have, so that one operation tests for both. States up to AVAILABLE can be acquired.
 """
@@ -303,6 +307,28 @@ class Window:
         if index and _alike(self.runs[index - 1], self.runs[index]):
             self._swallow(index - 1)
 
+    def join_all(self, offsets: Sequence[int]) -> None:
+        """Merge the runs at these offsets, which ascend, with those neighbours that do not differ from them."""
+        if len(offsets) < JOINED_SINGLY:
+            for offset in offsets:
+                self.join(offset)
+            return
+        begin = max(0, self.index_from(offsets[0]) - 1)
+        end = self.index_from(offsets[-1]) + 2
+        if end - begin > SPREAD_MAX * len(offsets):
+            middle = len(offsets) // 2
+            self.join_all(offsets[:middle])
+            self.join_all(offsets[middle:])
+            return
+        kept: list[OffsetRun] = []
+        for run in self.runs[begin:end]:
+            if kept and _alike(kept[-1], run):
+                kept[-1].last = run.last
+            else:
+                kept.append(run)
+        self.runs[begin:end] = kept
+        self.firsts[begin:end] = [run.first for run in kept]
+
     def _swallow(self, index: int) -> None:
         self.runs[index].last = self.runs[index + 1].last
         del self.runs[index + 1]
@@ -318,6 +344,11 @@ class Window:
         run.state = state
         if state == AVAILABLE and run.first < self.free_from:
             self.free_from = run.first
+
+    def free_to_targets(self, runs: Iterable[OffsetRun]) -> None:
+        """Free runs whose change is stored."""
+        for run in runs:
+            self.free(run, run.target)
 
     def freed_state(self, count: int, delivery_count_limit: int, *, is_failed: bool = True) -> int:  # noqa: ARG002 - a queue needs it
         """Return the state of a record that is freed. Its deliveries may be used up (sharegroups/README.md rule 37).

@@ -118,9 +118,9 @@ class OrderedAcquirer(Acquirer):
     def _acquire_fresh(self, first: int, last: int, *, unread: bool) -> None:
         """Acquire nothing: every offset up to `known_to` is tracked, and others contain no records."""
 
-    def _lock(self, run: OffsetRun) -> None:
-        super()._lock(run)
-        self.order.locked += run.last - run.first + 1
+    def _walk(self) -> None:
+        super()._walk()
+        self.order.locked += sum([last - first + 1 for first, last, _ in self.taken])
 
     def _forget_compacted(self, first: int, last: int) -> None:
         """See Acquirer. Blocked offsets may have been compacted too."""

@@ -21,7 +21,6 @@ from kafka_share_proxy.sharegroups.model.acquiring import (
     NOTHING,
     Acquirer,
     Acquisition,
-    LogBatch,
     PartitionSettings,
     ReadRecords,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "Acquisition",
     "Lock",
     "LockIndex",
-    "LogBatch",
     "PartitionSettings",
     "ReadRecords",
     "Refusal",
@@ -242,12 +240,9 @@ class SharePartition(Window):
         self._settle(transition)
         self.reports_offsets = True
         mine = [run for run in transition.runs if run.pending is transition and run.partition is self]
-        for run in mine:
-            self.free(run, run.target)
+        self.free_to_targets(mine)
         self.advance()
-        for run in mine:
-            if run.first >= self.start_offset:
-                self.join(run.first)
+        self.join_all([run.first for run in mine if run.first >= self.start_offset])
 
     def revert(self, transition: Transition, now: float, settings: PartitionSettings) -> None:
         """Restore the records of a refused transition with their old locks (sharegroups/README.md rule 43).

@@ -32,7 +32,13 @@ from kafka_share_proxy.sharegroups.model.queue_settings import NO_QUEUE, QueueSe
 from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns, NamedDelays, delay_s, named_for
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.model.settings import NOTHING_ACQUIRED
-from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOT_DUE, TAGGED_BATCH_BYTES, ShareSnapshot
+from kafka_share_proxy.sharegroups.model.snapshot import (
+    ARCHIVING,
+    NOT_DUE,
+    NOTHING_COUNTED,
+    TAGGED_BATCH_BYTES,
+    ShareSnapshot,
+)
 from kafka_share_proxy.wire.records.order_keys import NO_KEYS
 
 _PLAIN_STATES = {BLOCKED: AVAILABLE, DELAYED: AVAILABLE, REJECTED: ARCHIVED, EXHAUSTED: ARCHIVED}
@@ -184,10 +190,14 @@ class QueuePartition(SharePartition):
 
     def _unblock(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
-            run = next(self.between(offset, offset), None)
-            if run is not None and run.state == BLOCKED:
-                super().free(self.isolate(offset, offset), AVAILABLE)
-                self.join(offset)
+            index = self.index_from(offset)
+            run = self.runs[index] if index < len(self.runs) else None
+            if run is None or run.first > offset or run.state != BLOCKED:
+                continue
+            if run.first != offset or run.last != offset:
+                run = self.isolate(offset, offset)
+            super().free(run, AVAILABLE)
+            self.join(offset)
 
     def move_log_start(self, offset: int) -> None:
         """See SharePartition."""
@@ -329,6 +339,20 @@ class QueuePartition(SharePartition):
         if order is not None:
             self._order_freed(order, run, state)
 
+    def free_to_targets(self, runs: Iterable[OffsetRun]) -> None:
+        """See Window. Settled records of a group with key order, which may be many ranges, take fewer calls."""
+        order, settled = self.order, self._settled
+        if order is None or settled is None or self.delayed:
+            super().free_to_targets(runs)
+            return
+        for run in runs:
+            if run.target & SETTLED and run.state == ACQUIRED:
+                order.locked -= run.last - run.first + 1
+                super().free(run, run.target)
+                settled.append((run.first, run.last))
+            else:
+                self.free(run, run.target)
+
     def remove(self, index: int) -> None:
         """See Window."""
         self.delayed.forget(self.runs[index])
@@ -352,52 +376,49 @@ class QueuePartition(SharePartition):
             return self._snapshot(transitions)
 
     def _snapshot(self, transitions: Sequence[Transition]) -> ShareSnapshot:
-        plain = super().snapshot(*transitions)
         batches: list[tuple[int, int, int, int]] = []
         due_s: dict[int, int] = {}
         rejected: set[int] = set()
+        start_offset, complete = None, 0
         for run in self.runs:
-            if run.state == ACQUIRED and run.count == 1 and run.pending is None:
-                continue
-            state, count = _confirmed(run, transitions)
-            if run.first < plain.start_offset or state == UNREAD or (state in (AVAILABLE, BLOCKED) and count == 0):
+            state, count = run.state, run.count
+            if state == ACQUIRED:
+                is_changing = run.pending is not None and run.pending in transitions
+                state, count = (run.target, count) if is_changing else (AVAILABLE, count - 1)
+            if start_offset is None:
+                if state & SETTLED:
+                    continue
+                start_offset = max(self.start_offset, run.first)
+            if state & SETTLED:
+                complete += run.last - run.first + 1
+            elif state == UNREAD or (count == 0 and state in (AVAILABLE, BLOCKED)):
                 continue
             if state == DELAYED and (due := self.delayed.due(run)) > -inf:
                 due_s[run.first] = self.delayed.stored_s(due)
             if state == REJECTED:
                 rejected.add(run.first)
             batch = (run.first, run.last, _STORED_STATES.get(state, state), count)
-            if batches and _continues(batches[-1], batch, due_s, rejected):
+            if batches and batches[-1][1] + 1 == batch[0] and _continues(batches[-1], batch, due_s, rejected):
                 due_s.pop(run.first, None)
                 rejected.discard(run.first)
                 batch = (batches.pop()[0], *batch[1:])
             batches.append(batch)
         return ShareSnapshot(
-            plain.start_offset,
-            plain.state_epoch,
-            plain.delivery_complete_count,
+            self.end_offset + 1 if start_offset is None else start_offset,
+            self.state_epoch,
+            complete if self.reports_offsets or transitions else NOTHING_COUNTED,
             tuple(batches),
             due_s or None,
             frozenset(rejected),
         )
 
 
-def _confirmed(run: OffsetRun, transitions: Sequence[Transition]) -> tuple[int, int]:
-    """Return state and delivery count to store. A held record is stored as before its present delivery."""
-    if run.state != ACQUIRED:
-        return run.state, run.count
-    if run.pending is not None and run.pending in transitions:
-        return run.target, run.count
-    return AVAILABLE, run.count - 1
-
-
 def _continues(
     last: tuple[int, int, int, int], batch: tuple[int, int, int, int], due_s: Mapping[int, int], rejected: set[int]
 ) -> bool:
-    """Return True if a batch follows the last one and differs from it in its offsets only."""
+    """Return True if a batch, which follows the last one, differs from it in its offsets only."""
     return (
-        last[1] + 1 == batch[0]
-        and last[2:] == batch[2:]
+        last[2:] == batch[2:]
         and due_s.get(last[0], NOT_DUE) == due_s.get(batch[0], NOT_DUE)
         and (last[0] in rejected) == (batch[0] in rejected)
     )

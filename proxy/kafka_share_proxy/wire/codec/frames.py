@@ -41,6 +41,14 @@ class Pieces:
     def __bytes__(self) -> bytes:
         return b"".join(self.parts)
 
+    def rest(self, begin: int) -> bytes:
+        """Return the bytes from `begin` on, without copying those before."""
+        parts: list[bytes | memoryview] = []
+        for part in self.parts:
+            parts.append(memoryview(part)[begin:] if begin else part)
+            begin = max(0, begin - len(part))
+        return b"".join(parts)
+
 
 ResponseFrame = bytes | Pieces
 

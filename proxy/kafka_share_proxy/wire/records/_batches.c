@@ -15,7 +15,7 @@
 #error "rows are of little-endian numbers: the twin in Python serves here"
 #endif
 
-enum { VERSION = 1, LOG_OVERHEAD = 12, MAGIC_AT = 16, HEADER = 61, ROW = 52, MASK_OLD = 0x0F, COMPRESSED = 0x07 };
+enum { VERSION = 2, LOG_OVERHEAD = 12, MAGIC_AT = 16, HEADER = 61, ROW = 52, MASK_OLD = 0x0F, COMPRESSED = 0x07 };
 enum { TRANSACTIONAL = 0x10, CONTROL = 0x20 };
 enum { KEPT = 0, ABORTED = 1, MARKER = 2 };
 
@@ -211,6 +211,29 @@ static PyObject *count_records(PyObject *module, PyObject *rows) {
     return PyLong_FromLongLong(sum);
 }
 
+PyDoc_STRVAR(search_doc, "search(rows, column, offset, low, high) -> int: first row of low..high with at least this offset");
+
+static PyObject *search(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    char *rows;
+    Py_ssize_t size;
+    if (count != 5) return PyErr_Format(PyExc_TypeError, "search takes 5 arguments, not %zd", count);
+    if (PyBytes_AsStringAndSize(args[0], &rows, &size) < 0) return NULL;
+    int is_beyond;
+    const int64_t offset = PyLong_AsLongLongAndOverflow(args[2], &is_beyond);
+    const Py_ssize_t column = PyLong_AsSsize_t(args[1]), high = PyLong_AsSsize_t(args[4]);
+    Py_ssize_t low = PyLong_AsSsize_t(args[3]);
+    if (PyErr_Occurred()) return NULL;
+    if (low < 0 || low > high || high > size / ROW || column < 0 || column > ROW - 8)
+        return PyErr_Format(PyExc_ValueError, "rows or a column outside the table");
+    for (Py_ssize_t end = is_beyond < 0 ? low : high; low < end;) {
+        const Py_ssize_t middle = low + (end - low) / 2;
+        if (is_beyond || get64((const uint8_t *)rows + middle * ROW, (int)column) < offset) low = middle + 1;
+        else end = middle;
+    }
+    return PyLong_FromSsize_t(low);
+}
+
 static int prepare(PyObject *module) { return PyModule_AddIntConstant(module, "VERSION", VERSION); }
 
 static PyMethodDef functions[] = {
@@ -218,6 +241,7 @@ static PyMethodDef functions[] = {
     {"fates", (PyCFunction)(void (*)(void))fates, METH_FASTCALL, fates_doc},
     {"ranges", (PyCFunction)(void (*)(void))ranges, METH_FASTCALL, ranges_doc},
     {"count", count_records, METH_O, count_doc},
+    {"search", (PyCFunction)(void (*)(void))search, METH_FASTCALL, search_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -6,7 +6,9 @@ The C extension `wire.records._batches` builds the table, or the Python fallback
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from struct import Struct
 from typing import Any, NamedTuple, Protocol, overload
 
@@ -21,7 +23,7 @@ try:
 except ImportError:  # no compiler was available at installation
     _batches = None  # type: ignore[assignment]
 
-BUILT_VERSION = 1
+BUILT_VERSION = 2
 """`VERSION` of the extension that matches this file. An older one is not used."""
 
 ROW = Struct("<qqqqIIiihbx")
@@ -29,8 +31,9 @@ ROW = Struct("<qqqqIIiihbx")
 KEPT, ABORTED, MARKER = range(3)
 """Fates of a batch under read_committed."""
 
-_ATTRIBUTES_AT, _MAGIC_AT = 48, 50
+_BASE_AT, _LAST_AT, _ATTRIBUTES_AT, _MAGIC_AT = 0, 8, 48, 50
 """Byte positions in a row."""
+_OFFSET = Struct("<q")
 _TRANSACTION = Struct("<qq")
 
 
@@ -55,6 +58,17 @@ class Batch(BatchFields, BatchFacts):
     """Header of one batch. For magic 0 and 1, of one message, with Kafka's "none" for missing fields."""
 
     __slots__ = ()
+
+
+class BatchOffsets(Protocol):
+    """Offsets of a batch."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int:
+        """Last offset, also when its record was compacted away."""
 
 
 class AbortedTransaction(Protocol):
@@ -94,10 +108,14 @@ class BatchTable(Sequence[Batch]):
         at = index + (self._last if index < 0 else self._first)
         if not self._first <= at < self._last:
             raise IndexError(index)
-        return Batch._make(ROW.unpack_from(self._rows, at * ROW.size))
+        return _new_tuple(Batch, ROW.unpack_from(self._rows, at * ROW.size))
 
     def __iter__(self) -> Iterator[Batch]:
         return map(Batch._make, ROW.iter_unpack(self._rows[self._first * ROW.size : self._last * ROW.size]))
+
+    def search(self, column: int, offset: int, low: int) -> int:
+        """Return the first index, from `low` on, with at least this offset at byte `column` of its row."""
+        return _search(self._rows, column, offset, self._first + low, self._last) - self._first
 
     @property
     def rows(self) -> bytes:
@@ -140,6 +158,20 @@ def split_complete(buffer: Any, fetch_offset: int = -1) -> tuple[BatchTable, int
     except ValueError as error:
         raise RemoteProtocolError(str(error)) from error
     return BatchTable(rows), size
+
+
+def first_from(batches: Sequence[BatchOffsets], offset: int, low: int = 0) -> int:
+    """Return the index of the first batch, from `low` on, that begins at or after the offset."""
+    if isinstance(batches, BatchTable):
+        return batches.search(_BASE_AT, offset, low)
+    return bisect_left(batches, offset, lo=low, key=attrgetter("base_offset"))
+
+
+def first_to(batches: Sequence[BatchOffsets], offset: int) -> int:
+    """Return the index of the first batch that ends at or after the offset."""
+    if isinstance(batches, BatchTable):
+        return batches.search(_LAST_AT, offset, 0)
+    return bisect_left(batches, offset, key=attrgetter("last_offset"))
 
 
 def _widened(rows: bytes, fetch_offset: int) -> bytes:
@@ -213,9 +245,19 @@ def _python_count(rows: bytes) -> int:
     return sum(batch.records_count for batch in BatchTable(rows))
 
 
+def _python_search(rows: bytes, column: int, offset: int, low: int, high: int) -> int:
+    if not 0 <= low <= high <= len(rows) // ROW.size or not 0 <= column <= ROW.size - _OFFSET.size:
+        raise ValueError("rows or a column outside the table")
+    return bisect_left(
+        range(high), offset, lo=low, key=lambda index: _OFFSET.unpack_from(rows, index * ROW.size + column)[0]
+    )
+
+
 KERNEL = kernels.choose("wire.records._batches", _batches, BUILT_VERSION)
 walk: Callable[[Any, int], tuple[bytes, int]] = _batches.walk if KERNEL == "c" else _python_walk
 """`split_complete` with rows instead of a table. Raises ValueError."""
 _fates = _batches.fates if KERNEL == "c" else _python_fates
 _ranges = _batches.ranges if KERNEL == "c" else _python_ranges
 _count = _batches.count if KERNEL == "c" else _python_count
+_search = _batches.search if KERNEL == "c" else _python_search
+_new_tuple: Callable[[type[Batch], tuple[Any, ...]], Batch] = tuple.__new__  # without the checks of Batch._make

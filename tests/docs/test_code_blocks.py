@@ -79,7 +79,9 @@ RUN_BY: dict[tuple[Path, str], str] = {
         "tests/long/pipeline_installed.py::test_jobs_run_on_executors_that_have_nothing_but_what_was_packaged"
     ),
     (DOCS / "spark.md", 'format("keyrange")'): f"{SPARK}::test_a_topic_is_read_by_key_range",
-    (DOCS / "spark.md", "ShareStream("): f"{SPARK}::test_the_program_of_a_share_group_calls_what_there_is",
+    (DOCS / "spark.md", "ShareStream("): (
+        f"{SPARK}::test_records_of_a_share_group_are_filtered_written_and_acknowledged"
+    ),
     (
         DOCS / "start.md",
         "python3 -m venv",

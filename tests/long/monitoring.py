@@ -13,14 +13,12 @@ import re
 import shutil
 import struct
 import subprocess
-import time
 import urllib.request
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pytest
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 from kafka_share_proxy.localkafka.front import Front
@@ -30,7 +28,7 @@ from tests.support import chromium as controlled
 from tests.support import drawn_panels
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.html_tree import Element, read
-from tests.support.observed_traffic import DONE, RECORDS, Observed, at_work
+from tests.support.observed_traffic import DONE, RECORDS, Observed, at_work, keep_working
 from tests.support.programs import built, need
 from tests.support.prometheus_server import Prometheus
 
@@ -196,35 +194,19 @@ class WithoutBrokers(Front):
 
 @pytest.fixture(scope="module")
 def prometheus(front: Front, observed: Observed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Scraping, while a member of a share group and readers of a view get new records."""
+    """Scraping, while members of share groups and readers of a view get new records, and offsets are committed."""
     scraping = Prometheus(tmp_path_factory.mktemp("prometheus"), front.admin_port)
     try:
-        keep_working(front.bootstrap, observed.view.partition(".r4.")[2], SCRAPED_S)
+        keep_working(front.bootstrap, observed, SCRAPED_S)
         yield scraping
     finally:
         scraping.child.stop()
 
 
-def keep_working(bootstrap: str, base: str, seconds: float) -> None:
-    """Settle records of a share group on the base of the view for a while."""
-    options = {"bootstrap.servers": bootstrap, "group.id": "long-busy", "share.acknowledgement.mode": "explicit"}
-    member = confluent_kafka.ShareConsumer(options)
-    member.subscribe([base])
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        producer.produce(base, b"more")
-        producer.flush(5)
-        for message in member.poll(0.2) or []:
-            if message.error() is None:
-                member.acknowledge(message, confluent_kafka.AcknowledgeType.ACCEPT)
-        member.commit_sync()
-    member.close()
-
-
 MAY_BE_EMPTY = {
     "Internal topics at risk: {{topic}}: {{risk}}",
     "Audit events: {{instance}} lost ({{where}})",
+    "Expired acquisition locks, and dead letters: {{group}} dead letters",
 }
 """Queries about what does not happen here."""
 
@@ -260,6 +242,7 @@ def test_every_panel_is_drawn_by_the_components_of_grafana(
     for panel, seen in zip(panels, drawn, strict=True):
         assert "No data" not in seen["text"], panel["title"]
         assert seen["drawn"] > 0, panel["title"]
+        assert seen["hasUnit"], (panel["title"], "Grafana does not know the unit")
         for target in panel["targets"]:
             assert all(series["name"] in seen["text"] for series in target["series"]), (panel["title"], seen["text"])
 

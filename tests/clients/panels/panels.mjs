@@ -2,10 +2,9 @@
 // data of its queries. `window.dashboard` has {panels, from, to, scheme}: panels of the dashboard's JSON, whose targets
 // have `series`: [{name, points: [[milliseconds, value], ...]}]. What was drawn is in `window.drawn` afterwards.
 import {
-  cacheFieldDisplayNames, createTheme, dateTime, FieldColorModeId, FieldType, getDisplayProcessor, ThemeContext,
-  toDataFrame,
+  cacheFieldDisplayNames, createTheme, dateTime, FieldColorModeId, FieldType, getDisplayProcessor, getValueFormats,
+  ThemeContext, toDataFrame,
 } from '@grafana/data';
-import { LegendDisplayMode } from '@grafana/schema';
 import { GlobalStyles, PanelChrome, TimeSeries } from '@grafana/ui';
 import { createElement as e } from 'react';
 import { createRoot } from 'react-dom/client';
@@ -48,7 +47,7 @@ function Panel({ panel }) {
   const frames = framesOf(panel);
   const body = (innerWidth, innerHeight) => frames.length === 0 ? 'No data' : e(TimeSeries, {
     frames, timeRange, timeZone: 'utc', width: innerWidth, height: innerHeight,
-    legend: { showLegend: true, displayMode: LegendDisplayMode.List, calcs: [], ...panel.options.legend },
+    legend: panel.options.legend,
   });
   const place = { position: 'absolute', left: x * CELL.width, top: y * (CELL.height + CELL.gap), width, height };
   return e('section', { id: `panel-${panel.id}`, style: place },
@@ -60,13 +59,15 @@ function Row({ panel }) {
   return e('h2', { style: { position: 'absolute', top, left: 8, fontSize: 18 } }, panel.title);
 }
 
+const UNITS = new Set(getValueFormats().flatMap(group => group.submenu.map(unit => unit.value)));
 const NEAR = 60; // lines are blended with what is behind them
 
 function isNear(colour, pixels, at) {
   return [16, 8, 0].every((shift, index) => Math.abs(pixels[at + index] - ((colour >> shift) & 255)) < NEAR);
 }
 
-/** What a person sees of a panel: its text, and how many of its series have their colour on the canvas. */
+/** What a person sees of a panel: its text, and how many of its series have their colour on the canvas,
+ * and whether Grafana knows its unit. */
 function drawnOf(panel) {
   const section = document.getElementById(`panel-${panel.id}`);
   const canvas = section.querySelector('canvas');
@@ -82,7 +83,8 @@ function drawnOf(panel) {
       colours.delete(colour);
     }
   }
-  return { title: panel.title, text: section.innerText, drawn: colours.size };
+  const hasUnit = UNITS.has(panel.fieldConfig.defaults.unit);
+  return { title: panel.title, text: section.innerText, drawn: colours.size, hasUnit };
 }
 
 function Dashboard() {

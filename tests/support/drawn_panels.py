@@ -21,7 +21,7 @@ LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 VARIABLE = re.compile(r"\$(\w+)")
 LABEL_VALUES = re.compile(r"label_values\((?P<selector>.*), (?P<label>\w+)\)")
 INTERVAL_S = 4 * SCRAPE_S
-"""What Grafana sets for $__rate_interval: four scrapes at least."""
+"""Seconds of $__rate_interval in Grafana: at least four scrapes."""
 WIDTH, DRAWN_S = 1920, 60.0
 BUNDLE = "npm install --no-package-lock --no-audit --no-fund --silent && npx esbuild panels.mjs --bundle --minify "
 BUNDLE += "--outfile=panels.js --loader:.ttf=empty --define:process.env.NODE_ENV='\"production\"' --log-level=warning "

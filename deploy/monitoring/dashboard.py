@@ -3,6 +3,7 @@
     python deploy/monitoring/dashboard.py    # writes deploy/monitoring/dashboard.json
 
 Import the file in Grafana 10 or later. `kafka-share-proxy` is looked up in the label `job` of Prometheus.
+tests/long/run_monitoring draws the panels with data.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ class Panel(NamedTuple):
     queries: dict[str, str]
     """Legend -> PromQL."""
     about: str = ""
+    top: float | None = None
+    """End of the axis; None: the largest value."""
 
 
 ROWS: dict[str, tuple[Panel, ...]] = {
     "Proxies": (
-        Panel("Proxies up", "none", {"up": 'sum(up{job=~"$job"})', "state partitions": "sum(ksp_state_partitions@)"}),
+        Panel("Proxies up", "none", {"up": 'sum(up{job=~"$job"})'}),
         Panel(
             "Connections",
             "none",
@@ -49,7 +52,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "s",
             {
                 "{{api}}": "histogram_quantile(0.99, sum by (api, le) "
-                "(rate(ksp_served_request_seconds_bucket@[$__rate_interval])))"
+                "(rate(ksp_served_request_seconds_bucket@[$__rate_interval]))) > 0"
             },
             "Requests that the proxy serves itself. ShareFetch and Fetch include their wait for records.",
         ),
@@ -72,7 +75,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 "{{instance}} unsent": "ksp_unsent_bytes@",
             },
         ),
-        Panel("Log events", "ops", {"{{event}}": "sum by (event) (rate(ksp_events_total@[$__rate_interval])) > 0"}),
+        Panel("Log events", "eps", {"{{event}}": "sum by (event) (rate(ksp_events_total@[$__rate_interval])) > 0"}),
     ),
     "Share groups": (
         Panel(
@@ -83,10 +86,10 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel(
             "Settled",
-            "ops",
+            "recps",
             {
                 "{{group}} {{ack_type}}": "sum by (group, ack_type) "
-                "(rate(ksp_share_record_acknowledgements_total#[$__rate_interval]))"
+                "(rate(ksp_share_record_acknowledgements_total#[$__rate_interval])) > 0"
             },
         ),
         Panel(
@@ -102,31 +105,35 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "Records in flight",
             "none",
             {
-                "{{group}} in flight": "sum by (group) (ksp_share_in_flight_messages#)",
-                "{{group}} delayed": "sum by (group) (ksp_share_delayed_messages#)",
-                "{{group}} blocked": "sum by (group) (ksp_share_blocked_messages#)",
+                "{{group}} in flight": "sum by (group) (ksp_share_in_flight_messages#) > 0",
+                "{{group}} delayed": "sum by (group) (ksp_share_delayed_messages#) > 0",
+                "{{group}} blocked": "sum by (group) (ksp_share_blocked_messages#) > 0",
             },
         ),
         Panel(
-            "Expired acquisition locks",
-            "ops",
-            {"{{group}}": "sum by (group) (rate(ksp_share_acquisition_lock_timeouts_total#[$__rate_interval]))"},
+            "Expired acquisition locks, and dead letters",
+            "recps",
+            {
+                "{{group}} expired": "sum by (group) "
+                "(rate(ksp_share_acquisition_lock_timeouts_total#[$__rate_interval])) > 0",
+                "{{group}} dead letters": "sum by (group) "
+                "(rate(ksp_share_dead_letter_records_total#[$__rate_interval])) > 0",
+                "expired, selected groups": "sum(rate(ksp_share_acquisition_lock_timeouts_total#[$__rate_interval]))",
+            },
         ),
         Panel(
             "Time to acquire, 99th percentile",
             "s",
             {
                 "{{group}}": "histogram_quantile(0.99, sum by (group, le) "
-                "(rate(ksp_share_topic_partitions_acquire_time_seconds_bucket#[$__rate_interval])))"
+                "(rate(ksp_share_topic_partitions_acquire_time_seconds_bucket#[$__rate_interval]))) > 0"
             },
         ),
         Panel(
-            "Dead letters",
+            "Dead letters that wait",
             "none",
             {
-                "{{group}} waiting": "sum by (group) (ksp_share_dead_letters_waiting#)",
-                "{{group}} written a second": "sum by (group) "
-                "(rate(ksp_share_dead_letter_records_total#[$__rate_interval]))",
+                "{{group}}": "sum by (group) (ksp_share_dead_letters_waiting#) > 0",
                 "topics not writable": "sum(ksp_share_dead_letter_topics_unwritable@)",
             },
         ),
@@ -144,7 +151,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "s",
             {
                 "{{instance}}": "histogram_quantile(0.99, sum by (instance, le) "
-                "(rate(ksp_share_state_write_seconds_bucket@[$__rate_interval])))"
+                "(rate(ksp_share_state_write_seconds_bucket@[$__rate_interval]))) > 0"
             },
         ),
     ),
@@ -165,8 +172,9 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             {
                 "{{instance}}": "rate(ksp_view_cache_hits_total@[$__rate_interval]) / "
                 "(rate(ksp_view_cache_hits_total@[$__rate_interval]) + "
-                "rate(ksp_view_cache_misses_total@[$__rate_interval]))"
+                "rate(ksp_view_cache_misses_total@[$__rate_interval]) > 0)"
             },
+            top=1,
         ),
     ),
     "Individual commits": (
@@ -203,12 +211,13 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel(
             "Audit events",
-            "ops",
+            "eps",
             {
                 "{{instance}} written": "rate(ksp_audit_events_total@[$__rate_interval])",
                 "{{instance}} lost ({{where}})": "rate(ksp_audit_events_lost_total@[$__rate_interval])",
             },
         ),
+        Panel("State partitions", "none", {"{{instance}} owned": "ksp_state_partitions@"}),
         Panel(
             "Lag not known",
             "none",
@@ -290,6 +299,9 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
         {"refId": chr(ord("A") + index), "datasource": DATA_SOURCE, "expr": _expression(query), "legendFormat": legend}
         for index, (legend, query) in enumerate(panel.queries.items())
     ]
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0, "custom": {"fillOpacity": 10}}
+    if panel.top is not None:
+        defaults["max"] = panel.top
     return {
         "id": number,
         "type": "timeseries",
@@ -298,8 +310,11 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
         "datasource": DATA_SOURCE,
         "gridPos": place,
         "targets": targets,
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0, "custom": {"fillOpacity": 10}}, "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "options": {
+            "legend": {"showLegend": True, "displayMode": "list", "placement": "bottom", "calcs": []},
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        },
     }
 
 

@@ -13,6 +13,7 @@ import io
 import os
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import time
@@ -118,7 +119,9 @@ def _same_each_time(source: Source) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
         extra = Path(folder) / "setup.cfg"
         extra.write_text(f"[build]\nbuild_base = {folder}/build\n")
-        flags = f"{os.environ.get('CFLAGS', '')} -g0".strip()  # sections for debuggers name the folder
+        # setuptools replaces the interpreter's own flags, which optimize, by CFLAGS.
+        given = f"{sysconfig.get_config_var('CFLAGS') or ''} {os.environ.get('CFLAGS', '')}".strip()
+        flags = f"{given} -g0"  # sections for debuggers name the folder
         variables = {"SOURCE_DATE_EPOCH": str(source.epoch), "DIST_EXTRA_CONFIG": str(extra), "CFLAGS": flags}
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)

@@ -2,7 +2,7 @@
 
     python deploy/release/installed.py        # with the Python of the environment; exit status 0 if all holds
 
-Run by cibuildwheel for every wheel, and by tests/release/test_wheel.py.
+Run by cibuildwheel for every wheel, and by tests/deploy/test_distributions.py.
 """
 
 from __future__ import annotations

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 
 from tests.support.brokers import OLD, Running
@@ -123,6 +126,31 @@ def test_links_and_commands_of_the_runbook_exist() -> None:
 def test_the_dashboard_is_what_its_script_writes() -> None:
     written = runpy.run_path(str(MONITORING / "dashboard.py"))["dashboard"]()
     assert written == dashboard()
+
+
+def test_the_dashboard_is_read_by_the_schema_of_grafana_without_a_loss() -> None:
+    """A key that Grafana does not know, or knows elsewhere, would be lost."""
+    register_default_plugins()
+    assert lost(dashboard(), json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard())))) == []
+
+
+def lost(written: Any, read: Any, path: str = "") -> list[str]:
+    """Return the paths of values that were not read. Defaults may be added."""
+    if isinstance(written, dict) and isinstance(read, dict):
+        return [each for key, value in written.items() for each in lost(value, read.get(key), f"{path}/{key}")]
+    if isinstance(written, list) and isinstance(read, list) and len(written) == len(read):
+        return [each for at, pair in enumerate(zip(written, read, strict=True)) for each in lost(*pair, f"{path}/{at}")]
+    return [] if written == read else [path]
+
+
+def test_a_key_that_grafana_does_not_know_is_noticed() -> None:
+    """Otherwise the test above could not fail."""
+    register_default_plugins()
+    changed = dashboard()
+    panel = next(panel for panel in changed["panels"] if panel["type"] != "row")
+    panel["fieldConfig"]["defaults"]["units"] = "s"
+    (path,) = lost(changed, json.loads(JSONEncoder().encode(Dashboard.from_json(changed))))
+    assert path.endswith("/fieldConfig/defaults/units")
 
 
 def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:

@@ -18,6 +18,7 @@ from tests.support import documents
 from tests.support.java_tools import NEWEST
 from tests.support.programs import CLIENTS
 
+README_LINES_MAX = 200
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 FOREIGN = {
@@ -95,3 +96,7 @@ def test_no_version_is_listed_that_the_tests_have_not_seen(client: str, installe
 
 def numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", text)[:3]))
+
+
+def test_the_readme_is_short() -> None:
+    assert len(documents.README.read_text(encoding="utf-8").splitlines()) <= README_LINES_MAX

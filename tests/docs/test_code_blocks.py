@@ -16,6 +16,7 @@ QUEUES = "tests/docs/test_queue_programs.py"
 IN_ORDER = "test_orders_are_processed_in_order_retried_and_written_as_dead_letters"
 SHARE = "tests/docs/test_share_group_programs.py"
 START = "tests/docs/test_start.py"
+FIRST = "test_the_first_commands_check_the_cluster_and_start_a_proxy"
 STOCK = "tests/stock/test_documents.py"
 SPARK = "tests/pipeline/test_documented_programs.py"
 TRIO = "tests/public/test_trio_programs.py"
@@ -23,7 +24,7 @@ TRIO = "tests/public/test_trio_programs.py"
 RUN_BY: dict[tuple[Path, str], str] = {
     (README, "deploy/demo "): "tests/deploy/test_demonstration.py::test_everything_that_the_demonstration_checks_holds",
     (README, "bin/pip install ."): "tests/docs/test_installation.py::test_the_readme_and_the_start_page_install_alike",
-    (README, "kafka-share-proxy serve"): f"{BLOCKS}::test_every_option_of_the_first_commands_is_understood",
+    (README, "kafka-share-proxy serve"): f"{START}::{FIRST}",
     (README, "import AcknowledgeType, ShareConsumer"): f"{STOCK}::test_the_share_consumer_settles_what_it_gets",
     (README, "share.ordering=key"): f"{BLOCKS}::test_the_settings_of_a_queue_are_set_with_the_stock_tool",
     (README, 'subscribe(["__view'): f"{BLOCKS}::test_a_consumer_subscribes_to_a_view_by_its_name",
@@ -45,9 +46,7 @@ RUN_BY: dict[tuple[Path, str], str] = {
     (DOCS / "individual-commits.md", "OffsetLedger"): (
         f"{BLOCKS}::test_the_ledger_skips_finished_records_and_returns_the_commit"
     ),
-    (DOCS / "install.md", "kafka-share-proxy check"): (
-        f"{BLOCKS}::test_every_option_of_the_first_commands_is_understood"
-    ),
+    (DOCS / "install.md", "kafka-share-proxy check"): f"{START}::{FIRST}",
     (DOCS / "install.md", "exposure: sni"): f"{BLOCKS}::test_the_settings_of_one_port_are_valid",
     (DOCS / "operate.md", "kafka-share-proxy trace"): (
         "tests/stock/test_client_trace.py::test_the_commands_of_the_page_trace_a_stock_client"
@@ -79,11 +78,16 @@ RUN_BY: dict[tuple[Path, str], str] = {
         "tests/long/pipeline_installed.py::test_jobs_run_on_executors_that_have_nothing_but_what_was_packaged"
     ),
     (DOCS / "spark.md", 'format("keyrange")'): f"{SPARK}::test_a_topic_is_read_by_key_range",
-    (DOCS / "spark.md", "ShareStream("): f"{SPARK}::test_the_program_of_a_share_group_calls_what_there_is",
+    (DOCS / "spark.md", "ShareStream("): (
+        f"{SPARK}::test_records_of_a_share_group_are_filtered_written_and_acknowledged"
+    ),
     (
         DOCS / "start.md",
         "python3 -m venv",
     ): "tests/docs/test_installation.py::test_a_checkout_is_installed_with_its_command",
+    (DOCS / "start.md", "kafka_share_proxy-*.whl"): (
+        "tests/long/first_steps.py::test_a_stranger_with_the_wheel_is_at_work_by_the_page_alone"
+    ),
     (DOCS / "start.md", "kafka-share-proxy check"): f"{START}::test_check_reports_the_cluster_and_changes_nothing",
     (DOCS / "start.md", "kafka-share-proxy serve"): (
         f"{START}::test_two_workers_share_the_queue_and_the_group_is_shown"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -286,19 +285,3 @@ def test_the_target_of_the_page_serves(tmp_path: Path) -> None:
 
 
 # The commands of README.md and install.md
-
-
-@pytest.mark.parametrize(
-    ("document", "containing"), [(documents.README, "serve"), (documents.INSTALL, "check")], ids=["readme", "install"]
-)
-def test_every_option_of_the_first_commands_is_understood(document: Path, containing: str, tmp_path: Path) -> None:
-    """With no brokers at these addresses `check` and `serve` fail because of that, and of nothing else."""
-    text = documents.block(document, "sh", f"kafka-share-proxy {containing}")
-    for words in shell_examples.commands(text, {"kafka-1:9092": "127.0.0.1:1"}):
-        words = [word.replace(",kafka-2:9092", "") for word in words]
-        done = subprocess.run(
-            [sys.executable, "-m", "kafka_share_proxy", "check", *words[2:]],
-            cwd=tmp_path, capture_output=True, text=True, timeout=COMMANDS_S, check=False,
-        )  # fmt: skip
-        assert done.returncode == 1, done.stdout + done.stderr
-        assert "127.0.0.1:1" in done.stdout + done.stderr

@@ -19,6 +19,8 @@ from tests.support.raw import until
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 RUN_S = 60
+IN_MEMORY = ["--set", "share_groups.state=memory", "--set", "commits.state=memory", "--set", "views.serve=false"]
+"""State in memory: of the session's other proxies, one may keep its state in this cluster."""
 
 
 @pytest.fixture
@@ -53,9 +55,7 @@ def run(words: list[str]) -> str:
 
 @pytest.fixture
 def proxy(own: dict[str, str], tmp_path: Path) -> Iterator[Child]:
-    # State in memory: of the session's other proxies, one may keep its state in this cluster.
-    more = ["--set", "share_groups.state=memory", "--set", "commits.state=memory", "--set", "views.serve=false"]
-    child = Child([*command(" serve ", own), *more], tmp_path / "proxy.log")
+    child = Child([*command(" serve ", own), *IN_MEMORY], tmp_path / "proxy.log")
     yield child
     child.stop()
 
@@ -79,6 +79,26 @@ def test_two_workers_share_the_queue_and_the_group_is_shown(proxy: Child, own: d
     assert "created" in producer.log.read_text()
     lines = [line for worker in workers for line in worker.log.read_text().splitlines() if not line.startswith("%")]
     assert all(re.fullmatch(r"\d+ \d+ b'order \d+'", line) for line in lines), lines
+
+
+@pytest.mark.parametrize("document", [documents.README, documents.INSTALL], ids=["readme", "install"])
+def test_the_first_commands_check_the_cluster_and_start_a_proxy(
+    document: Path, own: dict[str, str], tmp_path: Path
+) -> None:
+    """README.md and docs/install.md, as they are, except for the addresses of the machine."""
+    bootstrap, listen, admin = own["localhost:9092"], own["localhost:19092"], own["localhost:19090"]
+    by = {"kafka-1:9092": bootstrap, ",kafka-2:9092": f",{bootstrap}", "0.0.0.0:19092": listen, "proxy.example": HOST}
+    by["127.0.0.1:19090"] = admin
+    text = documents.block(document, "sh", "kafka-share-proxy serve")
+    commands = shell_examples.commands(text, {name: other for name, other in by.items() if name in text})
+    for words in commands:
+        if words[1] == "check":
+            assert listen in run(shell_examples.runnable(words))
+    child = Child([*shell_examples.runnable(commands[-1]), *IN_MEMORY], tmp_path / "proxy.log")
+    try:
+        until(lambda: " serving " in child.log.read_text(), f"the proxy serves: {child.log}")
+    finally:
+        assert child.stop() == 0
 
 
 def test_check_reports_the_cluster_and_changes_nothing(own: dict[str, str]) -> None:

@@ -13,27 +13,24 @@ import re
 import shutil
 import struct
 import subprocess
-import time
-import urllib.parse
 import urllib.request
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pytest
-import yaml
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
-from kafka_share_proxy.localkafka.children import Child
 from kafka_share_proxy.localkafka.front import Front
 
-from tests.deploy.test_monitoring import MONITORING, keda_query, panels
-from tests.support import prometheus_tools
+from tests.deploy.test_monitoring import dashboard, keda_query
+from tests.support import chromium as controlled
+from tests.support import drawn_panels
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.html_tree import Element, read
-from tests.support.observed_traffic import DONE, RECORDS, Observed, at_work
+from tests.support.observed_traffic import DONE, RECORDS, Observed, at_work, keep_working
 from tests.support.programs import built, need
+from tests.support.prometheus_server import Prometheus
 
 pytestmark = [pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -195,78 +192,59 @@ class WithoutBrokers(Front):
         return self.send_request("/livez")[0]
 
 
-class Prometheus:
-    """A Prometheus that scrapes one proxy every two seconds, with the rules of the repository."""
-
-    def __init__(self, folder: Path, admin_port: int) -> None:
-        self._port = free_ports(1)[0]
-        job = {"job_name": "kafka-share-proxy", "static_configs": [{"targets": [f"{HOST}:{admin_port}"]}]}
-        settings = {
-            "global": {"scrape_interval": "2s", "evaluation_interval": "2s"},
-            "rule_files": [str(MONITORING / "rules.yaml")],
-            "scrape_configs": [job],
-        }
-        file = folder / "prometheus.yaml"
-        file.write_text(yaml.safe_dump(settings))
-        command = [str(prometheus_tools.need("prometheus")), f"--config.file={file}"]
-        command += [f"--web.listen-address={HOST}:{self._port}", f"--storage.tsdb.path={folder / 'data'}"]
-        self.child = Child(command, folder / "prometheus.log")
-
-    def query(self, expression: str) -> list[Any]:
-        """Return the series. Raises HTTPError, with the reason in its body, for an invalid expression."""
-        url = f"http://{HOST}:{self._port}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(url, timeout=10) as response:
-            return list(json.load(response)["data"]["result"])
-
-    def rules(self) -> list[Any]:
-        with urllib.request.urlopen(f"http://{HOST}:{self._port}/api/v1/rules", timeout=10) as response:
-            return [rule for group in json.load(response)["data"]["groups"] for rule in group["rules"]]
-
-
 @pytest.fixture(scope="module")
 def prometheus(front: Front, observed: Observed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Scraping, while a member of a share group and readers of a view get new records."""
+    """Scraping, while members of share groups and readers of a view get new records, and offsets are committed."""
     scraping = Prometheus(tmp_path_factory.mktemp("prometheus"), front.admin_port)
     try:
-        keep_working(front.bootstrap, observed.view.partition(".r4.")[2], SCRAPED_S)
+        keep_working(front.bootstrap, observed, SCRAPED_S)
         yield scraping
     finally:
         scraping.child.stop()
 
 
-def keep_working(bootstrap: str, base: str, seconds: float) -> None:
-    """Settle records of a share group on the base of the view for a while."""
-    options = {"bootstrap.servers": bootstrap, "group.id": "long-busy", "share.acknowledgement.mode": "explicit"}
-    member = confluent_kafka.ShareConsumer(options)
-    member.subscribe([base])
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        producer.produce(base, b"more")
-        producer.flush(5)
-        for message in member.poll(0.2) or []:
-            if message.error() is None:
-                member.acknowledge(message, confluent_kafka.AcknowledgeType.ACCEPT)
-        member.commit_sync()
-    member.close()
-
-
 MAY_BE_EMPTY = {
     "Internal topics at risk: {{topic}}: {{risk}}",
     "Audit events: {{instance}} lost ({{where}})",
-    "Log events: {{event}}",
+    "Expired acquisition locks, and dead letters: {{group}} dead letters",
 }
-"""Queries about what does not happen here all the time."""
+"""Queries about what does not happen here."""
 
 
-def test_every_query_of_the_dashboard_returns_data(prometheus: Prometheus) -> None:
-    empty = []
-    for panel in panels():
+@pytest.fixture(scope="module")
+def filled(prometheus: Prometheus) -> list[dict[str, Any]]:
+    """The panels of the dashboard with the data of the last minute."""
+    return drawn_panels.with_data(dashboard(), prometheus, SCRAPED_S)
+
+
+def test_every_query_of_the_dashboard_returns_data(filled: list[dict[str, Any]]) -> None:
+    targets = [(panel["title"], target) for panel in filled for target in panel.get("targets", ())]
+    empty = {f"{title}: {target['legendFormat']}" for title, target in targets if not target["series"]}
+    assert empty <= MAY_BE_EMPTY
+
+
+def test_every_series_of_a_panel_has_a_name_of_its_own(filled: list[dict[str, Any]]) -> None:
+    """Also once more proxies are selected: a legend names each label by which the series of its query differ."""
+    for panel in filled:
+        names = [series["name"] for target in panel.get("targets", ()) for series in target["series"]]
+        assert len(set(names)) == len(names), (panel["title"], names)
+        assert all(name == name.strip() and "  " not in name for name in names), names
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_every_panel_is_drawn_by_the_components_of_grafana(
+    filled: list[dict[str, Any]], tmp_path: Path, scheme: str
+) -> None:
+    with controlled.tab(tmp_path / "profile") as tab:
+        drawn = drawn_panels.draw(filled, tab, PICTURES / f"dashboard-{scheme}.png", scheme)
+    panels = [panel for panel in filled if panel["type"] != "row"]
+    assert [each["title"] for each in drawn] == [panel["title"] for panel in panels]
+    for panel, seen in zip(panels, drawn, strict=True):
+        assert "No data" not in seen["text"], panel["title"]
+        assert seen["drawn"] > 0, panel["title"]
+        assert seen["hasUnit"], (panel["title"], "Grafana does not know the unit")
         for target in panel["targets"]:
-            expression = re.sub(r"\$(job|instance|group)", ".*", target["expr"]).replace("$__rate_interval", "30s")
-            if not prometheus.query(expression):
-                empty.append(f"{panel['title']}: {target['legendFormat']}")
-    assert set(empty) <= MAY_BE_EMPTY
+            assert all(series["name"] in seen["text"] for series in target["series"]), (panel["title"], seen["text"])
 
 
 def test_every_rule_is_evaluated_and_only_dead_letters_alert(prometheus: Prometheus, observed: Observed) -> None:

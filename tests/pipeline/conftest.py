@@ -14,7 +14,7 @@ from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.localkafka.java import QUICK_START
 
 from tests.support import audit_story
-from tests.support.brokers import VIEWS, Running
+from tests.support.brokers import QUICK, VIEWS, Running
 from tests.support.raw import Raw, Topic
 
 SMALL = {
@@ -32,6 +32,13 @@ SMALL = {
 def views_front(_session: Running, kafka_43: Any) -> Front:
     """A proxy with KeyFilter in front of `kafka_43`."""
     return _session.front(kafka_43.bootstrap, VIEWS)
+
+
+@pytest.fixture(scope="session")
+def share_front(_session: Running, kafka_43: Any) -> Front:
+    """A proxy that serves share groups itself, and allows locks of a second."""
+    settings = {"serve": "local", "state": "memory", "broker": QUICK}
+    return _session.front(kafka_43.bootstrap, {"commits": {"state": "memory"}, "share_groups": settings})
 
 
 @pytest.fixture

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock, create_autospec
 
 import kafka_share_proxy
 import pytest
+from confluent_kafka import Producer
 from kafka_share_proxy.app.cli import app
 from kafka_share_proxy.app.commands import pipeline_demo
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.pipeline.share.share_options import read_share_options
-from kafka_share_proxy.pipeline.share.share_stream import ShareStream
 from typer.main import get_command
 
 from tests.support import documents
-from tests.support.raw import Raw, Topic
+from tests.support.raw import Raw, Topic, until
+
+RECORDS = 60
+LIMIT_S = 60.0
 
 
 @pytest.fixture
@@ -48,25 +51,39 @@ def test_a_topic_is_read_by_key_range(as_session: Any, views_front: Front, order
         assert rows.count() == raw.end_offset(orders, 0) > 1_000
 
 
-def test_the_program_of_a_share_group_calls_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """tests/pipeline/share/test_share_stream.py and tests/long/pipeline_share.py run such streams."""
-    stream, calls = create_autospec(ShareStream, instance=True), []
-    stream.__enter__.return_value = stream
+@pytest.mark.broker
+@pytest.mark.slow
+def test_records_of_a_share_group_are_filtered_written_and_acknowledged(
+    as_session: Any, share_front: Front, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic, group = fresh("orders"), fresh("lake")
+    with Raw(share_front.bootstrap) as raw:
+        raw.create_topic(topic)
+        raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
+    producer = Producer({"bootstrap.servers": share_front.bootstrap})
+    for number in range(RECORDS):
+        producer.produce(topic, b"%d %s" % (number, b"paid" if number % 2 else b"open"))
+    assert producer.flush(30) == 0
+    own = {"proxy:9092": share_front.bootstrap, '"topic": "orders"': f'"topic": "{topic}"', '"lake"': f'"{group}"'}
+    own |= {'"checkpoint"': f'"{tmp_path}/checkpoint"', "paid/batch=": f"{tmp_path}/paid/batch="}
+    program = compile(named(documents.block(documents.SPARK, "python", "ShareStream("), own), "spark.md", "exec")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(exec, program, {})
+        try:
+            until(lambda: running.done() or accepted(share_front, group) == RECORDS, "acknowledgements", LIMIT_S)
+        finally:
+            for query in as_session.streams.active:
+                query.stop()
+        running.result(LIMIT_S)
+    written = as_session.read.parquet(f"{tmp_path}/paid").selectExpr("cast(value as string) as value").collect()
+    assert sorted(row["value"] for row in written) == sorted(f"{number} paid" for number in range(1, RECORDS, 2))
 
-    def opened(*values: Any, **named_values: Any) -> Any:
-        calls.append(inspect.signature(ShareStream).bind(*values, **named_values).arguments["given"])
-        return stream
 
-    monkeypatch.setattr(kafka_share_proxy, "open_spark_session", lambda *_, **__: None, raising=False)
-    monkeypatch.setattr(kafka_share_proxy, "ShareStream", opened, raising=False)
-    exec(compile(documents.block(documents.SPARK, "python", "ShareStream("), "spark.md", "exec"), {})
-    options = read_share_options(calls[0])
-    assert options.group == "lake"
-    (write, rows), _ = stream.start.call_args
-    assert rows is stream.rows.where.return_value
-    batch = Mock()
-    write(batch, 7)
-    batch.write.mode.return_value.parquet.assert_called_once_with("paid/batch=7")
+def accepted(front: Front, group: str) -> float:
+    """Return how many records of a share group were accepted."""
+    page = front.send_request("/metrics")[1]
+    lines = re.findall(r"^ksp_share_record_acknowledgements_total\{(.*)\} (\S+)$", page, re.MULTILINE)
+    return sum(float(n) for labels, n in lines if f'group="{group}"' in labels and 'ack_type="accept"' in labels)
 
 
 def test_every_option_of_the_listed_commands_exists() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 import confluent_kafka
@@ -21,6 +21,7 @@ RECORDS = 40
 DONE = 5
 """Records that the member of `held` has accepted."""
 LONG_DELAY_MS = "600000"
+SHORT_LOCK_MS = 1_000
 SLOTS = 4
 
 
@@ -51,6 +52,49 @@ def at_work(bootstrap: str, fresh: Callable[[str], str]) -> Iterator[Observed]:
         _member(stack, bootstrap, letters, {"errors.deadletterqueue.topic.name": "not-allowed"}, then=REJECT)
         view = _readers(stack, bootstrap, fresh("base"))
         yield Observed(held, ordered, delayed, letters, view, _ranges(bootstrap, fresh("ranges")))
+
+
+def keep_working(bootstrap: str, observed: Observed, seconds: float) -> None:
+    """For a while, settle records of the base of the view, let locks expire, read the view, commit, change settings."""
+    base = observed.view.partition(f".r{SLOTS}.")[2]
+    settling, forgetful = f"{base}-settling", f"{base}-forgetful"
+    with Raw(bootstrap) as raw, ExitStack() as stack:
+        member, late = (_subscribed(stack, bootstrap, group, base) for group in (settling, forgetful))
+        options = {"bootstrap.servers": bootstrap, "group.id": f"more-readers-{base}", "auto.offset.reset": "earliest"}
+        reader = confluent_kafka.Consumer(options)
+        stack.callback(reader.close)
+        reader.subscribe([observed.view])
+        producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            # Settings alternate, since only a change is logged.
+            for lock_ms in (SHORT_LOCK_MS, SHORT_LOCK_MS + 1):
+                raw.configure_group(forgetful, {"share.record.lock.duration.ms": str(lock_ms)})
+                producer.produce(base, b"more")
+                producer.flush(5)
+                _settle(member)
+                _settle(late, SHORT_LOCK_MS / 1000 + 0.5)
+                reader.poll(0.1)
+                _commit(raw, observed.commits)
+
+
+def _settle(member: ShareConsumer, after_s: float = 0.0) -> None:
+    """Accept the next records after a while, in which their locks may expire."""
+    messages = [each for each in member.poll(0.3) or [] if each.error() is None]
+    if messages:
+        time.sleep(after_s)
+    with suppress(confluent_kafka.KafkaException):
+        for message in messages:
+            member.acknowledge(message, ACCEPT)
+        member.commit_sync()
+
+
+def _subscribed(stack: ExitStack, bootstrap: str, group: str, topic: str) -> ShareConsumer:
+    options = {"bootstrap.servers": bootstrap, "group.id": group, "share.acknowledgement.mode": "explicit"}
+    member = ShareConsumer(options)
+    stack.callback(member.close)
+    member.subscribe([topic])
+    return member
 
 
 @contextmanager
@@ -127,14 +171,15 @@ def _ranges(bootstrap: str, group: str) -> str:
     """Commit ranges for a group without members, on a topic of the same name."""
     _produce(bootstrap, group)
     with Raw(bootstrap) as raw:
-        partition = {"partition_index": 0, "committed_offset": 10, "committed_metadata": "ic/1;12-14,20-20"}
-
-        def is_committed() -> bool:
-            response = raw.send_request(
-                "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group, generation_id_or_member_epoch=-1,
-                member_id="", topics=[{"name": group, "partitions": [partition]}],
-            )  # fmt: skip
-            return bool(response.topics[0].partitions[0].error_code == 0)
-
-        until(is_committed, "the commit")
+        until(lambda: _commit(raw, group), "the commit")
     return group
+
+
+def _commit(raw: Raw, group: str) -> bool:
+    """Commit finished ranges on the topic of the group. Return True if they are accepted."""
+    partition = {"partition_index": 0, "committed_offset": 10, "committed_metadata": "ic/1;12-14,20-20"}
+    response = raw.send_request(
+        "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group, generation_id_or_member_epoch=-1,
+        member_id="", topics=[{"name": group, "partitions": [partition]}],
+    )  # fmt: skip
+    return bool(response.topics[0].partitions[0].error_code == 0)

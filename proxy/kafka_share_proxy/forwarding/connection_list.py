@@ -22,8 +22,13 @@ def listed(connections: Iterable[ForwardedConnection], now: float, client: str =
     """
     here = (each for each in connections if not each.is_moving)
     chosen = [each for each in here if not client or client in (each.client_host, _client_id(each))]
-    shown = nlargest(LISTED_MAX, chosen, key=_order)
-    return {"connections": [_line(each, now) for each in shown], "left_out": len(chosen) - len(shown)}
+    shown = waiting_longest(chosen, LISTED_MAX)
+    return {"connections": [described(each, now) for each in shown], "left_out": len(chosen) - len(shown)}
+
+
+def waiting_longest(connections: Iterable[ForwardedConnection], count: int) -> list[ForwardedConnection]:
+    """Return this many connections, those that wait longest first."""
+    return nlargest(count, connections, key=_order)
 
 
 def _order(connection: ForwardedConnection) -> tuple[float, int]:
@@ -34,7 +39,8 @@ def _client_id(connection: ForwardedConnection) -> str:
     return "" if connection.software is None else connection.software.client_id
 
 
-def _line(connection: ForwardedConnection, now: float) -> dict[str, Any]:
+def described(connection: ForwardedConnection, now: float) -> dict[str, Any]:
+    """Return the line of a connection."""
     software, serving = connection.software, connection.serving()
     return {
         "connection": connection.id,

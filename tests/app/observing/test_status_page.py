@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 from kafka_share_proxy.app.observing import admin_listener, status_html
-from kafka_share_proxy.app.observing.status_page import ReadyProbes, StatusPage
+from kafka_share_proxy.app.observing.status_page import SLICE, ReadyProbes, StatusPage
 from kafka_share_proxy.feature.feature import Feature, Probe
-from kafka_share_proxy.feature.status import StatusSection, StatusTable
+from kafka_share_proxy.feature.status import DETAIL_ROWS_MAX, StatusSection, StatusTable
+from kafka_share_proxy.forwarding.client_software import ClientSoftware
 from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
 from kafka_share_proxy.loop.promise import Promise, settled
 from kafka_share_proxy.wire.values import Address
 
 from tests.app.observing.test_admin_listener import running, send_request
+from tests.forwarding.plane_world import FETCH, request, world
 from tests.support.html_tree import Element, read
 
 HOSTILE = "<b>&\"'"
@@ -39,13 +41,17 @@ def statistics(**figures: int) -> Any:
     return Plain(**(dict.fromkeys(PlaneStatistics.__dataclass_fields__, 0) | figures))
 
 
-def parts(*features: Feature, home: Any = None) -> Any:
+def parts(*features: Feature, home: Any = None, connections: Sequence[Any] = ()) -> Any:
     book = Book({1: Address("b1", 9092), 2: Address("b2", 9092)}, {3: Address("b3", 9092)})
     return Plain(
         features=features,
         home=home,
         services=Plain(book=book),
-        plane=Plain(statistics=lambda: statistics(connections=7, in_flight=2)),
+        plane=Plain(
+            statistics=lambda: statistics(connections=7, in_flight=2),
+            connections=lambda: connections,
+            reactor=Plain(now=lambda: 0.0),
+        ),
         vanished=lambda: {2: "the cluster has not named it for 12 s"},
         config=Plain(bootstrap_address=Address("proxy.example", 9092)),
     )
@@ -101,10 +107,37 @@ def test_members_of_the_fleet_are_shown_with_links_that_are_missing() -> None:
     assert ["Partitions of state owned here", "3"] in page.table("Figures")
 
 
+def test_connections_are_shown_with_client_and_what_they_wait_for() -> None:
+    with world() as w:
+        client, _ = w.pair()
+        (connection,) = w.plane.connections()
+        connection.software = ClientSoftware(HOSTILE, "librdkafka", "2.16")
+        client.send(request(FETCH, 11, 1))
+        page = page_of(parts(connections=[connection]))
+    ((host, client_id, software, *_),) = page.table("Waiting longest")
+    assert (host, client_id, software) == ("127.0.0.1", HOSTILE, "librdkafka 2.16")
+
+
+def test_of_many_connections_those_are_shown_that_wait_longest_and_clients_are_served_in_between() -> None:
+    with world() as w:
+        clients = [w.pair()[0] for _ in range(DETAIL_ROWS_MAX + 5)]
+        connections = list(w.plane.connections())
+        connections[-1].timeouts.waits_s = 9
+        made = parts(connections=connections * 50)
+        page = page_of(made)
+        pauses = list(StatusPage(lambda: made, READY).steps()).count(b"")
+        del clients
+    rows = page.table("Waiting longest")
+    assert len(rows) == DETAIL_ROWS_MAX
+    assert rows[0][7] == "9.0 s"
+    assert f"{len(connections) * 50 - DETAIL_ROWS_MAX} more are not shown." in page.text
+    assert pauses == -(-len(connections) * 50 // SLICE)
+
+
 def test_every_feature_with_a_section_is_shown_and_clients_are_served_in_between() -> None:
     made = parts(feature("Views", HOSTILE, steps=3), Feature(probe=Probe(path="bare")), feature("Others", "x"))
     page = page_of(made)
-    assert [each.text for each in page.all("h2")] == ["Readiness", "This proxy", "Views", "Others"]
+    assert [each.text for each in page.all("h2")] == ["Readiness", "This proxy", "Connections", "Views", "Others"]
     assert page.table("Things") == [[HOSTILE]]
     assert list(StatusPage(lambda: made, READY).steps()).count(b"") == 3
 

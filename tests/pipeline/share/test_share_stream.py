@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.pipeline.share import share_job
 from kafka_share_proxy.pipeline.share.share_locks import count_of
@@ -19,17 +18,9 @@ from kafka_share_proxy.pipeline.source.options import BadOption
 from kafka_share_proxy.pipeline.tables.lake import Lake
 
 from tests.pipeline.conftest import produce_keys
-from tests.support.brokers import QUICK, Running
 from tests.support.raw import Raw, Topic
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
-
-
-@pytest.fixture(scope="session")
-def share_front(_session: Running, kafka_43: Cluster) -> Front:
-    """A proxy that serves share groups itself, and allows locks of a second."""
-    settings = {"serve": "local", "state": "memory", "broker": QUICK}
-    return _session.front(kafka_43.bootstrap, {"commits": {"state": "memory"}, "share_groups": settings})
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The status page: sections of the proxy, its fleet and its features (app/README.md rules 1 to 5)."""
+"""The status page: sections of the proxy, its fleet and its features (app/README.md rules 1 to 6)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,26 @@ from typing import Any
 
 from kafka_share_proxy.app.observing import status_html
 from kafka_share_proxy.app.serving.composition import ServingParts, advertised
-from kafka_share_proxy.feature.status import ROWS_MAX, Alarm, Cell, StatusSection, StatusTable, first
+from kafka_share_proxy.feature.status import (
+    DETAIL_ROWS_MAX,
+    ROWS_MAX,
+    Alarm,
+    Cell,
+    Seconds,
+    StatusSection,
+    StatusTable,
+    first,
+)
+from kafka_share_proxy.forwarding.connection import ForwardedConnection
+from kafka_share_proxy.forwarding.connection_list import described, waiting_longest
+from kafka_share_proxy.forwarding.data_plane import Plane
 
 READY, BROKER = ("What", "Ready"), ("Broker", "Address", "Address for clients", "State")
 PEERS = ("Proxy", "State")
 FIGURES = ("Figure", "Value")
+CONNECTION = ("Client", "Client id", "Software", "User", "Broker", "Open for", "In flight", "Waits for", "Serving")
+SLICE = 500
+"""Connections that are compared before clients are served."""
 
 ReadyProbes = Mapping[bytes, Callable[[], tuple[bool, Mapping[str, Any]]]]
 
@@ -33,6 +48,7 @@ class StatusPage:
         yield from _encoded(self._readiness(parts))
         if parts is not None:
             yield from _encoded(_proxy(parts))
+            yield from _in_steps(_connections(parts.plane), False)
             for feature in parts.features:
                 if feature.status is not None:
                     yield from _in_steps(feature.status(), may_change)
@@ -70,6 +86,22 @@ def _proxy(parts: ServingParts) -> StatusSection:
         peers = [(name, Alarm("no link") if link is None else "linked") for name, link in members]
         tables.append(StatusTable("Other proxies of the fleet", PEERS, *first(peers, ROWS_MAX)))
     return StatusSection("This proxy", (f"Clients bootstrap at {advertised(parts.config)}.",), tables)
+
+
+def _connections(plane: Plane) -> Generator[None, None, StatusSection]:
+    """Return the connections of clients that wait longest."""
+    here = [each for each in plane.connections() if not each.is_moving]
+    shown: list[ForwardedConnection] = []
+    for at in range(0, len(here), SLICE):
+        shown = waiting_longest((*shown, *here[at : at + SLICE]), DETAIL_ROWS_MAX)
+        yield
+    rows = [_connection(described(each, plane.reactor.now())) for each in shown]
+    return StatusSection("Connections", (), (StatusTable("Waiting longest", CONNECTION, rows, len(here) - len(rows)),))
+
+
+def _connection(line: Mapping[str, Any]) -> tuple[Cell, ...]:
+    who: tuple[Cell, ...] = (line["client"], line["client_id"], line["software"], line["user"], str(line["listener"]))
+    return (*who, Seconds(line["age_s"]), line["in_flight"], Seconds(line["waits_s"]), line["serving"])
 
 
 def _brokers(parts: ServingParts) -> StatusTable:

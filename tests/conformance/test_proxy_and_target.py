@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+import trio
 from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 from kafka_share_proxy.conformance.cluster_thread import KafkaCluster, running_cluster
+from kafka_share_proxy.conformance.suite.all_cases import ALL_CASES
+from kafka_share_proxy.conformance.suite.dialling import Dialling
+from kafka_share_proxy.conformance.suite.outcomes import Status
+from kafka_share_proxy.conformance.suite.runner import run_suite
 from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire.values import Address
 
 from tests.support.raw import Raw
 
@@ -73,6 +80,22 @@ def test_a_stock_client_shares(proxy: Front, target: KafkaCluster, values: set[b
     consumer.close()
     assert {record.value() for record in found} == values
     assert "__proxy_share_state" in topics_of(target)
+
+
+def test_share_groups_of_three_nodes_differ_only_where_declared(proxy: Front) -> None:
+    chosen = ALL_CASES.select(patterns=["share-groups.list", "share-groups.nodes", "share-groups.membership.unknown"])
+    host, port = proxy.bootstrap.split(":")
+    report = trio.run(partial(run_suite, Dialling([Address(host, int(port))]), chosen, lambda _: None))
+    assert {each.case.id: f"{each.reason}: {each.expected}, {each.seen}" for each in report.failed} == {}
+    assert {each.case.id for each in report.outcomes if each.status is Status.DIFFERS} == {
+        "share-groups.list.at-the-coordinator",
+        "share-groups.membership.unknown-group",
+        "share-groups.nodes.alter-offsets",
+        "share-groups.nodes.delete-offsets",
+        "share-groups.nodes.describe",
+        "share-groups.nodes.describe-offsets",
+        "share-groups.nodes.heartbeat",
+    }
 
 
 def test_a_stock_client_reads_a_view(proxy: Front, target: KafkaCluster, values: set[bytes]) -> None:

@@ -44,3 +44,11 @@ def test_the_first_missing_need_is_the_reason() -> None:
     assert found.lacks(("Fetch:18", "share")) == "Fetch is offered in versions 4 to 17"
     assert found.lacks(("share",)) == "off"
     assert found.lacks(("Produce:3",)) == "Produce is not offered"
+
+
+def test_the_differences_of_the_proxy_hold_on_any_release() -> None:
+    proxy = Capabilities("proxy on 4.3", {}, {})
+    assert proxy.difference({"proxy": "on purpose", "4.3": "a fault of brokers"}) == "on purpose"
+    assert proxy.difference({"4.3": "a fault of brokers"}) is None
+    assert Capabilities("4.3", {}, {}).difference({"proxy": "on purpose"}) is None
+    assert Capabilities("4.3", {}, {}).difference({"4.3": "a fault of brokers"}) == "a fault of brokers"

@@ -19,6 +19,8 @@ from kafka_share_proxy.wire.errors import ErrorCode, error_name
 
 RELEASES = ((21, "3.9"), (25, "4.0"), (27, "4.1"), (29, "4.2"), (30, "4.3"))
 """Highest supported metadata.version -> release (MetadataVersion). Above them: 4.4."""
+PROXY, PROXY_ON = "proxy", "proxy on "
+"""Key of a difference of this proxy on any release, and what its releases begin with."""
 SHARE_APIS = ("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge")
 CONSUMER_APIS = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe")
 RANGE_END = 2
@@ -33,6 +35,8 @@ SETTINGS: Mapping[str, tuple[str, str]] = {
     "renew-switch": ("share.renew.acknowledge.enable", "false"),
     "isolation": ("share.isolation.level", "read_committed"),
     "dead-letters": ("errors.deadletterqueue.topic.name", "dead-letters"),
+    "key-order": ("share.ordering", "key"),
+    "redelivery-delay": ("share.redelivery.delay.ms", "500"),
     "group-settings": ("share.auto.offset.reset", "earliest"),
 }
 """Capability -> a setting of a group and the value that the peer must accept."""
@@ -43,7 +47,7 @@ class Capabilities:
     """What is offered, and for what is not the reason."""
 
     release: str
-    """Release of Kafka as far as its features show it; "proxy on 3.9" for share groups on such brokers."""
+    """Release of Kafka as far as its features show it; "proxy on 3.9" if this proxy serves share groups on it."""
     versions: Mapping[int, tuple[int, int]]
     features: Mapping[str, int]
     """Finalized features and their levels."""
@@ -58,6 +62,11 @@ class Capabilities:
             if reason:
                 return reason
         return None
+
+    def difference(self, differs: Mapping[str, str]) -> str | None:
+        """Return why the peer is known to differ in a case; None if it is not."""
+        known = differs.get(self.release)
+        return differs.get(PROXY) if known is None and self.release.startswith(PROXY_ON) else known
 
     def _lacks_version(self, api: str, version: int) -> str | None:
         if KEYS[api] not in self.versions:
@@ -104,7 +113,7 @@ async def _nodes(cluster: ClusterUnderTest, connection: PeerConnection) -> int:
 def _release(supported: Mapping[str, int], versions: Mapping[int, tuple[int, int]]) -> str:
     level = supported.get("metadata.version", 0)
     release = next((name for highest, name in RELEASES if level <= highest), "4.4") if level else "unknown"
-    return f"proxy on {release}" if release == "3.9" and KEYS["ShareFetch"] in versions else release
+    return f"{PROXY_ON}{release}" if release == "3.9" and KEYS["ShareFetch"] in versions else release
 
 
 class _Probe:
@@ -147,6 +156,8 @@ class _Probe:
                 self._found.missing[name] = f"{key}={value} is refused: {error.strip()}"
         if self._found.features.get("share.version", 0) < 2:
             self._found.missing.setdefault("dead-letters", "share.version is below 2")
+        if "key-order" not in self._found.missing and not self._found.release.startswith(PROXY_ON):
+            self._found.release = f"{PROXY_ON}{self._found.release}"
 
     async def _views_and_commits(self) -> None:
         try:

@@ -29,7 +29,7 @@ class Case:
     needs: tuple[str, ...] = ()
     """Names of capabilities, or "Api:version"."""
     differs: Mapping[str, str] = field(default_factory=dict)
-    """Release -> why it does something else."""
+    """Release, or "proxy" for this proxy on any -> why it does something else."""
     limit_s: float = LIMIT_S
 
     @property

@@ -31,6 +31,8 @@ COORDINATOR_NOT_READY = frozenset(
 )
 """Errors of a coordinator in a cluster that has just started, or of a broker that is not the coordinator."""
 GROUP_RESOURCE, TOPIC_RESOURCE = 32, 2
+OWN_SETTINGS = ("share.", "errors.")
+"""Prefixes of the settings of groups that cases change."""
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 
@@ -243,7 +245,7 @@ class ClusterUnderTest:
     async def _forget_settings(self, on: PeerConnection) -> None:
         for group in sorted(self.configured):
             settings = await self.group_settings(on, group)
-            await self.alter_group(on, group, dict.fromkeys(name for name in settings if name.startswith("share.")))
+            await self.alter_group(on, group, dict.fromkeys(name for name in settings if name.startswith(OWN_SETTINGS)))
 
     async def _delete_groups(self, on: PeerConnection) -> None:
         by_coordinator: dict[Address, list[str]] = {}

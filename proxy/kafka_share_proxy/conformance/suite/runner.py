@@ -105,7 +105,7 @@ def _reason_of(error: BaseException) -> tuple[str, str, str]:
 
 
 def _failed(case: Case, run: CaseRun, began: float, what: str, expected: str, seen: str) -> Outcome:
-    known = case.differs.get(run.capabilities.release)
+    known = run.capabilities.difference(case.differs)
     return Outcome(
         case,
         Status.FAILED if known is None else Status.DIFFERS,

@@ -52,6 +52,7 @@ FAULTS = [
     Fault("error-of-one-is-the-others", f"{SHARES}.own-partition", "ShareFetch",
           replace(f"{FETCHED}.error_code", 0, 6)),
     Fault("acknowledgement-refused", f"{SHARES}.leaders", "ShareAcknowledge", put(f"{FETCHED}.error_code", 121)),
+    Fault("groups-not-listed", "share-groups.list.at-the-coordinator", "ListGroups", put("groups", [])),
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
-from kafka_share_proxy.conformance.suite.expectations import equal
+from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.conformance.suite.partition_reads import read
 from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
@@ -28,26 +28,36 @@ REJECTED = b"Offset rejected by client."
 EXHAUSTED = b"Offset delivery count exceeded the threshold."
 PREFIX = "dlq."
 """errors.deadletterqueue.topic.name.prefix by default."""
+EARLY_MS = 1
+"""Timestamp of the records that become dead letters."""
 PERMISSION = "errors.deadletterqueue.group.enable"
+
+
+def two_records() -> bytes:
+    """Return a batch of two records with keys, values, headers and an early timestamp."""
+    made = [
+        records.Record(key=b"key %d" % n, value=b"value %d" % n, headers=[("origin", b"%d" % n)], timestamp=EARLY_MS)
+        for n in range(2)
+    ]
+    return records.build_batch(0, made)
 
 
 async def dead_letter_group(run: CaseRun, **more: str) -> tuple[CaseTopic, CaseTopic, ShareSessionMember]:
     """Return a topic with two records, the topic of its dead letters, and a member that holds both records."""
     letters = await run.topic(configs={PERMISSION: "true"}, name=f"{PREFIX}{run.name('letters')}")
     topic = await run.topic()
-    made = [records.Record(key=b"key %d" % n, value=b"value %d" % n, timestamp=1) for n in range(2)]
-    await run.append(topic, records.build_batch(0, made))
+    await run.append(topic, two_records())
     settings = {"errors.deadletterqueue.topic.name": letters.name} | {k.replace("_", "."): v for k, v in more.items()}
     member = await share_member(run, await share_group(run, topic, settings=settings), topic)
     equal("acquired records", await member.taken(topic), [(0, 1, 1)])
     return topic, letters, member
 
 
-async def letters_in(run: CaseRun, topic: CaseTopic, count: int) -> list[records.Record]:
-    """Return the records of the topic of dead letters once there are that many."""
+async def letters_in(run: CaseRun, topic: CaseTopic, count: int, partition: int = 0) -> list[records.Record]:
+    """Return the records of a partition of the topic of dead letters once there are that many."""
 
     async def read_all() -> list[records.Record]:
-        data = memoryview((await read(run, topic)).records or b"")
+        data = memoryview((await read(run, topic, partition=partition)).records or b"")
         batches = [b for b in records.iter_batches(data) if not b.is_control]
         found = [r for b in batches for r in records.decode_records(data[b.position : b.end])]
         return found if len(found) >= count else []
@@ -182,3 +192,99 @@ async def internal_name(run: CaseRun) -> None:
         await run.kept(), run.group(), {"errors.deadletterqueue.topic.name": "__letters"}
     )
     equal("error", error.split(" ")[0], "INVALID_CONFIG")
+
+
+@case(
+    "dead-letters.expired",
+    "A record whose lock expires at its last delivery is written to the topic of dead letters.",
+    KIP,
+    needs=(*NEEDS, "delivery-limit", "short-locks"),
+)
+async def expired(run: CaseRun) -> None:
+    limits = {"share_delivery_count_limit": "2", "share_record_lock_duration_ms": "1000"}
+    topic, letters, member = await dead_letter_group(run, **limits)
+    equal("second delivery", await member.taken(topic), [(0, 1, 2)])
+    found = [dict(each.headers) for each in await letters_in(run, letters, 2)]
+    equal("messages", {each["__dlq.errors.message"] for each in found}, {EXHAUSTED})
+    equal("delivery counts", {each["__dlq.errors.delivery.count"] for each in found}, {b"2"})
+
+
+@case(
+    "dead-letters.later-delivery",
+    "The delivery count of a dead letter is that of the delivery that was rejected.",
+    KIP,
+    needs=NEEDS,
+)
+async def later_delivery(run: CaseRun) -> None:
+    topic, letters, member = await dead_letter_group(run)
+    await member.acknowledge((topic, 0, 0, 1, [ACCEPT, RELEASE]))
+    equal("second delivery", await member.taken(topic), [(1, 1, 2)])
+    await member.acknowledge((topic, 0, 1, 1, REJECT))
+    (letter,) = await letters_in(run, letters, 1)
+    equal("delivery count", dict(letter.headers)["__dlq.errors.delivery.count"], b"2")
+    equal("message", dict(letter.headers)["__dlq.errors.message"], REJECTED)
+
+
+@case(
+    "dead-letters.released",
+    "A record that is released before its last delivery is no dead letter.",
+    KIP,
+    needs=NEEDS,
+)
+async def released(run: CaseRun) -> None:
+    topic, letters, member = await dead_letter_group(run)
+    await member.acknowledge((topic, 0, 0, 1, [RELEASE, REJECT]))
+    (letter,) = await letters_in(run, letters, 1)
+    equal("offset of the only dead letter", dict(letter.headers)["__dlq.errors.offset"], b"1")
+    equal("delivered again", await member.taken(topic), [(0, 0, 2)])
+
+
+@case(
+    "dead-letters.source-headers",
+    "The headers and the timestamp of the record are not copied, also if key and value are.",
+    KIP,
+    needs=NEEDS,
+)
+async def source_headers(run: CaseRun) -> None:
+    topic, letters, member = await dead_letter_group(run, errors_deadletterqueue_copy_record_enable="true")
+    await member.acknowledge((topic, 0, 0, 1, [ACCEPT, REJECT]))
+    (letter,) = await letters_in(run, letters, 1)
+    equal("other headers", [name for name, _ in letter.headers if not name.startswith("__dlq.errors.")], [])
+    true("timestamp", letter.timestamp > EARLY_MS, "that of the write", letter.timestamp)
+
+
+@case(
+    "dead-letters.partition",
+    "A dead letter is written to the partition whose index is that of the record, modulo the number of partitions.",
+    "Kafka 4.4.0 (sharegroups/README.md rule 87)",
+    needs=NEEDS,
+)
+async def partition_of_letters(run: CaseRun) -> None:
+    letters = await run.topic(2, configs={PERMISSION: "true"}, name=f"{PREFIX}{run.name('letters')}")
+    topic = await run.topic(4, count=1)
+    settings = {"errors.deadletterqueue.topic.name": letters.name}
+    member = await share_member(run, await share_group(run, topic, settings=settings), topic)
+    for partition in topic.partitions:
+        equal("acquired records", await member.taken(topic, partition), [(0, 0, 1)])
+        await member.acknowledge((topic, partition, 0, 0, REJECT))
+    for partition, sources in enumerate(([b"0", b"2"], [b"1", b"3"])):
+        found = [dict(each.headers) for each in await letters_in(run, letters, 2, partition)]
+        equal("source partitions", sorted(each["__dlq.errors.partition"] or b"" for each in found), sources)
+
+
+@case(
+    "dead-letters.groups",
+    "Each group writes its own dead letter of a record that both reject.",
+    KIP,
+    needs=NEEDS,
+)
+async def two_groups(run: CaseRun) -> None:
+    topic, letters, member = await dead_letter_group(run)
+    settings = {"errors.deadletterqueue.topic.name": letters.name}
+    other = await share_member(run, await share_group(run, topic, settings=settings), topic)
+    await other.take(topic)
+    for each in (member, other):
+        await each.acknowledge((topic, 0, 0, 1, [REJECT, ACCEPT]))
+    found = [dict(each.headers) for each in await letters_in(run, letters, 2)]
+    seen = sorted((each["__dlq.errors.group"], each["__dlq.errors.offset"]) for each in found)
+    equal("groups and offsets", seen, sorted((each.group.encode(), b"0") for each in (member, other)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from kafka_share_proxy.conformance.suite.capabilities import PROXY
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case_for_each
 from kafka_share_proxy.conformance.suite.expectations import equal
@@ -79,6 +80,7 @@ TRANSACTIONS = {
     "end": ("EndTxn", TOP, PRODUCER | {"committed": True}),
     "describe": ("DescribeTransactions", "transaction_states[0].error_code", {"transactional_ids": [KEY]}),
 }
+ANY_LISTENER = {PROXY: "every listener serves share groups (conformance/README.md rule 45)"}
 SENTENCE = "{0} at a node that does not coordinate the {kind} gets NOT_COORDINATOR."
 
 
@@ -113,6 +115,7 @@ def _sentence(kind: str) -> str:
     _sentence("group"),
     "KIP-932; CoordinatorRuntime.scheduleWriteOperation",
     needs=(NEEDS, "share"),
+    differs=dict.fromkeys(SHARE, ANY_LISTENER),
 )
 async def wrong_group_coordinator(run: CaseRun, api: str, path: str, fields: dict[str, Any]) -> None:
     await _is_refused(run, GROUP, api, path, fields)

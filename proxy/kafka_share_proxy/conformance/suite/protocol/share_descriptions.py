@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_share_proxy.conformance.suite.capabilities import PROXY
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.expectations import equal, one_of, true
+from kafka_share_proxy.conformance.suite.placed_topics import NEEDS as SEVERAL_NODES
 from kafka_share_proxy.conformance.suite.protocol.share_membership import NO_OPERATIONS, joined, new_member
 from kafka_share_proxy.conformance.suite.share_members import SHARE, share_group
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import Address
+
+LISTED_GROUPS = 4
+"""Groups of the case about the listing node: a node chosen otherwise is not the coordinator of all of them."""
 
 
 async def describe(run: CaseRun, group: str, *, operations: bool = False) -> Any:
@@ -113,17 +119,41 @@ async def classic_description(run: CaseRun) -> None:
     equal("ErrorCode", response.groups[0].error_code, ErrorCode.NONE)
 
 
+async def _listings(run: CaseRun, group: str, filters: dict[str, Any]) -> list[tuple[Address, Any]]:
+    """Return the entries of the group in the lists of all nodes, with the node's address."""
+    found = []
+    for address in (await run.cluster.brokers(await run.kept())).values():
+        response = await run.request("ListGroups", await run.kept(address), version=5, **filters)
+        equal("error of the list", response.error_code, ErrorCode.NONE)
+        found += [(address, each) for each in response.groups if each.group_id == group]
+    return found
+
+
+@case(
+    "share-groups.list.at-the-coordinator",
+    "A share group is listed by its coordinator.",
+    "GroupCoordinatorService.listGroups",
+    needs=(*SHARE, SEVERAL_NODES),
+    differs={PROXY: "each group is listed by one listener, chosen by a hash (conformance/README.md rule 45)"},
+)
+async def list_at_the_coordinator(run: CaseRun) -> None:
+    topic = await run.topic()
+    for _ in range(LISTED_GROUPS):
+        group = await share_group(run, topic)
+        listed_at = [address for address, _ in await _listings(run, group, {})]
+        equal("nodes that list the group", listed_at, [(await run.coordinator(group)).address])
+
+
 @case_for_each(
     {"all": ({},), "types": ({"types_filter": ["share"]},), "upper-case": ({"types_filter": ["Share"]},)},
     "share-groups.list.{name}",
-    "ListGroups v5 with {0} lists the group with type share and protocol share.",
-    "KIP-932; ListGroupsResponse.json",
+    "ListGroups v5 with {0} lists the group at one node only, with type share and protocol share.",
+    "KIP-932; ListGroupsResponse.json; KafkaAdminClient.listGroups merges the lists of all nodes",
     needs=SHARE,
 )
 async def list_groups(run: CaseRun, filters: dict[str, Any]) -> None:
     group = await share_group(run, await run.topic())
-    response = await run.request("ListGroups", await run.coordinator(group), version=5, **filters)
-    (listed,) = [each for each in response.groups if each.group_id == group]
+    (listed,) = [each for _, each in await _listings(run, group, filters)]
     equal("GroupType", listed.group_type.lower(), "share")
     equal("ProtocolType", listed.protocol_type, "share")
     equal("GroupState", listed.group_state, "Empty")
@@ -138,8 +168,7 @@ async def list_groups(run: CaseRun, filters: dict[str, Any]) -> None:
 )
 async def list_not(run: CaseRun, filters: dict[str, Any]) -> None:
     group = await share_group(run, await run.topic())
-    response = await run.request("ListGroups", await run.coordinator(group), version=5, **filters)
-    equal("listed", [each.group_id for each in response.groups if each.group_id == group], [])
+    equal("listed", [each.group_id for _, each in await _listings(run, group, filters)], [])
 
 
 @case(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_share_proxy.conformance.suite.capabilities import PROXY
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
 from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
@@ -123,7 +124,7 @@ async def invalid(run: CaseRun, fields: dict[str, Any], _words: str) -> None:
     "A heartbeat with an epoch above 0 in an unknown group gets GROUP_ID_NOT_FOUND.",
     CHECKS,
     needs=SHARE,
-    differs={"proxy on 3.9": "a group without state gets 25, and clients rejoin (sharegroups/README.md rule 10)"},
+    differs={PROXY: "a group without state gets 25, and clients rejoin (sharegroups/README.md rule 10)"},
 )
 async def unknown_group(run: CaseRun) -> None:
     member = await new_member(run)

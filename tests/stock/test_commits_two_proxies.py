@@ -126,7 +126,7 @@ def test_proxy_that_waits_refuses_what_would_be_a_rewind_and_takes_over(
     owner.front.stop()
     second.commits(group, topic, 43, "ic/1;43-44")
     assert second.committed(group, topic) == (48, "")
-    assert second.front.send_request("/readyz/commits")[0]
+    until(lambda: second.front.send_request("/readyz/commits")[0], "ranges of all groups to be loaded")
     second.front.stop()
 
 

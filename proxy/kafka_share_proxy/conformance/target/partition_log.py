@@ -29,7 +29,6 @@ _MARKER_KEY = Struct(">hh")
 _MARKER_VALUE = Struct(">hi")
 
 _last_offset = attrgetter("last_offset")
-_base_offset = attrgetter("base_offset")
 
 
 class LogFull(ProxyError):

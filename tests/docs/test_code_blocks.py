@@ -70,7 +70,7 @@ RUN_BY: dict[tuple[Path, str], str] = {
     (DOCS / "share-groups.md", "kafka-share-groups.sh"): (
         f"{SHARE}::test_the_settings_are_set_and_the_tools_show_and_delete_the_group"
     ),
-    (DOCS / "spark.md", "pipeline compact"): f"{SPARK}::test_every_option_of_the_listed_commands_exists",
+    (DOCS / "spark.md", "pipeline compact"): "tests/long/pipeline_listed.py::test_every_listed_command_does_its_work",
     (DOCS / "spark.md", "$ kafka-share-proxy pipeline demo"): (
         f"{SPARK}::test_the_demonstration_prints_the_steps_that_the_page_shows"
     ),

@@ -68,20 +68,32 @@ def unpacked(archive: Path, folder: Path) -> Path:
 
 def installed(wheel: Path, folder: Path) -> Path:
     """Install a wheel where there is no compiler, next to the dependencies of this environment. Return the Python."""
-    venv.create(folder, with_pip=False)
-    python = folder / "bin" / "python"
-    (site,) = (folder / "lib").glob("python*/site-packages")
-    ours = next(path for path in map(Path, sys.path) if path.name == "site-packages")
-    command = ["--no-deps", "--no-index", "--no-compile", "--quiet", "--disable-pip-version-check"]
+    python = _environment(folder)
     nothing = folder / "nothing"
     nothing.mkdir()
-    _run(
-        [sys.executable, "-m", "pip", "--python", str(python), "install", *command, str(wheel)],
-        folder,
-        {"PATH": str(nothing), "CC": "false"},
-    )
-    (site / "dependencies.pth").write_text(f"{ours}\n")
+    _run([*_pip_install(python), "--no-compile", str(wheel)], folder, {"PATH": str(nothing), "CC": "false"})
     return python
+
+
+def installed_in_place(source: Path, folder: Path) -> Path:
+    """Compile and install a source tree where it is, as deploy/bootstrap.py does. Return the Python."""
+    python = _environment(folder)
+    _run([*_pip_install(python), "--no-build-isolation", "--editable", str(source)], folder, dict(os.environ))
+    return python
+
+
+def _environment(folder: Path) -> Path:
+    """Make a virtual environment that has the dependencies of this one, but not this checkout. Return its Python."""
+    venv.create(folder, with_pip=False)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    ours = next(path for path in map(Path, sys.path) if path.name == "site-packages")
+    (site / "dependencies.pth").write_text(f"{ours}\n")
+    return folder / "bin" / "python"
+
+
+def _pip_install(python: Path) -> list[str]:
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    return [*command, "--no-deps", "--no-index", "--quiet", "--disable-pip-version-check"]
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:

@@ -158,10 +158,8 @@ class FastCommit(ExpectedResponse):
             return self._on_response(frame)
         if not merging.held.merged(merging.merged, merging.entry[3]):
             return self._on_response(frame)
-        services.figures.commits["individual"] += 1
-        locks, self.locks = self.locks, None
-        if locks is not None:
-            services.locks.leave(locks)
+        services.figures.took(NO_ERROR, is_individual=True)
+        self._leave()
         if services.gate.lease():
             self.is_over = True
             services.gate.leave(self.group.doors, self.interrupted)

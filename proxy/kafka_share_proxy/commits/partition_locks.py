@@ -31,11 +31,14 @@ class _Lock:
     def admit(self) -> None:
         while self.queue and not self.is_alone and not (self.queue[0].is_alone and self.shared):
             waiter = self.queue.popleft()
-            if waiter.is_alone:
-                self.is_alone = True
-            else:
-                self.shared += 1
+            self.enter(is_alone=waiter.is_alone)
             waiter.granted.set(None)
+
+    def enter(self, *, is_alone: bool) -> None:
+        if is_alone:
+            self.is_alone = True
+        else:
+            self.shared += 1
 
     def leave(self, *, is_alone: bool) -> None:
         if is_alone:
@@ -87,10 +90,7 @@ class PartitionLocks:
                 lock = locks[partition]
             else:
                 lock = locks[partition] = _Lock()
-            if is_alone:
-                lock.is_alone = True
-            else:
-                lock.shared += 1
+            lock.enter(is_alone=is_alone)
         return True
 
     def _may_enter(self, partitions: Mapping[Hashable, bool]) -> bool:

@@ -309,9 +309,7 @@ class PartitionCommits:
             return False
         self._planned = self._planned_ranges = self._merging = None
         self.ranges.replace(*merged)
-        self.is_text_foreign, self.committed_epoch, self.is_committed_known = False, leader_epoch, True
-        if self.committed < self.stored_committed:
-            self.stored_committed = self.committed
+        self._is_committed(self.committed, leader_epoch)
         return True
 
     def after_text(self, plan: TextPlan, change: RangeChange) -> TopicChange:

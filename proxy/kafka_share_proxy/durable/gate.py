@@ -120,14 +120,14 @@ class StateGate:
 
     def closing(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
         """Reject new requests. Requests in progress may finish."""
-        newly: set[int] = set()
-        for partition in partitions:
+        to_close = tuple(partitions)
+        for partition in to_close:
             self._doors[partition].code, self._doors[partition].reason = code, reason
             if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 self._loading.setdefault(partition, None)
             else:
                 self._loading.pop(partition, None)
-            newly.update({partition} - self.closed)
+        newly = set(to_close) - self.closed
         self.closed |= newly
         if newly:
             self.on_closing(newly)

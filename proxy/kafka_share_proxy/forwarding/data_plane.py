@@ -125,10 +125,9 @@ class Plane:
         self.keep_alive = keep_alive
         """Returns a request to keep an idle upstream connection open, or None."""
         self.tracing, self.introduction = tracing, introduction
-        """`introduction`: request that brokers serve for known clients only."""
+        """Recorder of served requests, None if tracing is off; request that brokers serve for known clients only."""
         self.moves_away: Callable[[ForwardedConnection], bool] = lambda _connection: False
         """Sends a connection that drains to another process, between two requests. Returns False if it stays."""
-        """Recorder of served requests. None if tracing is off."""
         self.served = served
         """Called with the API key and the duration in seconds of each locally served request."""
         self.node_at = node_at

@@ -212,9 +212,8 @@ class TlsTransport:
         records = 0
         self._more = True
         while filled < len(buffer) and records < RECORDS_PER_READ:
-            if not (
-                self._incoming.pending or self._ended or self._object.pending()
-            ):  # an exception costs a microsecond
+            is_empty = not (self._incoming.pending or self._ended or self._object.pending())
+            if is_empty:  # a read would raise an exception, which costs a microsecond
                 if fed or not self._feed():
                     self._more = False
                     break
@@ -443,7 +442,7 @@ class TlsTransport:
             return False
         if count:
             self._incoming.write(_CIPHERTEXT[:count])
-            if self._shaken and self._incoming.pending > self._incoming_peak:
+            if self._shaken:
                 self.counted_received(self._incoming.pending)
         else:
             self._ended = True
@@ -452,7 +451,7 @@ class TlsTransport:
 
     def _push(self) -> bool:
         if self._outgoing.pending:
-            if self._shaken and self._outgoing.pending > self._outgoing_peak:
+            if self._shaken:
                 self.counted_sent(self._outgoing.pending)
             self._unsent += self._outgoing.read()
         if not self._unsent:

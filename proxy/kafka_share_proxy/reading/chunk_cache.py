@@ -11,18 +11,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from kafka_share_proxy.wire.records.batches import first_to
+from kafka_share_proxy.wire.records.batches import BatchOffsets, first_to
 
 
-class BatchSpan(Protocol):
+class BatchSpan(BatchOffsets, Protocol):
     """Header fields of `wire.records.batches.Batch` that a cache needs."""
-
-    @property
-    def base_offset(self) -> int: ...
-
-    @property
-    def last_offset(self) -> int:
-        """Last offset, also when its record was compacted away."""
 
     @property
     def leader_epoch(self) -> int: ...

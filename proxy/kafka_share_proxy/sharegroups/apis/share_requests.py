@@ -161,7 +161,7 @@ def release(services: ShareServices, sessions: Iterable[Session]) -> None:
 
 
 _ENDS_SESSIONS = OptionalSlot[Callable[[], None]]()
-"""True if the end of the connection ends its share sessions."""
+"""Callback that ends the share sessions of a connection when it closes."""
 
 
 def end_with_connection(connection: Connection, services: ShareServices) -> None:

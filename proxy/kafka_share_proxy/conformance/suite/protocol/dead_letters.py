@@ -31,6 +31,7 @@ PREFIX = "dlq."
 EARLY_MS = 1
 """Timestamp of the records that become dead letters."""
 PERMISSION = "errors.deadletterqueue.group.enable"
+LETTERS_TOPIC = "errors.deadletterqueue.topic.name"
 
 
 def two_records() -> bytes:
@@ -42,13 +43,25 @@ def two_records() -> bytes:
     return records.build_batch(0, made)
 
 
+async def letters_topic(run: CaseRun, partitions: int = 1) -> CaseTopic:
+    """Return a topic that groups may write dead letters to."""
+    return await run.topic(partitions, configs={PERMISSION: "true"}, name=f"{PREFIX}{run.name('letters')}")
+
+
+async def member_with_letters(
+    run: CaseRun, topic: CaseTopic, letters: CaseTopic, **settings: str
+) -> ShareSessionMember:
+    """Return a member of a new group that writes dead letters to this topic."""
+    settings |= {LETTERS_TOPIC: letters.name}
+    return await share_member(run, await share_group(run, topic, settings=settings), topic)
+
+
 async def dead_letter_group(run: CaseRun, **more: str) -> tuple[CaseTopic, CaseTopic, ShareSessionMember]:
     """Return a topic with two records, the topic of its dead letters, and a member that holds both records."""
-    letters = await run.topic(configs={PERMISSION: "true"}, name=f"{PREFIX}{run.name('letters')}")
+    letters = await letters_topic(run)
     topic = await run.topic()
     await run.append(topic, two_records())
-    settings = {"errors.deadletterqueue.topic.name": letters.name} | {k.replace("_", "."): v for k, v in more.items()}
-    member = await share_member(run, await share_group(run, topic, settings=settings), topic)
+    member = await member_with_letters(run, topic, letters, **{k.replace("_", "."): v for k, v in more.items()})
     equal("acquired records", await member.taken(topic), [(0, 1, 1)])
     return topic, letters, member
 
@@ -172,8 +185,7 @@ async def off_by_default(run: CaseRun) -> None:
 async def without_permission(run: CaseRun) -> None:
     letters = await run.topic(name=f"{PREFIX}{run.name('letters')}")
     topic = await run.topic(count=1)
-    settings = {"errors.deadletterqueue.topic.name": letters.name}
-    member = await share_member(run, await share_group(run, topic, settings=settings), topic)
+    member = await member_with_letters(run, topic, letters)
     await member.take(topic)
     await member.acknowledge((topic, 0, 0, 0, REJECT))
     await run.produce(topic, 1)
@@ -188,9 +200,7 @@ async def without_permission(run: CaseRun) -> None:
     needs=NEEDS,
 )
 async def internal_name(run: CaseRun) -> None:
-    error = await run.cluster.alter_group(
-        await run.kept(), run.group(), {"errors.deadletterqueue.topic.name": "__letters"}
-    )
+    error = await run.cluster.alter_group(await run.kept(), run.group(), {LETTERS_TOPIC: "__letters"})
     equal("error", error.split(" ")[0], "INVALID_CONFIG")
 
 
@@ -260,10 +270,9 @@ async def source_headers(run: CaseRun) -> None:
     needs=NEEDS,
 )
 async def partition_of_letters(run: CaseRun) -> None:
-    letters = await run.topic(2, configs={PERMISSION: "true"}, name=f"{PREFIX}{run.name('letters')}")
+    letters = await letters_topic(run, 2)
     topic = await run.topic(4, count=1)
-    settings = {"errors.deadletterqueue.topic.name": letters.name}
-    member = await share_member(run, await share_group(run, topic, settings=settings), topic)
+    member = await member_with_letters(run, topic, letters)
     for partition in topic.partitions:
         equal("acquired records", await member.taken(topic, partition), [(0, 0, 1)])
         await member.acknowledge((topic, partition, 0, 0, REJECT))
@@ -280,8 +289,7 @@ async def partition_of_letters(run: CaseRun) -> None:
 )
 async def two_groups(run: CaseRun) -> None:
     topic, letters, member = await dead_letter_group(run)
-    settings = {"errors.deadletterqueue.topic.name": letters.name}
-    other = await share_member(run, await share_group(run, topic, settings=settings), topic)
+    other = await member_with_letters(run, topic, letters)
     await other.take(topic)
     for each in (member, other):
         await each.acknowledge((topic, 0, 0, 1, [REJECT, ACCEPT]))

@@ -109,6 +109,14 @@ def local(correlation_id: int, body: bytes = b"") -> bytes:
     return request(LOCAL, 0, correlation_id, body)
 
 
+def forwarded(client: Peer, broker: Peer, correlation_id: int, records: bytes) -> None:
+    """Send a Fetch through the proxy, and its response back."""
+    client.send(request(FETCH, 11, correlation_id))
+    broker.expect(request(FETCH, 11, correlation_id))
+    broker.send(response(correlation_id, records))
+    client.expect(response(correlation_id, records))
+
+
 def moved(workers: Workers) -> tuple[Peer, Peer]:
     """Return a client that has moved to the owner, and its broker."""
     client, broker = workers.world.pair()
@@ -120,10 +128,7 @@ def moved(workers: Workers) -> tuple[Peer, Peer]:
 def test_a_client_moves_with_its_request_and_its_upstream_connection(workers: Workers) -> None:
     client, broker = moved(workers)
     workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 1))
-    client.send(request(FETCH, 11, 2))
-    broker.expect(request(FETCH, 11, 2))
-    broker.send(response(2, b"records"))
-    client.expect(response(2, b"records"))
+    forwarded(client, broker, 2, b"records")
     client.send(local(3))
     client.expect(response(3, OWNER))
     assert (len(workers.edge_calls), len(workers.owner_calls)) == (1, 2)
@@ -143,16 +148,10 @@ def drains(workers: Workers) -> None:
 
 def test_an_idle_connection_moves_when_its_worker_ends_and_its_client_sees_nothing(workers: Workers) -> None:
     client, broker = workers.world.pair()
-    client.send(request(FETCH, 11, 1))
-    broker.expect(request(FETCH, 11, 1))
-    broker.send(response(1, b"records"))
-    client.expect(response(1, b"records"))
+    forwarded(client, broker, 1, b"records")
     drains(workers)
     workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 1))
-    client.send(request(FETCH, 11, 2))
-    broker.expect(request(FETCH, 11, 2))
-    broker.send(response(2, b"more"))
-    client.expect(response(2, b"more"))
+    forwarded(client, broker, 2, b"more")
     client.send(local(3))
     client.expect(response(3, OWNER))
     assert len(workers.world.brokers) == 1
@@ -199,10 +198,7 @@ def test_moves_are_not_limited_when_a_worker_ends(workers: Workers) -> None:
 
 def test_an_idle_connection_that_the_other_worker_refuses_is_closed(workers: Workers) -> None:
     client, broker = workers.world.pair()
-    client.send(request(FETCH, 11, 1))
-    broker.expect(request(FETCH, 11, 1))
-    broker.send(response(1, b"records"))
-    client.expect(response(1, b"records"))
+    forwarded(client, broker, 1, b"records")
     workers.owner.stop_accepting()
     drains(workers)
     client.expect_end()
@@ -219,10 +215,7 @@ def test_a_connection_that_has_sent_nothing_is_closed_when_its_worker_ends(worke
 def test_a_busy_worker_takes_over_connections_of_one_that_ends(workers: Workers) -> None:
     workers.receiver.busy = 1.0
     client, broker = workers.world.pair()
-    client.send(request(FETCH, 11, 1))
-    broker.expect(request(FETCH, 11, 1))
-    broker.send(response(1, b"records"))
-    client.expect(response(1, b"records"))
+    forwarded(client, broker, 1, b"records")
     drains(workers)
     workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 1))
 

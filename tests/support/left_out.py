@@ -80,7 +80,7 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ),
     ("tests/brokers/test_committing_producer.py", r".*\[kafka_43\]", "3.9.1"),
     ("tests/pipeline/tables/test_backfill_job.py", r"test_backfill_and_ingest_.*\[parquet\]", "delta"),
-    # once in some fifty runs its client and the target exchange requests without end while the clock stands still: the
+    # once, in a whole run, its client and the target exchanged requests without end while the clock stood still: the
     # cause is not found yet
     (
         "tests/public/test_share_recipes.py",

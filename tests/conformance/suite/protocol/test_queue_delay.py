@@ -8,7 +8,7 @@ from kafka_share_proxy.wire.redelivery_delay import APPLIED, DELAY_MS_MAX, tags_
 
 from tests.conformance.suite.protocol.acknowledgement_types import types
 from tests.conformance.suite.protocol.later_spans import later_spans, lost
-from tests.support.faulty_broker import Change, Fault, put, replace
+from tests.support.faulty_broker import Change, Fault, other_setting, put, replace
 from tests.support.seeded_faults import assert_caught
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("quick")]
@@ -27,6 +27,7 @@ def delay(delay_ms: int) -> Change:
 ACCEPTED = put("responses[].error_code", 0)
 FAULTS = [
     Fault("released-without-delay", f"{DELAY}.released", "ShareAcknowledge", request=delay(0)),
+    other_setting("expired-without-delay", f"{DELAY}.expired", "share.redelivery.delay.ms", "0"),
     Fault("expiry-not-counted", f"{DELAY}.expired", "ShareFetch",
           put("responses[].partitions[].acquired_records[].delivery_count", 1)),
     Fault("delay-does-not-grow", f"{DELAY}.grows", "ShareAcknowledge", request=delay(200)),

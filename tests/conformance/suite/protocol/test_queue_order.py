@@ -11,7 +11,7 @@ from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.records import records
 
 from tests.conformance.suite.protocol.acknowledgement_types import types
-from tests.support.faulty_broker import Change, Fault, put
+from tests.support.faulty_broker import Change, Fault, other_setting, put
 from tests.support.seeded_faults import assert_caught
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("quick")]
@@ -77,13 +77,17 @@ FAULTS = [
     Fault("empty-key-is-no-key", f"{ORDER}.empty-key", "Produce", request=keys(ignored)),
     Fault("compressed-keys-ignored", f"{ORDER}.compressed", "Produce", request=keys(ignored)),
     Fault("aborted-delivered", f"{ORDER}.aborted", "EndTxn", request=put("committed", True)),
+    other_setting("aborted-blocks", f"{ORDER}.aborted", "share.isolation.level", "read_uncommitted"),
+    other_setting("never-uncommitted", f"{ORDER}.aborted-uncommitted", "share.isolation.level", "read_committed"),
     Fault("every-key-blocked", f"{ORDER}.other-keys", "Produce", request=keys(the_same)),
     Fault("members-blocked", f"{ORDER}.other-member", "Produce", request=keys(the_same)),
     Fault("partitions-blocked", f"{ORDER}.partitions", "ShareFetch", second_partition_blocked),
     Fault("groups-not-ordered", f"{ORDER}.groups", "Produce", request=keys(ignored)),
     Fault("limit-not-exact", f"{ORDER}.record-limit", "ShareFetch", request=put("max_records", 3)),
     Fault("batches-cut", f"{ORDER}.whole-batches", "ShareFetch", put(f"{PARTITIONS}.records", first_record_only)),
-    Fault("nothing-to-scan", f"{ORDER}.scan-records", "Produce", request=keys(ignored)),
+    other_setting("scan-without-end", f"{ORDER}.scan-records", "share.ordering.scan.records", "10000"),
+    other_setting("scan-one-further", f"{ORDER}.scan-records", "share.ordering.scan.records", "101"),
+    Fault("scan-stands-still", f"{ORDER}.scan-records", "ShareAcknowledge", request=types(1, 2)),
     Fault("scan-ends-at-the-locks", f"{ORDER}.beyond-the-locks", "ShareFetch",
           put(SPANS, without(lambda span: span.first_offset >= 100))),
     Fault("switch-ignored", f"{ORDER}.switched-on", "Produce", request=keys(ignored)),

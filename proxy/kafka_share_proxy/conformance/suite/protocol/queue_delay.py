@@ -49,9 +49,9 @@ async def delayed_member(
 
 async def release(member: ShareSessionMember, topic: CaseTopic, last: int = 0) -> Any:
     """Release the records from offset 0 on. Return the partition of the response."""
-    answer = entry(await member.acknowledge((topic, 0, 0, last, RELEASE)), topic)
-    equal("error of the release", answer.error_code, ErrorCode.NONE)
-    return answer
+    result = entry(await member.acknowledge((topic, 0, 0, last, RELEASE)), topic)
+    equal("error of the release", result.error_code, ErrorCode.NONE)
+    return result
 
 
 async def release_with_delay(member: ShareSessionMember, topic: CaseTopic, *delays_ms: int) -> Any:
@@ -225,9 +225,9 @@ async def last_delivery(run: CaseRun) -> None:
 async def named(run: CaseRun) -> None:
     topic, member = await delayed_member(run)
     since = time.monotonic()
-    answer = await release_with_delay(member, topic, 1500)
-    equal("error", answer.error_code, ErrorCode.NONE)
-    equal("tags of the partition", tuple(answer.unknown_tags), APPLIED)
+    result = await release_with_delay(member, topic, 1500)
+    equal("error", result.error_code, ErrorCode.NONE)
+    equal("tags of the partition", tuple(result.unknown_tags), APPLIED)
     await returns_after(member, topic, since, 1.5, [(0, 0, 2)])
 
 
@@ -265,8 +265,8 @@ async def named_each(run: CaseRun) -> None:
 )
 async def named_refused(run: CaseRun, delay_ms: int) -> None:
     topic, member = await delayed_member(run)
-    answer = await release_with_delay(member, topic, delay_ms)
-    equal("error", answer.error_code, ErrorCode.INVALID_REQUEST)
+    result = await release_with_delay(member, topic, delay_ms)
+    equal("error", result.error_code, ErrorCode.INVALID_REQUEST)
     response = await member.acknowledge((topic, 0, 0, 0, ACCEPT))
     equal("error of a later acknowledgement", entry(response, topic).error_code, ErrorCode.NONE)
 

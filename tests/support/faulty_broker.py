@@ -47,6 +47,8 @@ class Fault:
     """Number of times that a response is sent."""
     swaps: bool = False
     """Each response is sent after the next one."""
+    shown: Change | None = None
+    """Alters DescribeConfigs responses."""
 
     def __str__(self) -> str:
         """Return the id, which names a test."""
@@ -67,6 +69,25 @@ def put(path: str, change: Any) -> Change:
             setattr(holder, name, change(value) if callable(change) else change)
 
     return apply
+
+
+def other_setting(fault_id: str, case_id: str, name: str, value: str) -> Fault:
+    """Return a fault of a broker that shows a setting as it was requested, and uses another value."""
+    requested: dict[str, str] = {}
+
+    def use(message: Any) -> None:
+        for resource in message.resources:
+            for config in resource.configs:
+                if config.name == name:
+                    requested[resource.resource_name], config.value = config.value, value
+
+    def show(message: Any) -> None:
+        for result in message.results:
+            for config in result.configs:
+                if config.name == name:
+                    config.value = requested.get(result.resource_name, config.value)
+
+    return Fault(fault_id, case_id, "IncrementalAlterConfigs", request=use, shown=show)
 
 
 def _holders(message: Any, names: list[str]) -> Iterator[tuple[Any, str]]:
@@ -163,18 +184,27 @@ class FaultyBroker:
         number = headers.correlation_id(frame)
         key, version = apis[number].pop(0) if apis.get(number) else (-1, -1)
         fault = self.fault if self.fault is not None and registry.API_KEYS.get(key) == self.fault.api else None
-        if key in WITH_ADDRESSES or (fault is not None and fault.response is not None):
+        change = self._change(key)
+        if key in WITH_ADDRESSES or change is not None:
             try:
                 message = frames.decode_response(key, version, frame)[1]
             except ProxyError:
                 return len(frame).to_bytes(4, "big") + frame
             self._own_addresses(key, message)
-            if fault is not None and fault.response is not None:
-                fault.response(message)
+            if change is not None:
+                change(message)
             frame = frames.response(key, version, number, message)[4:]
         if fault is not None and fault.frame is not None:
             frame = fault.frame(frame)
         return (len(frame).to_bytes(4, "big") + frame) * (fault.copies if fault is not None else 1)
+
+    def _change(self, key: int) -> Change | None:
+        """Return what alters responses of an API."""
+        if self.fault is None:
+            return None
+        if key == KEYS["DescribeConfigs"] and self.fault.shown is not None:
+            return self.fault.shown
+        return self.fault.response if registry.API_KEYS.get(key) == self.fault.api else None
 
     def _own_addresses(self, key: int, message: Any) -> None:
         if key not in WITH_ADDRESSES:

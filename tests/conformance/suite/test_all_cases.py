@@ -13,11 +13,11 @@ CASES = ALL_CASES.select()
 PROBED = {"several-nodes", "share", "consumer-groups", "views", "individual-commits", *SETTINGS}
 SUITES = {
     "apiversions", "metadata", "produce-fetch", "groups", "offsets", "transactions", "share-groups", "dead-letters",
-    "views", "individual-commits",
+    "queues", "views", "individual-commits",
 }  # fmt: skip
 
 
-def test_there_are_at_least_400_cases_in_ten_suites() -> None:
+def test_there_are_at_least_400_cases_in_eleven_suites() -> None:
     counts = Counter(each.suite for each in CASES)
     assert set(counts) == SUITES
     assert sum(counts.values()) >= 400

@@ -8,10 +8,10 @@ from kafka_share_proxy.conformance.suite import runner
 from kafka_share_proxy.conformance.suite.capabilities import Capabilities
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import Body, Case
-from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest
+from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest, SetUpFailed
 from kafka_share_proxy.conformance.suite.dialling import Dialling
 from kafka_share_proxy.conformance.suite.expectations import NotOffered, equal
-from kafka_share_proxy.conformance.suite.outcomes import Outcome, Status
+from kafka_share_proxy.conformance.suite.outcomes import SET_UP, Outcome, Status
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.scripted_peer import scripted_peer, versions
@@ -83,6 +83,15 @@ async def test_a_lost_connection_fails_the_case_and_shows_the_exchange() -> None
     assert seen.status is Status.FAILED
     assert "closed the connection" in seen.seen
     assert [each.name for each in seen.exchanges] == ["ApiVersions v4"]
+
+
+async def test_a_refused_set_up_fails_the_case_and_says_that_its_rule_was_not_tested() -> None:
+    async def body(_run: CaseRun) -> None:
+        raise SetUpFailed("cannot create a topic: INVALID_CONFIG")
+
+    seen = await outcome(body)
+    assert (seen.status, seen.reason) == (Status.FAILED, SET_UP)
+    assert seen.seen == "cannot create a topic: INVALID_CONFIG"
 
 
 async def test_a_response_that_lacks_an_entry_fails_the_case() -> None:

@@ -14,6 +14,8 @@ from kafka_share_proxy.conformance.suite.protocol import individual_commits as i
 from kafka_share_proxy.conformance.suite.protocol import log_offsets as log_offsets
 from kafka_share_proxy.conformance.suite.protocol import other_coordinators as other_coordinators
 from kafka_share_proxy.conformance.suite.protocol import producing as producing
+from kafka_share_proxy.conformance.suite.protocol import queue_delay as queue_delay
+from kafka_share_proxy.conformance.suite.protocol import queue_order as queue_order
 from kafka_share_proxy.conformance.suite.protocol import several_nodes as several_nodes
 from kafka_share_proxy.conformance.suite.protocol import share_acknowledging as share_acknowledging
 from kafka_share_proxy.conformance.suite.protocol import share_acquiring as share_acquiring

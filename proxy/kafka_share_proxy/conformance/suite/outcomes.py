@@ -13,6 +13,9 @@ from kafka_share_proxy.conformance.suite.exchanges import Exchange
 SHOWN_EXCHANGES = 3
 """Exchanges in the report of a failure."""
 
+SET_UP = "set-up"
+"""Reason of a failure before the rule of the case was tested."""
+
 
 class Status(Enum):
     """What became of a case."""

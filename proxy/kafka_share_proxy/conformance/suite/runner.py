@@ -13,10 +13,10 @@ import trio
 from kafka_share_proxy.conformance.suite.capabilities import Capabilities, discover
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import Case
-from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest
+from kafka_share_proxy.conformance.suite.cluster_under_test import ClusterUnderTest, SetUpFailed
 from kafka_share_proxy.conformance.suite.dialling import Dialling
 from kafka_share_proxy.conformance.suite.expectations import Mismatch, NotOffered
-from kafka_share_proxy.conformance.suite.outcomes import SHOWN_EXCHANGES, Outcome, RunReport, Status
+from kafka_share_proxy.conformance.suite.outcomes import SET_UP, SHOWN_EXCHANGES, Outcome, RunReport, Status
 from kafka_share_proxy.wire.errors import ProxyError
 
 CONCURRENT = 8
@@ -96,6 +96,8 @@ def _reason_of(error: BaseException) -> tuple[str, str, str]:
         error = error.exceptions[0]
     if isinstance(error, Mismatch):
         return error.what, error.expected, error.seen
+    if isinstance(error, SetUpFailed):
+        return SET_UP, "accepted requests", str(error)
     if isinstance(error, ProxyError):
         return "exchange", "a response", str(error)
     if isinstance(error, MISSING):

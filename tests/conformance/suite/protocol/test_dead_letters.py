@@ -10,7 +10,7 @@ from kafka_share_proxy.wire.records import records
 
 from tests.conformance.suite.protocol.acknowledgement_types import types
 from tests.support.brokers import QUICK, Running
-from tests.support.faulty_broker import Change, Fault, put
+from tests.support.faulty_broker import Change, Fault, other_setting, put
 from tests.support.seeded_faults import assert_caught
 from tests.support.worlds import warm_up
 
@@ -44,11 +44,11 @@ def all_in_partition_0(message: Any) -> None:
 
 SPANS = "responses[].partitions[].acquired_records"
 COUNT = "__dlq.errors.delivery.count"
+COPY = "errors.deadletterqueue.copy.record.enable"
 FAULTS = [
     Fault("rejected-is-accepted", "dead-letters.rejected", "ShareAcknowledge", request=types(3, 1)),
     Fault("released-is-accepted", "dead-letters.exhausted", "ShareAcknowledge", request=types(2, 1)),
-    Fault("record-not-copied", "dead-letters.copied", "IncrementalAlterConfigs",
-          request=put("resources[].configs", lambda configs: [c for c in configs if "copy" not in c.name])),
+    other_setting("record-not-copied", "dead-letters.copied", COPY, "false"),
     Fault("gap-is-dead", "dead-letters.not-gap", "ShareAcknowledge", request=types(0, 3)),
     Fault("written-without-permission", "dead-letters.without-permission", "ListOffsets",
           put("topics[].partitions[].offset", 1)),

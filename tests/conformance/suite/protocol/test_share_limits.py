@@ -6,7 +6,7 @@ import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
 
 from tests.conformance.suite.protocol.acknowledgement_types import types
-from tests.support.faulty_broker import Fault, put
+from tests.support.faulty_broker import Fault, other_setting, put
 from tests.support.seeded_faults import assert_caught
 
 pytestmark = pytest.mark.broker
@@ -14,10 +14,8 @@ pytestmark = pytest.mark.broker
 ACQUIRE = "share-groups.acquire"
 SPANS = "responses[].partitions[].acquired_records"
 FAULTS = [
-    Fault("window-is-endless", f"{ACQUIRE}.window-of-locks", "IncrementalAlterConfigs",
-          request=put("resources[].configs[].value", "1000")),
-    Fault("limit-one-too-high", f"{ACQUIRE}.delivery-limit", "IncrementalAlterConfigs",
-          request=put("resources[].configs[].value", "3")),
+    other_setting("window-is-endless", f"{ACQUIRE}.window-of-locks", "share.partition.max.record.locks", "1000"),
+    other_setting("limit-one-too-high", f"{ACQUIRE}.delivery-limit", "share.delivery.count.limit", "3"),
     Fault("batches-never-divided", f"{ACQUIRE}.throttled-near-the-limit", "ShareFetch",
           put(f"{SPANS}[].last_offset", lambda n: max(n, 99))),
     Fault("deliveries-counted-twice", f"{ACQUIRE}.default-delivery-limit", "ShareFetch",

@@ -80,13 +80,6 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ),
     ("tests/brokers/test_committing_producer.py", r".*\[kafka_43\]", "3.9.1"),
     ("tests/pipeline/tables/test_backfill_job.py", r"test_backfill_and_ingest_.*\[parquet\]", "delta"),
-    # once, in a whole run, its client and the target exchanged requests without end while the clock stood still: the
-    # cause is not found yet
-    (
-        "tests/public/test_share_recipes.py",
-        r"test_a_share_worker_whose_job_outlasts_the_lock",
-        "tests/public/test_recipes.py for programs; locks that jobs outlast in tests/client/test_share_real_brokers.py",
-    ),
     # programs and manifests that start much
     (
         "tests/docs/test_share_group_programs.py",

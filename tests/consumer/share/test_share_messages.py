@@ -72,6 +72,11 @@ def test_without_partitions_it_asks_for_no_records_and_does_not_wait() -> None:
     assert (made.share_session_epoch, made.topics) == (0, [])
 
 
+def test_a_fetch_that_may_wait_less_than_a_millisecond_waits_for_one() -> None:
+    """A fetch that does not wait would be repeated without a pause until the renewal is due."""
+    assert messages().fetch(session(), {P0: P}, {}, 0.0001).max_wait_ms == 1
+
+
 def test_the_mode_record_limit_needs_version_2() -> None:
     strict = messages(acquire_mode="record_limit", max_poll_records=7)
     made = strict.fetch(session(), {P0: P}, {}, 0.5)

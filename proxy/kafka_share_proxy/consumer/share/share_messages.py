@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -72,7 +73,8 @@ class ShareMessages:
         if options.limits_records:
             made.share_acquire_mode = RECORD_LIMIT_MODE
         if readable:
-            made.max_wait_ms, made.min_bytes = round(wait_s * 1000), options.fetch_min_bytes
+            # Rounded up: with 0 ms a fetch would be repeated without a pause until a renewal is due.
+            made.max_wait_ms, made.min_bytes = math.ceil(wait_s * 1000), options.fetch_min_bytes
             made.max_bytes = options.fetch_max_bytes
             made.max_records = made.batch_size = options.max_poll_records
         return made

@@ -24,7 +24,7 @@ CLEANUP_S = 60.0
 """Seconds that the cleaning up after a run may take."""
 BATCH = 100
 """Topics or groups deleted with one request."""
-ATTEMPTS, PAUSE_S = 60, 0.05
+ATTEMPTS, PAUSE_S = 200, 0.05
 """Attempts, and seconds between two of them, until a new topic or a coordinator can be used."""
 COORDINATOR_NOT_READY = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
@@ -168,7 +168,7 @@ class ClusterUnderTest:
     async def coordinator(self, on: PeerConnection, key: str, key_type: int = 0) -> Address:
         """Return the address of the coordinator of a group (0) or transactional id (1). Raises SetUpFailed."""
         code = 0
-        for _ in range(ATTEMPTS):
+        for _ in range(ATTEMPTS // 4):
             response = await on.request(
                 "FindCoordinator", self.version("FindCoordinator"), key_type=key_type, coordinator_keys=[key]
             )

@@ -102,8 +102,7 @@ class Producer:
 
 async def idempotent_producer(run: CaseRun) -> Producer:
     """Return a producer without a transactional id. Raises SetUpFailed."""
-    response = await run.request("InitProducerId", transactional_id=None, transaction_timeout_ms=60_000)
-    check(response.error_code, "InitProducerId")
+    response = await _init_producer_id(run, None, None, 60_000)
     return Producer(run, response.producer_id, response.producer_epoch)
 
 
@@ -111,6 +110,12 @@ async def begin_transactions(run: CaseRun, transactional_id: str | None = None, 
     """Return a producer with a transactional id, which fences earlier ones. Raises SetUpFailed."""
     name = transactional_id or run.name("txn")
     coordinator = await run.coordinator(name, 1)
+    response = await _init_producer_id(run, coordinator, name, timeout_ms)
+    return Producer(run, response.producer_id, response.producer_epoch, name, coordinator)
+
+
+async def _init_producer_id(run: CaseRun, coordinator: PeerConnection | None, name: str | None, timeout_ms: int) -> Any:
+    """Return the response, after waiting for the coordinator and an earlier transaction. Raises SetUpFailed."""
     for _ in range(ATTEMPTS):
         response = await run.request(
             "InitProducerId", coordinator, transactional_id=name, transaction_timeout_ms=timeout_ms
@@ -120,7 +125,7 @@ async def begin_transactions(run: CaseRun, transactional_id: str | None = None, 
             break
         await trio.sleep(PAUSE_S)
     check(code, "InitProducerId")
-    return Producer(run, response.producer_id, response.producer_epoch, name, coordinator)
+    return response
 
 
 def check(code: int, what: str) -> None:

@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,11 @@ def _children() -> list[int]:
     tasks = Path(f"/proc/{os.getpid()}/task")
     if not tasks.exists():
         return []
-    return [int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
+    pids: list[int] = []
+    for task in tasks.iterdir():
+        with suppress(OSError):  # a thread that has ended meanwhile
+            pids += map(int, (task / "children").read_text().split())
+    return pids
 
 
 def _command(pid: int) -> str:

@@ -42,7 +42,8 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, U
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 if TYPE_CHECKING:
-    from kafka_share_proxy.forwarding.data_plane import Plane, Port
+    from kafka_share_proxy.forwarding.data_plane import Plane
+    from kafka_share_proxy.forwarding.ports import Port
 
 _SILENT = (ClientState.HANDSHAKING, ClientState.MOVING, ClientState.CLOSED)
 """States without requests of the proxy. A tuple: enum look-ups are slow (CPython 3.11)."""

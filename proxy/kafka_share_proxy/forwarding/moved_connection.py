@@ -35,7 +35,8 @@ def sockets_of(connection: ForwardedConnection, state: ClientState = ClientState
     if broker is None or not isinstance(client, PlainTransport) or not isinstance(broker.transport, PlainTransport):
         return None
     is_open = connection.state.now is state and connection.upstream.now is UpstreamState.OPEN
-    may_move = is_open and connection.is_independent and (connection.moves < MOVES_MAX or not connection.plane.accepts)
+    has_moves_left = connection.moves < MOVES_MAX or not connection.plane.admission.is_open
+    may_move = is_open and connection.is_independent and has_moves_left
     return (client.fd, broker.transport.fd) if may_move else None
 
 
@@ -51,7 +52,7 @@ def taken(connection: ForwardedConnection, request: memoryview | None) -> messag
         client_host=connection.client_host,
         broker_host="" if reached is None else reached.host,
         broker_port=0 if reached is None else reached.port,
-        moves=connection.moves + connection.plane.accepts,
+        moves=connection.moves + connection.plane.admission.is_open,
         opened_at=connection.timeouts.opened_at,
         is_authenticated=sasl.is_done,
         user=sasl.user,

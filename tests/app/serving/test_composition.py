@@ -55,6 +55,10 @@ class Timers:
 class Plane:
     """Listeners, without sockets."""
 
+    @property
+    def ports(self) -> Plane:
+        return self
+
     taken: set[int] = field(default_factory=set)
     listening: dict[int, tuple[int, Any]] = field(default_factory=dict)
     named: dict[int, tuple[str, Any]] = field(default_factory=dict)

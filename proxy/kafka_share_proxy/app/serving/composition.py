@@ -29,10 +29,12 @@ from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.feature import Feature, Platform
 from kafka_share_proxy.fleet.carried import CarriedFeatures
 from kafka_share_proxy.fleet.links import LinkTls
-from kafka_share_proxy.forwarding.data_plane import Bind, Entrance, Plane
+from kafka_share_proxy.forwarding.admission import Entrance
+from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
+from kafka_share_proxy.forwarding.ports import Bind
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.served.injected_requests import Query
@@ -100,13 +102,13 @@ class ServingParts:
             OSError: the bootstrap port, or that of a known broker, cannot be bound.
         """
         self._learn(cluster)
-        self.listeners.open(self.plane, cluster)
+        self.listeners.open(self.plane.ports, cluster)
         for feature in self.features:
             feature.on_cluster(cluster)
         if self.home is not None:
             self.home.listen(self.config.cluster.peer.listen if self.seat is None else self.seat.peer_listen)
             if self.home.links is not None:
-                self.home.links.admit_clients(self.plane.admit_moved)
+                self.home.links.admit_clients(self.plane.admission.admit_moved)
         for feature in self.features:
             feature.on_open()
 

@@ -41,8 +41,9 @@ from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
-from kafka_share_proxy.forwarding.data_plane import Bind, Plane
+from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.drain_order import Spread
+from kafka_share_proxy.forwarding.ports import Bind
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.activated_sockets import activated_sockets
 from kafka_share_proxy.loop.interfaces import Notes
@@ -302,7 +303,7 @@ class Server:
 
     async def _hand_over(self, parts: ServingParts, home: StateHome) -> None:
         """Let other workers own all share groups. From then on connections that drain move to them."""
-        parts.plane.stop_accepting()
+        parts.plane.admission.close()
         with trio.move_on_after(HAND_OVER * self._config.drain_s):
             await home.hand_over()
         if home.links is not None:

@@ -36,3 +36,15 @@ def test_a_side_that_still_sends_after_its_connection_ended_counts_as_one() -> N
         w.client()
         w.turn_until(lambda: w.plane.statistics().connections == 1)
         w.peer(socket.create_connection(("127.0.0.1", w.port))).expect_end()
+
+
+def test_a_client_too_many_is_closed_with_a_note() -> None:
+    with world(limits=Limits(connections=2)) as w:
+        kept = [w.client(), w.client()]
+        sock = socket.create_connection(("127.0.0.1", w.port))
+        third = w.peer(sock)
+        third.expect_end()
+        assert w.events() == ["connection-limit"]
+        kept[0].close()
+        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        w.client()

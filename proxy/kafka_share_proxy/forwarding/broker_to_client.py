@@ -168,7 +168,7 @@ class BrokerToClient(BrokerResponses):
     def _event(self, mask: int) -> None:
         connection = self._connection
         if mask & WRITE:
-            connection.flush_broker()
+            connection.upstream.flush()
         if not connection.closed and mask & ~WRITE and connection.reads_broker:
             self._read()
 

@@ -166,7 +166,7 @@ class Plane:
             tls_handshakes=self.admission.handshaking,
             tls_handshakes_refused_total=self.admission.handshakes_refused,
             tls_bytes=self.admission.tls_memory.used,
-            upstream_connections=sum(connection.broker is not None for connection in here),
+            upstream_connections=sum(connection.upstream.socket is not None for connection in here),
             in_flight=sum(connection.in_flight for connection in here),
             muted=sum(connection.state.now.is_muted for connection in here),
             local_answers_total=self._totals["local_answers"],

@@ -49,7 +49,7 @@ class Tap:
         if isinstance(transport, PlainTransport | TlsTransport):
             connection.plane.reactor.stop_passing(transport.fd)
             connection.requests.send_later = None
-            broker = None if connection.broker is None else connection.broker.transport
+            broker = connection.upstream.socket and connection.upstream.socket.transport
             if isinstance(broker, PlainTransport):
                 connection.plane.reactor.stop_passing(broker.fd)
         _use(connection, self._tapped)
@@ -63,8 +63,9 @@ class Tap:
             return
         self._tapped = None
         _use(connection, tapped.transport)
-        if connection.broker is not None and connection.broker.transport is not None:
-            connection.let_pass(connection.broker.transport)
+        broker = connection.upstream.socket
+        if broker is not None and broker.transport is not None:
+            connection.upstream.let_pass(broker.transport)
 
     def _received(self, data: memoryview) -> None:
         self._feed(self._requests, data, self._exchanges.request)

@@ -60,7 +60,8 @@ class SynchronousFastPath:
         """Send a request instead of the client's. It may have the same correlation id."""
         owner, later = self.owner, self._requests.send_later
         owner.pending.append((correlation_id, expected))
-        if later is None or owner.broker is None or owner.broker.has_unsent:
+        broker = owner.upstream.socket
+        if later is None or broker is None or broker.has_unsent:
             owner.call_soon(partial(self._send, frame))
         else:
             later(frame)
@@ -69,9 +70,8 @@ class SynchronousFastPath:
         owner = self.owner
         if owner.state.now is not _SERVING:
             return  # the connection has ended, and the waiter for the response was notified
-        owner.to_broker(frame)
-        broker = owner.broker
-        if broker is not None and broker.has_unsent:
+        owner.upstream.send(frame)
+        if owner.upstream.has_unsent:
             owner.update()
 
     def immediate_response(self, frame: bytes) -> None:

@@ -53,7 +53,7 @@ class SynchronousFastPath:
 
     def begin_at_once(self, request: Request) -> None:
         """Begin a request. `may_take` must be true: the state is PASSING, and the exchange of SASL is over."""
-        self.owner.state.now = _SERVING
+        self.owner.state.move(_SERVING)
         self._request, self._begun = request, time.perf_counter()
 
     def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
@@ -92,7 +92,7 @@ class SynchronousFastPath:
         plane.count_local_response()
         if state.now is not _SERVING:
             return False
-        state.now = _PASSING
+        state.move(_PASSING)
         if owner.client.waits_for == READ and not owner.client.has_unsent:
             self._requests.flows = True  # usually nothing has arrived meanwhile
         else:  # bytes of the client, a request of the proxy or a drain have changed the awaited events

@@ -196,7 +196,7 @@ class BrokerToClient(BrokerResponses):
             self._walk(self._buffer, 0, len(kept) + count)
             return
         gathering.filled(count)
-        self._await(gathering.left)
+        self._await(gathering.missing)
         if gathering.is_whole:
             self._walk(self._buffer, 0, 0)
 

@@ -187,7 +187,7 @@ class ClientToBroker(ClientRequests):
 
     @property
     def held(self) -> int:
-        return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.come)
+        return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.received)
 
     def drop(self) -> None:
         self.gathering, self._kept, self._at_once = None, NOTHING, None

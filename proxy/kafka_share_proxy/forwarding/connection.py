@@ -168,7 +168,7 @@ class ForwardedConnection:
     @property
     def unfinished(self) -> int:
         gathering = self.requests.gathering
-        return 0 if gathering is None else gathering.come
+        return 0 if gathering is None else gathering.received
 
     # requests served here, and our own
 

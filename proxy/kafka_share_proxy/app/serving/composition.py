@@ -112,8 +112,8 @@ class ServingParts:
         for feature in self.features:
             feature.on_open()
 
-    def seen(self, cluster: SeenCluster) -> None:
-        """Apply a new view of the cluster."""
+    def on_cluster(self, cluster: SeenCluster) -> None:
+        """Apply new cluster metadata."""
         self._learn(cluster)
         for node_id in self.listeners.follow(cluster):
             self.services.versions.forget(node_id)

@@ -29,9 +29,9 @@ class Room(NamedTuple):
 
 
 def raise_limit(connections: int) -> Room:
-    found = expected_room(connections)
+    room = expected_room(connections)
     with suppress(ValueError, OSError):  # systems may allow less than the hard limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (found.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (room.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Room(soft, _left(soft, connections))
 

@@ -82,17 +82,17 @@ class Reloading:
     async def watch(self) -> None:
         """Reload whenever a TLS file changes, until cancelled."""
         applied: dict[str, Signature] = {}
-        seen = applied
+        latest = applied
         while True:
-            while not seen:  # an idle proxy without TLS has nothing to look at
+            while not latest:  # an idle proxy without TLS has nothing to look at
                 reloaded = self._reloaded
-                applied = seen = await self._signatures()
-                if not seen:
+                applied = latest = await self._signatures()
+                if not latest:
                     await reloaded.wait()
             await trio.sleep(WATCH_S)
-            before, seen = seen, await self._signatures()
-            if seen == before and seen != applied:
-                applied = seen
+            before, latest = latest, await self._signatures()
+            if latest == before and latest != applied:
+                applied = latest
                 await self.try_reload("a changed file")
 
     async def _signatures(self) -> dict[str, Signature]:
@@ -106,7 +106,7 @@ def _signatures(files: Sequence[str]) -> dict[str, Signature]:
 
 def _signature(file: str) -> Signature:
     try:
-        found = Path(file).stat()  # of the target of a link
+        status = Path(file).stat()  # of the target of a link
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

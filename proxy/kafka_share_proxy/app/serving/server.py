@@ -248,7 +248,7 @@ class Server:
         self._garbage.begin()
         huge_pages.move()
         self._notes(observe.SERVING, listen=str(self._config.bound), brokers=len(parts.services.book.nodes))
-        nursery.start_soon(self._watch.follow, parts.seen)
+        nursery.start_soon(self._watch.follow, parts.on_cluster)
         if parts.home is not None:
             nursery.start_soon(parts.home.run)
         if parts.audit is not None:

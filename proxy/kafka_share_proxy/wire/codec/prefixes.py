@@ -439,8 +439,8 @@ def _name(wish: Wish) -> str:
     return wish.array if isinstance(wish, EachOf | AnyBegins) else wish.name
 
 
-def _short(message: str, come: int, end: int) -> Unread:
-    if come >= end:
+def _short(message: str, received: int, end: int) -> Unread:
+    if received >= end:
         raise _malformed(message, "it ends too early")
     return Unread.MORE_BYTES
 

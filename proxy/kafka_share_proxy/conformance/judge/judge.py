@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kafka_share_proxy.conformance.judge.events import ReceivedFrame, Inspection
+from kafka_share_proxy.conformance.judge.events import Inspection, ReceivedFrame
 from kafka_share_proxy.conformance.judge.findings import ClientFindings
 from kafka_share_proxy.conformance.judge.history import History
 from kafka_share_proxy.conformance.judge.rule import ClientRule, Finding

@@ -79,11 +79,11 @@ async def discover(dialling: Dialling) -> tuple[ClusterUnderTest, Capabilities]:
     """Return the cluster and what it offers. Raises ConnectionFailed, BadResponse."""
     connection = await dialling.connect_bootstrap(Trail())
     try:
-        cluster, found = await _first_responses(dialling, connection)
-        await _Probe(cluster, found, connection).run()
+        cluster, capabilities = await _first_responses(dialling, connection)
+        await _Probe(cluster, capabilities, connection).run()
     finally:
         await connection.aclose()
-    return cluster, found
+    return cluster, capabilities
 
 
 async def _first_responses(dialling: Dialling, connection: PeerConnection) -> tuple[ClusterUnderTest, Capabilities]:
@@ -119,8 +119,8 @@ def _release(supported: Mapping[str, int], versions: Mapping[int, tuple[int, int
 class _Probe:
     """Requests that find out what the versions of APIs do not show. They create one topic and one group."""
 
-    def __init__(self, cluster: ClusterUnderTest, found: Capabilities, connection: PeerConnection) -> None:
-        self._cluster, self._found, self._connection = cluster, found, connection
+    def __init__(self, cluster: ClusterUnderTest, capabilities: Capabilities, connection: PeerConnection) -> None:
+        self._cluster, self._found, self._connection = cluster, capabilities, connection
 
     async def run(self) -> None:
         for name, apis in (("share", SHARE_APIS), ("consumer-groups", CONSUMER_APIS)):

@@ -229,10 +229,10 @@ class BrokerConnections:
             request.message,
             request.versions,
             request.timeout_s,
-            partial(self._took, opened, request),
+            partial(self._on_request_outcome, opened, request),
         )
 
-    def _took(self, opened: BrokerConnection, request: UnsentRequest, outcome: Outcome) -> None:
+    def _on_request_outcome(self, opened: BrokerConnection, request: UnsentRequest, outcome: Outcome) -> None:
         if not isinstance(outcome, RequestFailure):
             for node_lane in self._by_lane.values():
                 if node_lane.connection is opened:

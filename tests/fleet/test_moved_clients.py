@@ -492,7 +492,7 @@ def descriptors_of(pid: str = "self") -> int:
     ("data", "sockets", "said"),
     [
         (b"\0\0rubbish", 2, b""),
-        (b"\xff\xffrubbish", 2, b"version 65535, which is not known here"),
+        (b"\xff\xffrubbish", 2, b"version -1 is not known here"),
         (b"\0", 2, b"not known here"),
         (moved_connection.encode(messages.MovedClient(node_id=-1)), 1, b"1 sockets instead of 2"),
         (moved_connection.encode(messages.MovedClient(node_id=-1)), 0, b"0 sockets instead of 2"),

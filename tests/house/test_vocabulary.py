@@ -46,7 +46,7 @@ NAMES = (
     Rejected("whoever|whatever|whom", "caller, owner, leader"),
     Rejected("came|comes", "on_response, received"),
     Rejected("gone", "deleted_topics, lost_members"),
-    Rejected("wanted", "requested_topics, target", 22),
+    Rejected("wanted", "requested_topics, target", 17),
     Rejected("turns?", "iteration", 6),
     Rejected("twins?", "fallback"),
     Rejected("marks?|marked", "committed_offset, group_marker", 15),

@@ -62,7 +62,7 @@ class Whole:
             raise task.error
         return task.value
 
-    def seen(self) -> FollowedState:
+    def state(self) -> FollowedState:
         return self.run(self.followed.state())
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from kafka_share_proxy.forwarding.client_software import ClientSoftware
 from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.loop.transports import PlainTransport
+from kafka_share_proxy.wire.codec import numbered
 from kafka_share_proxy.wire.codec.frame_sizes import SIZE
-from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import Address
 
@@ -24,7 +25,6 @@ MOVES_MAX = 3
 UNREAD_BYTES_MAX = 64 << 10
 """Maximum bytes of the request being served and of those after it. The kernel accepts about 200 KiB in a message."""
 VERSION = 0
-_INT16 = 2
 
 
 def sockets_of(connection: ForwardedConnection, state: ClientState = ClientState.SERVING) -> tuple[int, int] | None:
@@ -111,12 +111,9 @@ def _software_of(moved: messages.MovedClient) -> ClientSoftware | None:
 
 
 def encode(moved: messages.MovedClient) -> bytes:
-    return VERSION.to_bytes(_INT16, "big") + registry.codec_of(messages.MovedClient, VERSION).encode(moved)
+    return numbered.encode(moved, VERSION)
 
 
 def decode(data: bytes) -> messages.MovedClient:
     """Raises RemoteProtocolError, also for an unknown version."""
-    version = int.from_bytes(data[:_INT16], "big")
-    if len(data) < _INT16 or version != VERSION:
-        raise RemoteProtocolError(f"a moved client of version {version}, which is not known here")
-    return registry.codec_of(messages.MovedClient, VERSION).decode(data, _INT16)
+    return numbered.decode(messages.MovedClient, data, (VERSION,))

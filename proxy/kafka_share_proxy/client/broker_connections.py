@@ -207,7 +207,7 @@ class BrokerConnections:
             text = "; ".join(dict.fromkeys(map(str, race_result.failures.values())))
             refused = any(isinstance(each, AuthenticationFailed) for each in race_result.failures.values())
             kind = FailureKind.AUTHENTICATION if refused else FailureKind.DISCONNECTED
-            return RequestFailure(kind, text or f"nobody knows where node {node_id} listens")
+            return RequestFailure(kind, text or f"the address of node {node_id} is unknown")
         opened = race_result.winner[1]
         try:
             return BrokerConnection(opened, self._settings, memory=self._memory)

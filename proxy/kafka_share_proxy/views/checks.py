@@ -100,7 +100,7 @@ def judge(settings: Views, rights: ViewRights | None) -> Iterator[str]:
     if rights.missing_on_views:
         lacks = ", ".join(rights.missing_on_views)
         yield (
-            "views follow their bases only when a client with the right asks: the proxy's own identity lacks "
+            "views follow their bases only when a client with the right requests them: the proxy's own identity lacks "
             f"{lacks} on topics __view.*"
         )
 

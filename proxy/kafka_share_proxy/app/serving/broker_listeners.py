@@ -61,7 +61,7 @@ class BrokerListeners:
         for node_id, address in cluster.brokers.items():
             if self.book.advertise(node_id, address) is None:
                 self._no_port(node_id)
-        return self._let_go(cluster.brokers, self._now()) if cluster.metadata else []
+        return self._forget_vanished(cluster.brokers, self._now()) if cluster.metadata else []
 
     def state(self) -> dict[str, object]:
         """Return the details for /readyz."""
@@ -112,7 +112,7 @@ class BrokerListeners:
             self._notes(observe.BROKER_NOT_BOUND, node_id=node_id, reason=reason)
         return False
 
-    def _let_go(self, brokers: Mapping[int, Address], now: float) -> list[int]:
+    def _forget_vanished(self, brokers: Mapping[int, Address], now: float) -> list[int]:
         grace_s = self._config.vanished_broker_grace_s
         for node_id in tuple(self.book.nodes):
             if node_id in brokers:

@@ -159,6 +159,7 @@ def keep_alive_query(connection: Connection) -> Query:
 
 
 def planned_routes(config: Config, cluster: SeenCluster, kinds: features.Kinds = features.FEATURES) -> Routes:
+    """Return the routes that `serve` would have. Nothing is started."""
     book = address_book(config, lambda _node_id, _upstream: False)
     services = _services(config, _StoppedClock(), lambda *_, **__: None, book, cluster, kinds)
     platform = _platform(config, services, cluster_client_settings(config, None), _NoWorkers(), cluster, kinds)
@@ -187,7 +188,7 @@ class _StoppedClock:
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> Timer:
         """Raise LocalProtocolError: nothing is ever scheduled."""
-        raise LocalProtocolError(f"{callback} at {deadline}: nothing waits in parts that are only looked at")
+        raise LocalProtocolError(f"{callback} at {deadline}: parts that are only displayed have no timers")
 
 
 class _NoWorkers:
@@ -195,7 +196,7 @@ class _NoWorkers:
 
     def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:
         """Raise LocalProtocolError: nothing is ever computed."""
-        raise LocalProtocolError(f"{work} for {owner} ({is_large}): nothing runs in parts that are only looked at")
+        raise LocalProtocolError(f"{work} for {owner} ({is_large}): parts that are only displayed run no work")
 
 
 def compose(
@@ -212,7 +213,7 @@ def compose(
     opening: Bind = bind,
     tracer: Tracer | None = None,
 ) -> ServingParts:
-    """Open no listeners.
+    """Build the parts that serve clients. `ServingParts.open` opens the listeners.
 
     Args:
         bootstrap: the bootstrap servers, if a reload may change them.

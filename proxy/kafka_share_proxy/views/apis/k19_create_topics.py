@@ -111,7 +111,7 @@ async def _fit(
         missing = broker_requests.state_of(None)
         standing = judge(cut_of(name, plan).slots, missing, base, None, views.options.partitions_max)
         if standing.step is not Step.CREATE:
-            refused[name.topic] = (standing.code, standing.reason or f"its base {name.base} cannot be looked at")
+            refused[name.topic] = (standing.code, standing.reason or f"its base {name.base} cannot be described")
         elif requested[name.topic].assignments or requested[name.topic].num_partitions not in (-1, standing.partitions):
             refused[name.topic] = (ErrorCode.INVALID_PARTITIONS, f"this view has {standing.partitions} partitions")
         else:

@@ -104,14 +104,12 @@ RULES = (
         sentence="A request ends with its last field.",
         source="message definitions",
         check=_unread,
-        on=ReceivedRequest,
     ),
     ClientRule(
         id="api-versions-missing",
         sentence="A client requests the versions of each connection before it sends other requests.",
         source="KIP-35",
         check=_first,
-        on=ReceivedRequest,
         severity="advice",
     ),
     ClientRule(
@@ -119,7 +117,6 @@ RULES = (
         sentence="Name and version of the client software are letters, digits, '-' and '.'.",
         source="KIP-511; ApiVersionsRequest.isValid",
         check=_software,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.API_VERSIONS}),
     ),
     ClientRule(
@@ -127,14 +124,12 @@ RULES = (
         sentence="A client completes SASL before it sends other requests.",
         source="KIP-43; SaslServerAuthenticator",
         check=_before_login,
-        on=ReceivedRequest,
     ),
     ClientRule(
         id="login-without-handshake",
         sentence="SaslAuthenticate follows a SaslHandshake that was accepted.",
         source="KIP-152; SaslServerAuthenticator",
         check=_login_order,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.SASL_AUTHENTICATE}),
     ),
     ClientRule(
@@ -142,7 +137,6 @@ RULES = (
         sentence="Each request of a connection has a correlation id that the one before does not have.",
         source="RequestHeader.json; NetworkClient.nextCorrelationId",
         check=_correlation,
-        on=ReceivedRequest,
         severity="advice",
     ),
     ClientRule(
@@ -150,7 +144,6 @@ RULES = (
         sentence="All requests of a connection have the same client id.",
         source="ClientQuotaManager: quotas and metrics are by client id",
         check=_client_id,
-        on=ReceivedRequest,
         severity="advice",
     ),
 )

@@ -173,21 +173,18 @@ RULES = (
         sentence="Partitions are numbered from 0.",
         source="message definitions",
         check=_partitions,
-        on=ReceivedRequest,
     ),
     ClientRule(
         id="topic-name-invalid",
         sentence="A topic name has 1 to 249 letters, digits, '.', '_' and '-', and is neither '.' nor '..'.",
         source="Topic.validate",
         check=_topics,
-        on=ReceivedRequest,
     ),
     ClientRule(
         id="topic-id-zero",
         sentence="A request with topic ids has no zero topic id.",
         source="KIP-516",
         check=_topic_ids,
-        on=ReceivedRequest,
         keys=WITH_TOPIC_IDS,
     ),
     ClientRule(
@@ -195,7 +192,6 @@ RULES = (
         sentence="A member of a group names it.",
         source="GroupCoordinatorService.isGroupIdNotEmpty",
         check=_group,
-        on=ReceivedRequest,
         keys=GROUP_APIS,
     ),
     ClientRule(
@@ -203,14 +199,12 @@ RULES = (
         sentence="A timeout is at least 0 milliseconds.",
         source="message definitions",
         check=_timeouts,
-        on=ReceivedRequest,
     ),
     ClientRule(
         id="isolation-level-invalid",
         sentence="The isolation level is 0 (read_uncommitted) or 1 (read_committed).",
         source="KIP-98; IsolationLevel.forId",
         check=_isolation,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS}),
     ),
     ClientRule(
@@ -218,7 +212,6 @@ RULES = (
         sentence="Acks is -1, 0 or 1.",
         source="ProduceRequest.json; ReplicaManager.isValidRequiredAcks",
         check=_acks,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.PRODUCE}),
     ),
     ClientRule(
@@ -226,7 +219,6 @@ RULES = (
         sentence="A client has no replica id (-1).",
         source="FetchRequest.json; only followers have one",
         check=_replica,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS}),
     ),
     ClientRule(
@@ -234,14 +226,12 @@ RULES = (
         sentence="A request lists each partition once.",
         source="message definitions (mapKey)",
         check=_repeated,
-        on=ReceivedRequest,
     ),
     ClientRule(
         id="fetch-sizes-negative",
         sentence="Sizes and numbers of records of a fetch are not negative.",
         source="FetchRequest.json; ShareFetchRequest.json",
         check=_fetch_sizes,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH}),
     ),
     ClientRule(
@@ -249,7 +239,6 @@ RULES = (
         sentence="A consumer fetches from an offset of at least 0.",
         source="FetchRequest.json; brokers return OFFSET_OUT_OF_RANGE",
         check=_fetch_offsets,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.FETCH}),
     ),
     ClientRule(
@@ -257,7 +246,6 @@ RULES = (
         sentence="A committed offset is at least 0, and its metadata has at most 4,096 bytes.",
         source="OffsetMetadataManager; offset.metadata.max.bytes",
         check=_commits,
-        on=ReceivedRequest,
         keys=COMMITS,
     ),
     ClientRule(
@@ -265,7 +253,6 @@ RULES = (
         sentence="A negative timestamp is one of the special ones.",
         source="ListOffsetsRequest.json; KIP-1005",
         check=_timestamps,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.LIST_OFFSETS}),
     ),
 )

@@ -107,7 +107,6 @@ RULES = (
         sentence="A heartbeat has the member epoch of the last response.",
         source="KIP-848; KIP-932",
         check=_epoch,
-        on=ReceivedRequest,
         keys=frozenset(EPOCH_HEARTBEATS),
     ),
     ClientRule(
@@ -115,7 +114,6 @@ RULES = (
         sentence="Heartbeat and SyncGroup have the generation of the last JoinGroup response.",
         source="GroupMetadataManager.validateClassicGroupHeartbeat",
         check=_generation,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP}),
     ),
     ClientRule(
@@ -123,7 +121,6 @@ RULES = (
         sentence="A member commits with its current epoch, and not after it has left.",
         source="OffsetMetadataManager.validateOffsetCommit; KIP-447",
         check=_commit,
-        on=ReceivedRequest,
         keys=COMMITS,
     ),
     ClientRule(
@@ -131,7 +128,6 @@ RULES = (
         sentence="A member that has left sends no heartbeat.",
         source="KIP-848; KIP-932; AbstractCoordinator.maybeLeaveGroup",
         check=_after_leaving,
-        on=ReceivedRequest,
         keys=frozenset({*EPOCH_HEARTBEATS, ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP}),
     ),
     ClientRule(
@@ -146,7 +142,6 @@ RULES = (
         sentence="After MEMBER_ID_REQUIRED a member joins with the id of the response.",
         source="KIP-394",
         check=_required_id,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.JOIN_GROUP}),
     ),
     ClientRule(
@@ -154,7 +149,6 @@ RULES = (
         sentence="Only the leader of a classic group sends assignments.",
         source="SyncGroupRequest.json; ConsumerCoordinator.onJoinFollower",
         check=_assignments,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.SYNC_GROUP}),
     ),
     ClientRule(
@@ -162,7 +156,6 @@ RULES = (
         sentence="The heartbeat that joins has the whole state of the member.",
         source="KIP-848; KIP-932; GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid",
         check=_first_heartbeat,
-        on=ReceivedRequest,
         keys=frozenset(EPOCH_HEARTBEATS),
     ),
     ClientRule(
@@ -170,7 +163,6 @@ RULES = (
         sentence="A member has an id: the client chooses it in share groups, and in consumer groups from v1.",
         source="KIP-1082; KIP-932",
         check=_member_id,
-        on=ReceivedRequest,
         keys=frozenset({*EPOCH_HEARTBEATS, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE}),
     ),
 )

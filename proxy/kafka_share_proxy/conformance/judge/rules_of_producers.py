@@ -94,7 +94,6 @@ RULES = (
         sentence="Each partition has one batch of magic 2, from base offset 0, with its checksum.",
         source="ProduceRequest.validateRecords; LogValidator",
         check=_batch,
-        on=ReceivedRequest,
         keys=PRODUCE,
     ),
     ClientRule(
@@ -102,7 +101,6 @@ RULES = (
         sentence="The sequence numbers of a partition continue without gap or repetition, except after an error.",
         source="KIP-98; ProducerAppendInfo.checkSequence",
         check=_sequence,
-        on=ReceivedRequest,
         keys=PRODUCE,
     ),
     ClientRule(
@@ -110,7 +108,6 @@ RULES = (
         sentence="The epoch of a producer never decreases.",
         source="KIP-98; KIP-360",
         check=_epoch,
-        on=ReceivedRequest,
         keys=PRODUCE,
     ),
     ClientRule(
@@ -118,7 +115,6 @@ RULES = (
         sentence="Before Produce v12 a partition is added to the transaction before its first batch.",
         source="KIP-98; KIP-890",
         check=_transaction,
-        on=ReceivedRequest,
         keys=PRODUCE,
     ),
     ClientRule(
@@ -126,7 +122,6 @@ RULES = (
         sentence="The epoch of a fetch session increases by one with each request.",
         source="KIP-227; FetchMetadata.nextEpoch",
         check=_session,
-        on=ReceivedRequest,
         keys=FETCH,
     ),
     ClientRule(
@@ -134,7 +129,6 @@ RULES = (
         sentence="Only incremental fetches forget partitions.",
         source="KIP-227",
         check=_forgotten,
-        on=ReceivedRequest,
         keys=FETCH,
         severity="advice",
     ),

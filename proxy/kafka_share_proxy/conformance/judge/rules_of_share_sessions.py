@@ -118,7 +118,6 @@ RULES = (
         sentence="The epoch of a share session is 0 to open it, -1 to close it, else one more than the last.",
         source="KIP-932; ShareSessionCache",
         check=_epoch,
-        on=ReceivedRequest,
         keys=SHARE_KEYS,
     ),
     ClientRule(
@@ -126,7 +125,6 @@ RULES = (
         sentence="A member acknowledges only offsets that it acquired and has not acknowledged.",
         source="KIP-932; SharePartition.acknowledge",
         check=_held,
-        on=ReceivedRequest,
         keys=SHARE_KEYS,
     ),
     ClientRule(
@@ -134,7 +132,6 @@ RULES = (
         sentence="Acknowledgement batches ascend without overlap, each with one type or a type for each offset.",
         source="KIP-932; KafkaApis.validateAcknowledgementBatches",
         check=_batches,
-        on=ReceivedRequest,
         keys=SHARE_KEYS,
     ),
     ClientRule(
@@ -142,7 +139,6 @@ RULES = (
         sentence="The request that opens a share session acknowledges nothing.",
         source="KIP-932; SharePartitionManager.newContext",
         check=_initial,
-        on=ReceivedRequest,
         keys=SHARE_KEYS,
     ),
     ClientRule(
@@ -150,7 +146,6 @@ RULES = (
         sentence="A request with RENEW says so, and fetches nothing.",
         source="KIP-1222",
         check=_renew,
-        on=ReceivedRequest,
         keys=SHARE_KEYS,
     ),
     ClientRule(
@@ -158,7 +153,6 @@ RULES = (
         sentence="Only requests within a share session forget partitions.",
         source="KIP-932; ShareSessionHandler",
         check=_forgotten,
-        on=ReceivedRequest,
         keys=frozenset({ApiKey.SHARE_FETCH}),
         severity="advice",
     ),

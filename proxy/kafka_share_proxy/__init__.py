@@ -284,9 +284,9 @@ def __getattr__(name: str) -> Any:
     """A name of the client or the pipeline; importing the others loads neither Trio nor anything of these."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
     _show_public_names()
-    return found
+    return value
 
 
 def _show_public_names() -> None:

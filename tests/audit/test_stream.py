@@ -93,6 +93,6 @@ def test_few_heavy_events_are_taken_at_a_time() -> None:
 
 def test_samples_come_to_the_load_of_their_partition() -> None:
     audit = Audit(ManualTimers(), 100)
-    audit.keys._seen(PLACE, [KeySample(ROW.pack(1, 1), b"")], 1)
+    audit.keys._on_sample(PLACE, [KeySample(ROW.pack(1, 1), b"")], 1)
     audit.report_load()
     assert kinds(audit) == ["load", "hot_keys"]

@@ -210,7 +210,7 @@ async def test_a_mechanism_that_is_not_offered_names_those_that_are(autojump_clo
     """The text says what to change."""
 
     async def test(own: ClusterClient, net: Net) -> None:
-        with pytest.raises(AuthenticationFailed, match="does not take PLAIN; it offers SCRAM-SHA-512"):
+        with pytest.raises(AuthenticationFailed, match="does not support PLAIN; it offers SCRAM-SHA-512"):
             await own.metadata()
 
     await with_client({A: Broker(mechanism="SCRAM-SHA-512")}, test, IDENTITY)

@@ -152,7 +152,7 @@ async def test_a_node_that_has_moved_is_dialled_where_it_is_now(autojump_clock: 
         assert await world.send_request("b", 1) == "b"
         assert two.connections == 1
         assert await world.send_request("c", 7) == "disconnected"
-        assert "nobody knows where node 7 listens" in str(world.outcomes[0][1])
+        assert "the address of node 7 is unknown" in str(world.outcomes[0][1])
 
 
 async def test_a_connection_that_breaks_is_made_again(autojump_clock: Clock) -> None:

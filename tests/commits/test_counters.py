@@ -27,7 +27,7 @@ def seen(steps: Generator[None, None, HeldSurvey]) -> HeldSurvey:
 def test_commits_are_counted_by_kind() -> None:
     figures = CommitFigures()
     for code, is_individual in ((None, True), (ErrorCode.NONE, False), (ErrorCode.ILLEGAL_GENERATION, True)):
-        figures.took(code, is_individual=is_individual)
+        figures.count(code, is_individual=is_individual)
     assert figures.commits == {"individual": 1, "plain": 1, "refused": 1}
 
 

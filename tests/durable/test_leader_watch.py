@@ -23,7 +23,7 @@ class Watched:
             8,
             ClusterClientSettings(),
             lambda event, **_: self.notes.append(event),
-            on_seen=self.seen.append,
+            on_leaders=self.seen.append,
             on_missing=lambda: self.missing.append(1),
             on_trouble=lambda error: self.trouble.append(str(error)),
         )

@@ -56,9 +56,9 @@ class Workers:
             self.world.note,
             self.world.dial,
         )
-        self.owner.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
+        self.owner.ports.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
         self.sender, self.receiver = (MovedClients(self.reactor, self.world.note) for _ in range(2))
-        self.receiver.listen(path, self.owner.admit_moved)
+        self.receiver.listen(path, self.owner.admission.admit_moved)
 
     async def _at_edge(self, call: Call[Any]) -> bytes:
         self.edge_calls.append(call)
@@ -142,7 +142,7 @@ def drains(workers: Workers) -> None:
     """Let the edge send its connections away, and close those that stay."""
     plane = workers.world.plane
     plane.moves_away = lambda connection: workers.sender.send_idle(workers.path, connection)
-    plane.stop_accepting()
+    plane.admission.close()
     plane.drain_now()
 
 
@@ -190,7 +190,7 @@ def test_any_number_of_connections_move_in_one_iteration(workers: Workers) -> No
 def test_moves_are_not_limited_when_a_worker_ends(workers: Workers) -> None:
     client, _ = workers.world.pair()
     workers.connection(workers.world.plane).moves = MOVES_MAX
-    workers.world.plane.stop_accepting()
+    workers.world.plane.admission.close()
     client.send(local(1))
     client.expect(response(1, OWNER))
     assert workers.connection(workers.owner).moves == MOVES_MAX
@@ -199,7 +199,7 @@ def test_moves_are_not_limited_when_a_worker_ends(workers: Workers) -> None:
 def test_an_idle_connection_that_the_other_worker_refuses_is_closed(workers: Workers) -> None:
     client, broker = workers.world.pair()
     forwarded(client, broker, 1, b"records")
-    workers.owner.stop_accepting()
+    workers.owner.admission.close()
     drains(workers)
     client.expect_end()
     workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 0))
@@ -324,9 +324,9 @@ def test_a_busy_owner_refuses_so_that_others_share_its_work(workers: Workers) ->
 @pytest.mark.parametrize("why", ["no listener", "a drain"])
 def test_an_owner_that_does_not_serve_the_broker_refuses(workers: Workers, why: str) -> None:
     if why == "a drain":
-        workers.owner.stop_accepting()
+        workers.owner.admission.close()
     else:
-        workers.owner.close_listener(UNKNOWN_NODE)
+        workers.owner.ports.close_listener(UNKNOWN_NODE)
     client, _ = workers.world.pair()
     client.send(local(1))
     client.expect(response(1, EDGE))
@@ -444,7 +444,8 @@ def test_a_client_that_was_sent_survives_the_sender(workers: Workers) -> None:
     workers.world.turn_until(lambda: workers.world.plane.is_idle)
     end = silent.accept()
     data, descriptors, _, _ = socket.recv_fds(end, 1 << 20, 2)
-    workers.owner.admit_moved(moved_connection.decode(data), *(socket.socket(fileno=each) for each in descriptors))
+    sockets = [socket.socket(fileno=each) for each in descriptors]
+    workers.owner.admission.admit_moved(moved_connection.decode(data), *sockets)
     client.expect(response(1, OWNER))
     client.send(request(FETCH, 11, 2))
     broker.expect(request(FETCH, 11, 2))
@@ -491,7 +492,7 @@ def descriptors_of(pid: str = "self") -> int:
     ("data", "sockets", "said"),
     [
         (b"\0\0rubbish", 2, b""),
-        (b"\xff\xffrubbish", 2, b"version 65535, which is not known here"),
+        (b"\xff\xffrubbish", 2, b"version -1 is not known here"),
         (b"\0", 2, b"not known here"),
         (moved_connection.encode(messages.MovedClient(node_id=-1)), 1, b"1 sockets instead of 2"),
         (moved_connection.encode(messages.MovedClient(node_id=-1)), 0, b"0 sockets instead of 2"),

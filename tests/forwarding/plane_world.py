@@ -142,7 +142,7 @@ class World:
             self.dial,
             **options,
         )
-        self.port = self.plane.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
+        self.port = self.plane.ports.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
 
     def note(self, event: str, /, **context: Any) -> None:
         self.notes.append((event, context))

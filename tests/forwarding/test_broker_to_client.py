@@ -65,7 +65,7 @@ def test_received_bytes_of_a_collected_response_are_read_within_a_second_or_two_
         broker.send(response(2, b"b" * 3_000_000)[:800_000])
         (connection,) = w.plane._connections.values()
         w.turn_until(
-            lambda: connection.responses.gathering is not None and connection.responses.gathering.left == 2_200_008
+            lambda: connection.responses.gathering is not None and connection.responses.gathering.missing == 2_200_008
         )
 
 

@@ -8,7 +8,6 @@ import pytest
 from kafka_share_proxy.forwarding.limits import Limits
 
 from tests.forwarding.plane_world import (
-    API_VERSIONS,
     FETCH,
     PRODUCE,
     UPSTREAM,
@@ -30,15 +29,6 @@ def test_bytes_pass_both_ways_unchanged_and_nothing_is_dialled_before_the_first(
         w.brokers[0].send(response(7, b"answer"))
         client.expect(response(7, b"answer"))
         assert w.dialled == [[UPSTREAM]]
-
-
-def test_each_client_has_an_upstream_connection_of_its_own() -> None:
-    with world() as w:
-        pairs = [w.pair() for _ in range(3)]
-        for number, (client, _) in enumerate(pairs):
-            client.send(request(FETCH, 11, number))
-        for number, (_, broker) in enumerate(pairs):
-            broker.expect(request(FETCH, 11, number))
 
 
 def test_an_api_nobody_knows_ends_the_connection_with_a_reason_and_no_other() -> None:
@@ -77,55 +67,6 @@ def test_a_client_that_leaves_takes_its_upstream_connection_along(farewell: str)
         assert w.plane.statistics().connections == 0
 
 
-def test_what_a_leaving_client_sent_reaches_a_broker_that_is_slow_to_read() -> None:
-    """acks=0 records are not lost because their producer closed."""
-    with world() as w:
-        client, broker = w.pair()
-        records = b"".join(produce(n, 0, 9000) for n in range(300))
-        client.send(records)
-        client.close()
-        assert broker.receive(len(records)) == records
-        broker.expect_end()
-
-
-def test_what_a_client_sent_before_there_was_a_broker_reaches_it_even_if_the_client_has_left() -> None:
-    with world() as w:
-        w.hold_dials = True
-        client = w.client()
-        client.send(produce(1, 0))
-        w.turn_until(lambda: w.dials)
-        client.close()
-        for _ in range(5):
-            w.turn()
-        w.dials[0]()
-        w.turn_until(lambda: w.brokers)
-        w.brokers[0].expect(produce(1, 0))
-        w.brokers[0].expect_end()
-
-
-def test_an_upstream_that_cannot_be_reached_ends_the_client_with_a_reason() -> None:
-    with world() as w:
-        w.refuse_dials = OSError("broker.test:9092: Connection refused")
-        client = w.client()
-        client.send(request(API_VERSIONS, 3, 1))
-        client.expect_end()
-        assert (w.notes[-1][0], w.reason()) == ("upstream-unreachable", "broker.test:9092: Connection refused")
-
-
-def test_bytes_that_come_while_dialling_wait_in_order() -> None:
-    with world() as w:
-        w.hold_dials = True
-        client = w.client()
-        client.send(request(FETCH, 11, 1, b"one"))
-        w.turn_until(lambda: w.dials)
-        client.send(request(FETCH, 11, 2, b"two"))
-        for _ in range(3):
-            w.turn()
-        w.dials[0]()
-        w.turn_until(lambda: w.brokers)
-        w.brokers[0].expect(request(FETCH, 11, 1, b"one") + request(FETCH, 11, 2, b"two"))
-
-
 def test_both_ways_stalled_at_once_go_on_again() -> None:
     """Neither side reads while it sends: nothing is lost, nothing locks up."""
     with world() as w:
@@ -146,18 +87,6 @@ def test_both_ways_stalled_at_once_go_on_again() -> None:
                     w.turn()
         assert client.receive(sent_down) == down[:sent_down]
         assert broker.receive(sent_up) == up[:sent_up]
-
-
-def test_a_client_too_many_is_closed_with_a_note() -> None:
-    with world(limits=Limits(connections=2)) as w:
-        kept = [w.client(), w.client()]
-        sock = socket.create_connection(("127.0.0.1", w.port))
-        third = w.peer(sock)
-        third.expect_end()
-        assert w.events() == ["connection-limit"]
-        kept[0].close()
-        w.turn_until(lambda: w.plane.statistics().connections == 1)
-        w.client()
 
 
 def test_hundreds_of_connections_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Listeners of the plane, drain, and who may come in."""
+"""Drain of the plane, and the release of ended connections."""
 
 from __future__ import annotations
 
@@ -16,112 +16,12 @@ from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.drain_order import Spread
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.walk.pump import new_pump
-from kafka_share_proxy.loop.listeners import bind
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.transports import PlainTransport
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
+from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 from tests.forwarding.plane_world import FETCH, LOCAL, UPSTREAM, request, response, some_routes, world
-
-
-def test_a_port_that_is_taken_is_a_clear_error() -> None:
-    with world() as w, pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{w.port}: .*in use"):
-        w.plane.listen(7, "127.0.0.1", w.port, lambda: [UPSTREAM])
-
-
-def test_a_port_above_65535_is_a_clear_error() -> None:
-    with world() as w, pytest.raises(OSError, match="ports end at 65535"):
-        w.plane.listen(60_000, "127.0.0.1", 9093 + 60_000, lambda: [UPSTREAM])
-
-
-def test_each_broker_has_a_listener_and_its_connections_know_it() -> None:
-    seen: list[int] = []
-
-    def targets() -> list[Address]:
-        return [Address("seven.test", 1)]
-
-    async def handle(call: Any) -> bytes:
-        seen.append(call.connection.node_id)
-        return response(call.correlation_id)
-
-    with world(some_routes(local=handle)) as w:
-        port = w.plane.listen(7, "127.0.0.1", 0, targets)
-        bootstrap = w.client()
-        bootstrap.send(request(LOCAL, 1, 1))
-        bootstrap.expect(response(1))
-        w.port = port
-        client = w.client()
-        client.send(request(LOCAL, 1, 1) + request(FETCH, 11, 2))
-        client.expect(response(1))
-        w.turn_until(lambda: w.dialled)
-        assert seen == [UNKNOWN_NODE, 7]
-        assert w.dialled == [[Address("seven.test", 1)]]
-
-
-def test_behind_the_bootstrap_listener_a_connection_knows_the_broker_that_was_reached() -> None:
-    seen: list[tuple[int, bool]] = []
-
-    async def handle(call: Any) -> bytes:
-        seen.append((call.connection.node_id, call.connection.is_bootstrap))
-        return response(call.correlation_id)
-
-    advertised = {UPSTREAM: 5}
-    with world(some_routes(local=handle), node_at=lambda address: advertised.get(address, UNKNOWN_NODE)) as w:
-        client, _ = w.pair()
-        client.send(request(LOCAL, 1, 7))
-        client.expect(response(7))
-        advertised.clear()
-        client.send(request(LOCAL, 1, 8))
-        client.expect(response(8))
-    assert seen == [(5, True), (UNKNOWN_NODE, True)]
-
-
-def test_a_listener_that_closes_leaves_its_connections_alone() -> None:
-    with world() as w:
-        client, broker = w.pair()
-        w.plane.close_listener(UNKNOWN_NODE)
-        w.plane.close_listener(UNKNOWN_NODE)
-        w.turn()
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", w.port))
-        client.send(request(FETCH, 11, 1))
-        broker.expect(request(FETCH, 11, 1))
-
-
-def test_a_listener_can_be_opened_again_on_the_same_port() -> None:
-    with world() as w:
-        client, _ = w.pair()
-        w.plane.close_listener(UNKNOWN_NODE)
-        client.close()
-        w.turn_until(lambda: not w.plane.statistics().connections)
-        assert w.plane.listen(UNKNOWN_NODE, "127.0.0.1", w.port, lambda: [UPSTREAM]) == w.port
-        w.pair()
-
-
-def test_clients_of_another_process_on_the_same_ports_are_accepted_until_it_is_back() -> None:
-    with world() as w:
-        (shared,) = bind("127.0.0.1", 0, shares=True)
-        port = shared.getsockname()[1]
-        w.plane.cover(1, lambda _host, _port: [shared.dup()])
-        with socket.create_connection(("127.0.0.1", port)):
-            w.turn_until(lambda: w.plane.statistics().connections == 1)
-            w.plane.uncover(1)
-            w.reactor.turn(0)
-            with socket.create_connection(("127.0.0.1", port)):  # waits at the socket, which is open elsewhere
-                w.reactor.turn(0.05)
-                assert w.plane.statistics().connections_total == 1
-        shared.close()
-
-
-def test_covering_fails_as_a_whole() -> None:
-    def refuse(_host: str, _port: int) -> list[socket.socket]:
-        raise OSError("the supervisor has ended")
-
-    with world() as w:
-        with pytest.raises(OSError, match="has ended"):
-            w.plane.cover(1, refuse)
-        w.pair()
 
 
 def drained(
@@ -144,7 +44,7 @@ def drained(
             return lambda: None
 
         plane = Plane(reactor, lambda: routes, Limits(), lambda *_a, **_k: None, dial)
-        port = plane.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
+        port = plane.ports.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
         async with trio.open_nursery() as nursery:
             result = await scenario(plane, reactor, port, brokers, handler_wait, nursery)  # type: ignore[call-arg]
             outcome = await plane.drained(reactor.now() + within_s, Spread(seconds=spread_s) if spread_s else None)
@@ -305,35 +205,6 @@ def test_drain_of_an_empty_plane_is_over_at_once() -> None:
         return None
 
     assert drained(scenario, within_s=60.0) == (True, None)
-
-
-def test_one_address_gets_no_more_than_its_limit_and_all_of_it_again() -> None:
-    with world(limits=Limits(connections_per_address=2)) as w:
-        first, second = w.client(), w.client()
-        w.turn_until(lambda: w.plane.statistics().connections == 2)
-        w.peer(socket.create_connection(("127.0.0.1", w.port))).expect_end()
-        ((_, context),) = [noted for noted in w.notes if noted[0] == "connection-limit"]
-        assert context["reason"] == "limits.connections_per_address (2) is reached"
-        first.close()
-        w.turn_until(lambda: w.plane.statistics().connections == 1)
-        w.client()
-        w.turn_until(lambda: w.plane.statistics().connections == 2)
-        second.close()
-        w.turn_until(lambda: w.plane.statistics().connections == 1)
-        assert sum(w.plane._by_address.values()) == 1
-
-
-def test_a_side_that_still_sends_after_its_connection_ended_counts_as_one() -> None:
-    """It keeps its descriptor until its peer has taken all."""
-    with world(limits=Limits(connections=2)) as w:
-        w.pair()
-        (connection,) = w.plane._connections.values()
-        connection.to_client(bytes(64 << 20))  # more than the kernel takes
-        connection.broker_left(None)
-        assert (len(w.plane._lingering), w.plane.statistics().connections) == (1, 0)
-        w.client()
-        w.turn_until(lambda: w.plane.statistics().connections == 1)
-        w.peer(socket.create_connection(("127.0.0.1", w.port))).expect_end()
 
 
 def test_connections_that_ended_leave_nothing_to_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:

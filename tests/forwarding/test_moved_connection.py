@@ -50,5 +50,5 @@ def test_incomplete_state_is_not_decoded() -> None:
 
 def test_another_version_is_not_decoded() -> None:
     """Workers of two versions run side by side during an upgrade."""
-    with pytest.raises(RemoteProtocolError, match="version 1, which is not known here"):
+    with pytest.raises(RemoteProtocolError, match="MovedClient of version 1 is not known here"):
         moved_connection.decode(b"\0\1" + moved_connection.encode(messages.MovedClient())[2:])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trustme
-from kafka_share_proxy.forwarding.data_plane import Entrance
+from kafka_share_proxy.forwarding.admission import Entrance
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.loop.proxy_headers import ProxyHeaders
 from kafka_share_proxy.loop.tls_context import TlsContext
@@ -38,9 +38,9 @@ def one_port(**options: Any) -> Iterator[World]:
     """A plane with brokers 1 and 2 on the port of the bootstrap listener."""
     tls = TlsContext(server_context())
     with world(client_tls=tls, entrance=Entrance(names_advice=ADVICE), **options) as made:
-        made.port = made.plane.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [Address("any.test", 0)], BOOTSTRAP)
-        made.plane.serve_by_name(1, "broker-1.Kafka.example", lambda: [ONE])
-        made.plane.serve_by_name(2, "broker-2.kafka.example", lambda: [TWO])
+        made.port = made.plane.ports.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [Address("any.test", 0)], BOOTSTRAP)
+        made.plane.ports.serve_by_name(1, "broker-1.Kafka.example", lambda: [ONE])
+        made.plane.ports.serve_by_name(2, "broker-2.kafka.example", lambda: [TWO])
         yield made
 
 
@@ -130,16 +130,16 @@ def test_a_client_without_a_known_name_gets_an_alert_and_a_log_line(name: str | 
 
 def test_brokers_come_and_go_by_name() -> None:
     with one_port() as made:
-        made.plane.close_listener(1)
+        made.plane.ports.close_listener(1)
         with pytest.raises(ssl.SSLError, match="UNRECOGNIZED_NAME"):
             shake(made, "broker-1.kafka.example")
-        made.plane.serve_by_name(1, "broker-1.kafka.example", lambda: [TWO])
+        made.plane.ports.serve_by_name(1, "broker-1.kafka.example", lambda: [TWO])
         assert dialled(made, shake(made, "broker-1.kafka.example")) == [TWO]
 
 
 def test_a_broker_that_is_forgotten_during_the_handshake_ends_it() -> None:
     with one_port() as made:
-        client = shake(made, "broker-1.kafka.example", meanwhile=lambda: made.plane.close_listener(1))
+        client = shake(made, "broker-1.kafka.example", meanwhile=lambda: made.plane.ports.close_listener(1))
         made.turn_until(lambda: made.plane.is_idle)
         assert list(made.plane.connections()) == []
         made.turn_until(lambda: select.select([client], [], [], 0)[0])
@@ -150,8 +150,8 @@ def test_a_broker_that_is_forgotten_during_the_handshake_ends_it() -> None:
 def test_a_renewed_certificate_keeps_the_names() -> None:
     """Contexts are replaced by a reload (loop/tls_context.py)."""
     with one_port() as made:
-        assert made.plane.client_tls is not None
-        made.plane.client_tls.current = server_context()
+        assert made.plane.admission.client_tls is not None
+        made.plane.admission.client_tls.current = server_context()
         assert dialled(made, shake(made, "broker-1.kafka.example")) == [ONE]
         with pytest.raises(ssl.SSLError, match="UNRECOGNIZED_NAME"):
             shake(made, "broker-3.kafka.example")
@@ -160,8 +160,8 @@ def test_a_renewed_certificate_keeps_the_names() -> None:
 def test_clients_with_certificates_are_verified_as_well() -> None:
     """Mutual TLS is independent of the name."""
     with one_port() as made:
-        assert made.plane.client_tls is not None
-        verifying = made.plane.client_tls.current
+        assert made.plane.admission.client_tls is not None
+        verifying = made.plane.admission.client_tls.current
         verifying.verify_mode = ssl.CERT_REQUIRED
         CA.configure_trust(verifying)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -177,7 +177,7 @@ def test_clients_with_certificates_are_verified_as_well() -> None:
 def balanced(sources: str = "127.0.0.0/8", timeout_s: float = 60.0, **options: Any) -> Iterator[World]:
     """A plane whose clients from these addresses are load balancers."""
     with world(**options) as made:
-        made.plane._proxy_headers = ProxyHeaders(
+        made.plane.admission._proxy_headers = ProxyHeaders(
             made.reactor, [ipaddress.ip_network(sources)], timeout_s, "proxy_protocol.clients"
         )
         yield made
@@ -207,7 +207,7 @@ def test_a_client_that_is_no_load_balancer_sends_no_header() -> None:
 
 def test_the_header_comes_before_tls() -> None:
     with one_port() as made:
-        made.plane._proxy_headers = ProxyHeaders(
+        made.plane.admission._proxy_headers = ProxyHeaders(
             made.reactor, [ipaddress.ip_network("127.0.0.1")], 60.0, "proxy_protocol.clients"
         )
         assert dialled(made, shake(made, "broker-2.kafka.example", of_client(CLIENT))) == [TWO]
@@ -267,7 +267,7 @@ def test_draining_ends_incomplete_headers() -> None:
     with balanced() as made:
         waiting = connect(made, b"")
         made.turn_until(lambda: not made.plane.is_idle)
-        made.plane.stop_accepting()
+        made.plane.admission.close()
         made.turn()
         assert (made.plane.is_idle, made.notes) == (True, [])
         assert waiting.recv(1) == b""

@@ -286,7 +286,7 @@ def test_small_responses_to_one_client_are_spread_over_iterations(key: int, monk
         before = s.connection.responses.bytes
         s.continued.clear()
         s.broker.send(b"".join(responses))
-        arrive(s.connection.broker, sum(map(len, responses)))
+        arrive(s.connection.upstream.socket, sum(map(len, responses)))
         counts = s.counts(lambda: (s.connection.responses.bytes - before) // len(wanted[0]), len(burst))
         assert max(counts) <= RESPONSES_MAX
         assert len([each for each in s.continued if each is s.connection.responses]) >= len(counts) - 2

@@ -46,13 +46,24 @@ NAMES = (
     Rejected("whoever|whatever|whom", "caller, owner, leader"),
     Rejected("came|comes", "on_response, received"),
     Rejected("gone", "deleted_topics, lost_members"),
-    Rejected("wanted", "requested_topics, target", 22),
+    Rejected("wanted", "requested_topics, target", 17),
     Rejected("turns?", "iteration", 6),
     Rejected("twins?", "fallback"),
     Rejected("marks?|marked", "committed_offset, group_marker", 15),
     Rejected("looks?|looked", "matcher, inspect, query", 26),
 )
 """Words in identifiers. A part of an identifier is rejected, in any case: `has_answered`, `AnswerFrame`."""
+
+WHOLE_NAMES = (
+    Rejected("found", "the thing: records, entry, findings, by_node", 60),
+    Rejected("seen", "the thing: event, state, actual, on_cluster", 10),
+    Rejected("named", "by_name, names, partitions", 35),
+    Rejected("left", "remaining, missing, has_left", 22),
+    Rejected("others", "the thing: other_groups, shared, rest", 10),
+    Rejected("took", "duration, count, observe", 4),
+    Rejected("come", "received"),
+)
+"""Words that may be a part of an identifier, as in `names_seen`, but say nothing alone: as `found` or `_found`."""
 
 PROSE = (
     Rejected("answer(?:s|ed|ing)?", "response, respond"),
@@ -157,6 +168,16 @@ def uses_in_names() -> Uses:
     return uses
 
 
+@cache
+def uses_as_whole_names() -> Uses:
+    """Return the identifiers that consist of one rejected word."""
+    uses: Uses = defaultdict(list)
+    for path in files("*.py", *FOLDERS):
+        for line, name in names_in(path.read_text()):
+            uses[name.strip("_")].append(place(path, line, name))
+    return uses
+
+
 def texts() -> Iterator[tuple[Path, int, str]]:
     """Yield (file, line, text) of all prose."""
     for path in files("*.py", *FOLDERS):
@@ -198,6 +219,11 @@ def assert_few(rejected: Rejected, uses: list[str]) -> None:
 @pytest.mark.parametrize("rejected", NAMES, ids=lambda each: each.word)
 def test_identifiers_use_the_fields_words(rejected: Rejected) -> None:
     assert_few(rejected, uses_in_names()[rejected.word])
+
+
+@pytest.mark.parametrize("rejected", WHOLE_NAMES, ids=lambda each: each.word)
+def test_identifiers_say_what_they_hold(rejected: Rejected) -> None:
+    assert_few(rejected, uses_as_whole_names()[rejected.word])
 
 
 @pytest.mark.parametrize("rejected", PROSE, ids=lambda each: each.word)

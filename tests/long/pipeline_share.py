@@ -191,7 +191,7 @@ def test_four_kills_beside_another_member_lose_nothing(
     again, both = len(written) - len(set(written)), len(set(written) & other.settled)
     print(
         f"{len(set(written))} offsets written, {again} of them twice; {len(other.settled)} by the other member, "
-        f"{both} by both; {KILLS} kills; acknowledged, came again, refused, renewals, lost: {job.told()}"
+        f"{both} by both; {KILLS} kills; acknowledged, delivered again, refused, renewals, lost: {job.told()}"
     )
     assert set(written) | other.settled == everything
     assert other.settled

@@ -163,7 +163,7 @@ SIDES = {
 
 
 def opened(w: TlsWorld) -> Peer:
-    if w.plane.client_tls is None:
+    if w.plane.admission.client_tls is None:
         return w.client()
     client = w.tls_client()
     client.shake()

@@ -220,12 +220,12 @@ def test_a_flow_ends_when_its_position_does() -> None:
 
 def test_flows_keep_out_of_each_others_way() -> None:
     ledger = OffsetLedger(70)
-    with pytest.raises(ValueError, match="70-79 is not behind the position 70: jump first"):
+    with pytest.raises(ValueError, match="70-79 is not after the position 70: jump first"):
         ledger.flow(OffsetSpan(70, 80))
     first, second = (ledger.flow(span) for span in ledger.jump(80) * 2)
     first.delivered(70)
     for misuse, says in (
-        (lambda: first.delivered(80), "offset 80 is behind the end of this flow, 80: the main flow has it"),
+        (lambda: first.delivered(80), "offset 80 is after the end of this flow, 80: the main flow has it"),
         (lambda: second.delivered(70), "offset 70 was delivered already, by another flow"),
         (lambda: ledger.jump(79), "offset 79 cannot be jumped to from position 80"),
         (lambda: OffsetLedger().jump(5), "offset 5 cannot be jumped to from position None"),

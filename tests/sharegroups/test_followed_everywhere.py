@@ -12,7 +12,7 @@ from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import followed_everywhere
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.followed_everywhere import LEASE_S, RESPONSE_WAIT_S, FollowedEverywhere, follow
-from kafka_share_proxy.sharegroups.followed_group import FollowedView
+from kafka_share_proxy.sharegroups.followed_group import FollowedState
 from kafka_share_proxy.sharegroups.native_group import MoveRefused
 from kafka_share_proxy.sharegroups.placement import ServeRule, ShareRules
 from kafka_share_proxy.sharegroups.share_group_apis import choice_of
@@ -62,8 +62,8 @@ class Whole:
             raise task.error
         return task.value
 
-    def seen(self) -> FollowedView:
-        return self.run(self.followed.seen())
+    def state(self) -> FollowedState:
+        return self.run(self.followed.state())
 
 
 @pytest.fixture
@@ -79,12 +79,12 @@ def test_members_and_locks_of_all_proxies_are_known(whole: Whole) -> None:
     whole.services.followed[GROUP].members.add("here")
     place = whole.other.place
     whole.services.followed[GROUP].locks.acquired(place, 20, 29, "here", 1e9)
-    seen = whole.seen()
+    seen = whole.state()
     assert seen.members == {"here", "there"}
     assert seen.locks == [(place, 0, 29)]
     assert (seen.requests, seen.has_expired, seen.trouble) == (0, False, "")
     whole.other.world.timers.advance(LOCK_S)
-    seen = whole.seen()
+    seen = whole.state()
     assert (seen.locks, seen.has_expired) == ([(place, 20, 29)], True)
 
 
@@ -97,7 +97,7 @@ def test_each_step_is_taken_at_all_proxies_and_ends_there(whole: Whole) -> None:
     assert GROUP in at_brokers
     whole.run(whole.followed.stop())
     waiting: Any = other.begin_fetch()
-    assert (waiting.finished, GROUP in at_brokers, whole.seen().requests) == (False, False, 0)
+    assert (waiting.finished, GROUP in at_brokers, whole.state().requests) == (False, False, 0)
     whole.followed.end()
     assert waiting.finished
     assert other.world.services.followed == whole.services.followed == {}
@@ -116,7 +116,7 @@ def test_proxy_that_gets_no_command_follows_no_longer(whole: Whole) -> None:
 def test_restarted_proxy_is_noticed_because_it_knows_no_locks(whole: Whole) -> None:
     whole.other.world.services.followed.clear()
     with pytest.raises(MoveRefused, match=f"{EDGE} of the fleet was restarted meanwhile"):
-        whole.seen()
+        whole.state()
 
 
 @pytest.mark.parametrize("change", ["lost", "joined", "left"])
@@ -125,7 +125,7 @@ def test_changed_fleet_is_refused(whole: Whole, change: str) -> None:
     if change == "left":
         whole.members.clear()
     with pytest.raises(MoveRefused, match="the fleet has changed"):
-        whole.seen()
+        whole.state()
 
 
 def test_proxy_that_cannot_follow_or_does_not_respond_is_named() -> None:
@@ -143,7 +143,7 @@ def test_link_that_ends_during_a_command_refuses(whole: Whole) -> None:
     lost.fail(PeerLost("the link ended"))
     whole.members[EDGE] = SimpleNamespace(command=lambda *_: lost)
     with pytest.raises(PeerLost):
-        whole.seen()
+        whole.state()
 
 
 @pytest.mark.parametrize("words", [[], ["POST", GROUP, "take-back", "10"], ["FOLLOW", GROUP, "unknown", "4.0"]])
@@ -164,7 +164,7 @@ def test_single_proxy_follows_alone() -> None:
     whole = Whole()
     whole.services.fleet = None
     whole.run(whole.followed.begin())
-    assert whole.seen().members == frozenset()
+    assert whole.state().members == frozenset()
     assert whole.followed.stopped_s() < 0
     whole.run(whole.followed.stop())
     whole.world.timers.advance(3)

@@ -144,4 +144,4 @@ def test_members_are_those_that_sent_a_heartbeat_and_did_not_leave() -> None:
 def test_range_beyond_every_window_makes_the_locks_unknown() -> None:
     followed = Followed()
     followed.fetch((0, forwarded_locks.RANGE_MAX))
-    assert "range of 100001 offsets" in followed.group.seen().trouble
+    assert "range of 100001 offsets" in followed.group.state().trouble

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.loop.promise import Task
-from kafka_share_proxy.sharegroups.group_moves import CLOSING, NAMED_MAX, WAIT_S_MAX, Move, named, some
+from kafka_share_proxy.sharegroups.group_moves import CLOSING, NAMED_MAX, WAIT_S_MAX, Move, names_of, some
 from kafka_share_proxy.sharegroups.native_group import MoveRefused
 from kafka_share_proxy.wire.errors import UpstreamLost
 
@@ -64,6 +64,6 @@ def test_text_of_many_partitions_is_bounded() -> None:
     windows = [
         {"topic": "t", "partition": number, "start_offset": 1, "end_offset": 2} for number in range(NAMED_MAX + 3)
     ]
-    assert named(windows[:2]) == "t-0 offsets 1-2, t-1 offsets 1-2"
-    assert named(windows).endswith(f"t-{NAMED_MAX - 1} offsets 1-2 and 3 more")
+    assert names_of(windows[:2]) == "t-0 offsets 1-2, t-1 offsets 1-2"
+    assert names_of(windows).endswith(f"t-{NAMED_MAX - 1} offsets 1-2 and 3 more")
     assert some(["a"]) == "a"

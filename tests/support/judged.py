@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from kafka_share_proxy.conformance.judge.events import ConnectionEnded, FrameRefused, RequestSeen, ResponseSeen
+from kafka_share_proxy.conformance.judge.events import ConnectionEnded, FrameRefused, ReceivedRequest, SentResponse
 from kafka_share_proxy.conformance.judge.judge import Judge
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import messages, registry
@@ -43,7 +43,7 @@ class JudgedClient:
         responds: bool = True,
         negotiates: bool = True,
         **seen: Any,
-    ) -> RequestSeen:
+    ) -> ReceivedRequest:
         """Send a request, after ApiVersions on a new connection, and receive the response: an empty one, or this."""
         key = type(request).SPEC.name.removesuffix("Request")
         api = next(each for each, name in registry.API_KEYS.items() if name == key)
@@ -55,11 +55,11 @@ class JudgedClient:
             self.send(versions_request(), connection=connection, node=node)
         self._connections.add(connection)
         version = OFFERED[api][1] if version is None else version
-        event = RequestSeen(**self._frame(api, version, request, connection, node, seen))
+        event = ReceivedRequest(**self._frame(api, version, request, connection, node, seen))
         self._observe(event)
         if responds:
             made = registry.response(api, version).message_class() if response is None else response
-            self._observe(ResponseSeen(at=self.at, seen=event, response=made, delivered=delivered))
+            self._observe(SentResponse(at=self.at, received=event, response=made, delivered=delivered))
         return event
 
     def refuse(self, key: int, version: int, reason: str = "the message ends too early") -> None:

@@ -83,7 +83,7 @@ async def test_a_view_somebody_deleted_is_forgotten_and_not_made(autojump_clock:
     tied = world.catalog.binding(V)
     del world.cluster.topics[V]
     await watch(world, 31)
-    assert world.catalog.named(V) is None
+    assert world.catalog.by_name(V) is None
     assert world.catalog.binding(V) == tied
     await watch(world, 61)
     assert V not in world.cluster.topics
@@ -116,7 +116,7 @@ async def test_what_may_not_be_seen_is_said_once_and_nothing_is_forgotten(autoju
     await watch(world, 100)
     assert "DESCRIBE" in world.watch.blind
     assert [line.get("times") for line in world.noted("views-not-watched")] == [None, 3]
-    assert world.catalog.named(V) is not None
+    assert world.catalog.by_name(V) is not None
     world.cluster.hidden.clear()
     await watch(world, 31)
     assert world.watch.blind == ""

@@ -20,7 +20,10 @@ def world() -> World:
 def test_asking_about_topics_makes_none(world: World) -> None:
     """A broker that makes topics by itself would make views with the wrong number of partitions."""
     entries = world.run(broker_requests.request_topics(world.client, ["orders", "nothing", "orders"]))
-    assert {name: broker_requests.seen(entry).code for name, entry in entries.items()} == {"orders": 0, "nothing": 3}
+    assert {name: broker_requests.state_of(entry).code for name, entry in entries.items()} == {
+        "orders": 0,
+        "nothing": 3,
+    }
     ((_, request),) = world.cluster.asked
     assert request.allow_auto_topic_creation is False
     assert [topic.name for topic in request.topics] == ["orders", "nothing"]
@@ -63,7 +66,7 @@ def test_a_response_about_another_topic_is_ignored(world: World) -> None:
 
 def test_a_topic_nobody_told_of_counts_as_missing() -> None:
     """Metadata omits no requested topic, but a client's request may."""
-    assert broker_requests.seen(None) == Seen(3)
+    assert broker_requests.state_of(None) == Seen(3)
 
 
 def test_many_partitions_are_created_by_several_requests(world: World) -> None:

@@ -33,7 +33,7 @@ def test_a_view_that_is_missing_is_made_with_a_partition_for_every_slot(world: W
     made = world.cluster.topics[V]
     assert (made.partitions, made.replicas) == (8, [1, 2])
     assert made.configs["max.message.bytes"] == "0"
-    view = world.catalog.named(V)
+    view = world.catalog.by_name(V)
     assert view is not None
     assert (view.topic_id, view.base_id) == (made.topic_id, world.cluster.topics["orders"].topic_id)
     assert (view.base_partitions, view.slots) == (2, 4)
@@ -63,7 +63,7 @@ def test_a_view_that_never_shows_is_retriable_in_the_end(world: World) -> None:
     began = world.timers.now()
     assert world.ensure(V) == {V: 5}
     assert world.timers.now() - began == pytest.approx(Views().create_wait_s, abs=1)
-    assert world.catalog.named(V) is None
+    assert world.catalog.by_name(V) is None
 
 
 def test_what_the_broker_refuses_is_passed_on(world: World) -> None:
@@ -86,7 +86,7 @@ def test_a_view_without_a_base_is_unknown_and_nothing_is_made(world: World) -> N
     world.ensure(V)
     del world.cluster.topics["orders"]
     assert world.ensure(V) == {V: 3}
-    assert world.catalog.named(V) is None
+    assert world.catalog.by_name(V) is None
     assert world.cluster.count(CREATE) == 1
 
 
@@ -95,7 +95,7 @@ def test_who_may_not_see_the_base_does_not_see_the_view(world: World) -> None:
     world.ensure(V)
     world.cluster.hidden.add("orders")
     assert world.ensure(V) == {V: 29}
-    assert world.catalog.named(V) is not None
+    assert world.catalog.by_name(V) is not None
 
 
 def test_names_that_no_view_can_have_are_refused_without_asking(world: World) -> None:
@@ -124,7 +124,7 @@ def test_a_view_grows_with_its_base(world: World) -> None:
     world.cluster.topics["orders"].partitions = 3
     assert world.ensure(V) == {V: 0}
     assert world.cluster.topics[V].partitions == 12
-    view = world.catalog.named(V)
+    view = world.catalog.by_name(V)
     assert view is not None
     assert view.base_partitions == 3
     assert world.noted("view-grown") == [{"view": V, "partitions": 12}]
@@ -136,7 +136,7 @@ def test_a_view_that_may_not_grow_is_shown_as_far_as_it_goes(world: World) -> No
     world.cluster.topics["orders"].partitions = 3
     world.cluster.codes[GROW] = 29
     assert world.ensure(V) == {V: 0}
-    view = world.catalog.named(V)
+    view = world.catalog.by_name(V)
     assert view is not None
     assert view.base_partitions == 2
     assert [note["view"] for note in world.noted("view-not-grown")] == [V]
@@ -167,7 +167,7 @@ def test_until_the_old_view_can_be_deleted_it_is_not_shown(world: World) -> None
     world.cluster.make("orders", 2)
     world.cluster.codes[DELETE] = 29
     assert world.ensure(V) == {V: 3}
-    assert world.catalog.named(V) is None
+    assert world.catalog.by_name(V) is None
     assert "made anew" in world.noted("view-refused")[-1]["reason"]
 
 
@@ -226,7 +226,7 @@ def test_a_plan_is_known_or_the_view_is_not(world: World) -> None:
     world.catalog.add_plan(Plan("hot", (0, 5, 10)))
     assert world.ensure(planned) == {planned: 0}
     assert world.cluster.topics[planned].partitions == 6
-    view = world.catalog.named(planned)
+    view = world.catalog.by_name(planned)
     assert view is not None
     assert view.cut == RangeCut((0, 5, 10))
 
@@ -346,7 +346,7 @@ def test_a_view_that_was_deleted_is_forgotten_when_it_is_shown(world: World) -> 
     world.ensure(V)
     del world.cluster.topics[V]
     assert world.metadata(V)[V].error_code == 0
-    assert world.catalog.named(V) is None
+    assert world.catalog.by_name(V) is None
     assert V not in world.cluster.topics
 
 

@@ -46,7 +46,7 @@ def test_a_refused_version_is_replaced_by_the_best_one_listed(known: dict[str, t
 def test_no_common_version_and_other_errors_are_raised() -> None:
     with pytest.raises(RemoteProtocolError, match="a:1 has ApiVersions 8 to 9, none is known here"):
         negotiated(answered(ErrorCode.UNSUPPORTED_VERSION, API_VERSIONS=(8, 9)))
-    with pytest.raises(RemoteProtocolError, match=r"a:1 answered ApiVersions v3 with INVALID_REQUEST \(42\)"):
+    with pytest.raises(RemoteProtocolError, match=r"a:1 responds to ApiVersions v3 with INVALID_REQUEST \(42\)"):
         negotiated(answered(ErrorCode.INVALID_REQUEST))
 
 

@@ -38,8 +38,8 @@ def test_scram_fails_where_the_server_does_not_know_the_password(said: bytes) ->
 @pytest.mark.parametrize(("code", "refusal", "logs_in"), [
     (ErrorCode.NONE, None, True),
     (ErrorCode.ILLEGAL_SASL_STATE, None, False),
-    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "does not take PLAIN; it offers SCRAM-SHA-512", True),
-    (ErrorCode.REQUEST_TIMED_OUT, "answered REQUEST_TIMED_OUT (7)", True),
+    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "does not support PLAIN; it offers SCRAM-SHA-512", True),
+    (ErrorCode.REQUEST_TIMED_OUT, "responded with REQUEST_TIMED_OUT (7)", True),
 ])  # fmt: skip
 def test_a_handshake_says_whether_one_may_and_must_log_in(code: ErrorCode, refusal: str | None, logs_in: bool) -> None:
     response = messages.SaslHandshakeResponse(error_code=code, mechanisms=["SCRAM-SHA-512"])

@@ -49,9 +49,9 @@ def commit() -> str:
     checkout = PACKAGE.parents[1]
     if not (checkout / "pyproject.toml").is_file() or not (checkout / ".git").exists():
         return ""
-    found = _git(checkout, "rev-parse", f"--short={COMMIT_CHARACTERS}", "HEAD")
-    changed = found and _git(checkout, "status", "--porcelain", "--untracked-files=no")
-    return f"{found}+changes" if changed else found
+    revision = _git(checkout, "rev-parse", f"--short={COMMIT_CHARACTERS}", "HEAD")
+    changed = revision and _git(checkout, "status", "--porcelain", "--untracked-files=no")
+    return f"{revision}+changes" if changed else revision
 
 
 def _git(checkout: Path, *words: str) -> str:
@@ -78,8 +78,8 @@ def lines() -> Iterator[str]:
 
 def fallbacks(chosen: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the kernels that are replaced by their Python fallbacks, by reason."""
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for name, reason in sorted(chosen.items()):
         if reason:
-            found.setdefault(reason, []).append(name.rpartition("._")[2])
-    return found
+            by_reason.setdefault(reason, []).append(name.rpartition("._")[2])
+    return by_reason

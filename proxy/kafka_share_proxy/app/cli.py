@@ -479,13 +479,13 @@ def _reader(
     """Return the function that reads all sources of settings, now or again. It raises ConfigError."""
     from kafka_share_proxy.app.settings import config_loading
 
-    named: dict[str, object] = dict(flags)
+    values: dict[str, object] = dict(flags)
     for assignment in assignments or ():
         key, equals, value = assignment.partition("=")
         if not equals or not key.strip():
             _fail(f"--set {assignment}: write KEY=VALUE, for example --set log_level=debug", MISUSED)
-        named[key.strip()] = value
-    return partial(config_loading.load, named, path=file, listens=listens)
+        values[key.strip()] = value
+    return partial(config_loading.load, values, path=file, listens=listens)
 
 
 def _captured(file: str) -> bytes:

@@ -125,7 +125,7 @@ class KeySampling:
         self,
         timers: Timers,
         looks_per_s: float,
-        seen: Seen,
+        on_sample: Seen,
         draw: Callable[[], float] | None = None,
         workers: Workers | None = None,
     ) -> None:
@@ -133,12 +133,12 @@ class KeySampling:
         Args:
             timers: clock of the loop.
             looks_per_s: the budget, in KEYS_PER_LOOK keys per second; 0 for no sampling.
-            seen: called with each look.
+            on_sample: called with each look.
             draw: uniform random numbers of [0, 1); None for `evenly_spread`.
             workers: threads that open compressed batches. None: batches that take long are skipped.
         """
         self._timers = timers
-        self._seen = seen
+        self._on_sample = on_sample
         self._draw = draw or evenly_spread()
         self.workers = workers
         self._keys_per_s = looks_per_s * KEYS_PER_LOOK
@@ -233,7 +233,7 @@ class KeySampling:
             self.skipped += 1
         else:
             if samples:
-                self._seen(place, samples, rows)
+                self._on_sample(place, samples, rows)
 
 
 def _run(batches: BatchTable, data: memoryview, position: float, size: int) -> list[SampledBatch]:

@@ -34,14 +34,14 @@ class Leader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic at the time `seen`."""
+    """One topic at the time `described_at`."""
 
     name: str
     topic_id: bytes
     """ZERO_UUID if the response had none (Metadata below v10)."""
     leaders: tuple[Leader, ...]
     is_internal: bool
-    seen: float
+    described_at: float
 
     @property
     def partitions(self) -> int:
@@ -89,10 +89,10 @@ class ClusterMetadata:
     def topic(self, name: str) -> Topic | None:
         return self._topics.get(name)
 
-    def topic_since(self, name: str, seen: float) -> Topic | None:
-        """Return a topic that is not stale and was described since `seen`."""
+    def topic_since(self, name: str, since: float) -> Topic | None:
+        """Return a topic that is not stale and was described since then."""
         topic = self._topics.get(name)
-        return topic if topic is not None and topic.seen >= seen and name not in self._stale else None
+        return topic if topic is not None and topic.described_at >= since and name not in self._stale else None
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """None for an unknown id, which must be queried."""
@@ -117,7 +117,7 @@ class ClusterMetadata:
 
     def age(self, name: str, now: float) -> float:
         """Return seconds since the last response about the topic. inf if it is unknown or stale."""
-        return inf if self.is_stale(name) else now - self._topics[name].seen
+        return inf if self.is_stale(name) else now - self._topics[name].described_at
 
     def _fold_brokers(self, metadata: messages.MetadataResponse, now: float) -> None:
         """Merge brokers. An empty list is an error or a broker that has not caught up, and removes no broker."""

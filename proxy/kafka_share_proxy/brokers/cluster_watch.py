@@ -1,7 +1,7 @@
 """Watch of the upstream cluster: requests its metadata at start and periodically, and reports changes.
 
 `first` waits until the cluster responds and every listed broker has reported its versions. `follow` repeats this every
-interval and passes the result to `seen`. Without a sufficient identity the brokers are those of the settings, and
+interval and passes the result to `on_cluster`. Without a sufficient identity the brokers are those of the settings, and
 topics are unknown.
 """
 
@@ -83,7 +83,7 @@ class ClusterWatch:
             await trio.sleep(delay)
             delay = min(2 * delay, RETRY_MAX_S)
 
-    async def follow(self, seen: Callable[[SeenCluster], None]) -> None:
+    async def follow(self, on_cluster: Callable[[SeenCluster], None]) -> None:
         delay = self.interval_s
         while True:
             self._requested = trio.Event()
@@ -96,7 +96,7 @@ class ClusterWatch:
             else:
                 delay = self.interval_s
                 self._report_silent(sight)
-                seen(sight)
+                on_cluster(sight)
 
     def check_soon(self) -> None:
         """Refresh soon, because a broker could not be reached."""

@@ -45,12 +45,12 @@ class RecordLookup:
 
         Raises UpstreamLost if the leader does not respond or refuses.
         """
-        found: dict[int, Record] = {}
+        records: dict[int, Record] = {}
         to_find = set(offsets)
         offset, last = offsets[0], offsets[-1]
         for _ in range(READS_MAX):
             if self._now() >= until:
-                return FoundRecords(found, offset)
+                return FoundRecords(records, offset)
             entry = await self._fetch(topic_id, partition, offset)
             if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 start = await self._log_start(topic_id, partition)
@@ -62,13 +62,13 @@ class RecordLookup:
             if entry.error_code != ErrorCode.NONE:
                 self._topology.set_stale(await self.name_of(topic_id))
                 raise UpstreamLost(f"records cannot be read: {error_name(entry.error_code)}")
-            end = _collect(entry, offset, to_find, found)
+            end = _collect(entry, offset, to_find, records)
             if end <= offset or end > last:
                 break
             offset = next(each for each in offsets if each >= end)
         else:
-            return FoundRecords(found, offset)
-        return FoundRecords(found, last + 1)
+            return FoundRecords(records, offset)
+        return FoundRecords(records, last + 1)
 
     async def name_of(self, topic_id: bytes) -> str:
         """Return the name of a topic. Raises UpstreamLost if no broker knows it."""
@@ -139,10 +139,10 @@ class RecordLookup:
         raise failure
 
 
-def _collect(entry: _Entry, offset: int, to_find: set[int], found: dict[int, Record]) -> int:
+def _collect(entry: _Entry, offset: int, to_find: set[int], records: dict[int, Record]) -> int:
     """Add the requested records of a response. Return the offset after it, or `offset` if it is empty."""
     following = offset
     for batch in fetched_records(entry.records or b"", offset):
         following = batch.next_offset
-        found.update((record.offset, record) for record in batch.records if record.offset in to_find)
+        records.update((record.offset, record) for record in batch.records if record.offset in to_find)
     return following

@@ -253,7 +253,7 @@ class BrokerConnection:
             return
         text = f"{late.api}: {self.address} did not respond within {late.timeout_s:g} s"
         self._waiting.remove(late)
-        self.close(f"{late.api} was not answered within {late.timeout_s:g} s")
+        self.close(f"{late.api} had no response within {late.timeout_s:g} s")
         late.done(RequestFailure(FailureKind.TIMED_OUT, text))
 
     async def _write_and_read(self) -> None:

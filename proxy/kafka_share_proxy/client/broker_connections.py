@@ -207,7 +207,7 @@ class BrokerConnections:
             text = "; ".join(dict.fromkeys(map(str, race_result.failures.values())))
             refused = any(isinstance(each, AuthenticationFailed) for each in race_result.failures.values())
             kind = FailureKind.AUTHENTICATION if refused else FailureKind.DISCONNECTED
-            return RequestFailure(kind, text or f"nobody knows where node {node_id} listens")
+            return RequestFailure(kind, text or f"the address of node {node_id} is unknown")
         opened = race_result.winner[1]
         try:
             return BrokerConnection(opened, self._settings, memory=self._memory)
@@ -229,10 +229,10 @@ class BrokerConnections:
             request.message,
             request.versions,
             request.timeout_s,
-            partial(self._took, opened, request),
+            partial(self._on_request_outcome, opened, request),
         )
 
-    def _took(self, opened: BrokerConnection, request: UnsentRequest, outcome: Outcome) -> None:
+    def _on_request_outcome(self, opened: BrokerConnection, request: UnsentRequest, outcome: Outcome) -> None:
         if not isinstance(outcome, RequestFailure):
             for node_lane in self._by_lane.values():
                 if node_lane.connection is opened:

@@ -20,7 +20,7 @@ _ADVICE = (
     ("before it responded", "Brokers that want SASL or TLS do that: check sasl= and tls="),
     ("has no SASL", ""),
     ("refuses", ""),
-    ("does not take", ""),
+    ("does not support", ""),
 )
 """The first match counts."""
 _BOOTSTRAP = "Check the address in bootstrap=, that a broker runs there, and firewalls"

@@ -121,9 +121,9 @@ class Consumer(ClusterCalls):
 
     def assign(self, partitions: Iterable[PartitionName]) -> None:
         """Read exactly these partitions, without a group assignment. Raises ValueError if a name is invalid."""
-        named = named_partitions(partitions)
-        self._network.apply(event_types.Assign(named))
-        self._by_hand, self._gives_up, self._topics = named, False, frozenset()
+        names = named_partitions(partitions)
+        self._network.apply(event_types.Assign(names))
+        self._by_hand, self._gives_up, self._topics = names, False, frozenset()
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics. With a pattern, return those that match it at present."""
@@ -167,11 +167,11 @@ class Consumer(ClusterCalls):
             ConfigurationError: offsets are committed automatically, and polled records count as processed.
             ValueError: one of the partitions is neither to be revoked nor lost. None is delayed.
         """
-        named = named_partitions(partitions)
+        names = named_partitions(partitions)
         now = self._network.clock.now()
         remaining_s = self._core.flow.deadline - now
-        granted = self._core.delay_revoke(named, now)
-        facts = {"partitions": shown(named), "granted": granted, "remaining_s": remaining_s}
+        granted = self._core.delay_revoke(names, now)
+        facts = {"partitions": shown(names), "granted": granted, "remaining_s": remaining_s}
         self._network.observe(ConsumerNote(REVOKE_DELAYED, facts))
         return granted
 
@@ -268,8 +268,8 @@ class Consumer(ClusterCalls):
 
     def high_watermark(self, partition: PartitionName) -> int | None:
         """Return the high watermark of the last Fetch, or None before it. Raises ValueError if it is not assigned."""
-        found = self._core.positions.get(self._assigned(partition))
-        return None if found is None else found.high_watermark
+        position = self._core.positions.get(self._assigned(partition))
+        return None if position is None else position.high_watermark
 
     def lag(self, partition: PartitionName) -> int | None:
         """Return the number of offsets from the position to the end, as the last Fetch reported it (KIP-695).
@@ -278,8 +278,8 @@ class Consumer(ClusterCalls):
         Fetch. ValueError: the partition is not assigned.
         """
         self._iterated.settle()
-        found = self._core.positions.get(self._assigned(partition))
-        return None if found is None else found.lag(read_committed=self._options.read_committed)
+        position = self._core.positions.get(self._assigned(partition))
+        return None if position is None else position.lag(read_committed=self._options.read_committed)
 
     def pause(self, partitions: Iterable[PartitionName]) -> None:
         """Stop returning records of partitions until `resume`. Raises ValueError if one is not assigned."""
@@ -302,16 +302,16 @@ class Consumer(ClusterCalls):
         self._iterated.settle()
 
         def is_settled() -> bool:
-            found = self._core.positions.get(name)
-            return found is not None and (found.offset is not None or found.problem is not None)
+            position = self._core.positions.get(name)
+            return position is not None and (position.offset is not None or position.problem is not None)
 
         await self._network.wait_until(
             lambda: is_settled() or name not in self.assignment, call=f"looking up the position of {name}"
         )
-        found = self._core.positions.get(self._assigned(name))
-        if found is not None and found.problem is not None:
-            raise found.problem
-        return -1 if found is None or found.offset is None else found.offset
+        position = self._core.positions.get(self._assigned(name))
+        if position is not None and position.problem is not None:
+            raise position.problem
+        return -1 if position is None or position.offset is None else position.offset
 
     async def commit(self, offsets: Mapping[Any, int | OffsetAndMetadata] | None = None) -> LeftOut:
         """Commit offsets and wait for the response.
@@ -370,11 +370,11 @@ class Consumer(ClusterCalls):
     async def committed(self, partitions: Iterable[PartitionName]) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offset of each partition, or None. Raises ConfigurationError if there is no group."""
         self._needs_group("committed")
-        named = named_partitions(partitions)
-        found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
-        if named:
-            found = await self._network.call(lambda call_id: event_types.FetchCommitted(call_id, named))
-        return found
+        names = named_partitions(partitions)
+        committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+        if names:
+            committed = await self._network.call(lambda call_id: event_types.FetchCommitted(call_id, names))
+        return committed
 
     async def beginning_offsets(
         self, partitions: Iterable[PartitionName], *, processed: bool = False
@@ -387,8 +387,8 @@ class Consumer(ClusterCalls):
         """
         if processed:
             return {each: span.start for each, span in (await self._processed(partitions)).items()}
-        found = await self._listed(dict.fromkeys(named_partitions(partitions), EARLIEST_TIMESTAMP))
-        return {each: response.offset for each, response in found.items()}
+        listed = await self._listed(dict.fromkeys(named_partitions(partitions), EARLIEST_TIMESTAMP))
+        return {each: response.offset for each, response in listed.items()}
 
     async def end_offsets(
         self, partitions: Iterable[PartitionName], *, processed: bool = False
@@ -401,15 +401,15 @@ class Consumer(ClusterCalls):
         """
         if processed:
             return {each: span.end for each, span in (await self._processed(partitions)).items()}
-        found = await self._listed(dict.fromkeys(named_partitions(partitions), LATEST_TIMESTAMP))
-        return {each: response.offset for each, response in found.items()}
+        listed = await self._listed(dict.fromkeys(named_partitions(partitions), LATEST_TIMESTAMP))
+        return {each: response.offset for each, response in listed.items()}
 
     async def offsets_for_times(self, timestamps: Mapping[Any, int]) -> Mapping[TopicPartition, FoundOffset | None]:
         """Return the first record at or after each time, in milliseconds since 1970. None if there is none."""
         if wrong := [each for each, timestamp in timestamps.items() if timestamp < 0]:
             raise ValueError(f"timestamp {timestamps[wrong[0]]} of {wrong[0]}: milliseconds since 1970, 0 or more")
-        found = await self._listed({named_partition(each): timestamp for each, timestamp in timestamps.items()})
-        return {each: None if response.offset == NOT_FOUND else response for each, response in found.items()}
+        listed = await self._listed({named_partition(each): timestamp for each, timestamp in timestamps.items()})
+        return {each: None if response.offset == NOT_FOUND else response for each, response in listed.items()}
 
     def child_consumer_is_alive(self) -> bool:
         """Return True if a second flow has started to catch up after a crash. It stays alive for the next crash."""
@@ -476,8 +476,8 @@ class Consumer(ClusterCalls):
         partitions: Iterable[PartitionName],
         query: Callable[[Iterable[PartitionName]], Awaitable[Mapping[TopicPartition, int]]],
     ) -> None:
-        named = frozenset(map(self._assigned, partitions)) or self.assignment
-        for each, offset in (await query(named)).items():
+        names = frozenset(map(self._assigned, partitions)) or self.assignment
+        for each, offset in (await query(names)).items():
             if each in self.assignment:  # it may have been lost meanwhile
                 self.seek(each, offset)
 
@@ -488,13 +488,13 @@ class Consumer(ClusterCalls):
         return self._core.to_commit(self._core.positions.assigned)
 
     async def _processed(self, partitions: Iterable[PartitionName]) -> Mapping[TopicPartition, OffsetSpan]:
-        named = named_partitions(partitions)
+        names = named_partitions(partitions)
         await trio.lowlevel.checkpoint()
         self._iterated.settle()
-        return self._core.processed(named)
+        return self._core.processed(names)
 
     async def _listed(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, FoundOffset]:
-        found: Mapping[TopicPartition, FoundOffset] = {}
+        listed: Mapping[TopicPartition, FoundOffset] = {}
         if timestamps:
-            found = await self._network.call(lambda call_id: event_types.ListOffsets(call_id, timestamps))
-        return found
+            listed = await self._network.call(lambda call_id: event_types.ListOffsets(call_id, timestamps))
+        return listed

@@ -35,7 +35,7 @@ class _Kept(NamedTuple):
         return next(each for each in self.child_flows if part.next_offset <= (each.end or 0))
 
     @property
-    def left(self) -> tuple[OffsetSpan, ...]:
+    def remaining(self) -> tuple[OffsetSpan, ...]:
         ends = ((each.position or 0, each.end or 0) for each in self.child_flows)
         return tuple(OffsetSpan(position, end) for position, end in ends if position < end)
 
@@ -102,7 +102,7 @@ class IndividualCommits:
         """Return offsets with ranges, for partitions that changed since `committed`."""
         self._forget_lost()
         for kept in self._of.values():
-            kept.ledger.catch_up = kept.left
+            kept.ledger.catch_up = kept.remaining
         offsets = {
             partition: OffsetAndMetadata(kept.ledger.offset, kept.ledger.text())
             for partition, kept in self._of.items()
@@ -122,7 +122,7 @@ class IndividualCommits:
 
     def _moved(self, kept: _Kept | None, moves: int, part: PartitionRecords) -> _Kept:
         """Start a new ledger for the main flow after a move."""
-        if kept is None or not kept.left:
+        if kept is None or not kept.remaining:
             return _Kept(self._new(None), moves)
         begin = part.records.positions.offsets[0] if part.records else part.next_offset
         if begin >= (kept.ledger.position or 0):
@@ -133,8 +133,8 @@ class IndividualCommits:
         before = [(start, min(end, begin)) for start, end in kept.ledger.snapshot().ranges if start < begin]
         ledger = OffsetLedger(committed, before, outstanding_max=self._outstanding_max)
         ledger.jump(begin)
-        left = [OffsetSpan(start, min(end, begin)) for start, end in kept.left if start < begin]
-        return _Kept(ledger, moves, tuple(map(ledger.flow, left)))
+        remaining = [OffsetSpan(start, min(end, begin)) for start, end in kept.remaining if start < begin]
+        return _Kept(ledger, moves, tuple(map(ledger.flow, remaining)))
 
     def _new(self, committed: int | None) -> OffsetLedger:
         return OffsetLedger(committed, outstanding_max=self._outstanding_max)

@@ -129,9 +129,9 @@ class IteratedRecords:
         """Advance the position to the end of the last record returned."""
         if self._piece is None or self._piece.is_stale:
             return
-        part, records, left = self._piece.parts[-1], self._piece.records, length_hint(self.current)
-        if left < len(records) or not left:
-            next_offset = records[-left].offset if left else part.next_offset
+        part, records, remaining = self._piece.parts[-1], self._piece.records, length_hint(self.current)
+        if remaining < len(records) or not remaining:
+            next_offset = records[-remaining].offset if remaining else part.next_offset
             self._core.consumed(part.partition, next_offset, part.flow)
 
     def take(self, records_max: int) -> PolledRecords:
@@ -180,20 +180,20 @@ class IteratedRecords:
     def _next_piece(self) -> _Piece | None:
         """Drop stale pieces. Those of paused partitions stay."""
         paused: list[_Piece] = []
-        found = None
-        while found is None and self._pieces:
+        following = None
+        while following is None and self._pieces:
             piece = self._pieces.popleft()
             if piece.may_be_returned:
-                found = piece
+                following = piece
             elif not piece.is_stale:
                 paused.append(piece)
         self._pieces.extendleft(reversed(paused))
-        return found
+        return following
 
     def _put_back(self) -> None:
         self.settle()
-        if self._piece is not None and (left := length_hint(self.current)):
-            handed_out = len(self._piece.records) - left
+        if self._piece is not None and (remaining := length_hint(self.current)):
+            handed_out = len(self._piece.records) - remaining
             self._pieces.appendleft(self._piece.split(handed_out)[1] if handed_out else self._piece)
         self._piece = None
         self._set_current(iter(()))

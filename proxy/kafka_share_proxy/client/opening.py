@@ -161,7 +161,7 @@ def _check_together(
 ) -> None:
     commits_itself = options.auto_commit_interval_s is not None
     if revoke_in_same_poll and not commits_itself and listener is None:
-        raise ConfigurationError("revoke_in_same_poll without a listener: nobody would hear of it")
+        raise ConfigurationError("revoke_in_same_poll without a listener: no listener would be called")
     if individual_commits and commits_itself:
         raise ConfigurationError("individual_commits and automatic commits exclude each other: polled is not done")
     if max_poll_records < 1:

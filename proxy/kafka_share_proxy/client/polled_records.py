@@ -169,12 +169,12 @@ class Piece(PolledRecords):
     """Records of one partition and flow, whose iterators know how many records are left."""
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        found: Iterator[ConsumerRecord] = iter(())
+        iterator: Iterator[ConsumerRecord] = iter(())
         for number, part in enumerate(reversed(self.parts)):
             records, kind = part.records, _KINDS[part.flow]
-            after = found if number else None
-            found = records.positions.iterate(records.area, kind, records.timestamp_type, part.partition, after)
-        return found
+            after = iterator if number else None
+            iterator = records.positions.iterate(records.area, kind, records.timestamp_type, part.partition, after)
+        return iterator
 
 
 class MadeRecords(PolledRecords):
@@ -239,10 +239,10 @@ def opened(
     Raises:
         RecordsUnreadable: a batch is corrupt. All parts before it are valid.
     """
-    found = _opened(chunk, read_committed=read_committed, check_crcs=check_crcs)
+    parts = _opened(chunk, read_committed=read_committed, check_crcs=check_crcs)
     if key_filter is None or chunk.is_filtered:
-        return found
-    return (selected for part in found for selected in _selected(part, key_filter))
+        return parts
+    return (selected for part in parts for selected in _selected(part, key_filter))
 
 
 def _opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> Iterator[PartitionRecords]:
@@ -250,13 +250,13 @@ def _opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> I
     aborted = chunk.aborted if read_committed else None
     position, epoch = chunk.first, NO_EPOCH
     try:
-        for found in fetched_records(chunk.records, chunk.first, aborted, check_crcs=check_crcs):
-            position, epoch = found.next_offset, found.leader_epoch
+        for fetched in fetched_records(chunk.records, chunk.first, aborted, check_crcs=check_crcs):
+            position, epoch = fetched.next_offset, fetched.leader_epoch
             if position > until:
-                records = found.records.before_offset(chunk.next_offset)
+                records = fetched.records.before_offset(chunk.next_offset)
                 yield PartitionRecords(chunk.partition, records, chunk.next_offset, epoch, chunk.flow)
                 return
-            yield PartitionRecords(chunk.partition, found.records, position, epoch, chunk.flow)
+            yield PartitionRecords(chunk.partition, fetched.records, position, epoch, chunk.flow)
     except (RemoteProtocolError, CodecMissing) as error:
         raise RecordsUnreadable(chunk.partition, position, str(error), chunk.flow) from error
     if position < chunk.next_offset:
@@ -269,8 +269,8 @@ def _selected(part: PartitionRecords, key_filter: KeyFilter) -> list[PartitionRe
     if not unwanted:
         return [part]
     runs = part.records.outside(unwanted)
-    found = [part._replace(records=run, next_offset=run[-1].offset + 1) for run in runs]
-    return [*found, part._replace(records=part.records[:0])]
+    selected = [part._replace(records=run, next_offset=run[-1].offset + 1) for run in runs]
+    return [*selected, part._replace(records=part.records[:0])]
 
 
 def _with_origin(part: PartitionRecords, record: Record) -> ConsumerRecord:

@@ -124,7 +124,7 @@ class _Taking:
 
     def __init__(self, records_max: int, room: Room) -> None:
         self.parts: list[PartitionRecords] = []
-        self._left = records_max
+        self._remaining = records_max
         self._room = room
         self._rooms: dict[TopicPartition, int] = {}
         self._stopped: set[TopicPartition] = set()
@@ -134,7 +134,7 @@ class _Taking:
     @property
     def is_full(self) -> bool:
         """True if the poll has all records that it needs, or has reached the limit of opened bytes."""
-        return self._left <= 0 or self._opened >= OPENED_BYTES_MAX
+        return self._remaining <= 0 or self._opened >= OPENED_BYTES_MAX
 
     def all_of(self, reading: _Reading, *, may_raise: bool) -> bool:
         """True if no allowed records of the chunk are left. Raises RecordsUnreadable."""
@@ -154,11 +154,11 @@ class _Taking:
             if part is None:
                 self._rooms[partition] = room
                 return True
-            now, later = part.cut(min(self._left, room))
+            now, later = part.cut(min(self._remaining, room))
             if now is not None:
                 self.parts.append(now)
                 count = len(now.records)
-                self._left -= count
+                self._remaining -= count
                 room -= count
                 self._opened += reading.opened_bytes
                 reading.taken(later, now.next_offset)

@@ -82,11 +82,11 @@ def context_of(record: ConsumerRecord | ShareRecord) -> Context:
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in record.headers:
         if name.lower() in CONTEXT_HEADERS and value is not None:
-            found.setdefault(name.lower(), value.decode("ascii", "replace"))
-    return TraceContextTextMapPropagator().extract(found, Context())
+            headers.setdefault(name.lower(), value.decode("ascii", "replace"))
+    return TraceContextTextMapPropagator().extract(headers, Context())
 
 
 def _links(contexts: Sequence[Context]) -> Iterator[Link]:
@@ -100,24 +100,24 @@ def _links(contexts: Sequence[Context]) -> Iterator[Link]:
 
 
 def _attributes(records: Sequence[ConsumerRecord | ShareRecord], topics: set[str], group: str | None) -> Attributes:
-    found: Attributes = {
+    attributes: Attributes = {
         "messaging.system": "kafka",
         "messaging.operation.name": PROCESS,
         "messaging.operation.type": PROCESS,
     }
     if len(topics) == 1:
-        found["messaging.destination.name"] = records[0].topic
+        attributes["messaging.destination.name"] = records[0].topic
     if group is not None:
-        found["messaging.consumer.group.name"] = group
+        attributes["messaging.consumer.group.name"] = group
     if len(records) != 1:
-        return found | {"messaging.batch.message_count": len(records)}
+        return attributes | {"messaging.batch.message_count": len(records)}
     (record,) = records
-    found |= {"messaging.destination.partition.id": str(record.partition), "messaging.kafka.offset": record.offset}
+    attributes |= {"messaging.destination.partition.id": str(record.partition), "messaging.kafka.offset": record.offset}
     if record.value is None:
-        found["messaging.kafka.message.tombstone"] = True
+        attributes["messaging.kafka.message.tombstone"] = True
     if isinstance(record, ShareRecord):
-        found["ksp.delivery_count"] = record.delivery_count
-    return found | _key(record.key)
+        attributes["ksp.delivery_count"] = record.delivery_count
+    return attributes | _key(record.key)
 
 
 def _key(key: Any) -> Attributes:

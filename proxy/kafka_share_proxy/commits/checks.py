@@ -25,43 +25,43 @@ class CommitCheck:
     async def query(self, own: ClusterClient, cluster: SeenCluster) -> StateRights:  # noqa: ARG002 - as checks are called
         return await state_rights.send_request(own, INDIVIDUAL_COMMITS)
 
-    def report(self, found: StateRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called
+    def report(self, rights: StateRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called
         settings = self._settings
         return CheckReport(
-            line=line(settings, found),
-            obstacles=tuple(obstacles(settings, found)),
-            risks=risks(settings, found),
-            remarks=tuple(judge(settings, found)),
+            line=line(settings, rights),
+            obstacles=tuple(obstacles(settings, rights)),
+            risks=risks(settings, rights),
+            remarks=tuple(judge(settings, rights)),
         )
 
 
-def judge(settings: Commits, found: StateRights | None) -> Iterator[str]:
-    """Yield remarks. `found`: None without an identity."""
+def judge(settings: Commits, rights: StateRights | None) -> Iterator[str]:
+    """Yield remarks. `rights`: None without an identity."""
     if not _is_stored(settings):
         return
-    for text in state_rights.judge(found and replace(found, unsafe=""), INDIVIDUAL_COMMITS):  # see `obstacles`
-        yield text if found is None else f"individual commits will be off: {text}"
+    for text in state_rights.judge(rights and replace(rights, unsafe=""), INDIVIDUAL_COMMITS):  # see `obstacles`
+        yield text if rights is None else f"individual commits will be off: {text}"
 
 
-def obstacles(settings: Commits, found: StateRights | None) -> Iterator[str]:
+def obstacles(settings: Commits, rights: StateRights | None) -> Iterator[str]:
     """Yield why the cluster would lose ranges that the proxy has confirmed."""
-    if _is_stored(settings) and found is not None and found.unsafe:
-        yield f"individual commits would be lost: {found.unsafe}"
+    if _is_stored(settings) and rights is not None and rights.unsafe:
+        yield f"individual commits would be lost: {rights.unsafe}"
 
 
-def risks(settings: Commits, found: StateRights | None) -> tuple[str, ...]:
+def risks(settings: Commits, rights: StateRights | None) -> tuple[str, ...]:
     """Return the risks to stored ranges."""
-    return found.risks if _is_stored(settings) and found is not None else ()
+    return rights.risks if _is_stored(settings) and rights is not None else ()
 
 
 def _is_stored(settings: Commits) -> bool:
     return settings.serve and settings.state != "memory"
 
 
-def line(settings: Commits, found: StateRights | None) -> str:
+def line(settings: Commits, rights: StateRights | None) -> str:
     if not settings.serve:
         return "Individual commits: off (commits.serve)."
-    if any(judge(settings, found)) or any(obstacles(settings, found)):
+    if any(judge(settings, rights)) or any(obstacles(settings, rights)):
         return "Individual commits: will be off, for the reasons above."
     whose = "every group" if settings.groups == "*" else f"groups {settings.groups}"
     topic = INDIVIDUAL_COMMITS.topic

@@ -28,7 +28,7 @@ class CommitFigures:
     append_s: Histogram = field(default_factory=seconds)
     """Seconds until a change of ranges was stored or had failed."""
 
-    def took(self, code: ErrorCode | None, *, is_individual: bool) -> None:
+    def count(self, code: ErrorCode | None, *, is_individual: bool) -> None:
         is_refused = code is not None and code != NO_ERROR
         self.commits["refused" if is_refused else "individual" if is_individual else "plain"] += 1
 

@@ -143,7 +143,7 @@ class ExpiredGroups:
     async def _query(self, node_id: int, key: int, request: RequestMessage[R]) -> R:
         own = self._services.services.own
         if own is None:
-            raise UpstreamLost("the proxy asks no questions of its own")
+            raise UpstreamLost("the proxy sends no requests of its own")
         return await own.send_request(node_id, key, request)
 
 

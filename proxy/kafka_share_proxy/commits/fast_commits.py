@@ -158,7 +158,7 @@ class FastCommit(ExpectedResponse):
             return self._on_response(frame)
         if not merging.held.merged(merging.merged, merging.entry[3]):
             return self._on_response(frame)
-        services.figures.took(NO_ERROR, is_individual=True)
+        services.figures.count(NO_ERROR, is_individual=True)
         self._leave()
         if services.gate.lease():
             self.is_over = True
@@ -201,14 +201,14 @@ class FastCommit(ExpectedResponse):
         figures = self.services.figures
         if commit_frames.accepted(self.response, self.request.version, len(self.parts)):
             for part in self.parts:
-                figures.took(NO_ERROR, is_individual=part.commit.done is not None)
+                figures.count(NO_ERROR, is_individual=part.commit.done is not None)
             return self.parts
         codes, accepted = codes_of(self._decoded()), []
         for part in self.parts:
             code = ErrorCode.of(
                 codes.get((part.entry[0], part.topic_partition.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
             )
-            figures.took(code, is_individual=part.commit.done is not None)
+            figures.count(code, is_individual=part.commit.done is not None)
             if code == ErrorCode.OFFSET_METADATA_TOO_LARGE and part.text is not None and part.text.ranges:
                 self._too_long(part)
             if code == NO_ERROR:

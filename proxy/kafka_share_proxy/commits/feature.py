@@ -82,8 +82,8 @@ class IndividualCommitFeature(FeatureKind):
     def states(self, settings: Commits, cluster: SeenCluster) -> Sequence[DescribedState[Any]]:  # noqa: ARG002 - overrides
         return (INDIVIDUAL_COMMITS,) if settings.serve and settings.state != "memory" else ()
 
-    def rules(self, settings: Commits, others: SharedRules) -> SharedRules:
-        return replace(others, has_ranges=options(settings).has_ranges) if settings.serve else others
+    def rules(self, settings: Commits, shared: SharedRules) -> SharedRules:
+        return replace(shared, has_ranges=options(settings).has_ranges) if settings.serve else shared
 
     def check(self, settings: Commits) -> CommitCheck:
         from kafka_share_proxy.commits.checks import CommitCheck  # for the command `check` only
@@ -97,7 +97,7 @@ class IndividualCommitFeature(FeatureKind):
             return Feature(probe=Probe(path=PROBE, off=reason), coverage=(off, PLAIN))
         services = new_services(settings, platform)
         runtime, lag = CommitRuntime(services), CommitLag(services)
-        seen = Coverage("commits", PART, "without commits in transactions and deletions by tools and brokers")
+        coverage = Coverage("commits", PART, "without commits in transactions and deletions by tools and brokers")
         return Feature(
             apis={
                 Stage.BEFORE_GROUPS: commit_apis.deletions(services),
@@ -108,7 +108,7 @@ class IndividualCommitFeature(FeatureKind):
             status=partial(_status, services, lag),
             tasks=(runtime.run,),
             probe=runtime.probe(),
-            coverage=(seen, PLAIN),
+            coverage=(coverage, PLAIN),
             services=services,
         )
 

@@ -10,7 +10,7 @@ from kafka_share_proxy.commits.services import CommitServices
 
 def report_refusals(services: CommitServices, group_id: str, commits: Iterable[RequestedCommit]) -> None:
     for requested in commits:
-        services.figures.took(requested.code, is_individual=requested.text is not None)
+        services.figures.count(requested.code, is_individual=requested.text is not None)
         if requested.reason:
             topic = requested.topic.name if requested.topic_partition is None else requested.topic_partition.topic
             services.services.notes(

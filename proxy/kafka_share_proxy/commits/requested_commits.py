@@ -120,7 +120,7 @@ async def load_topics(call: Call[Message], services: CommitServices, topics: Ite
         await on_many_topics(call.connection, services.services, responses, call.work)
 
 
-def named(topic: HasTopicName, services: CommitServices) -> tuple[str | None, bytes]:
+def name_and_id(topic: HasTopicName, services: CommitServices) -> tuple[str | None, bytes]:
     view = services.services.topology
     topic_id = bytes(getattr(topic, "topic_id", ZERO_UUID))
     if topic_id != ZERO_UUID:
@@ -131,17 +131,17 @@ def named(topic: HasTopicName, services: CommitServices) -> tuple[str | None, by
 
 
 def _place(commits: Sequence[RequestedCommit], services: CommitServices) -> None:
-    seen: set[TopicPartition] = set()
+    placed: set[TopicPartition] = set()
     for requested in commits:
-        name, requested.topic_id = named(requested.topic, services)
+        name, requested.topic_id = name_and_id(requested.topic, services)
         if name is None:
             continue
         partition = TopicPartition(name, requested.entry.partition_index)
-        if partition in seen:
+        if partition in placed:
             requested.refuse(ErrorCode.INVALID_REQUEST, f"partition {partition.partition} of {name} is named twice")
         else:
             requested.topic_partition = partition
-            seen.add(partition)
+            placed.add(partition)
 
 
 def _check_slicing(commits: Sequence[RequestedCommit], services: CommitServices, group_id: str) -> None:
@@ -177,8 +177,8 @@ def metadata_with(metadata: str | None, text: CommitText | None, ranges: str) ->
         text = CommitText(user_text=(metadata or "").rstrip(NUL) or None)
     if not (ranges or text.catch_up):
         return (text.user_text or "") + final_nul(metadata)
-    others = str(CommitText(NO_RANGES, text.catch_up, text.user_text))[len(PREFIX) :]
-    return PREFIX + ranges + others + final_nul(metadata)
+    rest = str(CommitText(NO_RANGES, text.catch_up, text.user_text))[len(PREFIX) :]
+    return PREFIX + ranges + rest + final_nul(metadata)
 
 
 def room_for_ranges(metadata: str | None, text: CommitText | None, characters: int) -> int:

@@ -14,7 +14,8 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from kafka_share_proxy.durable import ownership_rules
 from kafka_share_proxy.durable.described_state import DescribedState, unknown_type
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.codec import numbered
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import ZERO_UUID
@@ -41,9 +42,7 @@ _VALUE_NUMBERS = Struct(">h16siqqB")
 _NO_METADATA_NO_TAGS = b"\0\0"
 SHORT_MAX = 126
 """Maximum bytes of a member id with a length of one byte."""
-_INT16 = 2
-RANGE_PREFIX = RANGE.to_bytes(_INT16, "big")
-_VERSION_PREFIX = VERSION.to_bytes(_INT16, "big")
+RANGE_PREFIX = RANGE.to_bytes(numbered.NUMBER_BYTES, "big")
 
 
 class RangeKey(NamedTuple):
@@ -97,12 +96,12 @@ def encode_key(key: CommitKey) -> bytes:
         group_id, topic, partition, first, last = key
         is_short = len(group_id) + len(topic) <= REMEMBERED_LENGTH_MAX
         return (_known_prefix if is_short else range_prefix)(group_id, topic, partition) + _OFFSETS.pack(first, last)
-    return _typed(GROUP, messages.CommittingGroupKey(group_id=key.group_id))
+    return numbered.encode(messages.CommittingGroupKey(group_id=key.group_id), VERSION, GROUP)
 
 
 def range_prefix(group_id: str, topic: str, partition: int) -> bytes:
     key = messages.CommittedRangeKey(group_id=group_id, topic=topic, partition=partition, first=0, last=0)
-    return _typed(RANGE, key)[: -_OFFSETS.size]
+    return numbered.encode(key, VERSION, RANGE)[: -_OFFSETS.size]
 
 
 _known_prefix = lru_cache(maxsize=REMEMBERED)(range_prefix)
@@ -110,17 +109,17 @@ _known_prefix = lru_cache(maxsize=REMEMBERED)(range_prefix)
 
 def decode_key(key: bytes) -> CommitKey:
     """Raises RemoteProtocolError, also for the types that all states share."""
-    if key[:_INT16] == RANGE_PREFIX:
+    if key[: numbered.NUMBER_BYTES] == RANGE_PREFIX:
         partition, first, last = split_range_key(key)
         return RangeKey(*partition, first, last)
-    kind = int.from_bytes(key[:_INT16], "big", signed=True)
-    if kind != GROUP or len(key) < _INT16:
+    kind = numbered.number_in(key)
+    if kind != GROUP or len(key) < numbered.NUMBER_BYTES:
         raise unknown_type(key)
-    return GroupKey(registry.codec_of(messages.CommittingGroupKey, VERSION).decode(key, _INT16).group_id)
+    return GroupKey(numbered.decode_key(messages.CommittingGroupKey, key, VERSION).group_id)
 
 
 def is_range_key(key: bytes) -> bool:
-    return key[:_INT16] == RANGE_PREFIX
+    return key[: numbered.NUMBER_BYTES] == RANGE_PREFIX
 
 
 def split_range_key(key: bytes) -> tuple[RangePartition, int, int]:
@@ -137,7 +136,7 @@ def split_range_key(key: bytes) -> tuple[RangePartition, int, int]:
 
 
 def _partition(prefix: bytes) -> RangePartition:
-    stored = registry.codec_of(messages.CommittedRangeKey, VERSION).decode(prefix + bytes(_OFFSETS.size), _INT16)
+    stored = numbered.decode_key(messages.CommittedRangeKey, prefix + bytes(_OFFSETS.size), VERSION)
     return RangePartition(stored.group_id, stored.topic, stored.partition)
 
 
@@ -161,7 +160,7 @@ def range_value(value: RangeValue) -> bytes:
         member_id=member_id,
         metadata=metadata,
     )
-    return _versioned(stored)
+    return numbered.encode(stored, VERSION)
 
 
 def decode_range_value(value: bytes) -> RangeValue:
@@ -170,7 +169,7 @@ def decode_range_value(value: bytes) -> RangeValue:
 
 
 def _range_value(value: bytes) -> RangeValue:
-    stored = _read(messages.CommittedRangeValue, value)
+    stored = numbered.decode(messages.CommittedRangeValue, value, (VERSION,))
     return RangeValue(
         bytes(stored.topic_id),
         stored.leader_epoch,
@@ -185,28 +184,12 @@ _known_value = lru_cache(maxsize=VALUES_REMEMBERED)(_range_value)
 
 
 def group_value(time_ms: int) -> bytes:
-    return _versioned(messages.CommittingGroupValue(time_ms=time_ms))
+    return numbered.encode(messages.CommittingGroupValue(time_ms=time_ms), VERSION)
 
 
 def group_time_ms(value: bytes) -> int:
     """Raises RemoteProtocolError."""
-    return _read(messages.CommittingGroupValue, value).time_ms
-
-
-def _typed(kind: int, key: Message) -> bytes:
-    body = registry.codec_of(type(key), VERSION).encode(key)
-    return kind.to_bytes(_INT16, "big") + body
-
-
-def _versioned(value: Message) -> bytes:
-    return _VERSION_PREFIX + registry.codec_of(type(value), VERSION).encode(value)
-
-
-def _read(kind: type[M], value: bytes) -> M:
-    version = int.from_bytes(value[:_INT16], "big", signed=True)
-    if version != VERSION or len(value) < _INT16:
-        raise RemoteProtocolError(f"{kind.__name__} of version {version} is not known here")
-    return registry.codec_of(kind, version).decode(value, _INT16)
+    return numbered.decode(messages.CommittingGroupValue, value, (VERSION,)).time_ms
 
 
 INDIVIDUAL_COMMITS: DescribedState[CommitKey] = DescribedState(

@@ -56,8 +56,8 @@ class KafkaCluster:
 
         Raises actions.ActionError.
         """
-        named = {name.replace("_", "."): value for name, value in configs.items()}
-        self.do("groups/configs", group=group, configs=named)
+        settings = {name.replace("_", "."): value for name, value in configs.items()}
+        self.do("groups/configs", group=group, configs=settings)
 
     def move_leader(self, topic: str, partition: int, node: int) -> None:
         """Let another node lead a partition. Raises actions.ActionError."""
@@ -93,14 +93,16 @@ class KafkaCluster:
 
     def findings(self) -> list[dict[str, Any]]:
         """Return what the clients have done wrong so far, each with its rule and the decoded request."""
-        found: list[dict[str, Any]] = self._call(lambda: reports.as_json(self._server.findings()))["findings"]
-        return found
+        findings: list[dict[str, Any]] = self._call(lambda: reports.as_json(self._server.findings()))["findings"]
+        return findings
 
     def check_findings(self, *allowed: str) -> None:
         """Raise FindingsError if a client violated a rule of severity "error", except the rules with these ids."""
-        wrong = [found for found in self.findings() if found["severity"] == "error" and found["rule"] not in allowed]
+        wrong = [
+            finding for finding in self.findings() if finding["severity"] == "error" and finding["rule"] not in allowed
+        ]
         if wrong:
-            raise FindingsError("\n".join(f"{found['rule']}: {found['detail']}" for found in wrong))
+            raise FindingsError("\n".join(f"{finding['rule']}: {finding['detail']}" for finding in wrong))
 
     def failures(self) -> list[BaseException]:
         """Return errors of the cluster itself."""

@@ -38,7 +38,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if call.when == "call" and report.failed:
         cluster = getattr(item, "funcargs", {}).get("kafka_cluster")
         findings = item.stash.get(FINDINGS, []) if cluster is None else cluster.findings()
-        lines = [f"{found['severity']} {found['rule']}: {found['detail']}" for found in findings]
+        lines = [f"{finding['severity']} {finding['rule']}: {finding['detail']}" for finding in findings]
         if lines:
             report.sections.append(("Kafka clients", "\n".join(lines)))
     return report

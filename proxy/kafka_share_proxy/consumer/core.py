@@ -224,9 +224,9 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
             case event_types.Commit(call_id, offsets):
                 self._absorb(self._slots.commit(offsets, call_id), now)
             case event_types.FetchCommitted(call_id, partitions):
-                self._slots.query(partitions, lambda found: [_done(call_id, found)], call_id)
+                self._slots.query(partitions, lambda result: [_done(call_id, result)], call_id)
             case event_types.ListOffsets(call_id, timestamps):
-                self.offsets.query(timestamps, lambda found: [_done(call_id, found)], call_id)
+                self.offsets.query(timestamps, lambda result: [_done(call_id, result)], call_id)
             case event_types.AckPartitionsRevoked(_, partitions):
                 self.ledger.regained(partitions)
                 self._release(partitions, now)

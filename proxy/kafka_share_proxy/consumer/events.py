@@ -185,7 +185,7 @@ class CommitRefused:
     def as_error(self) -> ProxyError:
         errors = sorted(self.errors.items())
         lost = [each for each, error in errors if isinstance(error, PartitionLostError)]
-        chosen = PartitionLostError(f"not this member's any more: {shown(lost)}") if lost else errors[0][1]
+        chosen = PartitionLostError(f"no longer this member's: {shown(lost)}") if lost else errors[0][1]
         for each, error in errors:
             chosen.add_note(f"{each}: {error}")
         return chosen

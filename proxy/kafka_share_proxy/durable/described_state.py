@@ -16,8 +16,8 @@ from kafka_share_proxy.brokers.internal_topics import COMPACTED, MESSAGE_BYTES
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.durable.partition_log import Reign
 from kafka_share_proxy.loop.log_levels import ERROR, INFO, WARNING, EventLevels
-from kafka_share_proxy.wire.definitions import messages, registry
-from kafka_share_proxy.wire.definitions.messages import Message
+from kafka_share_proxy.wire.codec import numbered
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.records.records import Record
 
@@ -41,7 +41,6 @@ _SERVED_LEVELS: EventLevels = {"off": ERROR, "on": INFO, "standby": INFO}
 """Level of each event that `DescribedState.served_event` names."""
 
 _VERSION = 0
-_INT16 = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +111,8 @@ class DescribedState(Generic[K]):
             producer_id=producer_id, producer_epoch=producer_epoch, owner=owner, time_ms=time_ms
         )
         return Record(
-            _typed(self.takeover_type, _encoded(key)),
-            _typed(_VERSION, _encoded(value)),
+            numbered.encode(key, _VERSION, self.takeover_type),
+            numbered.encode(value, _VERSION),
             timestamp=time_ms,
         )
 
@@ -121,7 +120,7 @@ class DescribedState(Generic[K]):
         return Record(self._keep_alive_prefix, None)
 
     def is_keep_alive(self, key: bytes) -> bool:
-        return key[:_INT16] == self._keep_alive_prefix
+        return key[: numbered.NUMBER_BYTES] == self._keep_alive_prefix
 
     def reign_of(self, key: bytes) -> Reign | None:
         """None for records of other types.
@@ -129,24 +128,24 @@ class DescribedState(Generic[K]):
         Raises:
             RemoteProtocolError: the record type is not listed.
         """
-        if key[:_INT16] != self._takeover_prefix:
-            if key[:_INT16] not in self._known_prefixes:
+        if key[: numbered.NUMBER_BYTES] != self._takeover_prefix:
+            if key[: numbered.NUMBER_BYTES] not in self._known_prefixes:
                 raise unknown_type(key)
             return None
-        stored = registry.codec_of(messages.TakeoverKey, _VERSION).decode(key, _INT16)
+        stored = numbered.decode_key(messages.TakeoverKey, key, _VERSION)
         return Reign(stored.producer_id, stored.producer_epoch)
 
     @cached_property
     def _takeover_prefix(self) -> bytes:
-        return _typed(self.takeover_type)
+        return _prefix(self.takeover_type)
 
     @cached_property
     def _keep_alive_prefix(self) -> bytes:
-        return _typed(self.keep_alive_type)
+        return _prefix(self.keep_alive_type)
 
     @cached_property
     def _known_prefixes(self) -> frozenset[bytes]:
-        return frozenset(map(_typed, (*self.record_types, self.takeover_type, self.keep_alive_type)))
+        return frozenset(map(_prefix, (*self.record_types, self.takeover_type, self.keep_alive_type)))
 
 
 class HeldState(Protocol):
@@ -186,12 +185,8 @@ class Follower(Protocol):
 
 
 def unknown_type(key: bytes) -> RemoteProtocolError:
-    return RemoteProtocolError(f"a record of type {int.from_bytes(key[:_INT16], 'big', signed=True)} is not known here")
+    return RemoteProtocolError(f"a record of type {numbered.number_in(key)} is not known here")
 
 
-def _typed(number: int, body: bytes = b"") -> bytes:
-    return number.to_bytes(_INT16, "big", signed=True) + body
-
-
-def _encoded(message: Message) -> bytes:
-    return registry.codec_of(type(message), _VERSION).encode(message)
+def _prefix(record_type: int) -> bytes:
+    return record_type.to_bytes(numbered.NUMBER_BYTES, "big", signed=True)

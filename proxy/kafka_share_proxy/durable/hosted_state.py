@@ -88,7 +88,7 @@ class HostedState:
             self._access.settings,
             self._notes,
             check_s=CHECK_S,
-            on_seen=self._seen,
+            on_leaders=self._on_leaders,
             on_trouble=self._no_leaders,
             on_refreshed=lambda: self.journal.check_soon(),
             on_missing=partial(self._count_missing, "the topic was deleted"),
@@ -460,7 +460,7 @@ class HostedState:
 
     # Leaders and coordinators
 
-    def _seen(self, view: TopicLeaders) -> None:
+    def _on_leaders(self, view: TopicLeaders) -> None:
         if view.leaders and view.topic_id == self._topic_id:
             self._missed = 0
         elif view.leaders:

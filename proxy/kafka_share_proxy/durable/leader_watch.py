@@ -32,7 +32,7 @@ class LeaderWatch:
         notes: Notes,
         *,
         check_s: float = inf,
-        on_seen: Callable[[TopicLeaders], None] = lambda _view: None,
+        on_leaders: Callable[[TopicLeaders], None] = lambda _view: None,
         on_missing: Callable[[], None] = lambda: None,
         on_trouble: Callable[[ProxyError], None] = lambda _error: None,
         on_refreshed: Callable[[], None] = lambda: None,
@@ -44,13 +44,13 @@ class LeaderWatch:
             settings: of the connections that read.
             notes: receiver of log events.
             check_s: maximum seconds between two lookups, even if no caller requests one.
-            on_seen: called with each view of a topic that exists.
+            on_leaders: called with the leaders of a topic that exists.
             on_missing: called when the topic does not exist.
             on_trouble: called with the error of a look.
             on_refreshed: called after each lookup, even a failed one.
         """
         self.view = TopicLeaders(partitions, {}, {})
-        self._on_seen = on_seen
+        self._on_seen = on_leaders
         self._on_missing = on_missing
         self._on_trouble = on_trouble
         self._on_refreshed = on_refreshed

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, TypeVar
 
-from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.codec import numbered
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.messages import Message
-from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
+from kafka_share_proxy.wire.errors import ErrorCode
 
 PARTITIONS = 50
 """Number of slices of ownership. Part of the protocol between proxies."""
@@ -20,7 +21,6 @@ PROTOCOL, FLEET_PROTOCOL = "share-state", "share-state-fleet"
 VERSIONS = range(2)
 FLEET_VERSION = 1
 """First version with the members' addresses."""
-_INT16 = 2
 
 M = TypeVar("M", bound=Message)
 
@@ -156,12 +156,12 @@ def encode_member(member: ProxyMember) -> bytes:
         is_retiring=member.is_retiring,
         is_successor=member.is_successor,
     )
-    return _encode(message, FLEET_VERSION if member.peer else 0)
+    return numbered.encode(message, FLEET_VERSION if member.peer else 0)
 
 
 def decode_member(data: bytes) -> ProxyMember:
     """Raises RemoteProtocolError, also for an unknown version."""
-    message = _decode(messages.ProxyMemberMetadata, data)
+    message = numbered.decode(messages.ProxyMemberMetadata, data, VERSIONS)
     return ProxyMember(
         message.address,
         tuple(message.owned_partitions),
@@ -184,12 +184,12 @@ def encode_table(table: Mapping[str, OwnerInTable]) -> bytes:
         )
         for member_id, owner in sorted(table.items())
     ]
-    return _encode(messages.ProxyAssignment(owners=owners), version)
+    return numbered.encode(messages.ProxyAssignment(owners=owners), version)
 
 
 def decode_table(data: bytes) -> dict[str, OwnerInTable]:
     """Raises RemoteProtocolError, also for an unknown version."""
-    message = _decode(messages.ProxyAssignment, data)
+    message = numbered.decode(messages.ProxyAssignment, data, VERSIONS)
     return {
         owner.member_id: OwnerInTable(owner.address, tuple(owner.partitions), owner.instance, owner.peer)
         for owner in message.owners
@@ -199,15 +199,3 @@ def decode_table(data: bytes) -> dict[str, OwnerInTable]:
 def is_mine(member_id: str, owner: OwnerInTable, my_id: str, my_instance: str | None) -> bool:
     """Compare ids. A static member that rejoined has another id than the table."""
     return member_id == my_id or bool(my_instance and owner.instance == my_instance)
-
-
-def _encode(message: Message, version: int) -> bytes:
-    body = registry.codec_of(type(message), version).encode(message)
-    return version.to_bytes(_INT16, "big") + body
-
-
-def _decode(message: type[M], data: bytes) -> M:
-    version = int.from_bytes(data[:_INT16], "big", signed=True)
-    if version not in VERSIONS or len(data) < _INT16:
-        raise RemoteProtocolError(f"{message.__name__} of version {version} is not known here")
-    return registry.codec_of(message, version).decode(data, _INT16)

@@ -312,19 +312,19 @@ class StateTransactions:
             is_due = current.is_quiet and current.end.may_begin(now)
             return [End(current.step is TransactionStep.COMMITTING)] if is_due else []
         remaining = {place: part for place, part in current.parts.items() if not part.is_stored}
-        found: list[TransactionRequest] = []
+        requests: list[TransactionRequest] = []
         missing = sorted({place.topic for place in remaining if place not in located})
         if missing and current.locate.may_begin(now):
-            found.append(Locate(tuple(missing)))
+            requests.append(Locate(tuple(missing)))
         if current.step is TransactionStep.WRITING:
-            found += [
+            requests += [
                 Write(place, part.batch)
                 for place, part in remaining.items()
                 if place in located and part.attempts.may_begin(now)
             ]
         elif not missing and current.add.may_begin(now):
-            found.append(AddPartitions(tuple(current.parts)))
-        return found
+            requests.append(AddPartitions(tuple(current.parts)))
+        return requests
 
     def begun(self, request: TransactionRequest, now: float) -> None:
         """Report that a request was sent."""

@@ -108,7 +108,7 @@ class Tail:
             state.partitions,
             access.settings,
             access.notes,
-            on_seen=self._seen,
+            on_leaders=self._on_leaders,
             on_missing=self._missing,
             on_trouble=self._not_seen,
         )
@@ -166,7 +166,7 @@ class Tail:
     def _not_seen(self, error: ProxyError) -> None:
         self._on_trouble(error)
 
-    def _seen(self, view: TopicLeaders) -> None:
+    def _on_leaders(self, view: TopicLeaders) -> None:
         if not view.leaders:
             return  # the topic is being created or deleted
         if self._topic_id not in (b"", view.topic_id):

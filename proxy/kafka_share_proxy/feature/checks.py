@@ -33,5 +33,5 @@ class FeatureCheck(Protocol):
     async def query(self, own: ClusterClient, cluster: SeenCluster) -> Any:
         """Query the cluster, without changes. Raises ProxyError without a response of any server."""
 
-    def report(self, found: Any, cluster: SeenCluster) -> CheckReport:
-        """Return the sentences. `found` is the result of `query`, None if there was no identity to query with."""
+    def report(self, findings: Any, cluster: SeenCluster) -> CheckReport:
+        """Return the sentences. `findings` is the result of `query`, None if there was no identity to query with."""

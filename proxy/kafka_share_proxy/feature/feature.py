@@ -203,9 +203,9 @@ class FeatureKind(ABC):
         """Return the states that are stored in topics of the cluster."""
         return ()
 
-    def rules(self, settings: Any, others: SharedRules) -> SharedRules:  # noqa: ARG002 - for overriding
-        """Return `others` with the rules that this feature declares."""
-        return others
+    def rules(self, settings: Any, shared: SharedRules) -> SharedRules:  # noqa: ARG002 - for overriding
+        """Return `shared` with the rules that this feature declares."""
+        return shared
 
     def check(self, settings: Any) -> FeatureCheck | None:  # noqa: ARG002 - for overriding
         """Return its part of `check`; None if there is nothing to report."""

@@ -36,8 +36,8 @@ OTHERS = "(others)"
 
 def most_by_name(figures: Counter[str], names_max: int) -> dict[str, float]:
     """Return the largest figures by name, and the sum of all others."""
-    named: dict[str, float] = dict(figures.most_common(names_max))
-    return named | {OTHERS: figures.total() - sum(named.values())}
+    largest: dict[str, float] = dict(figures.most_common(names_max))
+    return largest | {OTHERS: figures.total() - sum(largest.values())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ def _by_labels(metric: _Metric) -> list[tuple[tuple[str, ...], Figure]]:
     reading = metric.read()
     if not isinstance(reading, Mapping):
         return [((), reading)]
-    named = {(label,) if isinstance(label, str) else label: value for label, value in reading.items()}
-    return sorted(named.items(), key=itemgetter(0))
+    by_labels = {(label,) if isinstance(label, str) else label: value for label, value in reading.items()}
+    return sorted(by_labels.items(), key=itemgetter(0))
 
 
 def _collector(metric: _Metric) -> Collector:

@@ -84,22 +84,22 @@ async def _transactions_trouble(own: ClusterClient, state: DescribedState[Any]) 
     return ""
 
 
-def judge(found: StateRights | None, state: DescribedState[Any]) -> Iterator[str]:
-    """Yield a sentence for each obstacle. `found` is None if there is no identity to query with."""
-    if found is None:
+def judge(rights: StateRights | None, state: DescribedState[Any]) -> Iterator[str]:
+    """Yield a sentence for each obstacle. `rights` is None if there is no identity to query with."""
+    if rights is None:
         yield (
             f"{state.serves} will be off: their state is kept in a topic, for which the proxy needs a working "
             f"identity of its own (upstream.sasl.*); {state.setting}: memory serves them without, until the proxy ends"
         )
         return
     topic, partitions = state.topic, state.partitions
-    if found.partitions not in (0, partitions):
-        yield f"topic {topic} has {found.partitions} partitions and must have {partitions}"
-    if found.missing:
-        yield f"the proxy's own identity lacks {', '.join(found.missing)} on topic {topic}"
-    if found.group_refused:
+    if rights.partitions not in (0, partitions):
+        yield f"topic {topic} has {rights.partitions} partitions and must have {partitions}"
+    if rights.missing:
+        yield f"the proxy's own identity lacks {', '.join(rights.missing)} on topic {topic}"
+    if rights.group_refused:
         yield f"the proxy's own identity lacks READ on group {GROUP}"
-    if found.transactions_trouble:
-        yield found.transactions_trouble
-    if found.unsafe:
-        yield found.unsafe
+    if rights.transactions_trouble:
+        yield rights.transactions_trouble
+    if rights.unsafe:
+        yield rights.unsafe

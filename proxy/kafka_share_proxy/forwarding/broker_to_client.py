@@ -168,7 +168,7 @@ class BrokerToClient(BrokerResponses):
     def _event(self, mask: int) -> None:
         connection = self._connection
         if mask & WRITE:
-            connection.flush_broker()
+            connection.upstream.flush()
         if not connection.closed and mask & ~WRITE and connection.reads_broker:
             self._read()
 
@@ -196,7 +196,7 @@ class BrokerToClient(BrokerResponses):
             self._walk(self._buffer, 0, len(kept) + count)
             return
         gathering.filled(count)
-        self._await(gathering.left)
+        self._await(gathering.missing)
         if gathering.is_whole:
             self._walk(self._buffer, 0, 0)
 

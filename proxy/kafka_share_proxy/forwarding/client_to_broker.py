@@ -122,18 +122,18 @@ class ClientToBroker(ClientRequests):
 
     def sent(self, sent: int, count: int) -> None:
         if sent < 0:
-            self._connection.broker_refuses()
+            self._connection.upstream.refuse()
             return
         if sent < count:
-            self._connection.to_broker(self._buffer[sent:count])
+            self._connection.upstream.send(self._buffer[sent:count])
         self._connection.update()
 
     def kept(self, sent: int, data: bytes) -> None:
         """Keep the rest of a request for `send_later`. `sent`: as in `sent`."""
         if sent < 0:
-            self._connection.broker_refuses()
+            self._connection.upstream.refuse()
             return
-        self._connection.to_broker(data[sent:])
+        self._connection.upstream.send(data[sent:])
         self._connection.update()
 
     def describe(self) -> dict[str, object]:
@@ -157,7 +157,7 @@ class ClientToBroker(ClientRequests):
     def write(self, data: Data) -> None:
         self.bytes += len(data)
         if self._batch is None:
-            self._connection.to_broker(data)
+            self._connection.upstream.send(data)
         else:
             self._batch.append(data)
 
@@ -166,7 +166,7 @@ class ClientToBroker(ClientRequests):
         if batch:
             data = batch[0] if len(batch) == 1 else b"".join(batch)
             batch.clear()
-            self._connection.to_broker(data)
+            self._connection.upstream.send(data)
 
     @property
     def walks_on(self) -> bool:
@@ -187,7 +187,7 @@ class ClientToBroker(ClientRequests):
 
     @property
     def held(self) -> int:
-        return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.come)
+        return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.received)
 
     def drop(self) -> None:
         self.gathering, self._kept, self._at_once = None, NOTHING, None

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.brokers import rights
 from kafka_share_proxy.brokers.connection_slots import SlotValues
-from kafka_share_proxy.brokers.dialling import Dialled
 from kafka_share_proxy.forwarding.broker_to_client import BrokerToClient
 from kafka_share_proxy.forwarding.client_software import ClientSoftware
 from kafka_share_proxy.forwarding.client_to_broker import ClientToBroker
-from kafka_share_proxy.forwarding.connection_state import FAILED, ClientState, Progress, UpstreamState, event_of
+from kafka_share_proxy.forwarding.connection_state import FAILED, ClientState, Progress, event_of
 from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
 from kafka_share_proxy.forwarding.dispatch import request_dispatch
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
@@ -31,18 +30,19 @@ from kafka_share_proxy.forwarding.served import injected_requests
 from kafka_share_proxy.forwarding.served.injected_requests import InjectedRequests
 from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.served.local_requests import LocalRequests
+from kafka_share_proxy.forwarding.upstream_connection import UpstreamConnection
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
 from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.loop.interfaces import Data, Transport
 from kafka_share_proxy.loop.polling import PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.promise import Promise, on_behalf_of
-from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
 from kafka_share_proxy.wire.codec.frames import Pieces, ResponseFrame
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 if TYPE_CHECKING:
-    from kafka_share_proxy.forwarding.data_plane import Plane, Port
+    from kafka_share_proxy.forwarding.data_plane import Plane
+    from kafka_share_proxy.forwarding.ports import Port
 
 _SILENT = (ClientState.HANDSHAKING, ClientState.MOVING, ClientState.CLOSED)
 """States without requests of the proxy. A tuple: enum look-ups are slow (CPython 3.11)."""
@@ -52,12 +52,10 @@ class ForwardedConnection:
     """See brokers.interfaces.Connection."""
 
     __slots__ = (
-        "_cancel_dial",
         "_drain_reason",
         "_injected",
         "_local",
         "_on_close",
-        "broker",
         "client",
         "client_host",
         "context",
@@ -81,13 +79,15 @@ class ForwardedConnection:
     )
 
     def __init__(self, plane: Plane, port: Port, transport: Transport, client_host: str) -> None:
-        self.plane, self.port, self.context = plane, port, port.context
+        self.plane = plane
+        self.port = port
+        self.context = port.context
         self.is_bootstrap = port.node_id == UNKNOWN_NODE
         self.id = plane.next_id()
         self.client_host = client_host
-        self.state, self.upstream = Progress(ClientState.PASSING), Progress(UpstreamState.UNDIALLED)
+        self.state = Progress(ClientState.PASSING)
         self.client = PeerSocket(transport)
-        self.broker: PeerSocket | None = None
+        self.upstream = UpstreamConnection(self)
         self.pending = Pending()
         self.requests = ClientToBroker(self, transport, self.pending)
         self.responses = BrokerToClient(self, transport, self.pending)
@@ -102,8 +102,8 @@ class ForwardedConnection:
         self._injected: InjectedRequests | None = None
         self._on_close: list[Callable[[], None]] | None = None
         self._drain_reason = ""
-        self._cancel_dial: Callable[[], None] | None = None
         self.reached: Address | None = None
+        """Address of the broker. None until the upstream connection is established."""
         self.moves = 0
         """Number of processes that had this connection before."""
         self.timeouts = Timeouts(plane.limits, plane.reactor.now(), self.id)
@@ -116,7 +116,7 @@ class ForwardedConnection:
         return self.plane.node_at(self.reached) if self.is_bootstrap else self.port.node_id
 
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
-        if self.closed or self.upstream.now is UpstreamState.REFUSING:
+        if self.closed or self.upstream.refuses:
             return injected_requests.failed()
         if self._injected is None:
             self._injected = InjectedRequests(self)
@@ -125,7 +125,7 @@ class ForwardedConnection:
             self.plane.tracing.sent(self, key, version, promise)
         self.requests.flows = False
         self._injected.send()
-        self._watch()
+        self.watch()
         return promise
 
     def on_close(self, callback: Callable[[], None]) -> None:
@@ -138,19 +138,6 @@ class ForwardedConnection:
         self._on_close = [each for each in self._on_close or () if each is not callback]
 
     # bytes
-
-    def to_broker(self, data: Data) -> None:
-        """Send to the broker, or keep the bytes until it accepts them. The first ones start the dial."""
-        if self.broker is None:
-            self.broker = PeerSocket()
-            self.upstream.move(UpstreamState.DIALLING)
-            self._cancel_dial = self.plane.dial(self.port.targets(), self._dialled)
-        if self.upstream.now is UpstreamState.REFUSING:
-            return
-        try:
-            self.broker.write(data)
-        except OSError:
-            self.broker_refuses()
 
     def to_client(self, data: Data | Pieces) -> None:
         try:
@@ -167,32 +154,21 @@ class ForwardedConnection:
         self.held.update()
         self.update()
 
-    def flush_broker(self) -> None:
-        if self.broker is None:
-            return
-        try:
-            self.broker.flush()
-        except OSError:
-            self.broker_refuses()
-            return
-        self.held.update()
-        self.update()
-
     @property
     def unsent(self) -> int:
-        return self.client.unsent + (self.broker.unsent if self.broker is not None else 0)
+        return self.client.unsent + self.upstream.unsent
 
     @property
     def holds(self) -> int:
         """Bytes kept of requests and responses. Unsent ones count beyond a receive buffer."""
         held = self.requests.held + self.responses.held + (self._local.held if self._local is not None else 0)
-        counts = self.state.now is not ClientState.RESPONDING and (self.client.has_unsent or self._broker_has_unsent)
+        counts = self.state.now is not ClientState.RESPONDING and (self.client.has_unsent or self.upstream.has_unsent)
         return held + max(self.unsent - len(self.plane.reactor.buffer), 0) if counts else held
 
     @property
     def unfinished(self) -> int:
         gathering = self.requests.gathering
-        return 0 if gathering is None else gathering.come
+        return 0 if gathering is None else gathering.received
 
     # requests served here, and our own
 
@@ -262,7 +238,7 @@ class ForwardedConnection:
             self.requests.resume_soon()
 
     def may_send_request(self, now: float) -> bool:
-        is_open = self.upstream.now is UpstreamState.OPEN and self.state.now not in _SILENT
+        is_open = self.upstream.is_open and self.state.now not in _SILENT
         return is_open and self.requests.at_boundary and self.sasl.may_send_request(now)
 
     # what is waited for
@@ -274,7 +250,7 @@ class ForwardedConnection:
     @property
     def reads_client(self) -> bool:
         requests = self.requests
-        if not requests.walks_on or self.upstream.now is UpstreamState.REFUSING or self._broker_has_unsent:
+        if not requests.walks_on or self.upstream.refuses or self.upstream.has_unsent:
             return False
         return not (requests.is_full or (self._drain_reason and requests.at_boundary))
 
@@ -283,17 +259,13 @@ class ForwardedConnection:
         return not (self.client.has_unsent or self.responses.is_paused)
 
     @property
-    def _broker_has_unsent(self) -> bool:
-        return self.broker is not None and self.broker.has_unsent
-
-    @property
     def _client_pending(self) -> int:
         return len(self.pending) - (self._injected.in_flight if self._injected is not None else 0)
 
     @property
     def _all_responded(self) -> bool:
         """True if all responses are sent. Requests with acks=0 only have to be forwarded."""
-        broker_owes = self._client_pending or self.responses.owes_client or self._broker_has_unsent
+        broker_owes = self._client_pending or self.responses.owes_client or self.upstream.has_unsent
         return not (broker_owes or self.client.has_unsent)
 
     def update(self, *, may_move: bool = True) -> None:
@@ -314,7 +286,7 @@ class ForwardedConnection:
                 self._leave_client()
                 self.end("connection-closed", reason=reason)
             return
-        self._watch()
+        self.watch()
 
     def _serve_on(self, local: LocalRequests) -> None:
         if self.state.now is ClientState.MUTED and self._all_responded:
@@ -326,11 +298,11 @@ class ForwardedConnection:
         elif self.state.now is ClientState.RESPONDING and not self.client.has_unsent:
             local.written()
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         """Set the awaited events of both sockets, and whether the fast path may be used."""
         if self.closed or self.is_moving:
             return
-        client, broker, requests, state = self.client, self.broker, self.requests, self.state.now
+        client, broker, requests, state = self.client, self.upstream.socket, self.requests, self.state.now
         stalls, reads = client.has_unsent, self.reads_client
         client.want((READ if reads else PEER_LEFT if state.is_muted else 0) | (WRITE if stalls else 0))
         if broker is None or not broker.is_open:
@@ -354,50 +326,6 @@ class ForwardedConnection:
         sends = self._injected is not None and self._injected.are_held
         responds = self.pending or self.responses.is_busy
         return not (self._on_close or self._drain_reason or sends or responds) and self._all_responded
-
-    # the upstream connection
-
-    def _dialled(self, result: Dialled | OSError) -> None:
-        """Continue in the loop, where an exception ends only this connection. Called from a Trio task."""
-        self._cancel_dial = None
-        self.call_soon(partial(self.connected, result))
-
-    def connected(self, result: Dialled | OSError) -> None:
-        if isinstance(result, OSError):
-            self.end("upstream-unreachable", reason=str(result))
-            return
-        broker = self.broker
-        if broker is None or (self.closed and not broker.has_unsent):
-            result.sock.close()
-            return
-        self.reached = result.address
-        transport = self.plane.upstream_transport(result)
-        broker.open(transport)
-        if self.closed:  # the client sent (acks=0) and left before the connection was established
-            self.plane.linger(broker)
-            return
-        self.upstream.move(UpstreamState.OPEN)
-        self.requests.connected(transport)
-        self.responses.connected(transport)
-        transport.attach(self.responses.ready, READ)
-        self.let_pass(transport)
-        self.flush_broker()
-
-    def let_pass(self, broker: Transport) -> None:
-        """Let C forward bytes if the broker's side uses a plain socket, and the client's no trace."""
-        peer, reactor = self.client.transport, self.plane.reactor
-        client = peer if isinstance(peer, PlainTransport | TlsTransport) and peer.is_established else None
-        if client is not None and isinstance(broker, PlainTransport):
-            self.requests.send_later = reactor.pass_on(client.fd, self.requests, broker.fd, client.buffers)
-            reactor.pass_on(broker.fd, self.responses, client.fd, None, client.buffers)
-
-    def broker_refuses(self) -> None:
-        """Handle a failed send. Bytes that the broker sent before are still forwarded."""
-        if self.upstream.now is UpstreamState.OPEN:
-            self.upstream.move(UpstreamState.REFUSING)
-        if self.broker is not None:
-            self.broker.discard()
-        self._watch()
 
     # the end
 
@@ -439,7 +367,7 @@ class ForwardedConnection:
             self.plane.budget.sent(self._local.take_unsent())
         self.held.update()
         self.client.close()
-        self._end_broker()
+        self.upstream.end()
         self._notify()
         self.requests.drop()
         self.responses.drop()
@@ -448,20 +376,8 @@ class ForwardedConnection:
 
     def release(self) -> None:
         """Drop the parts, so that no reference cycle remains."""
-        del self.requests, self.responses, self.held
+        del self.requests, self.responses, self.upstream, self.held
         self._local = self._injected = None
-
-    def _end_broker(self) -> None:
-        broker = self.broker
-        if broker is not None and broker.has_unsent:
-            if broker.is_open:
-                self.plane.linger(broker)
-            return  # if it is still being dialled, `connected` sends the bytes
-        if self._cancel_dial is not None:
-            self._cancel_dial()
-            self._cancel_dial = None
-        if broker is not None:
-            broker.close()
 
     def _notify(self) -> None:
         gathering = self.responses.gathering

@@ -49,14 +49,14 @@ def event_of(error: Exception) -> str:
 class ClientState(Enum):
     """State of the client's half, which decides how its next bytes are handled."""
 
-    PASSING = "requests are forwarded, most of them as their bytes come"
+    PASSING = "requests are forwarded, most of them as their bytes arrive"
     GATHERING = "a request is collected whole"
-    MUTED = "a request that is answered here waits until all before it are answered"
+    MUTED = "a request that is served here waits until all earlier ones have their responses"
     SERVING = "its handler runs"
-    MOVING = "another process decides whether it takes the connection"
-    RESPONDING = "the kernel takes its answer"
-    INTRODUCING = "the broker is asked whether it knows the client"
-    HANDSHAKING = "the broker has not answered SaslHandshake v0: raw tokens may follow, or requests"
+    MOVING = "another process decides whether it continues the connection"
+    RESPONDING = "its response is written to the socket"
+    INTRODUCING = "a request of the proxy shows whether the broker knows the client"
+    HANDSHAKING = "SaslHandshake v0 has no response yet: raw tokens may follow, or requests"
     RESUMING = "kept bytes are read in a later iteration"
     CLOSED = "the connection has ended"
 
@@ -70,9 +70,9 @@ class UpstreamState(Enum):
     """State of the upstream connection."""
 
     UNDIALLED = "the client has sent nothing yet"
-    DIALLING = "what the client sends is kept"
-    OPEN = "a broker takes requests"
-    REFUSING = "sending failed; what the broker sent before that is still read"
+    DIALLING = "bytes of the client are kept"
+    OPEN = "the broker accepts requests"
+    REFUSING = "sending failed. Bytes that the broker sent before are still read"
 
     def __init__(self, _words: str) -> None:
         self.next: tuple[UpstreamState, ...] = ()

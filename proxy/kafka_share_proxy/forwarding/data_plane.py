@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import socket
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,31 +12,27 @@ import trio
 
 from kafka_share_proxy.brokers.dialling import Dial, Dialled
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding import drain_order, moved_connection
+from kafka_share_proxy.forwarding import drain_order
+from kafka_share_proxy.forwarding.admission import Admission, Entrance
 from kafka_share_proxy.forwarding.client_trace.client_trace import ClientTrace
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
-from kafka_share_proxy.forwarding.connection_state import FAILED, MOVED, event_of
+from kafka_share_proxy.forwarding.connection_state import MOVED
 from kafka_share_proxy.forwarding.dispatch.passing_requests import passing
-from kafka_share_proxy.forwarding.dispatch.routes import Context, Routes
+from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.drain_order import Spread
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
 from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
 from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
+from kafka_share_proxy.forwarding.ports import Port
 from kafka_share_proxy.forwarding.served.injected_requests import Query
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
-from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes, Transport
-from kafka_share_proxy.loop.listeners import Listener, bind
-from kafka_share_proxy.loop.proxy_headers import ProxyHeaders
 from kafka_share_proxy.loop.reactor import Reactor
-from kafka_share_proxy.loop.server_names import ServerNames
 from kafka_share_proxy.loop.slices import Slices
 from kafka_share_proxy.loop.tls_context import TlsContext
-from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
-from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import RequestRefused
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
@@ -50,42 +44,6 @@ RELEASE_S = 1.0
 """Seconds between the end of a connection and the release of its parts."""
 RELEASED_PER_END, RELEASED_PER_SWEEP = 2, 300
 """Maximum number of connections released per ended connection, and per second: 10 us each."""
-
-
-Bind = Callable[[str, int], list[socket.socket]]
-"""Function that returns listening sockets for a host and a port. Raises OSError with a reason."""
-
-
-@dataclass(slots=True, eq=False)
-class Port:
-    """Data that all connections of one listener share."""
-
-    node_id: int
-    """Node id of the listener's broker. UNKNOWN_NODE for the bootstrap listener."""
-    targets: Callable[[], Sequence[Address]]
-    """Function that returns the upstream addresses. Connections go to the first one that accepts."""
-    context: Context
-    host: str = ""
-    listeners: tuple[Listener, ...] = ()
-    """Empty if clients select the broker by the TLS server name at the bootstrap listener."""
-    name: str = ""
-    """TLS server name that selects it, in small letters. Empty if the listener does."""
-
-    @property
-    def number(self) -> int:
-        return self.listeners[0].port
-
-
-@dataclass(frozen=True, slots=True)
-class Entrance:
-    """How clients reach the listeners."""
-
-    names_advice: str = ""
-    """What clients with an unknown TLS server name have to do. Empty: they need no name."""
-    proxy_headers: ProxyHeaders | None = None
-    """Reader of PROXY protocol headers. None if no load balancer sends them."""
-    bind: Bind = bind
-    """Function that returns the sockets of a listener."""
 
 
 class Plane:
@@ -108,24 +66,23 @@ class Plane:
         slices: Slices | None = None,
         served: Callable[[int, float], None] = lambda _key, _seconds: None,
         node_at: Callable[[Address | None], int] = lambda _address: UNKNOWN_NODE,
-        entrance: Entrance = Entrance(),
+        entrance: Entrance | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         """`routes` is called once a second and by `refresh_routes`."""
         self.reactor = reactor
         self._get_routes = routes
-        self.limits, self.notes, self.dial = limits, notes, dial
-        self.client_tls = client_tls
-        self._tls_memory = TlsMemory(limits.tls_total_bytes)
-        self._by_name: dict[str, Port] | None = {} if entrance.names_advice else None
-        """Ports by TLS server name. None: a client reaches the port of its listener."""
-        self._entrance, self._proxy_headers = entrance, entrance.proxy_headers
-        self._handshakes = None if client_tls is None else self._new_handshakes(client_tls, entrance.names_advice)
-        self.upstream_tls, self._upstream_server_name = upstream_tls, upstream_server_name
+        self.limits = limits
+        self.notes = notes
+        self.dial = dial
+        self.upstream_tls = upstream_tls
+        self._upstream_server_name = upstream_server_name
         self.keep_alive = keep_alive
         """Returns a request to keep an idle upstream connection open, or None."""
-        self.tracing, self.introduction = tracing, introduction
-        """Recorder of served requests, None if tracing is off; request that brokers serve for known clients only."""
+        self.introduction = introduction
+        """Request that brokers serve for authenticated clients only."""
+        self.tracing = tracing
+        """Recorder of served requests. None if tracing is off."""
         self.moves_away: Callable[[ForwardedConnection], bool] = lambda _connection: False
         """Sends a connection that drains to another process, between two requests. Returns False if it stays."""
         self.served = served
@@ -137,89 +94,29 @@ class Plane:
         self.routes = Routes()
         self.passing = NOTHING_PASSES
         """Requests that `routes` forwards without inspection."""
-        self._ports: dict[int, Port] = {}
-        self._covered: dict[int, list[Listener]] = {}
-        """Listeners of other processes on the same ports, by any number."""
         self._connections: dict[int, ForwardedConnection] = {}
         self._to_release: deque[tuple[float, ForwardedConnection]] = deque()
         """Ended connections with the time of their end."""
-        self._by_address = Counter[str]()
         self._lingering: dict[Linger, int] = {}
-        self._ids, self.accepts, self._closed = itertools.count(1), True, False
+        self._ids = itertools.count(1)
+        self._closed = False
         self._empty: trio.Event | None = None
+        """Set when the last connection has ended. None unless the plane drains."""
+        self._ended = Counter[str]()
+        """Number of ended connections and refused clients by event."""
+        self._totals = Counter[str]()
         self.client_trace = ClientTrace(reactor, self.connections, notes)
-        self._ended, self._totals = Counter[str](), Counter[str]()
+        self.admission = Admission(self, client_tls, entrance or Entrance())
+        self.ports = self.admission.ports
         self.refresh_routes()
         self._alarm = reactor.call_at(reactor.now() + SWEEP_S, self._sweep)
-
-    def _new_handshakes(self, tls: TlsContext, names_advice: str) -> Handshakes:
-        names = ServerNames(self._is_name, names_advice) if names_advice else None
-        return Handshakes(self.reactor, tls, handshake_limits(self.limits), self.notes, self._tls_memory, names)
-
-    # listeners
-
-    def listen(
-        self, node_id: int, host: str, port: int, targets: Callable[[], Sequence[Address]], name: str = ""
-    ) -> int:
-        """Listen for a broker (UNKNOWN_NODE: bootstrap) and return the port. `name`: its own TLS server name.
-
-        Raises OSError with a reason: the port is in use, above 65535, or not allowed.
-        """
-        entry = Port(node_id, targets, Context(node_id), host, name=name.lower())
-        sockets = self._entrance.bind(host, port)
-        self._add(entry)
-        entry.listeners = tuple(self._listener(entry, sock) for sock in sockets)
-        return entry.number
-
-    def serve_by_name(self, node_id: int, name: str, targets: Callable[[], Sequence[Address]]) -> None:
-        """Serve a broker to clients of the bootstrap listener that request this TLS server name."""
-        self._add(Port(node_id, targets, Context(node_id), name=name.lower()))
-
-    def close_listener(self, node_id: int) -> None:
-        entry = self._ports.pop(node_id, None)
-        if entry is None:
-            return
-        for listener in entry.listeners:
-            listener.close()
-        if self._by_name is not None:
-            self._by_name.pop(entry.name, None)
-
-    def cover(self, number: int, bind: Bind) -> None:
-        """Accept the clients of another process on the same ports too. `bind` returns its sockets.
-
-        Raises OSError, and then covers nothing.
-        """
-        self.uncover(number)
-        listeners = self._covered[number] = []
-        try:
-            for entry in [each for each in self._ports.values() if each.listeners]:
-                listeners += [self._listener(entry, sock) for sock in bind(entry.host, entry.number)]
-        except OSError:
-            self.uncover(number)
-            raise
-
-    def uncover(self, number: int) -> None:
-        """End what `cover` began. Accepted connections stay."""
-        for listener in self._covered.pop(number, ()):
-            listener.close()
-
-    def stop_accepting(self) -> None:
-        self.accepts = False
-        for number in list(self._covered):
-            self.uncover(number)
-        for node_id in list(self._ports):
-            self.close_listener(node_id)
-        if self._handshakes is not None:
-            self._handshakes.close()
-        if self._proxy_headers is not None:
-            self._proxy_headers.close()
 
     async def drained(self, deadline: float, spread: Spread | None = None) -> bool:
         """Let requests in flight finish until `deadline`. Return False if connections had to be cut.
 
         `spread`: when connections are closed one after the other. Each is served until then.
         """
-        self.stop_accepting()
+        self.admission.close()
         self._empty = trio.Event()
         if spread is None:
             self.drain_now()
@@ -245,7 +142,7 @@ class Plane:
     def close(self) -> None:
         self._closed = True
         self.client_trace.finish("the proxy stops")
-        self.stop_accepting()
+        self.admission.close()
         self._alarm.cancel()
         for connection in list(self._connections.values()):
             connection.end("connection-cut", reason="the proxy stops")
@@ -254,7 +151,7 @@ class Plane:
 
     @property
     def is_idle(self) -> bool:
-        return not (self._connections or self._lingering or self._beginning)
+        return not (self._connections or self._lingering or self.admission.beginning)
 
     def connections(self) -> Iterable[ForwardedConnection]:
         return self._connections.values()
@@ -266,10 +163,10 @@ class Plane:
             connections=len(here),
             connections_total=self._totals["connections"],
             connections_moved_total=self._ended[MOVED],
-            tls_handshakes=self._handshaking,
-            tls_handshakes_refused_total=0 if self._handshakes is None else self._handshakes.refused,
-            tls_bytes=self._tls_memory.used,
-            upstream_connections=sum(connection.broker is not None for connection in here),
+            tls_handshakes=self.admission.handshaking,
+            tls_handshakes_refused_total=self.admission.handshakes_refused,
+            tls_bytes=self.admission.tls_memory.used,
+            upstream_connections=sum(connection.upstream.socket is not None for connection in here),
             in_flight=sum(connection.in_flight for connection in here),
             muted=sum(connection.state.now.is_muted for connection in here),
             local_answers_total=self._totals["local_answers"],
@@ -293,6 +190,21 @@ class Plane:
         for connection in self._connections.values():
             if not connection.requests.raw:
                 connection.requests.go_by(self.passing)
+
+    # for admission
+
+    @property
+    def open_sockets(self) -> int:
+        """Number of connections, and of sockets that send remaining bytes after the end of their connection."""
+        return len(self._connections) + len(self._lingering)
+
+    def count_accepted(self) -> None:
+        self._totals["connections"] += 1
+
+    def begin_connection(self, port: Port, transport: Transport, client_host: str) -> ForwardedConnection:
+        connection = ForwardedConnection(self, port, transport, client_host)
+        self._connections[connection.id] = connection
+        return connection
 
     # for connections
 
@@ -346,16 +258,18 @@ class Plane:
         """Remove and log an ended connection."""
         self._release_ended(RELEASED_PER_END)
         self._to_release.append((self.reactor.now(), self._connections.pop(connection.id)))
-        self._by_address[connection.client_host] -= 1
-        if not self._by_address[connection.client_host]:
-            del self._by_address[connection.client_host]
-        self._ended[event] += 1
+        self.admission.forget(connection.client_host)
         self._totals["bytes_up"] += connection.requests.bytes
         self._totals["bytes_down"] += connection.responses.bytes
-        self.notes(
+        self.note_end(
             event, connection=connection.id, client=connection.client_host, node_id=connection.node_id, **context
         )
         self._check_empty()
+
+    def note_end(self, event: str, /, **context: Any) -> None:
+        """Count and log the end of a connection, or a client that was refused."""
+        self._ended[event] += 1
+        self.notes(event, **context)
 
     def _release_ended(self, most: int) -> None:
         """Break the reference cycles of ended connections: garbage collections are rare."""
@@ -373,109 +287,6 @@ class Plane:
         if self._empty is not None and not self._connections and not self._lingering:
             self._empty.set()
 
-    def _add(self, entry: Port) -> None:
-        self.close_listener(entry.node_id)
-        self._ports[entry.node_id] = entry
-        if self._by_name is not None:
-            self._by_name[entry.name] = entry
-
-    def _is_name(self, name: str) -> bool:
-        return self._by_name is not None and name in self._by_name
-
-    def _listener(self, entry: Port, sock: socket.socket) -> Listener:
-        def accepted(client: socket.socket, client_host: str) -> None:
-            self._accept(entry, client, client_host)
-
-        def trouble(error: Exception) -> None:
-            self.notes("accept-failed", node_id=entry.node_id, reason=str(error))
-
-        return Listener(self.reactor, sock, accepted, trouble)
-
-    def _accept(self, entry: Port, sock: socket.socket, host: str) -> None:
-        """Accept a connection of a client or of a load balancer, which names its client."""
-        headers = self._proxy_headers
-        if headers is None or not headers.expects(host):
-            self._accept_client(entry, sock, host)
-        elif not self.accepts or self._is_full:
-            self._refuse(sock, host, self._limit_reached(host) if self.accepts else "")
-        else:
-            headers.begin(sock, host, partial(self._accept_client, entry), partial(self._not_admitted, entry, host))
-
-    def _accept_client(self, entry: Port, sock: socket.socket, client_host: str) -> None:
-        limit = self._limit_reached(client_host)
-        if not self.accepts or limit:
-            self._refuse(sock, client_host, limit)
-            return
-        self._totals["connections"] += 1
-        if self._handshakes is None:
-            self.client_trace.admitted(self._admit(entry, client_host, PlainTransport(self.reactor, sock)))
-        else:
-            failed = partial(self._not_admitted, entry, client_host)
-            self._handshakes.begin(sock, client_host, partial(self._admit_tls, entry, client_host), failed)
-
-    def _refuse(self, sock: socket.socket, client_host: str, limit: str) -> None:
-        sock.close()
-        self._ended["connection-limit"] += 1
-        self.notes("connection-limit", client=client_host, reason=limit or "the proxy stops")
-
-    def _admit_tls(self, entry: Port, client_host: str, transport: TlsTransport) -> None:
-        named = entry if self._by_name is None else self._by_name.get(transport.server_name or "")
-        if named is None:  # the broker was forgotten during the handshake
-            transport.close()
-        else:
-            self.client_trace.admitted(self._admit(named, client_host, transport))
-
-    def admit_moved(self, moved: messages.MovedClient, client: socket.socket, broker: socket.socket) -> None:
-        """Continue a connection of another process. Raises RequestRefused, and then uses neither socket."""
-        entry = self._ports.get(moved.node_id)
-        if not self.accepts or entry is None:
-            raise RequestRefused("the broker has no listener here" if self.accepts else "the proxy stops")
-        if limit := self._limit_reached(moved.client_host):
-            raise RequestRefused(limit)
-        if self.client_tls is not None or self.upstream_tls is not None:
-            raise RequestRefused("TLS is on here")
-        connection = self._admit(entry, moved.client_host, PlainTransport(self.reactor, client))
-        connection.guarded(partial(moved_connection.resume, connection, moved, broker))
-        self.client_trace.admitted(connection)
-
-    def _admit(self, entry: Port, client_host: str, transport: Transport) -> ForwardedConnection:
-        connection = ForwardedConnection(self, entry, transport, client_host)
-        self._connections[connection.id] = connection
-        self._by_address[client_host] += 1
-        return connection
-
-    def _not_admitted(self, entry: Port, client_host: str, error: Exception) -> None:
-        context: dict[str, Any] = {"client": client_host, "node_id": entry.node_id, "reason": str(error)}
-        event = event_of(error)
-        if event == FAILED:
-            context["error"] = error
-        self._ended[event] += 1
-        self.notes(event, **context)
-
-    @property
-    def _handshaking(self) -> int:
-        return 0 if self._handshakes is None else self._handshakes.pending
-
-    @property
-    def _beginning(self) -> int:
-        """Number of accepted sockets that are not connections yet."""
-        return self._handshaking + (0 if self._proxy_headers is None else self._proxy_headers.pending)
-
-    @property
-    def _is_full(self) -> bool:
-        """True at the limit. A socket that still sends bytes after its connection ended counts too."""
-        return len(self._connections) + len(self._lingering) + self._beginning >= self.limits.connections
-
-    def _limit_reached(self, client_host: str) -> str:
-        """Return the reached limit, or ""."""
-        if self._is_full:
-            return f"limits.connections ({self.limits.connections}) is reached"
-        most = self.limits.connections_per_address
-        unfinished = 0 if self._handshakes is None else self._handshakes.of(client_host)
-        if most is not None and self._by_address[client_host] + unfinished >= most:
-            return f"limits.connections_per_address ({most}) is reached"
-        return ""
-
     def _sweep(self) -> None:
         now = self.reactor.now()
         self._alarm = self.reactor.call_at(now + SWEEP_S, self._sweep)
@@ -485,13 +296,6 @@ class Plane:
         self._release_ended(RELEASED_PER_SWEEP)
         for linger in [linger for linger in self._lingering if linger.deadline <= now]:
             linger.end()
-
-
-def handshake_limits(limits: Limits) -> HandshakeLimits:
-    """Return half of the limit of connections."""
-    total = max(min(limits.tls_handshakes, limits.connections // 2), 1)
-    per_address = max(min(limits.tls_handshakes_per_address, total // 2), 1)
-    return HandshakeLimits(total, per_address, limits.tls_handshake_s)
 
 
 def _unfinished(held: HeldBytes) -> int:

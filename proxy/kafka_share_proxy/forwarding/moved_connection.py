@@ -8,13 +8,12 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from kafka_share_proxy.brokers.dialling import Dialled
 from kafka_share_proxy.forwarding.client_software import ClientSoftware
-from kafka_share_proxy.forwarding.connection_state import ClientState, UpstreamState
-from kafka_share_proxy.forwarding.peer_socket import PeerSocket
+from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.loop.transports import PlainTransport
+from kafka_share_proxy.wire.codec import numbered
 from kafka_share_proxy.wire.codec.frame_sizes import SIZE
-from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import Address
 
@@ -26,16 +25,16 @@ MOVES_MAX = 3
 UNREAD_BYTES_MAX = 64 << 10
 """Maximum bytes of the request being served and of those after it. The kernel accepts about 200 KiB in a message."""
 VERSION = 0
-_INT16 = 2
 
 
 def sockets_of(connection: ForwardedConnection, state: ClientState = ClientState.SERVING) -> tuple[int, int] | None:
     """Return the descriptors of the client and its broker. None if the connection cannot move, or not in this state."""
-    client, broker = connection.client.transport, connection.broker
+    client, broker = connection.client.transport, connection.upstream.socket
     if broker is None or not isinstance(client, PlainTransport) or not isinstance(broker.transport, PlainTransport):
         return None
-    is_open = connection.state.now is state and connection.upstream.now is UpstreamState.OPEN
-    may_move = is_open and connection.is_independent and (connection.moves < MOVES_MAX or not connection.plane.accepts)
+    is_open = connection.state.now is state and connection.upstream.is_open
+    has_moves_left = connection.moves < MOVES_MAX or not connection.plane.admission.is_open
+    may_move = is_open and connection.is_independent and has_moves_left
     return (client.fd, broker.transport.fd) if may_move else None
 
 
@@ -51,7 +50,7 @@ def taken(connection: ForwardedConnection, request: memoryview | None) -> messag
         client_host=connection.client_host,
         broker_host="" if reached is None else reached.host,
         broker_port=0 if reached is None else reached.port,
-        moves=connection.moves + connection.plane.accepts,
+        moves=connection.moves + connection.plane.admission.is_open,
         opened_at=connection.timeouts.opened_at,
         is_authenticated=sasl.is_done,
         user=sasl.user,
@@ -65,7 +64,7 @@ def begin(connection: ForwardedConnection) -> None:
     """Leave the sockets to another process, until `stay`."""
     connection.state.move(ClientState.MOVING)
     connection.requests.flows = connection.responses.flows = False
-    for peer in (connection.client, connection.broker):
+    for peer in (connection.client, connection.upstream.socket):
         if peer is not None:
             peer.want(0)
 
@@ -84,7 +83,7 @@ def stay_for_good(connection: ForwardedConnection) -> None:
 
 def cut(connection: ForwardedConnection) -> None:
     """End both streams, for all processes that have the sockets."""
-    for peer in (connection.client, connection.broker):
+    for peer in (connection.client, connection.upstream.socket):
         if peer is not None and isinstance(peer.transport, PlainTransport):
             peer.transport.cut()
 
@@ -98,9 +97,7 @@ def resume(connection: ForwardedConnection, moved: messages.MovedClient, broker:
         connection.sasl.resume(moved.user, moved.session_ends)
     if moved.unread:
         connection.requests.begin_with(moved.unread)
-    connection.broker = PeerSocket()
-    connection.upstream.move(UpstreamState.DIALLING)
-    connection.connected(Dialled(broker, Address(moved.broker_host, moved.broker_port)))
+    connection.upstream.resume(broker, Address(moved.broker_host, moved.broker_port))
 
 
 def _software_of(moved: messages.MovedClient) -> ClientSoftware | None:
@@ -114,12 +111,9 @@ def _software_of(moved: messages.MovedClient) -> ClientSoftware | None:
 
 
 def encode(moved: messages.MovedClient) -> bytes:
-    return VERSION.to_bytes(_INT16, "big") + registry.codec_of(messages.MovedClient, VERSION).encode(moved)
+    return numbered.encode(moved, VERSION)
 
 
 def decode(data: bytes) -> messages.MovedClient:
     """Raises RemoteProtocolError, also for an unknown version."""
-    version = int.from_bytes(data[:_INT16], "big")
-    if len(data) < _INT16 or version != VERSION:
-        raise RemoteProtocolError(f"a moved client of version {version}, which is not known here")
-    return registry.codec_of(messages.MovedClient, VERSION).decode(data, _INT16)
+    return numbered.decode(messages.MovedClient, data, (VERSION,))

@@ -16,8 +16,8 @@ def archive_options(java: str, jars: str, run: str, make: Callable[[str], int]) 
     If it is missing, `make` is called with the option to write one, and returns the exit status, negative for a signal.
     """
     files = [Path(name) for name in (java, *jars.split(os.pathsep))]
-    named = "".join([f"{run}\n", *(f"{file} {file.stat().st_mtime_ns}\n" for file in files)])
-    archive = cache_folder().parent / "classes" / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.jsa"
+    identity = "".join([f"{run}\n", *(f"{file} {file.stat().st_mtime_ns}\n" for file in files)])
+    archive = cache_folder().parent / "classes" / f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
     with exclusive(archive.parent):
         if not archive.exists():
             _make(archive, make)

@@ -44,8 +44,8 @@ def releases() -> dict[str, dict[str, str]]:
 
 def cache_folder() -> Path:
     """Return the folder in the environment variable, else in the user's cache (XDG)."""
-    if named := os.environ.get(CACHE_VARIABLE):
-        return Path(named)
+    if folder := os.environ.get(CACHE_VARIABLE):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-share-proxy" / "jars"
 
 
@@ -103,16 +103,16 @@ def _download(coordinate: str, digest: str, progress: Progress, task: TaskID) ->
     repository = os.environ.get(REPOSITORY_VARIABLE)
     downloader = Downloader(base=repository) if repository else Downloader()
     url = downloader.resolver.uri_for_artifact(Artifact.parse(coordinate))
-    place, found = _place(coordinate), hashlib.sha256()
+    place, computed = _place(coordinate), hashlib.sha256()
     response = downloader.requestor.request(url, None, stream=True, timeout=TIMEOUT_S)
     with response, NamedTemporaryFile(dir=place.parent, prefix=".part-", delete=False) as file:
         try:
             for piece in response.iter_content(chunk_size=1 << 16):
-                found.update(piece)
+                computed.update(piece)
                 file.write(piece)
                 progress.advance(task, len(piece))
-            if found.hexdigest() != digest:
-                raise JarError(f"its sha256 is {found.hexdigest()}, pinned is {digest}")
+            if computed.hexdigest() != digest:
+                raise JarError(f"its sha256 is {computed.hexdigest()}, pinned is {digest}")
             Path(file.name).replace(place)
         finally:
             Path(file.name).unlink(missing_ok=True)

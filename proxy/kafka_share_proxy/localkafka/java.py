@@ -40,5 +40,5 @@ def feature_version(java: str) -> int:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', shown)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', shown)
+    return int(match[1]) if match else 0

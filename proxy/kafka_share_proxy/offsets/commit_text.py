@@ -173,7 +173,7 @@ def _catch_up_of(fields: list[str]) -> str:
     if not fields[0].startswith("pr="):
         raise MalformedCommitText(f"{_shown(fields[0])} is neither 'pr=' nor 'u=': put your own text after ';u='")
     if len(fields) > 1:
-        raise MalformedCommitText(f"{_shown(fields[1])} stands behind 'pr=', where only 'u=' may")
+        raise MalformedCommitText(f"{_shown(fields[1])} follows 'pr=', where only 'u=' may")
     if fields[0] == "pr=":
         raise MalformedCommitText("'pr=' names no ranges: leave it out")
     return fields[0].removeprefix("pr=")
@@ -199,7 +199,7 @@ def _catch_up_ranges(text: str) -> tuple[OffsetSpan, ...]:
         return ()
     starts, ends = _numbers(text)
     if any(map(ge, starts, ends)):
-        raise _wrong_piece(text, lambda start, end: start >= end, "behind 'pr=' holds no offset: write start-end")
+        raise _wrong_piece(text, lambda start, end: start >= end, "after 'pr=' contains no offset: write start-end")
     return tuple(map(OffsetSpan, starts, ends))
 
 
@@ -221,7 +221,7 @@ def _malformed(text: str) -> MalformedCommitText:
     if _HUGE.fullmatch(piece):
         return MalformedCommitText(f"{_shown(piece)} goes beyond the largest offset, {OFFSET_MAX}")
     if piece.startswith(("pr=", "u=")):
-        return MalformedCommitText(f"{_shown(piece)} stands where ranges do, which may be empty: write '{PREFIX};...'")
+        return MalformedCommitText(f"{_shown(piece)} is not a list of ranges, which may be empty: write '{PREFIX};...'")
     return MalformedCommitText(
         f"{_shown(piece)} is no range: write first-last, as in 43-45, with commas between ranges"
     )

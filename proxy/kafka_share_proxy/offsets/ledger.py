@@ -140,7 +140,7 @@ class OffsetLedger:
     def flow(self, left: OffsetSpan) -> LedgerFlow:
         """Return the flow of a range that `jump` has left. Raises ValueError if the main flow has not passed it."""
         if self._main.position is None or left.end > self._main.position:
-            raise ValueError(f"{left} is not behind the position {self._main.position}: jump first")
+            raise ValueError(f"{left} is not after the position {self._main.position}: jump first")
         return LedgerFlow(self, left.start, left.end)
 
     def _owned(self, offset: int, begin: int) -> bool:
@@ -237,7 +237,7 @@ class LedgerFlow:
                 "offsets ascend; after a seek backwards begin a new ledger"
             )
         if self.end is not None and offset >= self.end:
-            raise ValueError(f"offset {offset} is behind the end of this flow, {self.end}: the main flow has it")
+            raise ValueError(f"offset {offset} is after the end of this flow, {self.end}: the main flow has it")
         is_new = self._ledger._owned(offset, begin)
         self.position = offset + 1
         self._ledger._begin_at(offset)

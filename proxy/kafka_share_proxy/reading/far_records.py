@@ -114,23 +114,23 @@ class HeldRecords:
         self,
         response: messages.FetchResponse,
         copied_below: int,
-        seen: Seen | None = None,
+        observe: Seen | None = None,
         keys: Keys | None = None,
     ) -> None:
         """Keep the records of a decoded Fetch response, and replace them by references.
 
-        `copied_below` as in `copied_if_small`. `seen` is called with the bytes of each partition. `keys`: sent with the
-        references.
+        `copied_below` as in `copied_if_small`. `observe` is called with the bytes of each partition. `keys` are sent
+        with the references.
         """
         for topic in response.responses or ():
             for partition in topic.partitions or ():
                 if partition.records is not None and len(partition.records):
                     data = memoryview(partition.records)
                     batches, size = split_complete(data)
-                    if seen is not None and batches:
-                        seen(topic, partition.partition_index, batches, data)
-                    found = None if keys is None else keys.get(id(partition))
-                    partition.records = self._hold(batches, data[:size], copied_below, found)
+                    if observe is not None and batches:
+                        observe(topic, partition.partition_index, batches, data)
+                    partition_keys = None if keys is None else keys.get(id(partition))
+                    partition.records = self._hold(batches, data[:size], copied_below, partition_keys)
 
     def _hold(self, batches: BatchTable, data: memoryview, copied_below: int, keys: RecordKeys | None) -> bytes:
         if not batches:

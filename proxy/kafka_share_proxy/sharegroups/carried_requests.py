@@ -134,11 +134,11 @@ class ShareEdge:
         size: int,
         keys: Mapping[int, RecordKeys] | None = None,
     ) -> bytes:
-        seen = None if self._services.audit is None else self._seen
-        self.held.hold(decoded, size // SMALL_PART, seen, keys)
+        report_keys = None if self._services.audit is None else self._report_keys
+        self.held.hold(decoded, size // SMALL_PART, report_keys, keys)
         return codec.encode(decoded)
 
-    def _seen(
+    def _report_keys(
         self,
         topic: messages.FetchResponse.FetchableTopicResponse,
         partition: int,
@@ -167,11 +167,11 @@ def _records_in(response: messages.FetchResponse) -> dict[int, memoryview]:
 
 def _keys_of(parts: Mapping[int, memoryview]) -> dict[int, RecordKeys]:
     """Return the keys of the records. A partition whose records cannot be read is left out."""
-    found: dict[int, RecordKeys] = {}
+    keys: dict[int, RecordKeys] = {}
     for number, records in parts.items():
         with suppress(ProxyError):
-            found[number] = order_keys.keys_in(records, 0)
-    return found
+            keys[number] = order_keys.keys_in(records, 0)
+    return keys
 
 
 class CarriedShareRequests:

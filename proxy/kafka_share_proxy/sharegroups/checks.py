@@ -65,13 +65,13 @@ class ShareGroupCheck:
             broker_settings=await _broker_settings(own, cluster),
         )
 
-    def report(self, found: ShareFindings | None, cluster: SeenCluster) -> CheckReport:
+    def report(self, findings: ShareFindings | None, cluster: SeenCluster) -> CheckReport:
         local, reason = serving_side.decide(self._settings, cluster)
         is_kept = serving_side.keeps_state(self._settings, local=local)
-        rights = None if found is None else found.rights
+        rights = None if findings is None else findings.rights
         missing = tuple(state_rights.judge(rights, SHARE_STATE)) if is_kept else ()
-        letters = found.letters if is_kept and found is not None else LetterFindings()
-        remarks = (*_remarks(self._settings, found or ShareFindings(), cluster, local), *letters.remarks)
+        letters = findings.letters if is_kept and findings is not None else LetterFindings()
+        remarks = (*_remarks(self._settings, findings or ShareFindings(), cluster, local), *letters.remarks)
         return CheckReport(
             line=self._line(cluster, local, reason, is_off=bool(missing)),
             obstacles=missing if rights is not None else (),
@@ -142,34 +142,34 @@ async def _broker_settings(own: ClusterClient, cluster: SeenCluster) -> dict[str
     return {}
 
 
-def _remarks(settings: ShareGroups, found: ShareFindings, cluster: SeenCluster, local: bool) -> Iterator[str]:
-    if local and not found.sees_all_groups:
+def _remarks(settings: ShareGroups, findings: ShareFindings, cluster: SeenCluster, local: bool) -> Iterator[str]:
+    if local and not findings.sees_all_groups:
         yield (
             "the proxy's own identity may not DESCRIBE the cluster, so share groups the brokers hold may be overlooked"
         )
-    if local and found.groups:
-        shown = ", ".join(found.groups[:GROUPS_SHOWN])
+    if local and findings.groups:
+        shown = ", ".join(findings.groups[:GROUPS_SHOWN])
         yield f"the brokers hold share groups of their own, which clients will not see: {shown}"
     if local:
-        yield from _about_moves(settings, found, cluster)
+        yield from _about_moves(settings, findings, cluster)
     if not local and settings.serve == "upstream" and not serving_side.rules(settings, cluster).native:
         yield "share_groups.serve is upstream, but not every broker serves share groups with renewal"
 
 
-def _about_moves(settings: ShareGroups, found: ShareFindings, cluster: SeenCluster) -> Iterator[str]:
+def _about_moves(settings: ShareGroups, findings: ShareFindings, cluster: SeenCluster) -> Iterator[str]:
     """Yield what concerns `groups GROUP hand-over` and `take-back`, where there are brokers to move a group to."""
     lacking, brokers = serving_side.lacking(cluster), len(cluster.versions)
     if lacking:
         if len(lacking) < brokers or any("share.version" in each for each in lacking):
             yield f"groups GROUP hand-over waits: {'; '.join(lacking)}"
         return
-    if not found.may_act_on_cluster:
+    if not findings.may_act_on_cluster:
         yield (
             "the proxy's own identity lacks CLUSTER_ACTION on the cluster, by which groups GROUP take-back reads the "
             "state of a group"
         )
     here = {name: str(settings.limits.value(name)) for name in broker_names()}
-    theirs = found.broker_settings
+    theirs = findings.broker_settings
     differing = [
         f"{name} {theirs[name]} (here {here[name]})" for name in here if theirs.get(name, here[name]) != here[name]
     ]

@@ -72,7 +72,7 @@ class ShareFigures:
     def __init__(self, groups_max: int) -> None:
         self._groups_max = groups_max
         self._groups: dict[str, GroupFigures] = {}
-        self._others = GroupFigures()
+        self._other_groups = GroupFigures()
         self.load_s = seconds()
         """Seconds from the first ShareFetch of a share partition until its start offset was stored."""
         self.state_write_s = seconds()
@@ -86,18 +86,18 @@ class ShareFigures:
         return self._groups.get(group_id) or self._admit(group_id)
 
     def label(self, group_id: str) -> str:
-        return OTHERS if self.of(group_id) is self._others else group_id
+        return OTHERS if self.of(group_id) is self._other_groups else group_id
 
     def _admit(self, group_id: str) -> GroupFigures:
         if len(self._groups) >= self._groups_max or group_id == OTHERS:
-            return self._others
+            return self._other_groups
         made = self._groups[group_id] = GroupFigures()
         return made
 
     def shown(self) -> Iterator[tuple[str, GroupFigures]]:
         """Yield (label, figures): the groups by name, then all others."""
         yield from self._groups.items()
-        yield OTHERS, self._others
+        yield OTHERS, self._other_groups
 
     def forget(self, is_deleted: Callable[[str], bool]) -> None:
         for group_id in [group_id for group_id in self._groups if is_deleted(group_id)]:

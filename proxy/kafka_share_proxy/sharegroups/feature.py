@@ -106,7 +106,7 @@ class ShareGroupFeature(FeatureKind):
             probe=side.probe(),
             coverage=(_coverage(mixed=rules.are_mixed, is_fleet=platform.is_fleet),),
             on_open=side.open,
-            on_cluster=side.seen,
+            on_cluster=side.on_cluster,
             on_apis=side.on_apis,
             observed=observed,
             pages={admin_pages.PATH: partial(admin_pages.response, services, moves=moves)},
@@ -124,7 +124,7 @@ def _of_brokers(side: ServingSide, observed: Callable[[Routes], Routes]) -> Feat
         probe=side.probe(),
         coverage=(coverage,),
         on_open=side.open,
-        on_cluster=side.seen,
+        on_cluster=side.on_cluster,
         observed=observed,
         status=_status_of_brokers,
         pages={admin_pages.PATH: admin_pages.of_brokers},
@@ -161,7 +161,7 @@ class ServingSide:
         placed = "share-groups-belong-here" if self._is_kept else "share-groups-served"
         self._notes(placed, by=self.where, reason=self._reason)
 
-    def seen(self, cluster: SeenCluster) -> None:
+    def on_cluster(self, cluster: SeenCluster) -> None:
         """Follow the support of the brokers (sharegroups/README.md rule 1). Log if only a restart can."""
         if cluster.silent or not cluster.versions:
             return

@@ -15,7 +15,7 @@ from typing import Any
 
 from kafka_share_proxy.fleet.group_owners import CommandResult, Peer
 from kafka_share_proxy.loop.waiting import settled_by
-from kafka_share_proxy.sharegroups.followed_group import FollowedGroup, FollowedView
+from kafka_share_proxy.sharegroups.followed_group import FollowedGroup, FollowedState
 from kafka_share_proxy.sharegroups.native_group import MoveRefused
 from kafka_share_proxy.sharegroups.services import FEATURE, ShareServices
 from kafka_share_proxy.wire.values import TopicIdPartition
@@ -43,7 +43,7 @@ class FollowedEverywhere:
 
     async def begin(self) -> None:
         self._services.followed[self._group_id] = self._here
-        await self.seen()
+        await self.state()
 
     async def hold_back(self) -> None:
         """Acquire no new records from now on."""
@@ -56,19 +56,19 @@ class FollowedEverywhere:
 
     async def _begin_step(self, step: str) -> None:
         self._step = step
-        await self.seen()
+        await self.state()
 
     def stopped_s(self) -> float:
         """Return how long requests wait. Negative before `stop`."""
         return self._services.timers.now() - self._stopped_at
 
-    async def seen(self) -> FollowedView:
-        """Send the present step, and return what all proxies have seen."""
+    async def state(self) -> FollowedState:
+        """Send the present step, and return the state at all proxies."""
         timers, peers = self._services.timers, self._peers()
         is_first, self._addresses = self._addresses is None, frozenset(peers)
         _begin_step(self._services, self._group_id, self._here, self._step)
         results = {address: peer.command(FEATURE, self._words(self._step)) for address, peer in peers.items()}
-        found, deadline = [self._here.seen()], timers.now() + RESPONSE_WAIT_S
+        states, deadline = [self._here.state()], timers.now() + RESPONSE_WAIT_S
         for address, result in results.items():
             if not await settled_by(timers, deadline, result):
                 raise MoveRefused(f"the proxy {address} of the fleet does not respond; try again")
@@ -77,8 +77,8 @@ class FollowedEverywhere:
                 raise MoveRefused(f"the proxy {address} of the fleet cannot follow a group; upgrade it")
             if body["begun"] and not is_first:
                 raise MoveRefused(f"the proxy {address} of the fleet was restarted meanwhile; try again")
-            found.append(_seen_in(body))
-        return _together(found)
+            states.append(_state_in(body))
+        return _together(states)
 
     def end(self) -> None:
         """Serve requests where the group is now."""
@@ -118,7 +118,7 @@ def follow(services: ShareServices, words: Sequence[str]) -> CommandResult | Non
         followed = services.followed[group_id] = FollowedGroup(services, float(lock_s))
     followed.lease_until = services.timers.now() + LEASE_S
     _begin_step(services, group_id, followed, step)
-    return CommandResult(HTTPStatus.OK, {"begun": begun, **_body(followed.seen())})
+    return CommandResult(HTTPStatus.OK, {"begun": begun, **_body(followed.state())})
 
 
 def current(services: ShareServices, group_id: str) -> FollowedGroup | None:
@@ -137,13 +137,13 @@ def _begin_step(services: ShareServices, group_id: str, followed: FollowedGroup,
         followed.stop()
 
 
-def _body(seen: FollowedView) -> dict[str, Any]:
-    locks = [[place.topic_id.hex(), place.partition, first, last] for place, first, last in seen.locks]
-    return seen._asdict() | {"members": sorted(seen.members), "locks": locks}
+def _body(state: FollowedState) -> dict[str, Any]:
+    locks = [[place.topic_id.hex(), place.partition, first, last] for place, first, last in state.locks]
+    return state._asdict() | {"members": sorted(state.members), "locks": locks}
 
 
-def _seen_in(body: Mapping[str, Any]) -> FollowedView:
-    return FollowedView(
+def _state_in(body: Mapping[str, Any]) -> FollowedState:
+    return FollowedState(
         members=frozenset(body["members"]),
         locks=[
             (TopicIdPartition(bytes.fromhex(topic_id), partition), first, last)
@@ -155,16 +155,16 @@ def _seen_in(body: Mapping[str, Any]) -> FollowedView:
     )
 
 
-def _together(found: Sequence[FollowedView]) -> FollowedView:
-    """Join what several proxies have seen. A member may have used more than one of them."""
+def _together(states: Sequence[FollowedState]) -> FollowedState:
+    """Join the states at several proxies. A member may have used more than one of them."""
     bounds: dict[TopicIdPartition, tuple[int, int]] = {}
-    for place, first, last in chain.from_iterable(seen.locks for seen in found):
+    for place, first, last in chain.from_iterable(state.locks for state in states):
         low, high = bounds.get(place, (first, last))
         bounds[place] = min(low, first), max(high, last)
-    return FollowedView(
-        members=frozenset().union(*(seen.members for seen in found)),
+    return FollowedState(
+        members=frozenset().union(*(state.members for state in states)),
         locks=sorted((place, first, last) for place, (first, last) in bounds.items()),
-        requests=sum(seen.requests for seen in found),
-        has_expired=any(seen.has_expired for seen in found),
-        trouble=next((seen.trouble for seen in found if seen.trouble), ""),
+        requests=sum(state.requests for state in states),
+        has_expired=any(state.has_expired for state in states),
+        trouble=next((state.trouble for state in states if state.trouble), ""),
     )

@@ -37,7 +37,7 @@ _Request: TypeAlias = "messages.ShareFetchRequest | messages.ShareAcknowledgeReq
 _Response: TypeAlias = "messages.ShareFetchResponse | messages.ShareAcknowledgeResponse"
 
 
-class FollowedView(NamedTuple):
+class FollowedState(NamedTuple):
     """Members and locks of a group at one time."""
 
     members: frozenset[str]
@@ -61,7 +61,7 @@ class FollowedGroup:
         """Members that have sent a heartbeat to this proxy."""
         self.locks = ForwardedLocks()
         self.requests = 0
-        """See FollowedView."""
+        """See FollowedState."""
         self.holds_back = False
         """True if requests acquire no new records."""
         self.lease_until = inf
@@ -70,11 +70,11 @@ class FollowedGroup:
         self._services, self._lock_s = services, lock_s
         self._going_on: Promise[None] | None = None
 
-    def seen(self) -> FollowedView:
+    def state(self) -> FollowedState:
         locked = len(self.locks)
         self.locks.expire(self._services.timers.now())
         self._has_expired = self._has_expired or len(self.locks) < locked
-        return FollowedView(
+        return FollowedState(
             frozenset(self.members), self.locks.bounds(), self.requests, self._has_expired, self._trouble
         )
 

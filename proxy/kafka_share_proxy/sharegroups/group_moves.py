@@ -109,7 +109,7 @@ class Move(ABC):
         """End the hold, after success and after a refusal."""
 
 
-def named(windows: list[Window]) -> str:
+def names_of(windows: list[Window]) -> str:
     """Return the first windows as text."""
     texts = [
         f"{each['topic']}-{each['partition']} offsets {each['start_offset']}-{each['end_offset']}" for each in windows

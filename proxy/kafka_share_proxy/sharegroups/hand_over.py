@@ -16,7 +16,7 @@ from kafka_share_proxy.sharegroups.group_moves import (
     MOVING,
     Move,
     Window,
-    named,
+    names_of,
 )
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.group import ShareGroup
@@ -76,7 +76,7 @@ class HandOver(Move):
             self._still_held()
         if windows and not self._force:
             raise MoveRefused(
-                f"not settled within {self._wait_s:g} s: {named(windows)}; wait longer, or use --force to have them "
+                f"not settled within {self._wait_s:g} s: {names_of(windows)}; wait longer, or use --force to have them "
                 "delivered again"
             )
 
@@ -91,7 +91,7 @@ class HandOver(Move):
         self._still_held()
         settings, windows, offsets = self._settings(), self._windows(), self._start_offsets()
         if windows and not self._force:
-            raise MoveRefused(f"changed meanwhile: {named(windows)}; try again")
+            raise MoveRefused(f"changed meanwhile: {names_of(windows)}; try again")
         self.again = windows
         await self._native.set_settings(settings, validate_only=False)
         await self._native.begin_at(offsets)
@@ -147,11 +147,11 @@ class HandOver(Move):
         return sorted(key for key in self._services.coordinator.keys_of(self._group_id) if key.topic_id in self._names)
 
     def _windows(self) -> list[Window]:
-        found = []
+        windows = []
         for key in self._keys():
             share = self._services.coordinator.share(key)
             if share is not None and share.partition.end_offset >= share.partition.start_offset:
-                found.append(
+                windows.append(
                     {
                         "topic": self._names[key.topic_id],
                         "partition": key.partition,
@@ -159,7 +159,7 @@ class HandOver(Move):
                         "end_offset": share.partition.end_offset,
                     }
                 )
-        return found
+        return windows
 
     def _start_offsets(self) -> dict[str, dict[int, int]]:
         offsets: dict[str, dict[int, int]] = {}

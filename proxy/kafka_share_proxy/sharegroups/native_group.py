@@ -174,14 +174,14 @@ class NativeGroup:
         for each in partitions:
             topic = topics[each.topic]
             by_node.setdefault(topic.leaders[each.key.partition].node_id, []).append((topic, each.key.partition))
-        found: dict[TopicIdPartition, int] = {}
+        ends: dict[TopicIdPartition, int] = {}
         for node_id, queried in by_node.items():
             request = offsets_request(queried, LATEST_TIMESTAMP)
             response = await self._own.send_request(node_id, ApiKey.LIST_OFFSETS, request)
             for key, (code, offset) in offsets_from_response(self._services, topics, response).items():
                 _check("to list the ends of the logs", code)
-                found[key] = offset
-        return found
+                ends[key] = offset
+        return ends
 
     async def snapshots(self, partitions: Sequence[NativePartition]) -> dict[TopicIdPartition, ShareSnapshot]:
         """Return the stored state. Share partitions of which no delivery has ended yet are left out."""
@@ -189,7 +189,7 @@ class NativeGroup:
 
     async def _snapshots(self, partitions: Sequence[NativePartition]) -> dict[TopicIdPartition, ShareSnapshot]:
         topics = await self._topics(partitions)
-        found: dict[TopicIdPartition, ShareSnapshot] = {}
+        snapshots: dict[TopicIdPartition, ShareSnapshot] = {}
         for node_id, keys in (await self._state_coordinators(partitions)).items():
             message = messages.ReadShareGroupStateRequest
             entries: dict[bytes, messages.ReadShareGroupStateRequest.ReadStateData] = {}
@@ -201,8 +201,8 @@ class NativeGroup:
                 entry.partitions.append(message.PartitionData(partition=partition, leader_epoch=epoch))
             request = message(group_id=self._group_id, topics=list(entries.values()))
             response = await self._own.send_request(node_id, ApiKey.READ_SHARE_GROUP_STATE, request)
-            found.update(_snapshots_in(response))
-        return found
+            snapshots.update(_snapshots_in(response))
+        return snapshots
 
     async def remove(self, members: Iterable[str], settings: Iterable[str]) -> None:
         """Remove the members, the group and its settings."""
@@ -250,13 +250,13 @@ class NativeGroup:
     async def _coordinator(self) -> int:
         about = about_coordinators(CoordinatorOf.GROUP, [self._group_id])
         response = await self._own.send_request(self._node(), ApiKey.FIND_COORDINATOR, about)
-        found = response.coordinators[0]
-        _check("to find the coordinator of the group", found.error_code, found.error_message)
-        return found.node_id
+        coordinator = response.coordinators[0]
+        _check("to find the coordinator of the group", coordinator.error_code, coordinator.error_message)
+        return coordinator.node_id
 
     async def _state_coordinators(self, partitions: Sequence[NativePartition]) -> dict[int, list[NativePartition]]:
         """Return the share partitions by the node that keeps their state."""
-        found: dict[int, list[NativePartition]] = {}
+        by_node: dict[int, list[NativePartition]] = {}
         for begin in range(0, len(partitions), KEYS_AT_ONCE):
             keys = {
                 f"{self._group_id}:{topic_id_text(each.key.topic_id)}:{each.key.partition}": each
@@ -268,8 +268,8 @@ class NativeGroup:
                 if each.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                     raise MoveRefused("the proxy's own identity needs CLUSTER_ACTION on the cluster")
                 _check("to find the coordinator of its state", each.error_code, each.error_message)
-                found.setdefault(each.node_id, []).append(keys[each.key])
-        return found
+                by_node.setdefault(each.node_id, []).append(keys[each.key])
+        return by_node
 
     async def _topics(self, partitions: Sequence[NativePartition]) -> dict[str, Topic]:
         """Look up the present leaders and return the topics by name."""

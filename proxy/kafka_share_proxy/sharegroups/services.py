@@ -142,8 +142,10 @@ def build(
     gate = gate or share_gate()
     gate.on_closing = lambda _partitions: reads.end_waits(gate.is_closed)
     share_audit = None if audit is None else ShareAudit(audit, timers, coordinator)
-    took = figures.state_write_s.observe
-    writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake, state_owner, audit=share_audit, took=took)
+    observe_write = figures.state_write_s.observe
+    writes = ShareWrites(
+        journal, coordinator, notes, timers.now, reads.wake, state_owner, audit=share_audit, observe_write=observe_write
+    )
 
     def due(now: float) -> float:
         for key in coordinator.redeliver(now):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from kafka_share_proxy.loop.waiting import wait_until
 from kafka_share_proxy.sharegroups.apis.group_configs import stored_value
 from kafka_share_proxy.sharegroups.followed_everywhere import FollowedEverywhere
-from kafka_share_proxy.sharegroups.followed_group import STOPPED_S_MAX, FollowedView
+from kafka_share_proxy.sharegroups.followed_group import STOPPED_S_MAX, FollowedState
 from kafka_share_proxy.sharegroups.group_moves import (
     CHECK_EVERY_S,
     MOVING,
@@ -21,7 +21,7 @@ from kafka_share_proxy.sharegroups.group_moves import (
     TAKEN_BACK,
     Move,
     Window,
-    named,
+    names_of,
     some,
 )
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
@@ -106,8 +106,8 @@ class TakeBack(Move):
         until = timers.now() + seconds
         while timers.now() < until:
             await wait_until(timers, min(timers.now() + OBSERVE_EVERY_S, until))
-            seen = await followed.seen()
-        unseen = (await self._native.described()).members - seen.members
+            state = await followed.state()
+        unseen = (await self._native.described()).members - state.members
         if unseen:
             where = "this proxy" if self._services.fleet is None else "a proxy of this fleet"
             raise MoveRefused(
@@ -119,30 +119,30 @@ class TakeBack(Move):
         self._hold_back()
         await followed.hold_back()
         timers = self._services.timers
-        deadline, seen = timers.now() + self._wait_s, await followed.seen()
-        while (seen.locks or seen.requests) and timers.now() < deadline:
+        deadline, state = timers.now() + self._wait_s, await followed.state()
+        while (state.locks or state.requests) and timers.now() < deadline:
             await wait_until(timers, timers.now() + CHECK_EVERY_S)
-            seen = await followed.seen()
-        if seen.has_expired:
+            state = await followed.state()
+        if state.has_expired:
             await wait_until(timers, timers.now() + EXPIRY_WRITE_S)
-        if seen.trouble:
-            raise MoveRefused(f"the locks of the group are not known: {seen.trouble}")
-        windows = self._locked(seen, await self._native.partitions())
+        if state.trouble:
+            raise MoveRefused(f"the locks of the group are not known: {state.trouble}")
+        windows = self._locked(state, await self._native.partitions())
         if windows and not self._force:
             raise MoveRefused(
-                f"not settled within {self._wait_s:g} s: {named(windows)}; wait longer, or use --force to have them "
+                f"not settled within {self._wait_s:g} s: {names_of(windows)}; wait longer, or use --force to have them "
                 "delivered again"
             )
         self.again = windows
 
     async def _switch(self) -> None:
         self.phase = MOVING
-        seen = await self._none_in_flight()
+        state = await self._none_in_flight()
         partitions, described = await self._native.partitions(), await self._native.described()
-        if seen is not None and (unseen := described.members - seen.members):
+        if state is not None and (unseen := described.members - state.members):
             raise MoveRefused(f"members joined elsewhere meanwhile: {some(sorted(unseen))}; try again")
         snapshots = await self._native.snapshots(partitions)
-        if any(state == ARCHIVING for each in snapshots.values() for _, _, state, _ in each.batches):
+        if any(batch[2] == ARCHIVING for each in snapshots.values() for batch in each.batches):
             raise MoveRefused("the brokers are still writing dead letters of the group; try again")
         if self._settings.get(OFFSET_RESET, "latest").strip() == "latest":
             # Where no delivery has ended, no start is stored. It is not after a record that is locked or new.
@@ -152,24 +152,24 @@ class TakeBack(Move):
                     end = self._ends[key]
                     snapshots[key] = new_snapshot(min(end, locked.get((topic, key.partition), end)))
         if self._followed is not None:
-            await self._followed.seen()  # also that no proxy has joined or was restarted
+            await self._followed.state()  # also that no proxy has joined or was restarted
             if self._followed.stopped_s() > STOPPED_S_MAX - STORE_MARGIN_S:
                 raise MoveRefused("the brokers took too long to describe the group; try again")
         await self._store(described, snapshots)
         self.partitions = len(partitions)
         await self._remove(described)
 
-    async def _none_in_flight(self) -> FollowedView | None:
+    async def _none_in_flight(self) -> FollowedState | None:
         """Wait until no request is in flight. None without members."""
         if self._followed is None:
             return None
         timers = self._services.timers
         deadline = timers.now() + IN_FLIGHT_MAX_S
-        while (seen := await self._followed.seen()).requests:
+        while (state := await self._followed.state()).requests:
             if timers.now() >= deadline:
                 raise MoveRefused("the brokers do not respond to acknowledgements; try again")
             await wait_until(timers, timers.now() + CHECK_EVERY_S)
-        return seen
+        return state
 
     async def _store(self, described: DescribedGroup, snapshots: dict[TopicIdPartition, ShareSnapshot]) -> None:
         """Store the group here. From that moment it is served here."""
@@ -213,9 +213,9 @@ class TakeBack(Move):
                 f"kafka-share-groups.sh --delete ({error})"
             )
 
-    def _locked(self, seen: FollowedView, partitions: Sequence[NativePartition]) -> list[Window]:
+    def _locked(self, state: FollowedState, partitions: Sequence[NativePartition]) -> list[Window]:
         names = {each.key: each.topic for each in partitions}
         return [
             {"topic": names.get(key, "?"), "partition": key.partition, "start_offset": first, "end_offset": last}
-            for key, first, last in seen.locks
+            for key, first, last in state.locks
         ]

@@ -164,7 +164,7 @@ async def delete(connection: Connection, topic_id: bytes, timeout_s: float) -> t
     return _only(response.responses, "DeleteTopics")
 
 
-def seen(entry: TopicEntry | None) -> Seen:
+def state_of(entry: TopicEntry | None) -> Seen:
     if entry is None:
         return Seen(3)
     return Seen(entry.error_code, bytes(entry.topic_id), len(entry.partitions or ()))

@@ -74,55 +74,55 @@ class ViewCheck:
     async def query(self, own: ClusterClient, cluster: SeenCluster) -> ViewRights:  # noqa: ARG002 - as checks are called
         return await send_request(own)
 
-    def report(self, found: ViewRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called
+    def report(self, rights: ViewRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called
         settings = self._settings
         return CheckReport(
-            line=line(settings, found),
-            obstacles=tuple(obstacles(settings, found)),
-            risks=risks(settings, found),
-            remarks=tuple(judge(settings, found)),
+            line=line(settings, rights),
+            obstacles=tuple(obstacles(settings, rights)),
+            risks=risks(settings, rights),
+            remarks=tuple(judge(settings, rights)),
         )
 
 
-def judge(settings: Views, found: ViewRights | None) -> Iterator[str]:
-    """Yield remarks. `found`: None without an identity."""
+def judge(settings: Views, rights: ViewRights | None) -> Iterator[str]:
+    """Yield remarks. `rights`: None without an identity."""
     if not settings.serve:
         return
     forgets = "what views belong to is not kept, and plans are refused"
-    if found is None:
+    if rights is None:
         yield f"views: {forgets}, for the proxy has no working identity of its own (upstream.sasl.*)"
         return
-    if settings.state == "topic" and found.partitions not in (0, PARTITIONS):
-        yield f"views: {forgets}: topic {TOPIC} has {found.partitions} partitions and must have {PARTITIONS}"
-    if settings.state == "topic" and found.missing_on_topic:
-        lacks = ", ".join(found.missing_on_topic)
+    if settings.state == "topic" and rights.partitions not in (0, PARTITIONS):
+        yield f"views: {forgets}: topic {TOPIC} has {rights.partitions} partitions and must have {PARTITIONS}"
+    if settings.state == "topic" and rights.missing_on_topic:
+        lacks = ", ".join(rights.missing_on_topic)
         yield f"views: {forgets}: the proxy's own identity lacks {lacks} on topic {TOPIC}"
-    if found.missing_on_views:
-        lacks = ", ".join(found.missing_on_views)
+    if rights.missing_on_views:
+        lacks = ", ".join(rights.missing_on_views)
         yield (
-            "views follow their bases only when a client with the right asks: the proxy's own identity lacks "
+            "views follow their bases only when a client with the right requests them: the proxy's own identity lacks "
             f"{lacks} on topics __view.*"
         )
 
 
-def obstacles(settings: Views, found: ViewRights | None) -> Iterator[str]:
+def obstacles(settings: Views, rights: ViewRights | None) -> Iterator[str]:
     """Yield why the cluster would lose confirmed plans and bases."""
-    if _is_stored(settings) and found is not None and found.unsafe:
-        yield f"plans and bases of views would be lost: {found.unsafe}"
+    if _is_stored(settings) and rights is not None and rights.unsafe:
+        yield f"plans and bases of views would be lost: {rights.unsafe}"
 
 
-def risks(settings: Views, found: ViewRights | None) -> tuple[str, ...]:
-    return found.risks if _is_stored(settings) and found is not None else ()
+def risks(settings: Views, rights: ViewRights | None) -> tuple[str, ...]:
+    return rights.risks if _is_stored(settings) and rights is not None else ()
 
 
 def _is_stored(settings: Views) -> bool:
     return settings.serve and settings.state == "topic"
 
 
-def line(settings: Views, found: ViewRights | None) -> str:
+def line(settings: Views, rights: ViewRights | None) -> str:
     if not settings.serve:
         return "Views: off (views.serve)."
-    is_limited = any(judge(settings, found)) or any(obstacles(settings, found))
+    is_limited = any(judge(settings, rights)) or any(obstacles(settings, rights))
     limited = " with the limits above" if is_limited else ""
     kernel = "in C" if slicing.KERNEL == "c" else "in Python, which is slow (`--version` says why)"
     return f"Views: served by the proxy{limited}; records are divided {kernel}."

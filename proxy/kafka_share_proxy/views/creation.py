@@ -107,7 +107,7 @@ class ViewCreation:
     ) -> Mapping[str, ErrorCode]:
         """Make these views ready over the client's own connection: created, grown, visible, in the catalog.
 
-        Return the error code of each topic. With NONE, `catalog.named` has the view. Waits at most
+        Return the error code of each topic. With NONE, `catalog.by_name` has the view. Waits at most
         `views.create_wait_s`. Raises UpstreamLost.
         """
         names, bad = await self.read(topics, work)
@@ -238,7 +238,7 @@ class _Preparation:
             await self._work.step()
         if self._missing is Missing.CREATE:
             self._may_create.update(self._waiting)
-        new = await self._work.select(lambda name: self._catalog.named(name.topic) is None, self._waiting.values())
+        new = await self._work.select(lambda name: self._catalog.by_name(name.topic) is None, self._waiting.values())
         is_read, store = await self._room.know(new), self._room.store
         for name in new:
             await self._work.step()
@@ -318,11 +318,15 @@ class _Preparation:
         binding = self._catalog.binding(name.topic)
         partitions_max = self._room.options.partitions_max
         return judge(
-            self._cut(name).slots, broker_requests.seen(view), broker_requests.seen(base), binding, partitions_max
+            self._cut(name).slots,
+            broker_requests.state_of(view),
+            broker_requests.state_of(base),
+            binding,
+            partitions_max,
         )
 
     def _cut(self, name: ViewName) -> Cut:
-        view = self._catalog.named(name.topic)
+        view = self._catalog.by_name(name.topic)
         if view is not None:
             return view.cut
         return cut_of(name, None if name.plan is None else self._catalog.plan(name.plan))
@@ -423,7 +427,7 @@ class _Preparation:
 
     async def _delete(self, name: ViewName) -> None:
         topic_id = bytes(self._entries[name.topic].topic_id)
-        known = self._catalog.named(name.topic)
+        known = self._catalog.by_name(name.topic)
         if known is not None and known.topic_id == topic_id:
             self._catalog.forget(name.topic)
         self._made.discard(name.topic)

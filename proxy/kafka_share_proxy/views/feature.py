@@ -48,8 +48,8 @@ class ViewFeature(FeatureKind):
     events = log_events.EVENTS
     probe_path = PROBE
 
-    def rules(self, settings: Views, others: SharedRules) -> SharedRules:
-        return replace(others, base_of=base_of) if settings.serve else others
+    def rules(self, settings: Views, shared: SharedRules) -> SharedRules:
+        return replace(shared, base_of=base_of) if settings.serve else shared
 
     def check(self, settings: Views) -> ViewCheck:
         from kafka_share_proxy.views.checks import ViewCheck  # for the command `check` only
@@ -63,7 +63,9 @@ class ViewFeature(FeatureKind):
         runtime = new_runtime(settings, platform)
         views = runtime.services
         lag = ViewLag(views)
-        seen = Coverage("views", ALL, "all responses to readers of views or with a KeyFilter, summed up by the second")
+        coverage = Coverage(
+            "views", ALL, "all responses to readers of views or with a KeyFilter, summed up by the second"
+        )
         return Feature(
             apis={Stage.NAMES: view_apis.served(views)},
             guards=(runtime.store.guard,) if isinstance(runtime.store, ViewState) else (),
@@ -71,7 +73,7 @@ class ViewFeature(FeatureKind):
             status=partial(_status, views, lag),
             tasks=runtime.tasks,
             probe=runtime.probe(),
-            coverage=(seen,),
+            coverage=(coverage,),
             narrow=partial(routes, views.catalog),
             on_routes=views.catalog.on_first,
             services=views,

@@ -118,7 +118,7 @@ class ViewTopic:
         (entry,) = await topic_log.request_offsets(opened, TOPIC, [0], timestamp)
         self.check(entry.error_code, "DESCRIBE")
         if entry.offset < 0:
-            raise RemoteProtocolError(f"{TOPIC}: ListOffsets answered with offset {entry.offset}")
+            raise RemoteProtocolError(f"{TOPIC}: ListOffsets returned offset {entry.offset}")
         return int(entry.offset)
 
     def check(self, code: int, right: str) -> None:

@@ -33,7 +33,7 @@ def negotiation(broker: Address, client: str) -> Generator[Query, Any, messages.
         request = messages.ApiVersionsRequest(client_software_name=client, client_software_version="1")
         response = yield ApiKey.API_VERSIONS, _best_version(broker, response), request
     if response.error_code != ErrorCode.NONE:
-        raise RemoteProtocolError(f"{broker} answered ApiVersions v3 with {error_name(response.error_code)}")
+        raise RemoteProtocolError(f"{broker} responds to ApiVersions v3 with {error_name(response.error_code)}")
     versions: messages.ApiVersionsResponse = response
     return versions
 

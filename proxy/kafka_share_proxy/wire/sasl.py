@@ -70,8 +70,8 @@ def handshake_refusal(response: messages.SaslHandshakeResponse, mechanism: str) 
     if response.error_code in (ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE):
         return None
     if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        return f"does not take {mechanism}; it offers {', '.join(response.mechanisms or ()) or 'none'}"
-    return f"answered {error_name(response.error_code)}"
+        return f"does not support {mechanism}; it offers {', '.join(response.mechanisms or ()) or 'none'}"
+    return f"responded with {error_name(response.error_code)}"
 
 
 def wants_login(response: messages.SaslHandshakeResponse) -> bool:
@@ -109,4 +109,4 @@ def login(mechanism: str, username: str, password: str) -> Generator[bytes, byte
         client.set_server_first((yield client.get_client_first().encode()).decode())
         client.set_server_final((yield client.get_client_final().encode()).decode())
     except (ScramException, UnicodeDecodeError) as error:
-        raise LoginFailed(f"answers the login with what is none: {error}") from None
+        raise LoginFailed(f"sends invalid SCRAM messages: {error}") from None

@@ -269,8 +269,8 @@ def test_an_address_of_a_broker_is_an_obstacle() -> None:
     """Clients would receive the broker's address."""
     found = Findings(servers={A: ""}, brokers={1: Address("h", 19094)})
     obstacles = judge(config(), found).obstacles
-    assert [text for text in obstacles if "past the proxy" in text] == [
-        "broker 1 becomes h:19094, which is a broker's own address: clients would go past the proxy; choose another"
+    assert [text for text in obstacles if "bypass the proxy" in text] == [
+        "broker 1 becomes h:19094, which is a broker's own address: clients would bypass the proxy; choose another"
     ]
 
 
@@ -288,7 +288,7 @@ def test_the_summary_comes_first_and_the_apis_last_on_demand() -> None:
 @pytest.mark.parametrize(
     ("upstream", "mechanisms", "warning"),
     [
-        ({"sasl": PLAIN}, (), "do not ask for authentication"),
+        ({"sasl": PLAIN}, (), "do not require authentication"),
         ({"sasl": PLAIN}, ("PLAIN",), "goes to the brokers unencrypted"),
         ({}, ("PLAIN",), "send their passwords unencrypted to the proxy"),
     ],

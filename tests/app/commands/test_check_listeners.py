@@ -65,6 +65,6 @@ def test_with_one_port_there_is_no_listener_for_a_broker() -> None:
     assert tried(settings) == {"bootstrap": ""}
     brokers = {1: Address("kafka-1.example", 9092), 2: Address("elsewhere", 9092)}
     assert list(check_listeners.mistakes(settings, (), brokers)) == [
-        "broker 1 becomes kafka-1.example:9092, which is a broker's own address: clients would go past the proxy; "
+        "broker 1 becomes kafka-1.example:9092, which is a broker's own address: clients would bypass the proxy; "
         "choose another"
     ]

@@ -151,7 +151,7 @@ def test_ids_and_reasons_do_not_control_the_terminal(listener):
 
 
 def test_nobody_listens():
-    with pytest.raises(groups_command.NoResponse, match="does not answer"):
+    with pytest.raises(groups_command.NoResponse, match="does not respond"):
         groups_command.fetch(Address("127.0.0.1", 1), "/groups")
 
 

@@ -36,11 +36,11 @@ def test_later_a_broker_without_port_is_left_out_and_tried_again() -> None:
     made.open(sight({0: A}))
     made.plane.taken.add(9094)
     for _ in range(3):
-        made.seen(sight({0: A, 1: B}))
+        made.on_cluster(sight({0: A, 1: B}))
     assert made.services.notes.events.count("broker-not-bound") == 1
     assert made.state()["left_out"] == {"1": "Address already in use"}
     made.plane.taken.clear()
-    made.seen(sight({0: A, 1: B}))
+    made.on_cluster(sight({0: A, 1: B}))
     assert (sorted(made.plane.listening), made.state()["left_out"]) == ([UNKNOWN_NODE, 0, 1], {})
 
 
@@ -48,7 +48,7 @@ def test_a_broker_that_moves_keeps_its_listener() -> None:
     """New connections go to the new address."""
     made = parts(config())
     made.open(sight({0: A}))
-    made.seen(sight({0: B}))
+    made.on_cluster(sight({0: B}))
     assert made.plane.listening[0][1]() == [B]
     assert made.services.notes.events.count("broker-listening") == 1
 
@@ -58,19 +58,19 @@ def test_a_vanished_broker_keeps_its_listener_for_the_grace_time() -> None:
     made = parts(config(vanished_broker_grace_s=60))
     made.open(sight({0: A, 1: B}))
     timers = made.services.timers
-    made.seen(sight({0: A}))
+    made.on_cluster(sight({0: A}))
     timers.time = 59
-    made.seen(sight({0: A}))
+    made.on_cluster(sight({0: A}))
     assert 1 in made.plane.listening
-    made.seen(sight({0: A, 1: B}))
+    made.on_cluster(sight({0: A, 1: B}))
     timers.time = 100
-    made.seen(sight({0: A}))
+    made.on_cluster(sight({0: A}))
     assert 1 in made.plane.listening
     timers.time = 160
-    made.seen(sight({0: A}))
+    made.on_cluster(sight({0: A}))
     assert 1 not in made.plane.listening
     assert made.services.notes.events.count("broker-vanished") == 2
-    made.seen(sight({0: A, 1: B}))
+    made.on_cluster(sight({0: A, 1: B}))
     assert made.plane.listening[1][0] == 9094
 
 
@@ -86,7 +86,7 @@ def test_with_one_port_brokers_have_names_and_the_port_of_the_bootstrap_listener
     }
     assert made.state()["brokers"] == {"0": "broker-0.kafka.example:443", "60000": "broker-60000.kafka.example:443"}
     for _ in range(2):
-        made.seen(sight({0: A}))
+        made.on_cluster(sight({0: A}))
         made.services.timers.time += 2
     assert list(made.plane.named) == [0]
 
@@ -97,6 +97,6 @@ def test_a_look_without_identity_lets_no_broker_go() -> None:
     made.open(sight({0: A}))
     made.services.timers.time = 100
     for _ in range(2):
-        made.seen(SeenCluster(brokers={}, metadata=(), versions={}, silent={}))
+        made.on_cluster(SeenCluster(brokers={}, metadata=(), versions={}, silent={}))
         made.services.timers.time += 100
     assert 0 in made.plane.listening

@@ -55,6 +55,10 @@ class Timers:
 class Plane:
     """Listeners, without sockets."""
 
+    @property
+    def ports(self) -> Plane:
+        return self
+
     taken: set[int] = field(default_factory=set)
     listening: dict[int, tuple[int, Any]] = field(default_factory=dict)
     named: dict[int, tuple[str, Any]] = field(default_factory=dict)
@@ -147,10 +151,10 @@ def test_brokers_that_begin_to_serve_share_groups_are_noticed_once() -> None:
     rebuilt: list[str] = []
     (feature,) = made.features
     feature.on_apis(lambda: rebuilt.append(made.features[0].probe.details()["share_groups"]))  # type: ignore[arg-type,func-returns-value]
-    made.seen(sight({0: A}, [versions(level=0)]))
+    made.on_cluster(sight({0: A}, [versions(level=0)]))
     assert (rebuilt, feature.apis[Stage.GROUPS][78].wants) == ([], None)
     for _ in range(2):
-        made.seen(sight({0: A}))
+        made.on_cluster(sight({0: A}))
     assert rebuilt == ["proxy or brokers, by group"]
     assert made.services.notes.events.count("share-groups-of-brokers-noticed") == 1
     assert "share-groups-need-restart" not in made.services.notes.events
@@ -163,7 +167,7 @@ def test_brokers_that_no_longer_serve_share_groups_change_nothing_until_a_restar
     made = parts(config(), local=True)
     made.open(sight({0: A}, [versions(level=0)]))
     for level in (1, 0, 0):
-        made.seen(sight({0: A}, [versions(level=level)]))
+        made.on_cluster(sight({0: A}, [versions(level=level)]))
     assert made.services.notes.events.count("share-groups-need-restart") == 1
     assert made.state()["share_groups"] == "proxy or brokers, by group"
 
@@ -171,7 +175,7 @@ def test_brokers_that_no_longer_serve_share_groups_change_nothing_until_a_restar
 def _after_a_silent_broker() -> list[str]:
     made = parts(config(), local=True)
     made.open(sight({0: A}, [versions(level=0)]))
-    made.seen(sight({0: A}, silent=True))
+    made.on_cluster(sight({0: A}, silent=True))
     return made.services.notes.events
 
 

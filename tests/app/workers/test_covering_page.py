@@ -15,6 +15,7 @@ class Plane:
 
     def __init__(self) -> None:
         self.covered: dict[int, list[Any]] = {}
+        self.ports = self
 
     def cover(self, number: int, bind: Any) -> None:
         self.covered[number] = bind("127.0.0.1", 9092)

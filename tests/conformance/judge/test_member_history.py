@@ -31,7 +31,7 @@ def test_a_member_joins_leaves_and_is_removed() -> None:
     client.send(share_heartbeat(0, ["t"]), share_heartbeat_response(3))
     assert member.is_active
     client.send(share_heartbeat(-1), share_heartbeat_response(-1))
-    assert member.left
+    assert member.has_left
 
 
 def test_the_number_of_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_more_records_than_one_read_decrypts_are_read_in_later_iterations(world:
 
 
 def test_memory_of_the_buffers_is_counted_once_and_returned(world: TlsWorld) -> None:
-    memory = world.plane._tls_memory
+    memory = world.plane.admission.tls_memory
     client = opened(world)
     broker = talk(world, client)
     exchanged(client, broker, 2, 100)

@@ -23,7 +23,8 @@ from tests.support.blocking_server import BlockingServer
 def test_a_batch_is_told_with_what_became_of_all_so_far() -> None:
     report = {"batchId": 3, "numInputRows": 7, "batchDuration": 1_250}
     assert share_job.line_of(report, Totals(40, 7, 2), 5, 60) == (
-        "batch 3: 7 rows in 1.2 s, lag 60; so far 40 offsets acknowledged, 7 came again, 2 no longer held, 5 renewals"
+        "batch 3: 7 rows in 1.2 s, lag 60; so far 40 offsets acknowledged, 7 delivered again, 2 no longer held, "
+        "5 renewals"
     )
     assert ", lag unknown; so far" in share_job.line_of(report, Totals(), 0, None)
 

@@ -131,7 +131,7 @@ def test_lost_offsets_are_an_error_or_are_counted(views_front: Front, raw: Raw, 
 def test_what_lies_behind_the_end_is_an_error_at_once(views_front: Front, orders: Topic) -> None:
     read = read_options({"bootstrap": views_front.bootstrap, "topic": orders.name})
     split = splits_of(views_front.bootstrap, orders.name)[1][0]._replace(spans=((5_000, 5_010),))
-    with pytest.raises(ReadRefused, match="behind the end of the log"):
+    with pytest.raises(ReadRefused, match="after the end of the log"):
         list(LogReader(read, split).records())
 
 

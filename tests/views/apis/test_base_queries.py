@@ -35,7 +35,7 @@ def test_views_that_are_not_known_are_made_ready_first():
     task = Task(make_ready(world.connect(), world.views, names), lambda _: None)
     task.start()
     assert task.value == {"__view.r2.nothing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert world.views.catalog.named("__view.r4.t") is not None
+    assert world.views.catalog.by_name("__view.r4.t") is not None
 
 
 def test_a_view_that_is_replaced_while_another_one_is_made_ready_is_made_ready_again(monkeypatch):

@@ -85,7 +85,7 @@ def test_a_view_without_a_topic_is_shown_and_not_created(world, version, may_cre
     assert bytes(found[V].topic_id) == bytes(16)
     assert V not in world.cluster.topics
     assert not world.stored
-    assert world.catalog.named(V) is None
+    assert world.catalog.by_name(V) is None
     world.ensure(V)
     (shown,) = world.call(3, version, topics=[{"name": V}], **allowed).topics
     assert (shown.error_code, len(shown.partitions)) == (0, 4)

@@ -25,7 +25,7 @@ def test_by_name(world: World, version: int) -> None:
     assert world.is_served(20, version, timeout_ms=1, **fields)
     response = world.call(20, version, timeout_ms=1, **fields)
     assert [result.error_code for result in response.responses] == [0]
-    assert world.catalog.named(V) is world.catalog.binding(V) is None
+    assert world.catalog.by_name(V) is world.catalog.binding(V) is None
     assert world.stored[state_records.binding_key(V)] is None
 
 
@@ -42,4 +42,4 @@ def test_what_the_broker_did_not_delete_is_still_there(world: World) -> None:
     """The client may have no right to."""
     world.cluster.codes[20] = 29
     world.call(20, 6, timeout_ms=1, topics=[{"name": V}])
-    assert world.catalog.named(V) is not None
+    assert world.catalog.by_name(V) is not None

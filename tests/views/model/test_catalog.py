@@ -17,9 +17,9 @@ def test_a_view_is_found_by_id_and_by_name() -> None:
     """And nothing else is."""
     catalog = ViewCatalog()
     catalog.learn(VIEW)
-    assert catalog.view(V1) is catalog.named("__view.r4.orders") is VIEW
+    assert catalog.view(V1) is catalog.by_name("__view.r4.orders") is VIEW
     assert catalog.view(BASE) is None
-    assert catalog.named("orders") is None
+    assert catalog.by_name("orders") is None
     assert list(catalog) == [VIEW]
 
 
@@ -35,7 +35,7 @@ def test_a_view_made_anew_takes_the_place_of_the_old_one() -> None:
     catalog.learn(VIEW)
     catalog.learn(replace(VIEW, topic_id=V2))
     assert catalog.view(V1) is None
-    assert catalog.view(V2) is catalog.named("__view.r4.orders")
+    assert catalog.view(V2) is catalog.by_name("__view.r4.orders")
     assert len(catalog) == 1
 
 
@@ -45,7 +45,7 @@ def test_a_forgotten_view_is_known_by_nothing() -> None:
     catalog.learn(VIEW)
     catalog.forget("__view.r4.orders")
     catalog.forget("__view.r4.orders")
-    assert catalog.view(V1) is catalog.named("__view.r4.orders") is None
+    assert catalog.view(V1) is catalog.by_name("__view.r4.orders") is None
 
 
 def test_the_first_view_is_told_at_once() -> None:

@@ -315,5 +315,5 @@ def test_what_stands_behind_the_client_id_is_what_the_codec_writes_there() -> No
             place = prefixes.of_request(key, version, PlaceOf(field))(frame)
             assert prefixes.after_client_id(key, version, field) == frame[headers.CLIENT_ID_AT : place]
     for key, field in ((ApiKey.OFFSET_COMMIT, "MemberId"), (ApiKey.FETCH, "Nothing")):
-        with pytest.raises(LocalProtocolError, match="does not stand"):
+        with pytest.raises(LocalProtocolError, match="does not follow only"):
             prefixes.after_client_id(key, 9, field)

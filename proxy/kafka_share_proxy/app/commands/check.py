@@ -190,7 +190,7 @@ def judge(config: Config, findings: Findings) -> Verdict:
         _judge_identities(config, findings, obstacles, remarks)
         obstacles += chain.from_iterable(report.obstacles for report in reports)
         remarks += chain.from_iterable(report.remarks for report in reports)
-        remarks += [f"broker {node_id} does not answer: {why}" for node_id, why in sorted(findings.silent.items())]
+        remarks += [f"broker {node_id} does not respond: {why}" for node_id, why in sorted(findings.silent.items())]
     obstacles += check_listeners.mistakes(config, findings.listening, findings.brokers)
     remarks += check_certificate.remarks(config, findings.certificate)
     return Verdict(
@@ -208,7 +208,7 @@ def _warnings(config: Config, findings: Findings) -> Iterator[str]:
     sasl = config.upstream.sasl
     if sasl.on and not findings.mechanisms and not all(findings.servers.values()):
         yield (
-            "upstream.sasl is set, but the brokers do not ask for authentication on these listeners: everybody is "
+            "upstream.sasl is set, but the brokers do not require authentication on these listeners: every client is "
             "anonymous there, the proxy as well; is this the listener you meant?"
         )
     elif sasl.mechanism == "PLAIN" and not config.upstream.tls.on:

@@ -39,21 +39,21 @@ def coverage(config: Config, node_ids: Iterable[int]) -> CertificateNames | None
     )
 
 
-def mistakes(config: Config, found: CertificateNames | None) -> Iterator[str]:
+def mistakes(config: Config, names: CertificateNames | None) -> Iterator[str]:
     """Yield why clients that verify the certificate refuse it."""
-    if found is not None and found.refused:
-        reasons = "; ".join(dict.fromkeys(found.refused.values()))
+    if names is not None and names.refused:
+        reasons = "; ".join(dict.fromkeys(names.refused.values()))
         yield (
-            f"clients that verify client_tls.cert_file refuse it for {', '.join(found.refused)} ({reasons}): it has to "
+            f"clients that verify client_tls.cert_file refuse it for {', '.join(names.refused)} ({reasons}): it has to "
             f"name {_needed(config)}"
         )
 
 
-def remarks(config: Config, found: CertificateNames | None) -> Iterator[str]:
+def remarks(config: Config, names: CertificateNames | None) -> Iterator[str]:
     """Yield whether brokers that are added need a new certificate, if each broker has a name."""
-    if found is None or found.refused or config.exposure != "sni":
+    if names is None or names.refused or config.exposure != "sni":
         return
-    if found.any_broker:
+    if names.any_broker:
         yield f"client_tls.cert_file covers {config.advertised_host} and every {config.broker_names} by a wildcard"
     else:
         yield (

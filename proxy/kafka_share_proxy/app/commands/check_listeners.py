@@ -65,7 +65,7 @@ def mistakes(config: Config, listening: tuple[Listening, ...], brokers: Mapping[
     upstream = {*config.upstream.bootstrap, *brokers.values()}
     for ours, what in meanings.items():
         if ours in upstream:
-            yield f"{what} {ours}, which is a broker's own address: clients would go past the proxy; choose another"
+            yield f"{what} {ours}, which is a broker's own address: clients would bypass the proxy; choose another"
 
 
 def _addresses(config: Config, brokers: Mapping[int, Address]) -> Iterator[tuple[str, Address]]:

@@ -149,12 +149,12 @@ def _wall_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _sum(left: Redriven, right: Redriven) -> Redriven:
-    topics = left.records.keys() | right.records.keys()
+def _sum(first: Redriven, second: Redriven) -> Redriven:
+    topics = first.records.keys() | second.records.keys()
     return Redriven(
-        {topic: left.records.get(topic, 0) + right.records.get(topic, 0) for topic in topics},
-        right.missing,
-        right.not_chosen,
+        {topic: first.records.get(topic, 0) + second.records.get(topic, 0) for topic in topics},
+        second.missing,
+        second.not_chosen,
     )
 
 

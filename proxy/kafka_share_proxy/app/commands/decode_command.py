@@ -10,7 +10,7 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 _RESPONSES = (
-    "; if they are responses, say what they answer: --response-to API:VERSION, or --requests FILE with the requests of "
+    "; if they are responses, name the request: --response-to API:VERSION, or --requests FILE with the requests of "
     "the same connection"
 )
 

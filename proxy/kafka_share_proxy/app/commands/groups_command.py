@@ -41,7 +41,7 @@ def fetch(admin: Address, path: str, method: str = "GET", timeout_s: float = TIM
         response = connection.getresponse()
         body = json.loads(response.read())
     except (OSError, http.client.HTTPException) as error:
-        raise NoResponse(f"the admin listener at {admin} does not answer: {printable(str(error))}") from None
+        raise NoResponse(f"the admin listener at {admin} does not respond: {printable(str(error))}") from None
     except ValueError:
         raise NoResponse(f"{admin} is no admin listener of this proxy") from None
     finally:

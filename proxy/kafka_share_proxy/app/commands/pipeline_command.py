@@ -268,7 +268,7 @@ def backfill(
             _fail(f"cannot read {tokens}: {error.strerror}", MISUSED)
         with session.session_of("pipeline backfill", master, _assignments("--conf", conf), verbose=verbose) as spark:
             done = backfill_job.run(spark, given, holes, out, _note, commit=commit, table_format=table_format)
-        more = f"; {done.left} holes are left: run it again" if done.left else ""
+        more = f"; {done.remaining} holes are left: run it again" if done.remaining else ""
         typer.echo(f"{done.rows} rows of {done.offsets} offsets that were not done{more}")
 
     _guarded(work, verbose=verbose)

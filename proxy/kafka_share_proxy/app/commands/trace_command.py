@@ -75,7 +75,7 @@ def readable(line: Mapping[str, Any]) -> str:
     where = f"worker {line['worker']} " if "worker" in line else ""
     what = f"> {line['request']}" if "request" in line else f"< {line['response']}"
     version = f" v{line['version']}" if "version" in line else ""
-    took = f" after {line['ms']:g} ms" if "ms" in line else ""
+    duration = f" after {line['ms']:g} ms" if "ms" in line else ""
     known = {name: value for name, value in line.items() if name not in HEAD}
     text = f"{at} {where}{line['client']} #{line['connection']} {what}{version}"
-    return printable(f"{text} ({line.get('correlation_id', '-')}), {line['bytes']} bytes{took} {json.dumps(known)}")
+    return printable(f"{text} ({line.get('correlation_id', '-')}), {line['bytes']} bytes{duration} {json.dumps(known)}")

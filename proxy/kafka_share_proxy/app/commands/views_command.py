@@ -167,7 +167,7 @@ def _is_good(topic: str) -> bool:
 def _report(at: Desk, sights: dict[str, SeenView]) -> list[str]:
     lines, failed = [], []
     for topic, sight in sorted(sights.items()):
-        view = at.catalog.named(topic)
+        view = at.catalog.by_name(topic)
         if sight.code == ErrorCode.NONE and view is not None:
             lines.append(f"{topic}: {view.partitions} partitions, {view.slots} for each of {sight.name.base}")
             if at.reasons.get(topic):
@@ -313,9 +313,9 @@ def _line(at: Desk, topic: str, entries: Mapping[str, TopicEntry]) -> tuple[str,
         slots = _slots(at, topic)
     except ProxyError as error:
         return topic, there, "-", str(error)
-    base = broker_requests.seen(entries.get(name.base))
+    base = broker_requests.state_of(entries.get(name.base))
     standing = judge(
-        slots, broker_requests.seen(entries[topic]), base, at.catalog.binding(topic), at.config.views.partitions_max
+        slots, broker_requests.state_of(entries[topic]), base, at.catalog.binding(topic), at.config.views.partitions_max
     )
     state = _STATES.get(standing.step) or standing.reason or f"{name.base}: {error_name(standing.code)}"
     return topic, there, str(base.partitions) if base.partitions else "-", state

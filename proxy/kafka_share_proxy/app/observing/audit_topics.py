@@ -30,12 +30,12 @@ class AuditedTopicNames:
 
     def __init__(
         self,
-        seen: Callable[[bytes], str | None],
+        known_name: Callable[[bytes], str | None],
         client: ClusterClient,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
-        """`seen`: known name of a topic; `client`: closed by `aclose`; `now`: seconds."""
-        self._name_seen = seen
+        """`known_name`: name of a topic; `client`: closed by `aclose`; `now`: seconds."""
+        self._known_name = known_name
         self._client = client
         self._now = now
         self._names: dict[bytes, str] = {}
@@ -43,14 +43,14 @@ class AuditedTopicNames:
 
     def name(self, topic_id: bytes) -> str:
         """Return the topic's name, or its id in hexadecimal."""
-        return self._name_seen(topic_id) or self._names.get(topic_id) or topic_id.hex()
+        return self._known_name(topic_id) or self._names.get(topic_id) or topic_id.hex()
 
     def unknown(self, topic_ids: Iterable[bytes]) -> list[bytes]:
         now = self._now()
         return [
             topic_id
             for topic_id in topic_ids
-            if self._name_seen(topic_id) is None
+            if self._known_name(topic_id) is None
             and topic_id not in self._names
             and now - self._queried_at.get(topic_id, -RETRY_S) >= RETRY_S
         ]

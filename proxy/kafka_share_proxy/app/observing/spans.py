@@ -137,10 +137,10 @@ class Spans:
 
 
 def _api(api: str, key: int, version: int) -> Attributes:
-    found: Attributes = {"messaging.system": "kafka", "messaging.operation.name": api, "ksp.api.version": version}
+    attributes: Attributes = {"messaging.system": "kafka", "messaging.operation.name": api, "ksp.api.version": version}
     if key in OPERATIONS:
-        found["messaging.operation.type"] = OPERATIONS[key]
-    return found
+        attributes["messaging.operation.type"] = OPERATIONS[key]
+    return attributes
 
 
 def _decoded(served: ServedRequest) -> Message | None:
@@ -159,7 +159,7 @@ def _decoded(served: ServedRequest) -> Message | None:
 
 def _attributes(served: ServedRequest, response: Message | None, api: str, topic: str | None) -> Attributes:
     call = served.call
-    found = _api(api, call.key, call.version) | {"client.address": call.connection.client_host}
+    attributes = _api(api, call.key, call.version) | {"client.address": call.connection.client_host}
     optional = {
         "messaging.client.id": call.client_id,
         "messaging.consumer.group.name": getattr(call.message, "group_id", None),
@@ -167,7 +167,7 @@ def _attributes(served: ServedRequest, response: Message | None, api: str, topic
         "messaging.batch.message_count": _acquired(response),
         "ksp.upstream.left_out": served.upstream_left_out or None,
     }
-    return found | {name: value for name, value in optional.items() if value is not None}
+    return attributes | {name: value for name, value in optional.items() if value is not None}
 
 
 def _acquired(response: object) -> int | None:

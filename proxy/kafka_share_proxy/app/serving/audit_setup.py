@@ -42,12 +42,12 @@ def set_up(
     sampling = (audit_settings.key_samples_per_s, audit_settings.load_interval_s, audit_settings.key_bytes)
     audit = Audit(services.timers, audit_settings.queue_events, *sampling, random.random, workers)
 
-    def seen(topic_id: bytes) -> str | None:
+    def known_name(topic_id: bytes) -> str | None:
         topic = services.topology.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
     proxy_id = f"{audit_settings.proxy_id or name}-{uuid4().hex[:12]}"
-    names = AuditedTopicNames(seen, client(), services.timers.now)
+    names = AuditedTopicNames(known_name, client(), services.timers.now)
     return AuditShipping(audit, sinks, proxy_id, lambda: services.topology.cluster_id, names, services.timers)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from kafka_share_proxy.app.observing import observe
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.forwarding.data_plane import Plane
+from kafka_share_proxy.forwarding.ports import Ports
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
@@ -28,20 +28,20 @@ class BrokerListeners:
         self._config = config
         self._notes = notes
         self._now = now
-        self._plane: Plane | None = None
+        self._ports: Ports | None = None
         self._listening: set[int] = set()
         """Brokers that have a listener here."""
         self._refused: dict[int, str] = {}
         self._missing_since: dict[int, float] = {}
         """Time since which brokers are missing from Metadata."""
 
-    def open(self, plane: Plane, cluster: SeenCluster) -> None:
+    def open(self, ports: Ports, cluster: SeenCluster) -> None:
         """Open the listeners for clients.
 
         Raises:
             OSError: the bootstrap port, or that of a known broker, cannot be bound.
         """
-        self._plane = plane
+        self._ports = ports
         self.follow(cluster)
         if self._refused:
             reasons = (
@@ -49,7 +49,7 @@ class BrokerListeners:
             )
             raise OSError("; ".join(reasons))
         bound, name = self._config.bound, self._config.advertised_host
-        plane.listen(UNKNOWN_NODE, bound.host, bound.port, lambda: list(self._config.upstream.bootstrap), name)
+        ports.listen(UNKNOWN_NODE, bound.host, bound.port, lambda: list(self._config.upstream.bootstrap), name)
 
     def go_by(self, config: Config) -> None:
         """Use other bootstrap servers, and another grace time of vanished brokers."""
@@ -61,7 +61,7 @@ class BrokerListeners:
         for node_id, address in cluster.brokers.items():
             if self.book.advertise(node_id, address) is None:
                 self._no_port(node_id)
-        return self._let_go(cluster.brokers, self._now()) if cluster.metadata else []
+        return self._forget_vanished(cluster.brokers, self._now()) if cluster.metadata else []
 
     def state(self) -> dict[str, object]:
         """Return the details for /readyz."""
@@ -82,7 +82,7 @@ class BrokerListeners:
         if node_id in self._listening:
             return True  # only its upstream address has changed
         ours = self.book.address_for(node_id)
-        if ours is None or self._plane is None:
+        if ours is None or self._ports is None:
             return False
 
         def targets() -> list[Address]:
@@ -91,9 +91,9 @@ class BrokerListeners:
 
         try:
             if self._config.exposure == "sni":
-                self._plane.serve_by_name(node_id, ours.host, targets)
+                self._ports.serve_by_name(node_id, ours.host, targets)
             else:
-                self._plane.listen(node_id, self._config.bound.host, ours.port, targets, ours.host)
+                self._ports.listen(node_id, self._config.bound.host, ours.port, targets, ours.host)
         except OSError as error:
             return self._not_bound(node_id, error.strerror or str(error))
         self._listening.add(node_id)
@@ -112,7 +112,7 @@ class BrokerListeners:
             self._notes(observe.BROKER_NOT_BOUND, node_id=node_id, reason=reason)
         return False
 
-    def _let_go(self, brokers: Mapping[int, Address], now: float) -> list[int]:
+    def _forget_vanished(self, brokers: Mapping[int, Address], now: float) -> list[int]:
         grace_s = self._config.vanished_broker_grace_s
         for node_id in tuple(self.book.nodes):
             if node_id in brokers:
@@ -129,7 +129,7 @@ class BrokerListeners:
 
     def _forget(self, node_id: int) -> None:
         self._listening.discard(node_id)
-        if self._plane is not None:
-            self._plane.close_listener(node_id)
+        if self._ports is not None:
+            self._ports.close_listener(node_id)
         self.book.forget(node_id)
         self._notes(observe.BROKER_FORGOTTEN, node_id=node_id)

@@ -29,10 +29,12 @@ from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.feature import Feature, Platform
 from kafka_share_proxy.fleet.carried import CarriedFeatures
 from kafka_share_proxy.fleet.links import LinkTls
-from kafka_share_proxy.forwarding.data_plane import Bind, Entrance, Plane
+from kafka_share_proxy.forwarding.admission import Entrance
+from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
+from kafka_share_proxy.forwarding.ports import Bind
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.served.injected_requests import Query
@@ -100,18 +102,18 @@ class ServingParts:
             OSError: the bootstrap port, or that of a known broker, cannot be bound.
         """
         self._learn(cluster)
-        self.listeners.open(self.plane, cluster)
+        self.listeners.open(self.plane.ports, cluster)
         for feature in self.features:
             feature.on_cluster(cluster)
         if self.home is not None:
             self.home.listen(self.config.cluster.peer.listen if self.seat is None else self.seat.peer_listen)
             if self.home.links is not None:
-                self.home.links.admit_clients(self.plane.admit_moved)
+                self.home.links.admit_clients(self.plane.admission.admit_moved)
         for feature in self.features:
             feature.on_open()
 
-    def seen(self, cluster: SeenCluster) -> None:
-        """Apply a new view of the cluster."""
+    def on_cluster(self, cluster: SeenCluster) -> None:
+        """Apply new cluster metadata."""
         self._learn(cluster)
         for node_id in self.listeners.follow(cluster):
             self.services.versions.forget(node_id)
@@ -157,6 +159,7 @@ def keep_alive_query(connection: Connection) -> Query:
 
 
 def planned_routes(config: Config, cluster: SeenCluster, kinds: features.Kinds = features.FEATURES) -> Routes:
+    """Return the routes that `serve` would have. Nothing is started."""
     book = address_book(config, lambda _node_id, _upstream: False)
     services = _services(config, _StoppedClock(), lambda *_, **__: None, book, cluster, kinds)
     platform = _platform(config, services, cluster_client_settings(config, None), _NoWorkers(), cluster, kinds)
@@ -185,7 +188,7 @@ class _StoppedClock:
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> Timer:
         """Raise LocalProtocolError: nothing is ever scheduled."""
-        raise LocalProtocolError(f"{callback} at {deadline}: nothing waits in parts that are only looked at")
+        raise LocalProtocolError(f"{callback} at {deadline}: parts that are only displayed have no timers")
 
 
 class _NoWorkers:
@@ -193,7 +196,7 @@ class _NoWorkers:
 
     def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:
         """Raise LocalProtocolError: nothing is ever computed."""
-        raise LocalProtocolError(f"{work} for {owner} ({is_large}): nothing runs in parts that are only looked at")
+        raise LocalProtocolError(f"{work} for {owner} ({is_large}): parts that are only displayed run no work")
 
 
 def compose(
@@ -210,7 +213,7 @@ def compose(
     opening: Bind = bind,
     tracer: Tracer | None = None,
 ) -> ServingParts:
-    """Open no listeners.
+    """Build the parts that serve clients. `ServingParts.open` opens the listeners.
 
     Args:
         bootstrap: the bootstrap servers, if a reload may change them.

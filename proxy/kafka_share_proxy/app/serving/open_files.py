@@ -29,11 +29,11 @@ class Room(NamedTuple):
 
 
 def raise_limit(connections: int) -> Room:
-    found = expected_room(connections)
+    room = expected_room(connections)
     with suppress(ValueError, OSError):  # systems may allow less than the hard limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (found.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (room.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return Room(soft, _left(soft, connections))
+    return Room(soft, _connection_room(soft, connections))
 
 
 def expected_room(connections: int) -> Room:
@@ -44,7 +44,7 @@ def expected_room(connections: int) -> Room:
         return Room(needed, connections)
     reached = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     files = max(soft, reached)
-    return Room(files, _left(files, connections))
+    return Room(files, _connection_room(files, connections))
 
 
 def shortage(room: Room, connections: int) -> str:
@@ -58,7 +58,7 @@ def shortage(room: Room, connections: int) -> str:
     return f"the limit of open files ({room.files}) leaves {what}; raise its hard limit (ulimit -Hn) to {needed}"
 
 
-def _left(files: int, connections: int) -> int:
+def _connection_room(files: int, connections: int) -> int:
     if files == resource.RLIM_INFINITY:
         return connections
     return min(connections, max(files - KEPT, 0) // OF_A_CLIENT)

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import trio
 
-from kafka_share_proxy.app.observing import observe
-from kafka_share_proxy.app.settings import live_settings, tls_contexts
+from kafka_share_proxy.app.settings import live_settings
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.live_settings import Reloaded
 from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
@@ -56,27 +55,22 @@ class Reloading:
             ConfigError: a setting or a file is invalid. Nothing was changed.
         """
         async with self._one_at_a_time:
-            try:
-                config, tls = await trio.to_thread.run_sync(self._prepared)
-            except ConfigError as error:
-                self._notes(observe.RELOAD_REFUSED, reason=str(error), requested_by=reason)
-                raise
-            names = live_settings.changed(self._config, config)
-            live = [name for name in names if live_settings.is_live(name, self._config, config)]
-            restart = [name for name in names if name not in live]
-            self._config = live_settings.with_values(self._config, config, live)
-            self._tls.take(tls)
-            self._apply(self._config, live)
-            self._reloaded.set()
-            self._reloaded = trio.Event()
-            self._notes(observe.RELOADED, requested_by=reason, changed=", ".join(live))
-            if restart:
-                self._notes(observe.RELOAD_NEEDS_RESTART, settings=", ".join(restart))
-            return Reloaded(tuple(live), tuple(restart))
+            before = self._config
+            return await live_settings.reload(
+                before,
+                self._read,
+                lambda name, config: live_settings.is_live(name, before, config),
+                self._take,
+                self._notes,
+                reason,
+            )
 
-    def _prepared(self) -> tuple[Config, TlsContexts]:
-        config = self._read()
-        return config, tls_contexts.contexts(config)
+    async def _take(self, config: Config, names: Sequence[str], tls: TlsContexts) -> None:
+        self._config = config
+        self._tls.take(tls)
+        self._apply(config, names)
+        self._reloaded.set()
+        self._reloaded = trio.Event()
 
     async def try_reload(self, reason: str) -> None:
         """Reload. A mistake is logged only."""
@@ -88,17 +82,17 @@ class Reloading:
     async def watch(self) -> None:
         """Reload whenever a TLS file changes, until cancelled."""
         applied: dict[str, Signature] = {}
-        seen = applied
+        latest = applied
         while True:
-            while not seen:  # an idle proxy without TLS has nothing to look at
+            while not latest:  # an idle proxy without TLS has nothing to look at
                 reloaded = self._reloaded
-                applied = seen = await self._signatures()
-                if not seen:
+                applied = latest = await self._signatures()
+                if not latest:
                     await reloaded.wait()
             await trio.sleep(WATCH_S)
-            before, seen = seen, await self._signatures()
-            if seen == before and seen != applied:
-                applied = seen
+            before, latest = latest, await self._signatures()
+            if latest == before and latest != applied:
+                applied = latest
                 await self.try_reload("a changed file")
 
     async def _signatures(self) -> dict[str, Signature]:
@@ -112,7 +106,7 @@ def _signatures(files: Sequence[str]) -> dict[str, Signature]:
 
 def _signature(file: str) -> Signature:
     try:
-        found = Path(file).stat()  # of the target of a link
+        status = Path(file).stat()  # of the target of a link
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -41,8 +41,9 @@ from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
-from kafka_share_proxy.forwarding.data_plane import Bind, Plane
+from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.drain_order import Spread
+from kafka_share_proxy.forwarding.ports import Bind
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.activated_sockets import activated_sockets
 from kafka_share_proxy.loop.interfaces import Notes
@@ -67,7 +68,7 @@ SCRAM = "scramp"
 """Library of the SCRAM mechanisms, 2.1 MiB with its imports. It is loaded only if the proxy logs in with SCRAM."""
 
 HAND_OVER, SPREAD = 0.3, 0.8
-"""Parts of `drain_s`: what handing over share groups may take first, and after what all connections are closed."""
+"""Parts of `drain_s`: the first is for handing over share groups, and after the second all connections are closed."""
 STILL_ACCEPTED_S = 0.5
 """Seconds after which no other retiring worker accepts clients either: a client that was closed twice waits for seconds
 (librdkafka: reconnect.backoff.max.ms).
@@ -186,10 +187,11 @@ class Server:
             topics=self._topics,
         )
         self._tracing: TracerProvider | None = None
-        self._tracer: Tracer | None = None
-        if config.tracing.export != "none":
-            self._trace()
         """None if tracing is off."""
+        self._tracer: Tracer | None = None
+        """None if tracing is off."""
+        if config.tracing.export != "none":
+            self._export_spans()
         metrics.of_events(self._metrics, notes)
         metrics.of_iterations(self._metrics, reactor.iterations)
         metrics.of_garbage(self._metrics, self._garbage)
@@ -247,7 +249,7 @@ class Server:
         self._garbage.begin()
         huge_pages.move()
         self._notes(observe.SERVING, listen=str(self._config.bound), brokers=len(parts.services.book.nodes))
-        nursery.start_soon(self._watch.follow, parts.seen)
+        nursery.start_soon(self._watch.follow, parts.on_cluster)
         if parts.home is not None:
             nursery.start_soon(parts.home.run)
         if parts.audit is not None:
@@ -290,7 +292,8 @@ class Server:
         if spread is not None and parts.home is not None:
             await self._hand_over(parts, parts.home)
         self._has_handed_over = True
-        if not await parts.plane.drained(deadline, spread if self._spreads_drain else None):
+        spread = spread if self._spreads_drain else None  # a second signal may have ended the spreading meanwhile
+        if not await parts.plane.drained(deadline, spread):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
         if parts.home is not None:
             await parts.home.retire()
@@ -302,7 +305,7 @@ class Server:
 
     async def _hand_over(self, parts: ServingParts, home: StateHome) -> None:
         """Let other workers own all share groups. From then on connections that drain move to them."""
-        parts.plane.stop_accepting()
+        parts.plane.admission.close()
         with trio.move_on_after(HAND_OVER * self._config.drain_s):
             await home.hand_over()
         if home.links is not None:
@@ -315,7 +318,7 @@ class Server:
         seconds = (SPREAD - HAND_OVER) * drain_s - delay_s
         return Spread(delay_s=delay_s, seconds=seconds, share=share) if drain_s else None
 
-    def _trace(self) -> None:
+    def _export_spans(self) -> None:
         """Set up the export of spans."""
         from kafka_share_proxy.app.observing import spans  # an idle proxy without tracing should be small
 
@@ -411,7 +414,7 @@ class Server:
 
     def _topics(self) -> list[str]:
         """Return the topics whose leaders this proxy depends on."""
-        if self._parts is None:  # undecided: do the topics exist that decide?
+        if self._parts is None:  # by these topics it is decided what is served
             return features.decisive_topics(self._kinds)
         return [topic.name for topic in self._parts.services.topology.topics()]
 

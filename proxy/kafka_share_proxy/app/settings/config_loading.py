@@ -100,5 +100,5 @@ def _section(path: Key) -> type[BaseModel]:
     model: Any = Config
     for part in path:
         model = get_args(model)[0] if part.isdigit() else model.model_fields[part].annotation
-    found: type[BaseModel] = model
-    return found
+    section: type[BaseModel] = model
+    return section

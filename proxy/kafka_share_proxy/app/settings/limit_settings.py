@@ -13,9 +13,9 @@ from kafka_share_proxy.forwarding.limits import Limits
 
 def parse(written: Mapping[str, Any]) -> Limits:
     """Apply the defaults to `limits.*`. Raises ConfigError with every mistake."""
-    found = list(mistakes(written))
-    if found:
-        raise ConfigError("\n".join(f"{'.'.join(key)}: {text}" for key, text in found))
+    problems = list(mistakes(written))
+    if problems:
+        raise ConfigError("\n".join(f"{'.'.join(key)}: {text}" for key, text in problems))
     kinds = _kinds()
     return Limits(**{name: kinds[name](value) for name, value in written.items()})
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+import trio
+
+from kafka_share_proxy.app.observing import observe
+from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.settings import Section
+from kafka_share_proxy.loop.interfaces import Notes
 
 LIVE_LIMITS = (
     "stalled_client_s",
@@ -50,6 +57,43 @@ class Reloaded:
     """Settings that have new values now."""
     needs_restart: tuple[str, ...] = ()
     """Settings with new values that only a restart applies."""
+
+
+ApplyReload = Callable[[Config, Sequence[str], TlsContexts], Awaitable[None]]
+"""Function that applies settings, given the names of those with new values. Raises ConfigError."""
+
+
+async def reload(
+    old: Config,
+    read: Callable[[], Config],
+    takes_effect: Callable[[str, Config], bool],
+    apply: ApplyReload,
+    notes: Notes,
+    reason: str,
+) -> Reloaded:
+    """Read all settings and TLS files, apply the settings that take effect without a restart, and log the result.
+
+    Raises:
+        ConfigError: a setting or a file is invalid, or was not applied. This is logged.
+    """
+    try:
+        new, tls = await trio.to_thread.run_sync(_read_with_files, read)
+        names = changed(old, new)
+        applied = tuple(name for name in names if takes_effect(name, new))
+        await apply(with_values(old, new, applied), applied, tls)
+    except ConfigError as error:
+        notes(observe.RELOAD_REFUSED, reason=str(error), requested_by=reason)
+        raise
+    needs_restart = tuple(name for name in names if name not in applied)
+    notes(observe.RELOADED, requested_by=reason, changed=", ".join(applied))
+    if needs_restart:
+        notes(observe.RELOAD_NEEDS_RESTART, settings=", ".join(needs_restart))
+    return Reloaded(applied, needs_restart)
+
+
+def _read_with_files(read: Callable[[], Config]) -> tuple[Config, TlsContexts]:
+    config = read()
+    return config, tls_contexts.contexts(config)
 
 
 def changed(old: Config, new: Config) -> list[str]:

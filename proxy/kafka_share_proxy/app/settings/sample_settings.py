@@ -37,23 +37,23 @@ def render() -> str:
 
 def help_texts(model: type[object]) -> dict[str, str]:
     """Return the text below each attribute of a class and of the classes that it extends, in one line each."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for each in reversed(model.__mro__):
         if each not in (object, BaseModel):
-            found |= _own_help_texts(each)
-    return found
+            texts |= _own_help_texts(each)
+    return texts
 
 
 def _own_help_texts(model: type[object]) -> dict[str, str]:
     (declared,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     name = ""
     for statement in declared.body if isinstance(declared, ast.ClassDef) else ():
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and name:
-            found.setdefault(name, " ".join(str(statement.value.value).split()))
-    return found
+            texts.setdefault(name, " ".join(str(statement.value.value).split()))
+    return texts
 
 
 @dataclass(frozen=True, slots=True)

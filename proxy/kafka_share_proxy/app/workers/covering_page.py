@@ -28,13 +28,13 @@ class CoveringPage:
             case "POST", place, "begin" if plane is not None and place.isdecimal():
                 return self._begin(plane, int(place))
             case "POST", place, "end" if plane is not None and place.isdecimal():
-                plane.uncover(int(place))
+                plane.ports.uncover(int(place))
                 return HTTPStatus.OK, {}
         return None
 
     def _begin(self, plane: Plane, place: int) -> Page:
         try:
-            plane.cover(place, partial(self._supervisor.listen, place=place))
+            plane.ports.cover(place, partial(self._supervisor.listen, place=place))
         except OSError as error:
             return refused(HTTPStatus.CONFLICT, str(error))
         return HTTPStatus.OK, {}

@@ -14,9 +14,10 @@ import trio
 
 from kafka_share_proxy.app.commands import check_listeners
 from kafka_share_proxy.app.observing import admin_listener, metrics, observe, reload_page, trace_page
-from kafka_share_proxy.app.settings import live_settings, passed_settings, tls_contexts
+from kafka_share_proxy.app.settings import live_settings, passed_settings
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.live_settings import Reloaded
+from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
 from kafka_share_proxy.app.workers import worker_client
 from kafka_share_proxy.app.workers.channel import Body
 from kafka_share_proxy.app.workers.covered_places import CoveredPlaces
@@ -246,32 +247,21 @@ class Supervisor:
         async with self._one_at_a_time:
             reloaded = Reloaded()
             with trio.CancelScope(shield=True):
-                reloaded = await self._applied(reason, apply)
+                reloaded = await live_settings.reload(
+                    self._config,
+                    self._read,
+                    lambda name, _config: name not in OWN,
+                    partial(self._applied, apply),
+                    self._notes,
+                    reason,
+                )
             return reloaded  # noqa: RET504 - a scope that swallows its own cancellation may end without a value
 
-    async def _applied(self, reason: str, apply: Apply) -> Reloaded:
-        try:
-            config = await trio.to_thread.run_sync(self._prepared)
-            names = live_settings.changed(self._config, config)
-            others = [name for name in names if name not in OWN]
-            config = live_settings.with_values(self._config, config, others)
-            await apply(config, others)
-        except ConfigError as error:
-            self._notes(observe.RELOAD_REFUSED, reason=str(error), requested_by=reason)
-            raise
+    async def _applied(self, apply: Apply, config: Config, names: Sequence[str], _tls: TlsContexts) -> None:
+        await apply(config, names)
         self._config = config
         self._notes.level = observe.LEVELS[config.log_level]
         self._pages.go_by(config)
-        own = tuple(name for name in names if name in OWN)
-        self._notes(observe.RELOADED, requested_by=reason, changed=", ".join(others))
-        if own:
-            self._notes(observe.RELOAD_NEEDS_RESTART, settings=", ".join(own))
-        return Reloaded(tuple(others), own)
-
-    def _prepared(self) -> Config:
-        config = self._read()
-        tls_contexts.contexts(config)
-        return config
 
     async def _ready_generation(self) -> Generation:
         """Return the current generation once a worker that ended is replaced. Raises ConfigError if that takes long."""

@@ -149,9 +149,9 @@ def _good(responses: Mapping[int, Response]) -> dict[int, Response]:
 
 def _most_specific(responses: Sequence[Response]) -> Response:
     """Return the first response that knows more than that there is nothing."""
-    found = [each for each in responses if each.status != HTTPStatus.NOT_FOUND]
+    specific = [each for each in responses if each.status != HTTPStatus.NOT_FOUND]
     none = admin_listener.refusal(HTTPStatus.SERVICE_UNAVAILABLE, "no worker responds")
-    return next(iter((*found, *responses)), none)
+    return next(iter((*specific, *responses)), none)
 
 
 def _status(responses: Mapping[int, Response]) -> Response:

@@ -15,7 +15,7 @@ from kafka_share_proxy.commits.apis.fetched_groups import RequestedGroup, reques
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import load_committed, text_of, with_locks
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
-from kafka_share_proxy.commits.requested_commits import NUL, final_nul, load_topics, named
+from kafka_share_proxy.commits.requested_commits import NUL, final_nul, load_topics, name_and_id
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import StoredChange, store
 from kafka_share_proxy.commits.topic_ids import current_topic_ids
@@ -122,7 +122,7 @@ class _OffsetFetch:
         requested = {
             TopicPartition(name, index)
             for topic in self._topics
-            if (name := named(topic, self._services)[0]) is not None
+            if (name := name_and_id(topic, self._services)[0]) is not None
             for index in topic.partition_indexes
         }
         return requested & held.keys()
@@ -132,7 +132,7 @@ class _OffsetFetch:
             if group.error_code != ErrorCode.NONE:
                 continue
             for topic in group.topics or ():
-                name = named(topic, self._services)[0]
+                name = name_and_id(topic, self._services)[0]
                 for entry in topic.partitions or ():
                     if entry.error_code == ErrorCode.NONE:
                         yield None if name is None else TopicPartition(name, entry.partition_index), entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from kafka_share_proxy.conformance.judge.events import FrameSeen, RequestSeen, ResponseSeen
+from kafka_share_proxy.conformance.judge.events import ReceivedFrame, ReceivedRequest, SentResponse
 from kafka_share_proxy.conformance.judge.response_codes import error_codes
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -44,7 +44,7 @@ class ConnectionHistory:
     throttled_at: float = 0.0
     """Time of the last response with a throttle time."""
     throttled_until: float = 0.0
-    pending: RequestSeen | None = None
+    pending: ReceivedRequest | None = None
     """Request without response."""
     metadata: deque[float] = field(default_factory=lambda: deque(maxlen=METADATA_KEPT))
     streak: Streak = field(default_factory=Streak)
@@ -53,29 +53,29 @@ class ConnectionHistory:
     wrong_coordinator: int = 0
     """The same for the coordinator and FindCoordinator."""
 
-    def on_frame(self, seen: FrameSeen) -> None:
+    def on_frame(self, event: ReceivedFrame) -> None:
         self.requests += 1
-        self.client_id = seen.client_id
-        self.last_correlation_id = seen.correlation_id
+        self.client_id = event.client_id
+        self.last_correlation_id = event.correlation_id
 
-    def on_request(self, seen: RequestSeen) -> None:
-        self.pending = seen
-        self.negotiated |= seen.key == ApiKey.API_VERSIONS
-        if seen.key == ApiKey.METADATA:
-            self.metadata.append(seen.at)
-        body = body_of(seen)
+    def on_request(self, event: ReceivedRequest) -> None:
+        self.pending = event
+        self.negotiated |= event.key == ApiKey.API_VERSIONS
+        if event.key == ApiKey.METADATA:
+            self.metadata.append(event.at)
+        body = body_of(event)
         if body != self.streak.body or not self.streak.failed:
-            self.streak = Streak(body, seen.at)
+            self.streak = Streak(body, event.at)
         self.streak.count += 1
         self.streak.failed = False
 
-    def on_response(self, event: ResponseSeen) -> None:
+    def on_response(self, event: SentResponse) -> None:
         self.pending = None
         if event.response is None:
             return
         codes = set(error_codes(event.response))
         self.streak.failed = bool(codes)
-        if event.seen.key == ApiKey.SASL_HANDSHAKE:
+        if event.received.key == ApiKey.SASL_HANDSHAKE:
             self.handshake = not codes
         throttle_ms = getattr(event.response, "throttle_time_ms", 0)
         if throttle_ms > 0 and event.delivered:
@@ -84,6 +84,6 @@ class ConnectionHistory:
         self.wrong_coordinator += bool(codes & COORDINATOR_ERRORS)
 
 
-def body_of(seen: RequestSeen) -> tuple[int, int, int]:
+def body_of(event: ReceivedRequest) -> tuple[int, int, int]:
     """Return a value that is equal for requests that differ in their correlation id only."""
-    return seen.key, seen.version, hash(seen.frame[8:])
+    return event.key, event.version, hash(event.frame[8:])

@@ -9,7 +9,7 @@ from kafka_share_proxy.wire.definitions.messages import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FrameSeen:
+class ReceivedFrame:
     """A request frame, whether or not it can be decoded."""
 
     at: float
@@ -28,7 +28,7 @@ class FrameSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RequestSeen(FrameSeen):
+class ReceivedRequest(ReceivedFrame):
     """A decoded request."""
 
     request: Any
@@ -40,18 +40,18 @@ class RequestSeen(FrameSeen):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FrameRefused(FrameSeen):
+class FrameRefused(ReceivedFrame):
     """A request that cannot be decoded, or that the cluster does not offer."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ResponseSeen:
+class SentResponse:
     """A response that the cluster sends."""
 
     at: float
-    seen: RequestSeen
+    received: ReceivedRequest
     response: Message | None
     """None if the request has no response."""
     delivered: bool = True

@@ -17,7 +17,7 @@ FINDINGS_OF_RULE_MAX = 50
 class ClientFindings:
     """Findings in the order of their first occurrence."""
 
-    _found: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
+    _findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
     _by_rule: dict[str, int] = field(default_factory=dict)
     dropped: int = 0
     """Number of findings beyond the limits."""
@@ -25,26 +25,26 @@ class ClientFindings:
     def add(self, finding: Finding, *, once: bool = False) -> Finding:
         """Keep a finding, or count it if there is an equal one. With `once`, repetitions are not counted."""
         key = (finding.rule.id, finding.client_id, finding.detail)
-        kept = self._found.get(key)
+        kept = self._findings.get(key)
         if kept is not None:
             kept.count += 0 if once else 1
             return kept
         of_rule = self._by_rule.get(finding.rule.id, 0)
-        if len(self._found) >= FINDINGS_MAX or of_rule >= FINDINGS_OF_RULE_MAX:
+        if len(self._findings) >= FINDINGS_MAX or of_rule >= FINDINGS_OF_RULE_MAX:
             self.dropped += 1
             return finding
-        self._found[key] = finding
+        self._findings[key] = finding
         self._by_rule[finding.rule.id] = of_rule + 1
         return finding
 
     def clear(self) -> None:
         """Forget all findings."""
-        self._found.clear()
+        self._findings.clear()
         self._by_rule.clear()
         self.dropped = 0
 
     def __iter__(self) -> Iterator[Finding]:
-        return iter(tuple(self._found.values()))
+        return iter(tuple(self._findings.values()))
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._findings)

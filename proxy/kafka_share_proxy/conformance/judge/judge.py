@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kafka_share_proxy.conformance.judge.events import FrameSeen, Inspection
+from kafka_share_proxy.conformance.judge.events import Inspection, ReceivedFrame
 from kafka_share_proxy.conformance.judge.findings import ClientFindings
 from kafka_share_proxy.conformance.judge.history import History
 from kafka_share_proxy.conformance.judge.rule import ClientRule, Finding
@@ -27,13 +27,13 @@ class Judge:
 
     def observe(self, event: Any) -> list[Finding]:
         """Check and remember an event. Return the findings, repetitions included."""
-        found = [
+        findings = [
             self._recorded(rule, detail, event)
             for rule in self._for(event)
             for detail in rule.check(event, self.history)
         ]
         self.history.apply(event)
-        return found
+        return findings
 
     def inspect(self, at: float) -> ClientFindings:
         """Check what is missing by now, and return all findings."""
@@ -53,7 +53,7 @@ class Judge:
         return selected
 
     def _recorded(self, rule: ClientRule, detail: str, event: Any) -> Finding:
-        if isinstance(event, FrameSeen):
+        if isinstance(event, ReceivedFrame):
             frame = event.frame[:FRAME_BYTES_KEPT]
             return self.findings.add(Finding(rule, detail, event.client_id, event.connection, event.at, frame))
         return self.findings.add(Finding(rule, detail, "", 0, event.at), once=True)

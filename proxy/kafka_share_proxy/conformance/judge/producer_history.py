@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from kafka_share_proxy.conformance.judge.events import RequestSeen, ResponseSeen
+from kafka_share_proxy.conformance.judge.events import ReceivedRequest, SentResponse
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 from kafka_share_proxy.wire.records import records
@@ -45,19 +45,19 @@ class ProducerHistories:
 
     producers: dict[int, ProducerHistory] = field(default_factory=dict)
 
-    def on_request(self, seen: RequestSeen) -> None:
-        if seen.key == ApiKey.PRODUCE:
-            for place, batch in batches(seen):
+    def on_request(self, event: ReceivedRequest) -> None:
+        if event.key == ApiKey.PRODUCE:
+            for place, batch in batches(event):
                 if batch is not None and batch.producer_id >= 0:
                     self._on_batch(place, batch)
 
-    def on_response(self, event: ResponseSeen) -> None:
-        key = event.seen.key
+    def on_response(self, event: SentResponse) -> None:
+        key = event.received.key
         if key == ApiKey.INIT_PRODUCER_ID:
             self._on_init(event)
-        elif key == ApiKey.ADD_PARTITIONS_TO_TXN and event.seen.version < 4:
+        elif key == ApiKey.ADD_PARTITIONS_TO_TXN and event.received.version < 4:
             self._on_added(event)
-        elif key == ApiKey.END_TXN and (producer := self.producers.get(event.seen.request.producer_id)) is not None:
+        elif key == ApiKey.END_TXN and (producer := self.producers.get(event.received.request.producer_id)) is not None:
             producer.added.clear()
         elif key == ApiKey.PRODUCE and event.response is not None:
             self._on_produced(event)
@@ -71,21 +71,21 @@ class ProducerHistories:
         if remaining > 0:
             producer.doubtful[place] = remaining
 
-    def _on_init(self, event: ResponseSeen) -> None:
+    def _on_init(self, event: SentResponse) -> None:
         response: Any = event.response
         if response.error_code == ErrorCode.NONE:
             self.producers.pop(response.producer_id, None)
             if event.delivered:
                 self._producer(response.producer_id, response.producer_epoch)
 
-    def _on_added(self, event: ResponseSeen) -> None:
-        request = event.seen.request
+    def _on_added(self, event: SentResponse) -> None:
+        request = event.received.request
         producer = self.producers.get(request.v3_and_below_producer_id)
         if producer is not None:
             for topic in request.v3_and_below_topics:
                 producer.added.update((topic.name, partition) for partition in topic.partitions)
 
-    def _on_produced(self, event: ResponseSeen) -> None:
+    def _on_produced(self, event: SentResponse) -> None:
         response: Any = event.response
         failed = {
             (topic.name or bytes(topic.topic_id), partition.index)
@@ -94,16 +94,16 @@ class ProducerHistories:
             if partition.error_code != ErrorCode.NONE
         }
         if failed or not event.delivered:
-            self._doubt(event.seen, failed if event.delivered else None)
+            self._doubt(event.received, failed if event.delivered else None)
 
-    def on_unknown_outcome(self, seen: RequestSeen) -> None:
+    def on_unknown_outcome(self, event: ReceivedRequest) -> None:
         """Accept repetitions of a request whose connection ended before the response."""
-        if seen.key == ApiKey.PRODUCE:
-            self._doubt(seen, None)
+        if event.key == ApiKey.PRODUCE:
+            self._doubt(event, None)
 
-    def _doubt(self, seen: RequestSeen, places: set[Place] | None) -> None:
+    def _doubt(self, event: ReceivedRequest, places: set[Place] | None) -> None:
         """Accept repetitions of the batches for these partitions. None: all of the request."""
-        for place, batch in batches(seen):
+        for place, batch in batches(event):
             producer = None if batch is None else self.producers.get(batch.producer_id)
             if producer is not None and (places is None or place in places):
                 producer.doubtful[place] = RETRIED_MAX
@@ -117,12 +117,12 @@ class ProducerHistories:
 
 
 @lru_cache(maxsize=1)
-def batches(seen: RequestSeen) -> Sequence[tuple[Place, records.BatchHeader | None]]:
+def batches(event: ReceivedRequest) -> Sequence[tuple[Place, records.BatchHeader | None]]:
     """Return the partitions of a Produce with the header of their first batch; None if it cannot be read.
 
     The last result is cached, because five rules and the history need it.
     """
-    return [(place, _first_header(data)) for place, data in produced(seen)]
+    return [(place, _first_header(data)) for place, data in produced(event)]
 
 
 def _first_header(data: bytes) -> records.BatchHeader | None:
@@ -132,8 +132,8 @@ def _first_header(data: bytes) -> records.BatchHeader | None:
         return None
 
 
-def produced(seen: RequestSeen) -> Iterator[tuple[Place, bytes]]:
+def produced(event: ReceivedRequest) -> Iterator[tuple[Place, bytes]]:
     """Yield the partitions of a Produce with their records."""
-    for topic in seen.request.topic_data:
+    for topic in event.request.topic_data:
         for partition in topic.partition_data:
             yield (topic.name or bytes(topic.topic_id), partition.index), bytes(partition.records or b"")

@@ -74,11 +74,11 @@ def as_junit(findings: ClientFindings, rules: Iterable[ClientRule]) -> str:
     return document(suite)
 
 
-def _add_case(suite: ElementTree.Element, rule: ClientRule, found: list[Finding]) -> None:
+def _add_case(suite: ElementTree.Element, rule: ClientRule, findings: list[Finding]) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname="judge", name=rule.id)
-    if not found:
+    if not findings:
         return
-    text = xml_text("\n\n".join(_text(finding) for finding in found))
+    text = xml_text("\n\n".join(_text(finding) for finding in findings))
     if rule.severity == "error":
         message = f"{rule.sentence} ({rule.source})"
         ElementTree.SubElement(case, "failure", message=message, type=rule.id).text = text

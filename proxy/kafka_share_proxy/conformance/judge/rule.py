@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kafka_share_proxy.conformance.judge.events import ReceivedRequest
+
 Severity = Literal["error", "advice"]
 """An error violates the protocol. An advice is allowed, and harms brokers or the client itself."""
 
@@ -23,7 +25,7 @@ class ClientRule:
     source: str
     """KIP, message definition or class of Kafka."""
     check: Check
-    on: type
+    on: type = ReceivedRequest
     """Event that the rule checks."""
     keys: frozenset[int] = frozenset()
     """API keys of the requests that the rule checks. Empty: all."""

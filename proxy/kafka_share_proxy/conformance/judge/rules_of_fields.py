@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from kafka_share_proxy.conformance.judge.events import RequestSeen
+from kafka_share_proxy.conformance.judge.events import ReceivedRequest
 from kafka_share_proxy.conformance.judge.history import History
 from kafka_share_proxy.conformance.judge.rule import ClientRule
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -57,65 +57,65 @@ def fields(message: Message, version: int) -> Iterator[tuple[FieldSpec, Any]]:
 
 
 @lru_cache(maxsize=1)
-def _fields_of(seen: RequestSeen) -> list[tuple[FieldSpec, Any]]:
+def _fields_of(event: ReceivedRequest) -> list[tuple[FieldSpec, Any]]:
     """Return every field of a request. The last result is cached, because five rules need it."""
-    return list(fields(seen.request, seen.version))
+    return list(fields(event.request, event.version))
 
 
-def _partitions(seen: RequestSeen, _: History) -> Iterator[str]:
-    for spec, value in _fields_of(seen):
+def _partitions(event: ReceivedRequest, _: History) -> Iterator[str]:
+    for spec, value in _fields_of(event):
         if spec.name in PARTITION_FIELDS and spec.type == "int32":
             for index in value or () if spec.is_array else (value,):
                 if index < 0:
                     yield f"{spec.name} is {index}"
 
 
-def _topics(seen: RequestSeen, _: History) -> Iterator[str]:
-    for spec, value in _fields_of(seen):
+def _topics(event: ReceivedRequest, _: History) -> Iterator[str]:
+    for spec, value in _fields_of(event):
         if spec.entity == "topicName" and value is not None:
             for name in value if spec.is_array else (value,):
                 if not (name is None or TOPIC.fullmatch(name)):
                     yield f"{spec.name} is {name!r}"
 
 
-def _topic_ids(seen: RequestSeen, _: History) -> Iterator[str]:
-    for spec, value in _fields_of(seen):
+def _topic_ids(event: ReceivedRequest, _: History) -> Iterator[str]:
+    for spec, value in _fields_of(event):
         if spec.name == "TopicId" and bytes(value) == ZERO_UUID:
             yield "TopicId is zero"
 
 
-def _group(seen: RequestSeen, _: History) -> Iterator[str]:
-    if not seen.request.group_id:
-        yield f"GroupId is {seen.request.group_id!r}"
+def _group(event: ReceivedRequest, _: History) -> Iterator[str]:
+    if not event.request.group_id:
+        yield f"GroupId is {event.request.group_id!r}"
 
 
-def _timeouts(seen: RequestSeen, _: History) -> Iterator[str]:
-    if seen.key == ApiKey.INIT_PRODUCER_ID and seen.request.transactional_id is None:
+def _timeouts(event: ReceivedRequest, _: History) -> Iterator[str]:
+    if event.key == ApiKey.INIT_PRODUCER_ID and event.request.transactional_id is None:
         return  # without a transaction, brokers ignore its timeout
-    for spec, value in _fields_of(seen):
+    for spec, value in _fields_of(event):
         if spec.name in TIMEOUT_FIELDS and value < 0:
             yield f"{spec.name} is {value}"
 
 
-def _isolation(seen: RequestSeen, _: History) -> Iterator[str]:
-    if seen.request.isolation_level not in ISOLATION_LEVELS:
-        yield f"IsolationLevel is {seen.request.isolation_level}"
+def _isolation(event: ReceivedRequest, _: History) -> Iterator[str]:
+    if event.request.isolation_level not in ISOLATION_LEVELS:
+        yield f"IsolationLevel is {event.request.isolation_level}"
 
 
-def _acks(seen: RequestSeen, _: History) -> Iterator[str]:
-    if seen.request.acks not in ACKS:
-        yield f"Acks is {seen.request.acks}"
+def _acks(event: ReceivedRequest, _: History) -> Iterator[str]:
+    if event.request.acks not in ACKS:
+        yield f"Acks is {event.request.acks}"
 
 
-def _replica(seen: RequestSeen, _: History) -> Iterator[str]:
-    for spec, value in _fields_of(seen):
+def _replica(event: ReceivedRequest, _: History) -> Iterator[str]:
+    for spec, value in _fields_of(event):
         if spec.name == "ReplicaId" and value != -1:
             yield f"ReplicaId is {value}"
 
 
-def _repeated(seen: RequestSeen, _: History) -> Iterator[str]:
+def _repeated(event: ReceivedRequest, _: History) -> Iterator[str]:
     listed: set[tuple[Any, int]] = set()
-    for topic in _topic_entries(seen.request):
+    for topic in _topic_entries(event.request):
         name = getattr(topic, "name", "") or getattr(topic, "topic", "") or bytes(getattr(topic, "topic_id", b""))
         for partition in getattr(topic, "partitions", None) or getattr(topic, "partition_data", None) or ():
             index = next((getattr(partition, each) for each in INDEX_ATTRIBUTES if hasattr(partition, each)), partition)
@@ -135,23 +135,23 @@ def _topic_entries(request: Message) -> list[Any]:
     return [topic for topic in topics if isinstance(topic, Message)]
 
 
-def _fetch_sizes(seen: RequestSeen, _: History) -> Iterator[str]:
-    request = seen.request
+def _fetch_sizes(event: ReceivedRequest, _: History) -> Iterator[str]:
+    request = event.request
     if request.min_bytes < 0 or request.max_bytes < 0:
         yield f"MinBytes is {request.min_bytes}, MaxBytes is {request.max_bytes}"
-    if seen.key == ApiKey.SHARE_FETCH and (request.max_records < 0 or request.batch_size < 0):
+    if event.key == ApiKey.SHARE_FETCH and (request.max_records < 0 or request.batch_size < 0):
         yield f"MaxRecords is {request.max_records}, BatchSize is {request.batch_size}"
 
 
-def _fetch_offsets(seen: RequestSeen, _: History) -> Iterator[str]:
-    for topic in seen.request.topics:
+def _fetch_offsets(event: ReceivedRequest, _: History) -> Iterator[str]:
+    for topic in event.request.topics:
         for partition in topic.partitions:
             if partition.fetch_offset < 0:
                 yield f"FetchOffset of partition {partition.partition} is {partition.fetch_offset}"
 
 
-def _commits(seen: RequestSeen, _: History) -> Iterator[str]:
-    for topic in seen.request.topics:
+def _commits(event: ReceivedRequest, _: History) -> Iterator[str]:
+    for topic in event.request.topics:
         for partition in topic.partitions:
             if partition.committed_offset < 0:
                 yield f"CommittedOffset of partition {partition.partition_index} is {partition.committed_offset}"
@@ -160,8 +160,8 @@ def _commits(seen: RequestSeen, _: History) -> Iterator[str]:
                 yield f"CommittedMetadata of partition {partition.partition_index} has {size} bytes"
 
 
-def _timestamps(seen: RequestSeen, _: History) -> Iterator[str]:
-    for topic in seen.request.topics:
+def _timestamps(event: ReceivedRequest, _: History) -> Iterator[str]:
+    for topic in event.request.topics:
         for partition in topic.partitions:
             if partition.timestamp < SPECIAL_TIMESTAMP_MIN:
                 yield f"Timestamp of partition {partition.partition_index} is {partition.timestamp}"
@@ -173,21 +173,18 @@ RULES = (
         sentence="Partitions are numbered from 0.",
         source="message definitions",
         check=_partitions,
-        on=RequestSeen,
     ),
     ClientRule(
         id="topic-name-invalid",
         sentence="A topic name has 1 to 249 letters, digits, '.', '_' and '-', and is neither '.' nor '..'.",
         source="Topic.validate",
         check=_topics,
-        on=RequestSeen,
     ),
     ClientRule(
         id="topic-id-zero",
         sentence="A request with topic ids has no zero topic id.",
         source="KIP-516",
         check=_topic_ids,
-        on=RequestSeen,
         keys=WITH_TOPIC_IDS,
     ),
     ClientRule(
@@ -195,7 +192,6 @@ RULES = (
         sentence="A member of a group names it.",
         source="GroupCoordinatorService.isGroupIdNotEmpty",
         check=_group,
-        on=RequestSeen,
         keys=GROUP_APIS,
     ),
     ClientRule(
@@ -203,14 +199,12 @@ RULES = (
         sentence="A timeout is at least 0 milliseconds.",
         source="message definitions",
         check=_timeouts,
-        on=RequestSeen,
     ),
     ClientRule(
         id="isolation-level-invalid",
         sentence="The isolation level is 0 (read_uncommitted) or 1 (read_committed).",
         source="KIP-98; IsolationLevel.forId",
         check=_isolation,
-        on=RequestSeen,
         keys=frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS}),
     ),
     ClientRule(
@@ -218,7 +212,6 @@ RULES = (
         sentence="Acks is -1, 0 or 1.",
         source="ProduceRequest.json; ReplicaManager.isValidRequiredAcks",
         check=_acks,
-        on=RequestSeen,
         keys=frozenset({ApiKey.PRODUCE}),
     ),
     ClientRule(
@@ -226,7 +219,6 @@ RULES = (
         sentence="A client has no replica id (-1).",
         source="FetchRequest.json; only followers have one",
         check=_replica,
-        on=RequestSeen,
         keys=frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS}),
     ),
     ClientRule(
@@ -234,14 +226,12 @@ RULES = (
         sentence="A request lists each partition once.",
         source="message definitions (mapKey)",
         check=_repeated,
-        on=RequestSeen,
     ),
     ClientRule(
         id="fetch-sizes-negative",
         sentence="Sizes and numbers of records of a fetch are not negative.",
         source="FetchRequest.json; ShareFetchRequest.json",
         check=_fetch_sizes,
-        on=RequestSeen,
         keys=frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH}),
     ),
     ClientRule(
@@ -249,7 +239,6 @@ RULES = (
         sentence="A consumer fetches from an offset of at least 0.",
         source="FetchRequest.json; brokers return OFFSET_OUT_OF_RANGE",
         check=_fetch_offsets,
-        on=RequestSeen,
         keys=frozenset({ApiKey.FETCH}),
     ),
     ClientRule(
@@ -257,7 +246,6 @@ RULES = (
         sentence="A committed offset is at least 0, and its metadata has at most 4,096 bytes.",
         source="OffsetMetadataManager; offset.metadata.max.bytes",
         check=_commits,
-        on=RequestSeen,
         keys=COMMITS,
     ),
     ClientRule(
@@ -265,7 +253,6 @@ RULES = (
         sentence="A negative timestamp is one of the special ones.",
         source="ListOffsetsRequest.json; KIP-1005",
         check=_timestamps,
-        on=RequestSeen,
         keys=frozenset({ApiKey.LIST_OFFSETS}),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka_share_proxy.conformance.judge.events import Inspection, RequestSeen
+from kafka_share_proxy.conformance.judge.events import Inspection, ReceivedRequest
 from kafka_share_proxy.conformance.judge.history import History
 from kafka_share_proxy.conformance.judge.member_history import EPOCH_HEARTBEATS, LEAVE_EPOCHS
 from kafka_share_proxy.conformance.judge.rule import ClientRule
@@ -20,43 +20,43 @@ NO_EPOCH = -1
 JOIN_EPOCH = 0
 
 
-def _epoch(seen: RequestSeen, history: History) -> Iterator[str]:
-    request = seen.request
+def _epoch(event: ReceivedRequest, history: History) -> Iterator[str]:
+    request = event.request
     member = history.members.find(request.group_id, request.member_id)
     if member is None or not member.is_active or request.member_epoch in LEAVE_EPOCHS | {JOIN_EPOCH}:
         return
-    if member.is_stale(request.member_epoch, seen.at, GRACE_S):
+    if member.is_stale(request.member_epoch, event.at, GRACE_S):
         yield f"member epoch {request.member_epoch} instead of {member.epoch}"
 
 
-def _generation(seen: RequestSeen, history: History) -> Iterator[str]:
-    request = seen.request
+def _generation(event: ReceivedRequest, history: History) -> Iterator[str]:
+    request = event.request
     member = history.members.find(request.group_id, request.member_id)
-    if member is not None and member.is_active and member.is_stale(request.generation_id, seen.at, GRACE_S):
-        yield f"{registry.API_KEYS[seen.key]} with generation {request.generation_id} instead of {member.epoch}"
+    if member is not None and member.is_active and member.is_stale(request.generation_id, event.at, GRACE_S):
+        yield f"{registry.API_KEYS[event.key]} with generation {request.generation_id} instead of {member.epoch}"
 
 
-def _commit(seen: RequestSeen, history: History) -> Iterator[str]:
-    request = seen.request
+def _commit(event: ReceivedRequest, history: History) -> Iterator[str]:
+    request = event.request
     epoch = request.generation_id_or_member_epoch
     member = history.members.find(request.group_id, request.member_id)
     if member is None or epoch == NO_EPOCH:
         return
-    if member.left:
+    if member.has_left:
         yield "a commit of a member that has left the group"
-    elif member.is_active and member.is_stale(epoch, seen.at, GRACE_S):
+    elif member.is_active and member.is_stale(epoch, event.at, GRACE_S):
         yield f"a commit with epoch {epoch} instead of {member.epoch}"
 
 
-def _after_leaving(seen: RequestSeen, history: History) -> Iterator[str]:
-    request = seen.request
+def _after_leaving(event: ReceivedRequest, history: History) -> Iterator[str]:
+    request = event.request
     member = history.members.find(request.group_id, request.member_id)
-    if member is None or not member.left:
+    if member is None or not member.has_left:
         return
     joins = getattr(request, "member_epoch", None) == JOIN_EPOCH
     leaves = getattr(request, "member_epoch", None) in LEAVE_EPOCHS
     if not (joins or leaves):
-        yield f"{registry.API_KEYS[seen.key]} of a member that has left the group"
+        yield f"{registry.API_KEYS[event.key]} of a member that has left the group"
 
 
 def _left_open(_: Inspection, history: History) -> Iterator[str]:
@@ -68,36 +68,36 @@ def _left_open(_: Inspection, history: History) -> Iterator[str]:
             yield f"{name} has closed its connections without leaving{why}"
 
 
-def _required_id(seen: RequestSeen, history: History) -> Iterator[str]:
-    required = history.members.required.get((seen.connection, seen.request.group_id))
-    if required is not None and seen.request.member_id != required:
-        yield f"JoinGroup with member id {seen.request.member_id!r} instead of {required!r}"
+def _required_id(event: ReceivedRequest, history: History) -> Iterator[str]:
+    required = history.members.required.get((event.connection, event.request.group_id))
+    if required is not None and event.request.member_id != required:
+        yield f"JoinGroup with member id {event.request.member_id!r} instead of {required!r}"
 
 
-def _assignments(seen: RequestSeen, history: History) -> Iterator[str]:
-    request = seen.request
+def _assignments(event: ReceivedRequest, history: History) -> Iterator[str]:
+    request = event.request
     member = history.members.find(request.group_id, request.member_id)
     if member is not None and member.is_active and not member.is_leader and request.assignments:
         yield f"{len(request.assignments)} assignments of a member that is not the leader"
 
 
-def _first_heartbeat(seen: RequestSeen, _: History) -> Iterator[str]:
-    request = seen.request
+def _first_heartbeat(event: ReceivedRequest, _: History) -> Iterator[str]:
+    request = event.request
     if request.member_epoch != JOIN_EPOCH:
         return
     topics = request.subscribed_topic_names is not None or getattr(request, "subscribed_topic_regex", None) is not None
     if not topics:
         yield "the first heartbeat has no subscription"
-    if seen.key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+    if event.key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
         if request.rebalance_timeout_ms < 0:
             yield f"the first heartbeat has the rebalance timeout {request.rebalance_timeout_ms}"
         if request.topic_partitions is None or request.topic_partitions:
             yield "the first heartbeat does not state that the member owns no partition"
 
 
-def _member_id(seen: RequestSeen, _: History) -> Iterator[str]:
-    needs_id = seen.key != ApiKey.CONSUMER_GROUP_HEARTBEAT or seen.version >= 1
-    if needs_id and not seen.request.member_id:
+def _member_id(event: ReceivedRequest, _: History) -> Iterator[str]:
+    needs_id = event.key != ApiKey.CONSUMER_GROUP_HEARTBEAT or event.version >= 1
+    if needs_id and not event.request.member_id:
         yield "the member id is empty"
 
 
@@ -107,7 +107,6 @@ RULES = (
         sentence="A heartbeat has the member epoch of the last response.",
         source="KIP-848; KIP-932",
         check=_epoch,
-        on=RequestSeen,
         keys=frozenset(EPOCH_HEARTBEATS),
     ),
     ClientRule(
@@ -115,7 +114,6 @@ RULES = (
         sentence="Heartbeat and SyncGroup have the generation of the last JoinGroup response.",
         source="GroupMetadataManager.validateClassicGroupHeartbeat",
         check=_generation,
-        on=RequestSeen,
         keys=frozenset({ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP}),
     ),
     ClientRule(
@@ -123,7 +121,6 @@ RULES = (
         sentence="A member commits with its current epoch, and not after it has left.",
         source="OffsetMetadataManager.validateOffsetCommit; KIP-447",
         check=_commit,
-        on=RequestSeen,
         keys=COMMITS,
     ),
     ClientRule(
@@ -131,7 +128,6 @@ RULES = (
         sentence="A member that has left sends no heartbeat.",
         source="KIP-848; KIP-932; AbstractCoordinator.maybeLeaveGroup",
         check=_after_leaving,
-        on=RequestSeen,
         keys=frozenset({*EPOCH_HEARTBEATS, ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP}),
     ),
     ClientRule(
@@ -146,7 +142,6 @@ RULES = (
         sentence="After MEMBER_ID_REQUIRED a member joins with the id of the response.",
         source="KIP-394",
         check=_required_id,
-        on=RequestSeen,
         keys=frozenset({ApiKey.JOIN_GROUP}),
     ),
     ClientRule(
@@ -154,7 +149,6 @@ RULES = (
         sentence="Only the leader of a classic group sends assignments.",
         source="SyncGroupRequest.json; ConsumerCoordinator.onJoinFollower",
         check=_assignments,
-        on=RequestSeen,
         keys=frozenset({ApiKey.SYNC_GROUP}),
     ),
     ClientRule(
@@ -162,7 +156,6 @@ RULES = (
         sentence="The heartbeat that joins has the whole state of the member.",
         source="KIP-848; KIP-932; GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid",
         check=_first_heartbeat,
-        on=RequestSeen,
         keys=frozenset(EPOCH_HEARTBEATS),
     ),
     ClientRule(
@@ -170,7 +163,6 @@ RULES = (
         sentence="A member has an id: the client chooses it in share groups, and in consumer groups from v1.",
         source="KIP-1082; KIP-932",
         check=_member_id,
-        on=RequestSeen,
         keys=frozenset({*EPOCH_HEARTBEATS, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE}),
     ),
 )

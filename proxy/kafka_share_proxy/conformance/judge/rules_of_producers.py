@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka_share_proxy.conformance.judge.events import RequestSeen
+from kafka_share_proxy.conformance.judge.events import ReceivedRequest
 from kafka_share_proxy.conformance.judge.history import History
 from kafka_share_proxy.conformance.judge.producer_history import IMPLICIT_FROM, batches, produced
 from kafka_share_proxy.conformance.judge.rule import ClientRule
@@ -18,8 +18,8 @@ SESSIONLESS = frozenset({0, -1})
 """Session epochs of a full fetch: a new session, or none (KIP-227)."""
 
 
-def _batch(seen: RequestSeen, _: History) -> Iterator[str]:
-    for place, data in produced(seen):
+def _batch(event: ReceivedRequest, _: History) -> Iterator[str]:
+    for place, data in produced(event):
         name = f"partition {place[1]}"
         try:
             headers = list(records.iter_batches(data))
@@ -46,8 +46,8 @@ def _wrong(header: records.BatchHeader, data: bytes) -> Iterator[str]:
         yield "the checksum is wrong"
 
 
-def _sequence(seen: RequestSeen, history: History) -> Iterator[str]:
-    for place, batch in batches(seen):
+def _sequence(event: ReceivedRequest, history: History) -> Iterator[str]:
+    for place, batch in batches(event):
         producer = None if batch is None else history.producers.producers.get(batch.producer_id)
         if batch is None or producer is None or place in producer.doubtful or batch.producer_epoch != producer.epoch:
             continue
@@ -56,36 +56,36 @@ def _sequence(seen: RequestSeen, history: History) -> Iterator[str]:
             yield f"partition {place[1]}: sequence {batch.base_sequence} after {expected - 1}"
 
 
-def _epoch(seen: RequestSeen, history: History) -> Iterator[str]:
-    for place, batch in batches(seen):
+def _epoch(event: ReceivedRequest, history: History) -> Iterator[str]:
+    for place, batch in batches(event):
         producer = None if batch is None else history.producers.producers.get(batch.producer_id)
         if batch is not None and producer is not None and batch.producer_epoch < producer.epoch:
             yield f"partition {place[1]}: producer epoch {batch.producer_epoch} after {producer.epoch}"
 
 
-def _transaction(seen: RequestSeen, history: History) -> Iterator[str]:
-    for place, batch in batches(seen):
+def _transaction(event: ReceivedRequest, history: History) -> Iterator[str]:
+    for place, batch in batches(event):
         if batch is None or not batch.is_transactional:
             continue
-        if seen.request.transactional_id is None:
+        if event.request.transactional_id is None:
             yield f"partition {place[1]}: a transactional batch without TransactionalId"
         producer = history.producers.producers.get(batch.producer_id)
-        if seen.version < IMPLICIT_FROM and producer is not None and place not in producer.added:
+        if event.version < IMPLICIT_FROM and producer is not None and place not in producer.added:
             yield f"partition {place[1]} of {place[0]!r} is not part of the transaction"
 
 
-def _session(seen: RequestSeen, history: History) -> Iterator[str]:
-    request = seen.request
-    if seen.version < 7 or request.session_epoch in SESSIONLESS:
+def _session(event: ReceivedRequest, history: History) -> Iterator[str]:
+    request = event.request
+    if event.version < 7 or request.session_epoch in SESSIONLESS:
         return
-    expected = history.fetch_epochs.get((seen.node, request.session_id))
+    expected = history.fetch_epochs.get((event.node, request.session_id))
     if expected is not None and request.session_epoch != expected:
         yield f"session epoch {request.session_epoch} instead of {expected}"
 
 
-def _forgotten(seen: RequestSeen, _: History) -> Iterator[str]:
-    if seen.version >= 7 and seen.request.session_epoch in SESSIONLESS and seen.request.forgotten_topics_data:
-        yield f"a full fetch (session epoch {seen.request.session_epoch}) forgets partitions"
+def _forgotten(event: ReceivedRequest, _: History) -> Iterator[str]:
+    if event.version >= 7 and event.request.session_epoch in SESSIONLESS and event.request.forgotten_topics_data:
+        yield f"a full fetch (session epoch {event.request.session_epoch}) forgets partitions"
 
 
 RULES = (
@@ -94,7 +94,6 @@ RULES = (
         sentence="Each partition has one batch of magic 2, from base offset 0, with its checksum.",
         source="ProduceRequest.validateRecords; LogValidator",
         check=_batch,
-        on=RequestSeen,
         keys=PRODUCE,
     ),
     ClientRule(
@@ -102,7 +101,6 @@ RULES = (
         sentence="The sequence numbers of a partition continue without gap or repetition, except after an error.",
         source="KIP-98; ProducerAppendInfo.checkSequence",
         check=_sequence,
-        on=RequestSeen,
         keys=PRODUCE,
     ),
     ClientRule(
@@ -110,7 +108,6 @@ RULES = (
         sentence="The epoch of a producer never decreases.",
         source="KIP-98; KIP-360",
         check=_epoch,
-        on=RequestSeen,
         keys=PRODUCE,
     ),
     ClientRule(
@@ -118,7 +115,6 @@ RULES = (
         sentence="Before Produce v12 a partition is added to the transaction before its first batch.",
         source="KIP-98; KIP-890",
         check=_transaction,
-        on=RequestSeen,
         keys=PRODUCE,
     ),
     ClientRule(
@@ -126,7 +122,6 @@ RULES = (
         sentence="The epoch of a fetch session increases by one with each request.",
         source="KIP-227; FetchMetadata.nextEpoch",
         check=_session,
-        on=RequestSeen,
         keys=FETCH,
     ),
     ClientRule(
@@ -134,7 +129,6 @@ RULES = (
         sentence="Only incremental fetches forget partitions.",
         source="KIP-227",
         check=_forgotten,
-        on=RequestSeen,
         keys=FETCH,
         severity="advice",
     ),

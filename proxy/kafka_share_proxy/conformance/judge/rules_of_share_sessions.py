@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kafka_share_proxy.conformance.judge.events import Inspection, RequestSeen
+from kafka_share_proxy.conformance.judge.events import Inspection, ReceivedRequest
 from kafka_share_proxy.conformance.judge.history import History
 from kafka_share_proxy.conformance.judge.rule import ClientRule
 from kafka_share_proxy.conformance.judge.share_history import (
@@ -26,29 +26,29 @@ CHECKED_MAX = 10_000
 """Maximum number of offsets of one batch that are compared with the held ones."""
 
 
-def _epoch(seen: RequestSeen, history: History) -> Iterator[str]:
-    epoch = seen.request.share_session_epoch
-    session = history.shares.find(seen)
+def _epoch(event: ReceivedRequest, history: History) -> Iterator[str]:
+    epoch = event.request.share_session_epoch
+    session = history.shares.find(event)
     if epoch < FINAL_EPOCH:
         yield f"share session epoch {epoch}"
-    elif seen.key == ApiKey.SHARE_ACKNOWLEDGE and epoch == INITIAL_EPOCH:
+    elif event.key == ApiKey.SHARE_ACKNOWLEDGE and epoch == INITIAL_EPOCH:
         yield "ShareAcknowledge cannot open a session (epoch 0)"
     elif session is not None and not session.doubtful and epoch not in (INITIAL_EPOCH, FINAL_EPOCH, session.next_epoch):
         yield f"share session epoch {epoch} instead of {session.next_epoch}"
-    elif session is None and epoch not in (INITIAL_EPOCH, FINAL_EPOCH) and _was_closed(seen, history):
+    elif session is None and epoch not in (INITIAL_EPOCH, FINAL_EPOCH) and _was_closed(event, history):
         yield f"share session epoch {epoch} after the session was closed"
 
 
-def _was_closed(seen: RequestSeen, history: History) -> bool:
-    session = history.shares.sessions.get((seen.request.group_id or "", seen.request.member_id or "", seen.node))
+def _was_closed(event: ReceivedRequest, history: History) -> bool:
+    session = history.shares.sessions.get((event.request.group_id or "", event.request.member_id or "", event.node))
     return session is not None and session.closed
 
 
-def _held(seen: RequestSeen, history: History) -> Iterator[str]:
-    session = history.shares.find(seen)
+def _held(event: ReceivedRequest, history: History) -> Iterator[str]:
+    session = history.shares.find(event)
     if session is None or session.doubtful:
         return
-    for place, batches in acknowledged(seen):
+    for place, batches in acknowledged(event):
         held = session.held.get(place, set())
         name = f"partition {place.partition} of topic {topic_id_text(place.topic_id)}"
         for batch in batches:
@@ -60,8 +60,8 @@ def _held(seen: RequestSeen, history: History) -> Iterator[str]:
                 yield f"{name}: offset {missing} is not held by the member"
 
 
-def _batches(seen: RequestSeen, _: History) -> Iterator[str]:
-    for place, batches in acknowledged(seen):
+def _batches(event: ReceivedRequest, _: History) -> Iterator[str]:
+    for place, batches in acknowledged(event):
         end = -1
         for batch in batches:
             wrong = _wrong_batch(batch)
@@ -83,17 +83,17 @@ def _wrong_batch(batch: Any) -> str:
     return f"has the unknown type {unknown[0]}" if unknown else ""
 
 
-def _initial(seen: RequestSeen, _: History) -> Iterator[str]:
-    if seen.request.share_session_epoch == INITIAL_EPOCH and next(acknowledged(seen), None) is not None:
+def _initial(event: ReceivedRequest, _: History) -> Iterator[str]:
+    if event.request.share_session_epoch == INITIAL_EPOCH and next(acknowledged(event), None) is not None:
         yield "the request that opens a session acknowledges records"
 
 
-def _renew(seen: RequestSeen, _: History) -> Iterator[str]:
-    kinds = {kind for _, batches in acknowledged(seen) for batch in batches for kind in batch.acknowledge_types}
-    flag = seen.version >= RENEW_SINCE and seen.request.is_renew_ack
+def _renew(event: ReceivedRequest, _: History) -> Iterator[str]:
+    kinds = {kind for _, batches in acknowledged(event) for batch in batches for kind in batch.acknowledge_types}
+    flag = event.version >= RENEW_SINCE and event.request.is_renew_ack
     if RENEW in kinds and not flag:
         yield "a type RENEW without IsRenewAck"
-    if flag and seen.key == ApiKey.SHARE_FETCH and _fetches(seen.request):
+    if flag and event.key == ApiKey.SHARE_FETCH and _fetches(event.request):
         yield "IsRenewAck in a request that fetches records"
 
 
@@ -101,9 +101,9 @@ def _fetches(request: Any) -> bool:
     return any((request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms))
 
 
-def _forgotten(seen: RequestSeen, _: History) -> Iterator[str]:
-    if seen.request.forgotten_topics_data and seen.request.share_session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-        yield f"partitions are forgotten at epoch {seen.request.share_session_epoch}"
+def _forgotten(event: ReceivedRequest, _: History) -> Iterator[str]:
+    if event.request.forgotten_topics_data and event.request.share_session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        yield f"partitions are forgotten at epoch {event.request.share_session_epoch}"
 
 
 def _abandoned(_: Inspection, history: History) -> Iterator[str]:
@@ -118,7 +118,6 @@ RULES = (
         sentence="The epoch of a share session is 0 to open it, -1 to close it, else one more than the last.",
         source="KIP-932; ShareSessionCache",
         check=_epoch,
-        on=RequestSeen,
         keys=SHARE_KEYS,
     ),
     ClientRule(
@@ -126,7 +125,6 @@ RULES = (
         sentence="A member acknowledges only offsets that it acquired and has not acknowledged.",
         source="KIP-932; SharePartition.acknowledge",
         check=_held,
-        on=RequestSeen,
         keys=SHARE_KEYS,
     ),
     ClientRule(
@@ -134,7 +132,6 @@ RULES = (
         sentence="Acknowledgement batches ascend without overlap, each with one type or a type for each offset.",
         source="KIP-932; KafkaApis.validateAcknowledgementBatches",
         check=_batches,
-        on=RequestSeen,
         keys=SHARE_KEYS,
     ),
     ClientRule(
@@ -142,7 +139,6 @@ RULES = (
         sentence="The request that opens a share session acknowledges nothing.",
         source="KIP-932; SharePartitionManager.newContext",
         check=_initial,
-        on=RequestSeen,
         keys=SHARE_KEYS,
     ),
     ClientRule(
@@ -150,7 +146,6 @@ RULES = (
         sentence="A request with RENEW says so, and fetches nothing.",
         source="KIP-1222",
         check=_renew,
-        on=RequestSeen,
         keys=SHARE_KEYS,
     ),
     ClientRule(
@@ -158,7 +153,6 @@ RULES = (
         sentence="Only requests within a share session forget partitions.",
         source="KIP-932; ShareSessionHandler",
         check=_forgotten,
-        on=RequestSeen,
         keys=frozenset({ApiKey.SHARE_FETCH}),
         severity="advice",
     ),

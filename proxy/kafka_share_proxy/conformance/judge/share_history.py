@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_share_proxy.conformance.judge.events import ConnectionEnded, RequestSeen, ResponseSeen
+from kafka_share_proxy.conformance.judge.events import ConnectionEnded, ReceivedRequest, SentResponse
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
@@ -43,13 +43,13 @@ class ShareHistories:
 
     sessions: dict[tuple[str, str, int], ShareSessionHistory] = field(default_factory=dict)
 
-    def find(self, seen: RequestSeen) -> ShareSessionHistory | None:
+    def find(self, event: ReceivedRequest) -> ShareSessionHistory | None:
         """Return the session of a ShareFetch or ShareAcknowledge. None if it does not exist or was closed."""
-        session = self.sessions.get(_key(seen))
+        session = self.sessions.get(_key(event))
         return None if session is None or session.closed or session.abandoned else session
 
-    def on_response(self, event: ResponseSeen) -> None:
-        if event.seen.key not in SHARE_KEYS:
+    def on_response(self, event: SentResponse) -> None:
+        if event.received.key not in SHARE_KEYS:
             return
         response: Any = event.response
         if response.error_code != ErrorCode.NONE:
@@ -57,11 +57,11 @@ class ShareHistories:
             return
         session = self._followed(event)
         session.doubtful = not event.delivered
-        for partition, batches in acknowledged(event.seen):
+        for partition, batches in acknowledged(event.received):
             for batch in batches:
                 if RENEW not in batch.acknowledge_types:
                     _remove(session.held.get(partition, set()), batch.first_offset, batch.last_offset)
-        if event.seen.key == ApiKey.SHARE_FETCH:
+        if event.received.key == ApiKey.SHARE_FETCH:
             _acquire(session, response)
 
     def on_ended(self, event: ConnectionEnded) -> None:
@@ -72,34 +72,34 @@ class ShareHistories:
                 if not session.abandoned:
                     del self.sessions[key]
 
-    def _followed(self, event: ResponseSeen) -> ShareSessionHistory:
+    def _followed(self, event: SentResponse) -> ShareSessionHistory:
         """Return the session with its next epoch."""
-        request, key = event.seen.request, _key(event.seen)
+        request, key = event.received.request, _key(event.received)
         epoch = request.share_session_epoch
         session = self.sessions.get(key)
         if session is None or epoch == INITIAL_EPOCH:
             while len(self.sessions) >= SESSIONS_MAX:
                 del self.sessions[next(iter(self.sessions))]
-            session = ShareSessionHistory(*key, event.seen.connection, epoch)
+            session = ShareSessionHistory(*key, event.received.connection, epoch)
             self.sessions[key] = session
         session.closed, session.abandoned = epoch == FINAL_EPOCH, False
         session.next_epoch = 1 if epoch in (EPOCH_MAX, FINAL_EPOCH) else epoch + 1
-        session.connection = event.seen.connection
+        session.connection = event.received.connection
         if session.closed:
             session.held.clear()
         return session
 
-    def _on_error(self, event: ResponseSeen, code: int) -> None:
-        session = self.sessions.get(_key(event.seen))
+    def _on_error(self, event: SentResponse, code: int) -> None:
+        session = self.sessions.get(_key(event.received))
         if session is not None:
             session.doubtful = True
             if code in (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH):
-                del self.sessions[_key(event.seen)]
+                del self.sessions[_key(event.received)]
 
 
-def acknowledged(seen: RequestSeen) -> Iterator[tuple[TopicIdPartition, list[Any]]]:
+def acknowledged(event: ReceivedRequest) -> Iterator[tuple[TopicIdPartition, list[Any]]]:
     """Yield the partitions of a ShareFetch or ShareAcknowledge with their acknowledgement batches."""
-    for topic in seen.request.topics:
+    for topic in event.request.topics:
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
                 place = TopicIdPartition(bytes(topic.topic_id), partition.partition_index)
@@ -124,5 +124,5 @@ def _remove(held: set[int], first: int, last: int) -> None:
         held.difference_update(range(first, last + 1))
 
 
-def _key(seen: RequestSeen) -> tuple[str, str, int]:
-    return seen.request.group_id or "", seen.request.member_id or "", seen.node
+def _key(event: ReceivedRequest) -> tuple[str, str, int]:
+    return event.request.group_id or "", event.request.member_id or "", event.node

@@ -79,11 +79,11 @@ async def discover(dialling: Dialling) -> tuple[ClusterUnderTest, Capabilities]:
     """Return the cluster and what it offers. Raises ConnectionFailed, BadResponse."""
     connection = await dialling.connect_bootstrap(Trail())
     try:
-        cluster, found = await _first_responses(dialling, connection)
-        await _Probe(cluster, found, connection).run()
+        cluster, capabilities = await _first_responses(dialling, connection)
+        await _Probe(cluster, capabilities, connection).run()
     finally:
         await connection.aclose()
-    return cluster, found
+    return cluster, capabilities
 
 
 async def _first_responses(dialling: Dialling, connection: PeerConnection) -> tuple[ClusterUnderTest, Capabilities]:
@@ -119,57 +119,57 @@ def _release(supported: Mapping[str, int], versions: Mapping[int, tuple[int, int
 class _Probe:
     """Requests that find out what the versions of APIs do not show. They create one topic and one group."""
 
-    def __init__(self, cluster: ClusterUnderTest, found: Capabilities, connection: PeerConnection) -> None:
-        self._cluster, self._found, self._connection = cluster, found, connection
+    def __init__(self, cluster: ClusterUnderTest, capabilities: Capabilities, connection: PeerConnection) -> None:
+        self._cluster, self._capabilities, self._connection = cluster, capabilities, connection
 
     async def run(self) -> None:
         for name, apis in (("share", SHARE_APIS), ("consumer-groups", CONSUMER_APIS)):
-            if missing := [api for api in apis if KEYS[api] not in self._found.versions]:
-                self._found.missing[name] = f"{missing[0]} is not offered"
+            if missing := [api for api in apis if KEYS[api] not in self._capabilities.versions]:
+                self._capabilities.missing[name] = f"{missing[0]} is not offered"
         await self._share_groups()
         await self._consumer_groups()
         await self._settings()
         await self._views_and_commits()
 
     async def _share_groups(self) -> None:
-        if "share" not in self._found.missing:
+        if "share" not in self._capabilities.missing:
             group = self._cluster.name("probe")
             response = await self._connection.request("ShareGroupDescribe", 1, group_ids=[group])
             if response.groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION:
-                self._found.missing["share"] = "share groups are switched off (share.version 0)"
+                self._capabilities.missing["share"] = "share groups are switched off (share.version 0)"
 
     async def _consumer_groups(self) -> None:
-        if "consumer-groups" not in self._found.missing:
+        if "consumer-groups" not in self._capabilities.missing:
             group = self._cluster.name("probe")
             response = await self._connection.request("ConsumerGroupDescribe", 0, group_ids=[group])
             if response.groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION:
-                self._found.missing["consumer-groups"] = "groups of KIP-848 are switched off"
+                self._capabilities.missing["consumer-groups"] = "groups of KIP-848 are switched off"
 
     async def _settings(self) -> None:
         for name, (key, value) in SETTINGS.items():
-            if "share" in self._found.missing:
-                self._found.missing[name] = self._found.missing["share"]
+            if "share" in self._capabilities.missing:
+                self._capabilities.missing[name] = self._capabilities.missing["share"]
                 continue
             group = self._cluster.name("probe")
             error = await self._cluster.alter_group(self._connection, group, {key: value}, validate_only=True)
             if error:
-                self._found.missing[name] = f"{key}={value} is refused: {error.strip()}"
-        if self._found.features.get("share.version", 0) < 2:
-            self._found.missing.setdefault("dead-letters", "share.version is below 2")
-        if "key-order" not in self._found.missing and not self._found.release.startswith(PROXY_ON):
-            self._found.release = f"{PROXY_ON}{self._found.release}"
+                self._capabilities.missing[name] = f"{key}={value} is refused: {error.strip()}"
+        if self._capabilities.features.get("share.version", 0) < 2:
+            self._capabilities.missing.setdefault("dead-letters", "share.version is below 2")
+        if "key-order" not in self._capabilities.missing and not self._capabilities.release.startswith(PROXY_ON):
+            self._capabilities.release = f"{PROXY_ON}{self._capabilities.release}"
 
     async def _views_and_commits(self) -> None:
         try:
             topic = await self._cluster.create_topic(self._connection, self._cluster.name("probe"))
             view = await self._cluster.find_topic(self._connection, f"__view.r2.{topic.name}")
             if view is None:
-                self._found.missing["views"] = "a view of a topic is not shown as a topic"
+                self._capabilities.missing["views"] = "a view of a topic is not shown as a topic"
             if not await self._keeps_ranges(topic.name):
-                self._found.missing["individual-commits"] = "committed ranges are not moved over"
+                self._capabilities.missing["individual-commits"] = "committed ranges are not moved over"
         except (SetUpFailed, NotOffered) as error:
             for name in ("views", "individual-commits"):
-                self._found.missing.setdefault(name, str(error))
+                self._capabilities.missing.setdefault(name, str(error))
 
     async def _keeps_ranges(self, topic: str) -> bool:
         """Commit offset 0 and the range 0-1: a peer with individual commits returns offset 2."""

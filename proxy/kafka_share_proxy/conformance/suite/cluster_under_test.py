@@ -159,11 +159,11 @@ class ClusterUnderTest:
         """Return a topic whose partitions all have leaders; else None."""
         version = self.version("Metadata")
         response = await on.request("Metadata", version, topics=[{"name": name}], allow_auto_topic_creation=False)
-        found = response.topics[0]
-        leaders = {each.partition_index: each.leader_id for each in found.partitions}
-        if found.error_code or not leaders or -1 in leaders.values():
+        entry = response.topics[0]
+        leaders = {each.partition_index: each.leader_id for each in entry.partitions}
+        if entry.error_code or not leaders or -1 in leaders.values():
             return None
-        return CaseTopic(name, bytes(found.topic_id), leaders)
+        return CaseTopic(name, bytes(entry.topic_id), leaders)
 
     async def coordinator(self, on: PeerConnection, key: str, key_type: int = 0) -> Address:
         """Return the address of the coordinator of a group (0) or transactional id (1). Raises SetUpFailed."""
@@ -172,10 +172,10 @@ class ClusterUnderTest:
             response = await on.request(
                 "FindCoordinator", self.version("FindCoordinator"), key_type=key_type, coordinator_keys=[key]
             )
-            found = response.coordinators[0]
-            if not found.error_code:
-                return Address(found.host, found.port)
-            code = found.error_code
+            entry = response.coordinators[0]
+            if not entry.error_code:
+                return Address(entry.host, entry.port)
+            code = entry.error_code
             await trio.sleep(PAUSE_S * 4)
         raise SetUpFailed(f"no coordinator: {error_name(code)}")
 

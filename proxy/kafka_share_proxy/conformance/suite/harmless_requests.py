@@ -32,11 +32,11 @@ class HarmlessRequest:
 
     def value(self, response: Any) -> Any:
         """Return the value at the path."""
-        found = response
+        value = response
         for name, index in re.findall(r"(\w+)(?:\[(\d+)\])?", self.path):
-            found = getattr(found, name)
-            found = found[int(index)] if index else found
-        return found
+            value = getattr(value, name)
+            value = value[int(index)] if index else value
+        return value
 
 
 def _request(

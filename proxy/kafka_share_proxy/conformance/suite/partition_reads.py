@@ -28,8 +28,8 @@ async def fetch(
     """Send a Fetch of partitions of one topic, by default of partition 0 from offset 0, without waiting."""
     values: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": MAX_BYTES, "session_epoch": -1} | fields
     listed: Sequence[dict[str, Any]] = partitions or (fetched(),)
-    named = {"topic": topic.name} if version is None or version < 13 else {"topic_id": topic.topic_id}
-    values.setdefault("topics", [named | {"partitions": list(listed)}])
+    topic_fields = {"topic": topic.name} if version is None or version < 13 else {"topic_id": topic.topic_id}
+    values.setdefault("topics", [topic_fields | {"partitions": list(listed)}])
     return await run.request("Fetch", on or await run.leader(topic), version, **values)
 
 

@@ -49,7 +49,7 @@ async def not_coordinator(run: CaseRun, key: str, key_type: int = 0) -> PeerConn
 async def names_leader(run: CaseRun, topic: CaseTopic, response: Any, partition: Any) -> None:
     """Raise Mismatch unless the response has leader and address of partition 0, which is in epoch 0 (KIP-951)."""
     leader = topic.leaders[0]
-    named = partition.current_leader
-    equal("CurrentLeader", (named.leader_id, named.leader_epoch), (leader, 0))
+    current = partition.current_leader
+    equal("CurrentLeader", (current.leader_id, current.leader_epoch), (leader, 0))
     endpoints = [(each.node_id, each.host, each.port) for each in response.node_endpoints]
     equal("NodeEndpoints", endpoints, [(leader, *await run.node(leader))])

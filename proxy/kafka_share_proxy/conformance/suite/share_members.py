@@ -218,8 +218,8 @@ async def alter_offsets(run: CaseRun, group: str, *topics: CaseTopic, start: int
 
 
 def _codes(response: Any) -> set[int]:
-    found = {response.error_code, *(p.error_code for each in response.responses for p in each.partitions)}
-    return found - {ErrorCode.NONE}
+    codes = {response.error_code, *(p.error_code for each in response.responses for p in each.partitions)}
+    return codes - {ErrorCode.NONE}
 
 
 async def described(run: CaseRun, group: str, topic: CaseTopic, partition: int = 0) -> Any:
@@ -232,10 +232,10 @@ async def described(run: CaseRun, group: str, topic: CaseTopic, partition: int =
 
 def entry(response: Any, topic: CaseTopic, partition: int = 0) -> Any:
     """Return the partition of a response. Raises Mismatch if it is missing."""
-    found = find_entry(response, topic, partition)
-    if found is None:
+    partition_entry = find_entry(response, topic, partition)
+    if partition_entry is None:
         raise Mismatch("partition in the response", f"partition {partition}", "no such entry")
-    return found
+    return partition_entry
 
 
 def find_entry(response: Any, topic: CaseTopic, partition: int = 0) -> Any:
@@ -254,8 +254,8 @@ def find_entry(response: Any, topic: CaseTopic, partition: int = 0) -> Any:
 
 def acquired(response: Any, topic: CaseTopic, partition: int = 0) -> Spans:
     """Return what was acquired of one partition."""
-    found = find_entry(response, topic, partition)
-    return [] if found is None else _spans(found)
+    partition_entry = find_entry(response, topic, partition)
+    return [] if partition_entry is None else _spans(partition_entry)
 
 
 def all_acquired(response: Any) -> Spans:

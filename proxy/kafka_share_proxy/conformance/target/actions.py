@@ -214,8 +214,8 @@ async def _recreate_topic(server: TargetServer, values: TopicName) -> None:
 
 async def _append_records(server: TargetServer, values: NewRecords) -> dict[str, Any]:
     key = None if values.key is None else values.key.encode()
-    found = [value.encode() for value in values.values]
-    return {"offset": server.cluster.append_records(values.topic, values.partition, found, key)}
+    values_to_append = [value.encode() for value in values.values]
+    return {"offset": server.cluster.append_records(values.topic, values.partition, values_to_append, key)}
 
 
 async def _store_plan(server: TargetServer, values: NewPlan) -> None:

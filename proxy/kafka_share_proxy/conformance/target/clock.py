@@ -50,8 +50,8 @@ class Clock:
 
     async def wait_until(self, deadline: float) -> None:
         """Return when `now()` has reached the deadline."""
-        while (left := deadline - self.now()) > 0:
-            with trio.move_on_after(left if self.runs else math.inf):
+        while (remaining_s := deadline - self.now()) > 0:
+            with trio.move_on_after(remaining_s if self.runs else math.inf):
                 await self._changed.wait()
 
     async def sleep(self, seconds: float) -> None:

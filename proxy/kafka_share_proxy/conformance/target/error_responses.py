@@ -58,8 +58,8 @@ def empty_response(key: int, version: int) -> Message:
 
 
 def _type_of_response(key: int, version: int) -> type[Message]:
-    found: type[Message] = registry.response(key, version).message_class
-    return found
+    message_class: type[Message] = registry.response(key, version).message_class
+    return message_class
 
 
 def overwrite(response: Message, version: int, code: int, level: Level = "auto") -> bool:

@@ -76,17 +76,17 @@ def _only_batch(data: bytes, version: int) -> BatchHeader | BatchRefused:
             ErrorCode.INVALID_RECORD, f"Produce requests with version {version} must have a record batch"
         )
     try:
-        found = list(records.iter_batches(data))
+        batches = list(records.iter_batches(data))
     except RemoteProtocolError as error:
         return BatchRefused(ErrorCode.CORRUPT_MESSAGE, str(error))
-    if len(found) != 1 or found[0].magic != 2:
+    if len(batches) != 1 or batches[0].magic != 2:
         text = "must have exactly one whole record batch of magic 2"
         return BatchRefused(ErrorCode.INVALID_RECORD, f"Produce requests with version {version} {text}")
-    if found[0].compression == compression.ZSTD and version < ZSTD_SINCE:
+    if batches[0].compression == compression.ZSTD and version < ZSTD_SINCE:
         return BatchRefused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce version {version} is older than zstd")
-    if found[0].size != len(data):
-        return BatchRefused(ErrorCode.INVALID_RECORD, f"{len(data) - found[0].size} bytes after the record batch")
-    return found[0]
+    if batches[0].size != len(data):
+        return BatchRefused(ErrorCode.INVALID_RECORD, f"{len(data) - batches[0].size} bytes after the record batch")
+    return batches[0]
 
 
 def _check_header(data: bytes, header: BatchHeader, configs: TopicConfigs) -> BatchRefused | None:
@@ -118,10 +118,12 @@ def _check_producer(header: BatchHeader) -> BatchRefused | None:
     return None
 
 
-def _check_records(found: Sequence[Record], configs: TopicConfigs, now_ms: int) -> BatchRefused | None:
+def _check_records(decoded: Sequence[Record], configs: TopicConfigs, now_ms: int) -> BatchRefused | None:
     if configs.compacts:
         keyless = [
-            (index, "One or more records have been rejected: no key") for index, r in enumerate(found) if r.key is None
+            (index, "One or more records have been rejected: no key")
+            for index, r in enumerate(decoded)
+            if r.key is None
         ]
         if keyless:
             return BatchRefused(ErrorCode.INVALID_RECORD, "Compacted topic cannot accept message without key", keyless)
@@ -130,7 +132,7 @@ def _check_records(found: Sequence[Record], configs: TopicConfigs, now_ms: int) 
         earliest = now_ms - configs.timestamp_before_max_ms
         late = [
             (i, f"Timestamp {r.timestamp} is out of range")
-            for i, r in enumerate(found)
+            for i, r in enumerate(decoded)
             if not _fits(r, earliest, latest)
         ]
         if late:

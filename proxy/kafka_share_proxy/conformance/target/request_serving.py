@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from kafka_share_proxy.conformance.judge.events import FrameRefused, RequestSeen, ResponseSeen
+from kafka_share_proxy.conformance.judge.events import FrameRefused, ReceivedRequest, SentResponse
 from kafka_share_proxy.conformance.judge.judge import Judge
 from kafka_share_proxy.conformance.target import fault_effects
 from kafka_share_proxy.conformance.target.apis import k18_api_versions
@@ -91,20 +91,20 @@ class ServedConnection:
         return await self._serve(header, request, frame, len(frame) - end)
 
     async def _serve(self, header: RequestHeader, request: Any, frame: bytes, unread: int) -> Outgoing:
-        seen = RequestSeen(
-            **self._seen(header.key, header.version, header.correlation_id, frame, header.client_id or ""),
+        received = ReceivedRequest(
+            **self._frame_fields(header.key, header.version, header.correlation_id, frame, header.client_id or ""),
             request=request,
             unread=unread,
             must_authenticate=self.must_authenticate,
         )
-        found = self._served.judge.observe(seen)
-        if self._served.strict and any(finding.rule.severity == "error" for finding in found):
+        findings = self._served.judge.observe(received)
+        if self._served.strict and any(finding.rule.severity == "error" for finding in findings):
             return CLOSED
         if self.must_authenticate and header.key not in BEFORE_LOGIN:
             return CLOSED
         for callback in tuple(self._served.before_request):
-            await callback(header.key, self._peer.node_id, seen.client_id)
-        faults = self._served.faults.match(header.key, self._peer.node_id, seen.client_id)
+            await callback(header.key, self._peer.node_id, received.client_id)
+        faults = self._served.faults.match(header.key, self._peer.node_id, received.client_id)
         try:
             response = await self._response(header, request, faults)
         except ConnectionEnds:
@@ -114,7 +114,7 @@ class ServedConnection:
             fault_effects.amend(faults, header.version, response)
         hidden = any(fault.hides_outcome for fault in faults)
         self._served.judge.observe(
-            ResponseSeen(at=trio.current_time(), seen=seen, response=response, delivered=not hidden)
+            SentResponse(at=trio.current_time(), received=received, response=response, delivered=not hidden)
         )
         return self._outgoing(header, response, faults)
 
@@ -143,11 +143,11 @@ class ServedConnection:
         return Outgoing(outgoing.data, outgoing.closes or refused)
 
     def _not_offered(self, key: int, version: int, correlation_id: int, frame: bytes) -> Outgoing:
-        found = self._refuse(key, version, correlation_id, frame, "the version is not offered")
+        findings = self._refuse(key, version, correlation_id, frame, "the version is not offered")
         if key == ApiKey.API_VERSIONS:
             response = k18_api_versions.offered_versions(self._served.cluster, ErrorCode.UNSUPPORTED_VERSION)
             return Outgoing(frames.response(key, 0, correlation_id, response))
-        if found and self._served.strict:
+        if findings and self._served.strict:
             return CLOSED
         is_served = key in self._served.cluster.offered
         data = None if self.must_authenticate or is_served else refusal(key, version, correlation_id)
@@ -161,10 +161,12 @@ class ServedConnection:
         return Outgoing(len(response).to_bytes(4, "big") + response)
 
     def _refuse(self, key: int, version: int, correlation_id: int, frame: bytes, reason: str) -> bool:
-        seen = self._seen(key, version, correlation_id, frame, _client_id(frame))
-        return bool(self._served.judge.observe(FrameRefused(**seen, reason=reason)))
+        fields = self._frame_fields(key, version, correlation_id, frame, _client_id(frame))
+        return bool(self._served.judge.observe(FrameRefused(**fields, reason=reason)))
 
-    def _seen(self, key: int, version: int, correlation_id: int, frame: bytes, client_id: str) -> dict[str, Any]:
+    def _frame_fields(
+        self, key: int, version: int, correlation_id: int, frame: bytes, client_id: str
+    ) -> dict[str, Any]:
         return {
             "at": trio.current_time(),
             "received_at": self._received_at,

@@ -333,10 +333,10 @@ class CommitRequests:
             return []
         if texts.needs_proof and self._query_committed is not None:
 
-            def judge(found: Committed | ConsumerError) -> list[BackgroundEvent]:
-                if isinstance(found, ConsumerError):
-                    return self._settle(partition, pending.call_ids, found)
-                texts.judge(found[partition])
+            def judge(result: Committed | ConsumerError) -> list[BackgroundEvent]:
+                if isinstance(result, ConsumerError):
+                    return self._settle(partition, pending.call_ids, result)
+                texts.judge(result[partition])
                 events = self._complete(partition, pending, texts)
                 self._report_accepted()
                 return events

@@ -130,14 +130,14 @@ class CatchUp:
         return []
 
     def _begun(
-        self, partition: TopicPartition, at: int, moves: int, found: Found | ConsumerError
+        self, partition: TopicPartition, at: int, moves: int, result: Found | ConsumerError
     ) -> list[BackgroundEvent]:
         if partition not in self.positions or self.positions[partition].moves != moves:
             return []
-        if isinstance(found, ConsumerError):
+        if isinstance(result, ConsumerError):
             self.positions.seek(partition, at, ranges=self._of[partition].child_ranges)
-        elif found[partition].offset > at:
-            self._deleted_below(partition, at, found[partition].offset)
+        elif result[partition].offset > at:
+            self._deleted_below(partition, at, result[partition].offset)
         else:
             self._offsets.query({partition: LATEST_TIMESTAMP}, partial(self._ended, partition, at, moves))
         return []
@@ -151,13 +151,13 @@ class CatchUp:
         self.positions.seek(partition, max(at, start), ranges=of.child_ranges)
 
     def _ended(
-        self, partition: TopicPartition, at: int, moves: int, found: Found | ConsumerError
+        self, partition: TopicPartition, at: int, moves: int, result: Found | ConsumerError
     ) -> list[BackgroundEvent]:
         if partition in self.positions and self.positions[partition].moves == moves:
             ranges = self._of[partition].child_ranges
             self.positions.seek(partition, at, ranges=ranges)
-            if not isinstance(found, ConsumerError):
-                self._cut(partition, found[partition].offset, "the log was cut before its end")
+            if not isinstance(result, ConsumerError):
+                self._cut(partition, result[partition].offset, "the log was cut before its end")
         return []
 
     def _cut(self, partition: TopicPartition, end: int, reason: str) -> None:

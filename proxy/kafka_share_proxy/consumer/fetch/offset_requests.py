@@ -226,13 +226,13 @@ class OffsetRequests:
                 if code:
                     events += self.fail(BrokerRefused("ListOffsets", code, str(partition)), partition)
                 elif partition in timestamps:
-                    events += self._found(
+                    events += self._report_offsets(
                         partition, timestamps[partition], FoundOffset(each.offset, each.timestamp, each.leader_epoch)
                     )
         self._after(again, now)
         return events
 
-    def _found(self, partition: TopicPartition, timestamp: int, results: FoundOffset) -> list[BackgroundEvent]:
+    def _report_offsets(self, partition: TopicPartition, timestamp: int, results: FoundOffset) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         for query in list(self._queries):
             if query.missing.get(partition) == timestamp:

@@ -55,7 +55,7 @@ class GroupAssignment:
 
 
 def write_subscription(subscription: GroupSubscription, version: int = VERSION_MAX) -> bytes:
-    """Encode in ascending order. Fields that the version lacks are omitted."""
+    """Encode a subscription, with topics in ascending order. Fields that the version lacks are omitted."""
     data = messages.ConsumerProtocolSubscription
     message = data(
         topics=sorted(subscription.topics),
@@ -74,7 +74,7 @@ def read_subscription(member_id: str, metadata: bytes, instance_id: str | None =
     except RemoteProtocolError as error:
         raise MalformedMember(
             f"member {member_id} of the group has sent a malformed subscription ({error}); "
-            "it must leave the group, or be mended, before partitions can be assigned"
+            "it must leave the group, or be fixed, before partitions can be assigned"
         ) from error
     return GroupSubscription(
         topics=tuple(data.topics),
@@ -87,7 +87,7 @@ def read_subscription(member_id: str, metadata: bytes, instance_id: str | None =
 
 
 def write_assignment(assignment: GroupAssignment, version: int = VERSION_MAX) -> bytes:
-    """Partitions keep their order."""
+    """Encode an assignment. Partitions keep their order."""
     data = messages.ConsumerProtocolAssignment
     numbers: dict[str, list[int]] = {}
     for topic, partition in assignment.partitions:
@@ -140,7 +140,7 @@ def read_sticky_user_data(data: bytes | None) -> tuple[tuple[TopicPartition, ...
 
 
 def cooperative_user_data(generation: int) -> bytes:
-    """Read by CooperativeStickyAssignor of an older client."""
+    """Return user data for leaders whose CooperativeStickyAssignor reads the generation from there (older clients)."""
     message = messages.CooperativeStickyUserData(generation=generation)
     return bytes(registry.codec_of(messages.CooperativeStickyUserData, 0).encode(message))
 
@@ -156,8 +156,8 @@ def read_cooperative_user_data(data: bytes | None) -> int | None:
     return int(message.generation)
 
 
-def _grouped(made: Any, topics: Iterable[tuple[str, list[int]]]) -> list[Any]:
-    return [made(topic=topic, partitions=numbers) for topic, numbers in topics]
+def _grouped(entry: Any, topics: Iterable[tuple[str, list[int]]]) -> list[Any]:
+    return [entry(topic=topic, partitions=numbers) for topic, numbers in topics]
 
 
 def _written(message: Any, version: int) -> bytes:

@@ -207,7 +207,7 @@ class ShareHolds:
     def delays_of(self, acks: Acknowledgements) -> NamedDelays:
         """Return the named delays of acknowledgements that were taken."""
         held = self._of
-        named = {
+        by_partition = {
             partition: {
                 offset: hold.delay_ms
                 for offset, kind in kinds.items()
@@ -217,7 +217,7 @@ class ShareHolds:
             }
             for partition, kinds in acks.items()
         }
-        return {partition: delays for partition, delays in named.items() if delays}
+        return {partition: delays for partition, delays in by_partition.items() if delays}
 
     def not_sent(self, session: ShareSession) -> None:
         under_way, session.under_way = session.under_way, {}
@@ -308,9 +308,11 @@ class ShareHolds:
         self, session: ShareSession, partition: TopicPartition, offsets: Iterable[int]
     ) -> list[tuple[int, Hold]]:
         held = self._of.get(partition, {})
-        found = ((offset, held.get(offset)) for offset in offsets)
+        candidates = ((offset, held.get(offset)) for offset in offsets)
         return [
-            (offset, hold) for offset, hold in found if hold is not None and hold.session is session and not hold.lost
+            (offset, hold)
+            for offset, hold in candidates
+            if hold is not None and hold.session is session and not hold.lost
         ]
 
     def _due_again(self, session: ShareSession, partition: TopicPartition, acks: TypesByOffset) -> None:

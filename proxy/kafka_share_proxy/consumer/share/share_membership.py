@@ -175,7 +175,7 @@ class ShareMembership:
         if self._in_flight is not None:
             return None
         if self._coordinator.failed is not None:
-            self.trace.to(ShareMemberState.OUTSIDE, now, f"nobody to tell: {self._coordinator.failed}")
+            self.trace.to(ShareMemberState.OUTSIDE, now, f"no coordinator to notify: {self._coordinator.failed}")
             return None
         node_id = self._coordinator.need(now, "leaving the group")
         if node_id is None:

@@ -44,7 +44,7 @@ class ShareMessages:
         """Without partitions to read it requests no records and does not wait."""
         message = messages.ShareFetchRequest
         added, forgotten = session.changes(readable)
-        named = added | {each: session.ids[each] for each in acks}
+        topic_ids = added | {each: session.ids[each] for each in acks}
         forgotten |= {each: session.ids[each] for each in acks if each not in readable}
         options = self._options
         made = message(
@@ -63,7 +63,7 @@ class ShareMessages:
                         for each in listed
                     ],
                 )
-                for topic_id, listed in _by_id(named)
+                for topic_id, listed in _by_id(topic_ids)
             ],
             forgotten_topics_data=[
                 message.ForgottenTopic(topic_id=topic_id, partitions=[each.partition for each in listed])
@@ -123,8 +123,8 @@ class ShareMessages:
 
 
 def _batches(message: Any, acks: TypesByOffset, delays: NamedDelays | None, partition: TopicPartition) -> list[Any]:
-    named = delays.get(partition) if delays else None
-    if not named:
+    partition_delays = delays.get(partition) if delays else None
+    if not partition_delays:
         return [
             message.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
             for first, last, types in spans(acks)
@@ -136,7 +136,7 @@ def _batches(message: Any, acks: TypesByOffset, delays: NamedDelays | None, part
             acknowledge_types=types,
             unknown_tags=() if delay_ms is None else tags_of(delay_ms),
         )
-        for (first, last, types), delay_ms in delayed_spans(acks, named)
+        for (first, last, types), delay_ms in delayed_spans(acks, partition_delays)
     ]
 
 

@@ -15,7 +15,7 @@ from kafka_share_proxy.forwarding.dispatch.early_matches import AboutAllTopics
 from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi, RewritingParts
 from kafka_share_proxy.forwarding.dispatch.routes import Amend, Context, Kind, Rewrite, Route
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
-from kafka_share_proxy.forwarding.rewriting.address_rewriting import ours, repaired, rewriter, sized, unusable
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import reachable, repaired, rewriter, sized, unusable
 from kafka_share_proxy.forwarding.rewriting.hidden_topics import Unclear, show_no_hidden, without_hidden
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -29,7 +29,7 @@ KEY = ApiKey.METADATA
 def repair(response: messages.MetadataResponse, book: AddressBook) -> None:
     """Replace broker addresses. Brokers without one, and their leadership, are left out."""
     upstream_nodes = {broker.node_id for broker in response.brokers or ()}
-    response.brokers = ours(response.brokers, book)
+    response.brokers = reachable(response.brokers, book)
     if not response.brokers and response.error_code == ErrorCode.NONE:
         if upstream_nodes:
             raise unusable("Metadata")

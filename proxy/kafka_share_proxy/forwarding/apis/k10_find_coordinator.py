@@ -10,7 +10,7 @@ from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.dispatch.early_matches import LongerThan
 from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
-from kafka_share_proxy.forwarding.rewriting.address_rewriting import has_place
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import replace_address
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import decode_response, replied, send_request
 from kafka_share_proxy.wire.definitions import messages
@@ -29,7 +29,7 @@ _MESSAGE = "The coordinator cannot be reached through this proxy at the moment."
 
 def repair(response: messages.FindCoordinatorResponse, book: AddressBook) -> None:
     for entry in response.coordinators or (response,):
-        if not has_place(entry, book):
+        if not replace_address(entry, book):
             entry.error_code, entry.error_message = int(ErrorCode.COORDINATOR_NOT_AVAILABLE), _MESSAGE
             entry.node_id, entry.host, entry.port = UNKNOWN_NODE, "", -1
 

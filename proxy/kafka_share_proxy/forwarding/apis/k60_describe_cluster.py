@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
-from kafka_share_proxy.forwarding.rewriting.address_rewriting import ours, unusable
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import reachable, unusable
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -30,7 +30,7 @@ def repair(response: messages.DescribeClusterResponse, book: AddressBook) -> Non
         _hide(response)
         return
     upstream_nodes = {broker.broker_id for broker in response.brokers or ()}
-    response.brokers = ours(response.brokers, book, "broker_id")
+    response.brokers = reachable(response.brokers, book, "broker_id")
     if upstream_nodes and not response.brokers:
         raise unusable("DescribeCluster")
     if response.controller_id in upstream_nodes - {broker.broker_id for broker in response.brokers}:

@@ -24,7 +24,7 @@ class CollectedFrame(NamedTuple):
 class FrameCollector:
     """Splitter of a byte stream."""
 
-    __slots__ = ("_data", "_head", "_kept_max", "_left", "_skip")
+    __slots__ = ("_data", "_head", "_kept_max", "_remaining", "_skip")
 
     def __init__(self, skip: int, kept_max: int) -> None:
         """`skip`: bytes until the first frame begins. `kept_max`: maximum bytes collected of a frame."""
@@ -32,7 +32,7 @@ class FrameCollector:
         self._kept_max = kept_max
         self._head = bytearray()
         self._data = bytearray()
-        self._left = 0
+        self._remaining = 0
         """Bytes of the current frame that have not arrived."""
 
     def feed(self, data: memoryview) -> Iterator[CollectedFrame]:
@@ -43,22 +43,22 @@ class FrameCollector:
         at = min(self._skip, len(data))
         self._skip -= at
         while at < len(data):
-            at = self._body(data, at) if self._left else self._size(data, at)
-            if not self._left and len(self._head) == SIZE.size:
+            at = self._body(data, at) if self._remaining else self._size(data, at)
+            if not self._remaining and len(self._head) == SIZE.size:
                 yield self._completed()
 
     def _size(self, data: memoryview, at: int) -> int:
         upto = min(len(data), at + SIZE.size - len(self._head))
         self._head += data[at:upto]
         if len(self._head) == SIZE.size:
-            (self._left,) = SIZE.unpack(self._head)
-            if self._left < 0:
-                raise RemoteProtocolError(f"a frame of {self._left} bytes")
+            (self._remaining,) = SIZE.unpack(self._head)
+            if self._remaining < 0:
+                raise RemoteProtocolError(f"a frame of {self._remaining} bytes")
         return upto
 
     def _body(self, data: memoryview, at: int) -> int:
-        upto = min(len(data), at + self._left)
-        self._left -= upto - at
+        upto = min(len(data), at + self._remaining)
+        self._remaining -= upto - at
         self._data += data[at : min(upto, at + self._kept_max - len(self._data))]
         return upto
 

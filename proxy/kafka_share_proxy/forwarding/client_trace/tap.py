@@ -34,7 +34,7 @@ class Tap:
         self._now = connection.plane.reactor.now
         requests, responses = connection.requests, connection.responses
         gathering = requests.gathering
-        self._requests = FrameCollector(requests.left if gathering is None else gathering.left, FRAME_BYTES_MAX)
+        self._requests = FrameCollector(requests.left if gathering is None else gathering.missing, FRAME_BYTES_MAX)
         self._responses = FrameCollector(connection.client.unsent + responses.left, FRAME_BYTES_MAX)
         self._exchanges = Exchanges(lambda: connection.requests.raw, lambda: connection.plane.routes)
         self._is_readable = True
@@ -49,7 +49,7 @@ class Tap:
         if isinstance(transport, PlainTransport | TlsTransport):
             connection.plane.reactor.stop_passing(transport.fd)
             connection.requests.send_later = None
-            broker = None if connection.broker is None else connection.broker.transport
+            broker = connection.upstream.socket and connection.upstream.socket.transport
             if isinstance(broker, PlainTransport):
                 connection.plane.reactor.stop_passing(broker.fd)
         _use(connection, self._tapped)
@@ -63,8 +63,9 @@ class Tap:
             return
         self._tapped = None
         _use(connection, tapped.transport)
-        if connection.broker is not None and connection.broker.transport is not None:
-            connection.let_pass(connection.broker.transport)
+        broker = connection.upstream.socket
+        if broker is not None and broker.transport is not None:
+            connection.upstream.let_pass(broker.transport)
 
     def _received(self, data: memoryview) -> None:
         self._feed(self._requests, data, self._exchanges.request)

@@ -95,16 +95,16 @@ class ForwardedDeliveries:
         while high < len(deliveries) and deliveries[high].first <= last:
             high += 1
         removed = deliveries[low:high]
-        left = list[Delivery]()
-        right = list[Delivery]()
+        before = list[Delivery]()
+        after = list[Delivery]()
         if removed and removed[0].first < first:
-            left.append(removed[0]._replace(last=first - 1))
+            before.append(removed[0]._replace(last=first - 1))
             removed[0] = removed[0]._replace(first=first)
         if removed and removed[-1].last > last:
-            right.append(removed[-1]._replace(first=last + 1))
+            after.append(removed[-1]._replace(first=last + 1))
             removed[-1] = removed[-1]._replace(last=last)
-        deliveries[low:high] = [*left, *new, *right]
-        self._count += len(left) + len(new) + len(right) - (high - low)
+        deliveries[low:high] = [*before, *new, *after]
+        self._count += len(before) + len(new) + len(after) - (high - low)
         return removed
 
 

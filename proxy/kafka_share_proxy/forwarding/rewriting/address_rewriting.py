@@ -95,13 +95,13 @@ def sized(*parts: Any) -> bytes:
     return b"".join((sum(map(len, parts)).to_bytes(4, "big"), *parts))
 
 
-def ours(entries: Iterable[E] | None, book: AddressBook, node_id: str = "node_id") -> list[E]:
-    """Return the entries that have an address here, with that address."""
-    return [entry for entry in entries or () if has_place(entry, book, node_id)]
+def reachable(entries: Iterable[E] | None, book: AddressBook, node_id: str = "node_id") -> list[E]:
+    """Return the entries of brokers with a listener here, with its address instead of the broker's."""
+    return [entry for entry in entries or () if replace_address(entry, book, node_id)]
 
 
-def has_place(entry: HasAddress, book: AddressBook, node_id: str = "node_id") -> bool:
-    """Replace the address in one entry. False if its broker has none here. An empty host stays."""
+def replace_address(entry: HasAddress, book: AddressBook, node_id: str = "node_id") -> bool:
+    """Replace the address in one entry. Return False if its broker has no listener here. An empty host stays."""
     if not entry.host:
         return True
     address = book.advertise(getattr(entry, node_id), Address(entry.host, entry.port))
@@ -124,4 +124,4 @@ def drop_node_endpoints(response: HasNodeEndpoints[E], book: AddressBook) -> Non
 
     The client then sends a Metadata request.
     """
-    response.node_endpoints = ours(response.node_endpoints, book)
+    response.node_endpoints = reachable(response.node_endpoints, book)

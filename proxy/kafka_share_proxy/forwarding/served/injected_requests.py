@@ -59,7 +59,7 @@ class InjectedRequests:
         for correlation_id, expected, frame in waiting:
             connection.pending.append((correlation_id, expected))
             self.in_flight += 1
-            connection.to_broker(frame)
+            connection.upstream.send(frame)
 
     def lost(self, gathered_for: object) -> list[Promise[memoryview]]:
         """Return the unresolved promises at the end of the connection. `gathered_for`: owner of a partial response."""

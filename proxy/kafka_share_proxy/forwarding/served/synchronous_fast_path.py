@@ -53,14 +53,15 @@ class SynchronousFastPath:
 
     def begin_at_once(self, request: Request) -> None:
         """Begin a request. `may_take` must be true: the state is PASSING, and the exchange of SASL is over."""
-        self.owner.state.now = _SERVING
+        self.owner.state.move(_SERVING)
         self._request, self._begun = request, time.perf_counter()
 
     def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         """Send a request instead of the client's. It may have the same correlation id."""
         owner, later = self.owner, self._requests.send_later
         owner.pending.append((correlation_id, expected))
-        if later is None or owner.broker is None or owner.broker.has_unsent:
+        broker = owner.upstream.socket
+        if later is None or broker is None or broker.has_unsent:
             owner.call_soon(partial(self._send, frame))
         else:
             later(frame)
@@ -69,9 +70,8 @@ class SynchronousFastPath:
         owner = self.owner
         if owner.state.now is not _SERVING:
             return  # the connection has ended, and the waiter for the response was notified
-        owner.to_broker(frame)
-        broker = owner.broker
-        if broker is not None and broker.has_unsent:
+        owner.upstream.send(frame)
+        if owner.upstream.has_unsent:
             owner.update()
 
     def immediate_response(self, frame: bytes) -> None:
@@ -92,7 +92,7 @@ class SynchronousFastPath:
         plane.count_local_response()
         if state.now is not _SERVING:
             return False
-        state.now = _PASSING
+        state.move(_PASSING)
         if owner.client.waits_for == READ and not owner.client.has_unsent:
             self._requests.flows = True  # usually nothing has arrived meanwhile
         else:  # bytes of the client, a request of the proxy or a drain have changed the awaited events

@@ -103,7 +103,7 @@ def _bare(source: Source, name: str) -> tuple[int, bytes]:
     fields = [field for field in source.plain_fields(struct) if not (struct is root and field.is_array)]
     fixed = [FIXED_SIZES[field.type] for field in fields if field.type in FIXED_SIZES and not field.is_array]
     if not source.is_flexible() or any(field.type not in FIXED_SIZES for field in fields[: len(fixed)]):
-        raise LocalProtocolError(f"{name} v{source.version} is not of fixed sizes with something behind")
+        raise LocalProtocolError(f"{name} v{source.version} has no fixed sizes before its last field")
     return sum(fixed), bytes(0 if field.is_nullable(source.version) else 1 for field in fields[len(fixed) :]) + b"\0"
 
 

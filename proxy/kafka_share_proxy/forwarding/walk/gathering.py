@@ -37,50 +37,50 @@ class Gathering:
     a mapping. In both cases `room` returns the free part.
     """
 
-    __slots__ = ("_bytes", "_come", "_room", "_whole", "subject")
+    __slots__ = ("_bytes", "_received", "_room", "_whole", "subject")
 
     def __init__(self, frame_size: int, subject: object, *, presized: bool = False) -> None:
         """`frame_size` is without the 4 size bytes. `subject` is stored for the caller."""
         self._whole = frame_size + SIZE.size
         self._room = room(self._whole) if presized and self._whole <= PRESIZED_MAX else _mapped(self._whole)
         self._bytes = bytearray()
-        self._come = 0
+        self._received = 0
         self.subject = subject
 
     def add(self, buffer: memoryview, start: int, end: int) -> int:
         """Copy the bytes of the frame. Return where the rest begins."""
-        upto = min(end, start + self.left)
+        upto = min(end, start + self.missing)
         if self._room is None:
             self._bytes += buffer[start:upto]
         else:
-            self._room[self._come : self._come + upto - start] = buffer[start:upto]
-        self._come += upto - start
+            self._room[self._received : self._received + upto - start] = buffer[start:upto]
+        self._received += upto - start
         return upto
 
     @property
     def room(self) -> memoryview | None:
         """Free memory to read the next bytes into, see `filled`. None if no memory is reserved."""
-        return None if self._room is None or self.is_whole else self._room[self._come :]
+        return None if self._room is None or self.is_whole else self._room[self._received :]
 
     def filled(self, count: int) -> None:
-        self._come += count
+        self._received += count
 
     @property
     def whole(self) -> int:
         return self._whole
 
     @property
-    def come(self) -> int:
-        return self._come
+    def received(self) -> int:
+        return self._received
 
     @property
-    def left(self) -> int:
-        return self._whole - self._come
+    def missing(self) -> int:
+        return self._whole - self._received
 
     @property
     def is_whole(self) -> bool:
-        return self._come == self._whole
+        return self._received == self._whole
 
     @property
     def frame(self) -> memoryview:
-        return memoryview(self._bytes) if self._room is None else self._room[: self._come]
+        return memoryview(self._bytes) if self._room is None else self._room[: self._received]

@@ -22,9 +22,9 @@ def keep(buffer: memoryview, at: int, end: int, shared: memoryview) -> memoryvie
     return buffer[at:end]
 
 
-def must_read_little(left: int, before: bool) -> bool:
-    """True if the next read must be short after a walk that left `left` bytes. `before`: the last one was."""
-    return left > (0 if before else READ_AFTER_PAUSE)
+def must_read_little(unprocessed: int, before: bool) -> bool:
+    """True if the next read must be short after a walk with unprocessed bytes. `before`: the last one was."""
+    return unprocessed > (0 if before else READ_AFTER_PAUSE)
 
 
 def memory_of(kept: memoryview) -> int:

@@ -55,8 +55,8 @@ def event_lines_in_folder(spark: SparkSession, folder: str) -> Lines:
     if not paths:
         raise BadOption(f"--in {folder}: no file is in it")
     status = {each: each.stat() for each in paths}
-    listing = "".join(f"{each.name} {seen.st_size} {seen.st_mtime_ns}\n" for each, seen in status.items())
-    sizes = {str(each): seen.st_size for each, seen in status.items()}
+    listing = "".join(f"{each.name} {stat.st_size} {stat.st_mtime_ns}\n" for each, stat in status.items())
+    sizes = {str(each): stat.st_size for each, stat in status.items()}
     direct = _direct(spark, sizes)
     plain = [each for share in direct.shares for each in share if each.end == each.size]
     cut = [line for each in plain if (line := unfinished_line(each.path, each.size))]

@@ -87,11 +87,11 @@ def _line_start(file: int, at: int) -> int:
     if at == 0:
         return 0
     at -= 1
-    while seen := os.pread(file, PEEK_BYTES, at):
-        ends = [position for position in (seen.find(b"\n"), seen.find(b"\r")) if position >= 0]
+    while chunk := os.pread(file, PEEK_BYTES, at):
+        ends = [position for position in (chunk.find(b"\n"), chunk.find(b"\r")) if position >= 0]
         if ends:
             return at + min(ends) + 1
-        at += len(seen)
+        at += len(chunk)
     return at
 
 

@@ -187,7 +187,7 @@ class BlockingClusterClient:
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for partition in distinct:
             by_leader[self._leader(partition)].append(partition)
-        found = {}
+        offsets = {}
         for node, partitions in by_leader.items():
             connection = self.connection(node)
             version = connection.version(ApiKey.LIST_OFFSETS, LIST_OFFSETS_MOST)
@@ -196,10 +196,10 @@ class BlockingClusterClient:
                 for entry in topic.partitions:
                     partition = TopicPartition(topic.name, entry.partition_index)
                     checked(entry.error_code, f"offsets of {partition}")
-                    found[partition] = entry.offset
-        if found.keys() != set(distinct):
-            raise TryAgain(f"offsets of {set(distinct) - found.keys()} are missing in the response")
-        return found
+                    offsets[partition] = entry.offset
+        if offsets.keys() != set(distinct):
+            raise TryAgain(f"offsets of {set(distinct) - offsets.keys()} are missing in the response")
+        return offsets
 
     # Connections
 

@@ -119,15 +119,15 @@ def plan_of_lake(lake: Lake, topic: str | None, count: int, weight: str = ROWS) 
     days = sorted({day for row in topic_sums for day in row["days"]})
     if any(row["variance"] is None for row in topic_sums):
         raise NothingToPlan(f"{lake.root}: some days were made by an earlier version: run pipeline audit again")
-    seen = [row for row in topic_sums if row["bucket"] >= 0]
-    rows, everything = (round(sum(row["rows"] for row in some)) for some in (seen, topic_sums))
+    bucket_sums = [row for row in topic_sums if row["bucket"] >= 0]
+    rows, everything = (round(sum(row["rows"] for row in some)) for some in (bucket_sums, topic_sums))
     hot = _hot_hashes(lake, topic)
-    weights = {row["bucket"]: float(row["weight"]) for row in seen}
-    variances = {row["bucket"]: row["variance"] for row in seen}
+    weights = {row["bucket"]: float(row["weight"]) for row in bucket_sums}
+    variances = {row["bucket"]: row["variance"] for row in bucket_sums}
     # the distribution of load within a bucket is unknown
     plan = make_plan(weights, count, LOAD_BUCKETS, variances, 1 - rows / everything if everything else 0.0)
     hot_keys = _named_hashes(hot, weights, count)
-    keys = round(sum(row["keys"] for row in seen))
+    keys = round(sum(row["keys"] for row in bucket_sums))
     made_from = {"weight": weight, "days": days, "rows": everything, "unseen_rows": everything - rows, "keys": keys}
     return PlannedTopic(topic, replace(plan, hot_keys=hot_keys), made_from)
 

@@ -78,14 +78,16 @@ def text(report: Report, width: int = WIDTH_ELSEWHERE) -> list[str]:
 def _rich(table: ReportTable) -> Table:
     made = Table(box=None, pad_edge=False, header_style="")
     for number, head in enumerate(table.heads):
-        made.add_column(Text(head.capitalize()), justify="left" if number < table.left else "right", overflow="fold")
+        made.add_column(
+            Text(head.capitalize()), justify="left" if number < table.left_aligned else "right", overflow="fold"
+        )
     for row in table.rows[:TERMINAL_ROWS]:
         made.add_row(*map(Text, row))
     return made
 
 
 def _html(table: ReportTable) -> str:
-    kinds = ["" if number < table.left else " class=n" for number in range(len(table.heads))]
+    kinds = ["" if number < table.left_aligned else " class=n" for number in range(len(table.heads))]
     head = "".join(f"<th{kind}>{escape(each.capitalize())}" for kind, each in zip(kinds, table.heads, strict=True))
     body = "".join(
         "<tr>" + "".join(f"<td{kind}>{escape(cell)}" for kind, cell in zip(kinds, row, strict=True))

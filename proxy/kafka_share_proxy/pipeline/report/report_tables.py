@@ -22,7 +22,7 @@ class ReportTable(NamedTuple):
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    left: int
+    left_aligned: int
     """Number of leading columns with text."""
     note: str = ""
 

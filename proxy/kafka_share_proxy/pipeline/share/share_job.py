@@ -80,7 +80,7 @@ def line_of(report: Mapping[str, Any], totals: Totals, renewals: int, lag: int |
     return (
         f"batch {report['batchId']}: {report['numInputRows']} rows in {seconds:.1f} s, "
         f"lag {'unknown' if lag is None else lag}; so far {totals.acknowledged} offsets acknowledged, "
-        f"{totals.redelivered} came again, {totals.refused} no longer held, {renewals} renewals"
+        f"{totals.redelivered} delivered again, {totals.refused} no longer held, {renewals} renewals"
     )
 
 

@@ -145,8 +145,11 @@ class ShareMember:
 
 
 def _accepted(session: LockSession, acquired: _AcquiredByPartition) -> list[AcquiredOffsets]:
-    spans = {partition: [each.span for each in found] for partition, found in acquired.items()}
+    spans = {partition: [each.span for each in records] for partition, records in acquired.items()}
     refused = session.say(AcknowledgeType.ACCEPT, spans)
     return [
-        each for partition, found in acquired.items() for each in found if each.span in set(refused.get(partition, ()))
+        each
+        for partition, records in acquired.items()
+        for each in records
+        if each.span in set(refused.get(partition, ()))
     ]

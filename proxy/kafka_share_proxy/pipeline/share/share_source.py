@@ -52,7 +52,7 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
         """Raises BadOption if the query was not made by ShareStream."""
         if not options.acquirer:
             raise BadOption(
-                "sharegroup: nobody acquires for this query; make it with kafka_share_proxy.ShareStream, "
+                "sharegroup: no process acquires records for this query; make it with kafka_share_proxy.ShareStream, "
                 "or run kafka-share-proxy pipeline share"
             )
         self._options = options

@@ -99,9 +99,7 @@ class LogReader:
                 position = self._lag_unknown(cluster, position, end)
                 continue
             if response.next_offset == position and deadline.is_over:
-                deadline.wait(
-                    f"{self._split.topic_partition}: no record came from offset {position} on, {end} was planned"
-                )
+                deadline.wait(f"{self._split.topic_partition}: no record from offset {position} on, {end} was planned")
             if response.next_offset > position:
                 deadline.progressed()
             yield from self._pieces(response, position, end)
@@ -143,7 +141,7 @@ class LogReader:
         for topic in response.responses:
             for entry in topic.partitions:
                 return entry
-        raise TryAgain(f"{self._split.topic_partition} is not in the answer")
+        raise TryAgain(f"{self._split.topic_partition} is not in the response")
 
     def _after(self, entry: messages.FetchResponse.PartitionData, position: int) -> int:
         data = entry.records or b""
@@ -197,7 +195,7 @@ class LogReader:
         partition = self._split.topic_partition
         first = cluster.offsets([partition], EARLIEST_TIMESTAMP)[partition]
         if position >= first:
-            raise ReadRefused(f"{partition}: offset {position} is behind the end of the log")
+            raise ReadRefused(f"{partition}: offset {position} is after the end of the log")
         lost = min(first, end) - position
         text = f"{lost} offsets of {_range(partition, position, position + lost)} are lost; the log begins at {first}"
         if self._options.fail_on_data_loss:

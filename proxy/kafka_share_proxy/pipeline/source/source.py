@@ -160,7 +160,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
             raise BadOption("offsetRanges is for batch reads")
         if options.starting == LATEST:
             raise BadOption(
-                "startingOffsets=latest: Spark asks a Python source twice and takes the second answer, so records "
+                "startingOffsets=latest: Spark queries a Python source twice and uses the second result, so records "
                 "between the two would be lost; resolve it once with kafka_share_proxy.kept_start(...)"
             )
         if options.ending != LATEST:

@@ -160,7 +160,7 @@ class PlannedRead:
         """Raises OffsetsLost, ReadRefused."""
         if span.end > last[partition]:
             word = "last stable" if self._options.is_committed else "last"
-            raise ReadRefused(f"{partition}: {span} was asked for, and the {word} offset is {last[partition] - 1}")
+            raise ReadRefused(f"{partition}: {span} was requested, and the {word} offset is {last[partition] - 1}")
         if span.start >= first[partition]:
             return span
         text = f"{partition}: offsets {span.start}-{min(first[partition], span.end) - 1} are no longer in the log"

@@ -39,7 +39,7 @@ class Backfilled(NamedTuple):
     offsets: int
     """Number of requested offsets that were not done."""
     rows: int
-    left: int
+    remaining: int
     """Number of holes for another run."""
     is_committed: bool
 

@@ -115,7 +115,9 @@ def _batches(spark: SparkSession, lake: Lake, table: str, only: str | None = Non
                 folder = f"{path}/{day}/{batch}"
                 listed = [f"{folder}/{name}" for name in files.names(folder) if not name.startswith(HIDDEN)]
                 sizes[day.removeprefix(DAY), batch.removeprefix(BATCH)] = [files.size(each) for each in listed]
-    return [DayBatch(day, batch, len(found), sum(found)) for (day, batch), found in sorted(sizes.items())]
+    return [
+        DayBatch(day, batch, len(row_counts), sum(row_counts)) for (day, batch), row_counts in sorted(sizes.items())
+    ]
 
 
 def mergeable(batches: Sequence[DayBatch], only: str | None) -> dict[str, list[DayBatch]]:

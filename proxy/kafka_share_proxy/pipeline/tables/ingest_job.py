@@ -91,13 +91,13 @@ def _writer(
 
 def watch(query: Any, line: Callable[[Mapping[str, Any]], str], progress: Callable[[str], None]) -> Ingested:
     """Report each batch until the query ends."""
-    seen, rows, batches = -1, 0, 0
+    last_batch, rows, batches = -1, 0, 0
     try:
         while True:
             ended = query.awaitTermination(POLL_S)
             for each in query.recentProgress:
-                if each["batchId"] > seen and each["numInputRows"]:
-                    seen = each["batchId"]
+                if each["batchId"] > last_batch and each["numInputRows"]:
+                    last_batch = each["batchId"]
                     rows, batches = rows + each["numInputRows"], batches + 1
                     progress(line(each))
             if ended:

@@ -18,10 +18,11 @@ from kafka_share_proxy.brokers.queries import Resource, about_settings
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import decode_response, send_request
 from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS_BY_NAME
-from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.codec import numbered
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message
-from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
+from kafka_share_proxy.wire.errors import ErrorCode
 
 BROKER, GROUP = 4, 32
 """Resource types (ConfigResource.Type)."""
@@ -37,7 +38,6 @@ SOME_BROKER_SETTING = "log.retention.ms"
 
 VERSION = 0
 """Version of written settings (int16 at their start)."""
-_VERSION_BYTES = 2
 
 Failure = tuple[ErrorCode, str | None]
 
@@ -84,16 +84,12 @@ def stored_value(settings: Mapping[str, str]) -> bytes | None:
         return None
     message = messages.ShareGroupSettingsValue
     entries = [message.Setting(name=name, value=value) for name, value in sorted(settings.items())]
-    body = registry.codec_of(message, VERSION).encode(message(settings=entries))
-    return VERSION.to_bytes(_VERSION_BYTES, "big") + body
+    return numbered.encode(message(settings=entries), VERSION)
 
 
 def settings_of(value: bytes) -> dict[str, str]:
     """Decode stored settings. Raises RemoteProtocolError, also for an unknown version."""
-    version = int.from_bytes(value[:_VERSION_BYTES], "big", signed=True)
-    if version != VERSION or len(value) < _VERSION_BYTES:
-        raise RemoteProtocolError(f"settings of a share group of version {version} are not known here")
-    stored = registry.codec_of(messages.ShareGroupSettingsValue, VERSION).decode(value, _VERSION_BYTES)
+    stored = numbered.decode(messages.ShareGroupSettingsValue, value, (VERSION,))
     return {entry.name: entry.value for entry in stored.settings}
 
 

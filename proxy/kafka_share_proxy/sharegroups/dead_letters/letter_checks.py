@@ -49,11 +49,11 @@ async def query(own: ClusterClient, settings: DeadLetters) -> LetterFindings:
         remarks.append(f"topics for dead letters of groups are not checked: {error}")
     except ProxyError:
         pass  # the topic of the state is reported among its rights
-    named = {each.topic for each in targets.values()}
-    named |= {name for name in settings.topics if not any(sign in name for sign in "*?[")}
-    if len(named) > TOPICS_MAX:
-        remarks.append(f"only {TOPICS_MAX} of {len(named)} topics for dead letters are checked")
-    risks = [text for name in sorted(named)[:TOPICS_MAX] for text in await _of_topic(own, name, targets, settings)]
+    topics = {each.topic for each in targets.values()}
+    topics |= {name for name in settings.topics if not any(sign in name for sign in "*?[")}
+    if len(topics) > TOPICS_MAX:
+        remarks.append(f"only {TOPICS_MAX} of {len(topics)} topics for dead letters are checked")
+    risks = [text for name in sorted(topics)[:TOPICS_MAX] for text in await _of_topic(own, name, targets, settings)]
     return LetterFindings(tuple(risks), tuple(remarks))
 
 
@@ -68,8 +68,8 @@ async def _of_topic(
     except ProxyError:
         return []  # servers without a response are reported among the others
     of_groups = f"dead letters of group {groups[0]}" if groups else "dead letters"
-    others = f" and {len(groups) - 1} other groups" if len(groups) > 1 else ""
-    return [f"{of_groups}{others}: {trouble}" for trouble in troubles]
+    more_groups = f" and {len(groups) - 1} other groups" if len(groups) > 1 else ""
+    return [f"{of_groups}{more_groups}: {trouble}" for trouble in troubles]
 
 
 async def _troubles(

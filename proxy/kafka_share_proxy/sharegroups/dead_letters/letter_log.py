@@ -115,12 +115,12 @@ async def letters_of(
     """Yield the dead letters of a group in `[start, end)` that are not done, by Fetch. Raises ProxyError."""
     position = start
     while position < end:
-        found, following = await _fetch(nodes, place, position)
+        records, following = await _fetch(nodes, place, position)
         if following <= position:
             raise UpstreamLost(f"partition {place.topic}-{place.partition} returns nothing from offset {position} on")
         letters = [
             letter
-            for record in found
+            for record in records
             if record.offset < end and record.offset not in done
             if (letter := letter_in(place, record, group)) is not None
         ]
@@ -134,15 +134,15 @@ async def records_at(nodes: OpenNodes, place: TopicPartition, offsets: Sequence[
         return {}
     log_start, log_end = await log_bounds(nodes, place)
     remaining = [offset for offset in offsets if log_start <= offset < log_end]
-    found: dict[int, Record] = {}
+    existing: dict[int, Record] = {}
     while remaining:
         records, following = await _fetch(nodes, place, remaining[0])
         target = set(remaining)
-        found.update((record.offset, record) for record in records if record.offset in target)
+        existing.update((record.offset, record) for record in records if record.offset in target)
         if following <= remaining[0]:
             break
         remaining = [offset for offset in remaining if offset >= following]
-    return found
+    return existing
 
 
 async def _fetch(nodes: OpenNodes, place: TopicPartition, offset: int) -> tuple[list[Record], int]:

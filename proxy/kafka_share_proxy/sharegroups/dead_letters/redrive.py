@@ -189,11 +189,11 @@ class Redrive:
         for letter in chosen:
             if not letter.is_copied:
                 to_read.setdefault(TopicPartition(letter.topic, letter.partition), set()).add(letter.offset)
-        found: dict[tuple[str, int, int], Record] = {}
+        originals: dict[tuple[str, int, int], Record] = {}
         for place, offsets in to_read.items():
             records = await records_at(self._nodes, place, sorted(offsets))
-            found.update(((place.topic, place.partition, offset), record) for offset, record in records.items())
-        return found
+            originals.update(((place.topic, place.partition, offset), record) for offset, record in records.items())
+        return originals
 
     async def _target(self, letter: StoredLetter) -> TopicPartition:
         topic = self._to or letter.topic
@@ -213,7 +213,7 @@ class Redrive:
         coordinator = await self._nodes.coordinator(CoordinatorOf.GROUP, self._consumer_group)
         response = await self._nodes.send_request(coordinator, ApiKey.OFFSET_FETCH, request, OFFSET_FETCH_VERSION)
         (group,) = response.groups
-        found: dict[TopicPartition, RedriveProgress] = {}
+        committed: dict[TopicPartition, RedriveProgress] = {}
         codes = [group.error_code, *(entry.error_code for topic in group.topics for entry in topic.partitions)]
         for code in codes:
             if code != ErrorCode.NONE:
@@ -222,8 +222,8 @@ class Redrive:
             for entry in topic.partitions:
                 if entry.committed_offset >= 0:
                     progress = RedriveProgress(entry.committed_offset, _ranges_of(entry.metadata))
-                    found[TopicPartition(topic.name, entry.partition_index)] = progress
-        return found
+                    committed[TopicPartition(topic.name, entry.partition_index)] = progress
+        return committed
 
 
 def _ranges_of(metadata: str | None) -> OffsetRanges:

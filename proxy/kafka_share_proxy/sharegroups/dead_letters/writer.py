@@ -260,10 +260,10 @@ class DeadLetterWriter:
         if not each.target.copies_records or queue.without_copies:
             return _Source(name, {})
         offsets = [letter.offset for letter in each.write.letters()]
-        found = await self._lookup.read(each.key.topic_id, each.key.partition, offsets, until)
-        if offsets[-1] >= found.end:
-            self._shorten(each, chosen, found.end)
-        return _Source(name, found.records)
+        originals = await self._lookup.read(each.key.topic_id, each.key.partition, offsets, until)
+        if offsets[-1] >= originals.end:
+            self._shorten(each, chosen, originals.end)
+        return _Source(name, originals.records)
 
     def _remove(self, each: _Chosen, chosen: list[_Chosen]) -> None:
         self._undo([each])
@@ -290,12 +290,14 @@ class DeadLetterWriter:
         letters: list[tuple[int, Record]] = []
         now_ms = self._timers.wall_ms()
         for key, _, write in chosen:
-            name, found = sources[key]
+            name, originals = sources[key]
             source = LetterSource(key.group_id, name, key.partition)
             letters += [
                 (
                     key.partition,
-                    letter_of(source, each, found.get(each.offset), now_ms=now_ms, copies_headers=self._copies_headers),
+                    letter_of(
+                        source, each, originals.get(each.offset), now_ms=now_ms, copies_headers=self._copies_headers
+                    ),
                 )
                 for each in write.letters()
             ]

@@ -105,9 +105,9 @@ class KeyOrder:
         for key_hash in hashes:
             queue = self._waiting.pop(key_hash, deque())
             if queue and queue[-1] >= lowest and queue[0] <= highest:
-                left = deque([offset for offset in queue if not _contains(firsts, lasts, offset)])
-                self.blocked -= len(queue) - len(left)
-                queue = left
+                remaining = deque([offset for offset in queue if not _contains(firsts, lasts, offset)])
+                self.blocked -= len(queue) - len(remaining)
+                queue = remaining
             if _contains(firsts, lasts, self._first[key_hash]):
                 if not queue:
                     del self._first[key_hash]

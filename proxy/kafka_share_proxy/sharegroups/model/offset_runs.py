@@ -395,13 +395,13 @@ class Window:
         return self.free_from
 
 
-def _alike(left: OffsetRun, right: OffsetRun) -> bool:
+def _alike(lower: OffsetRun, upper: OffsetRun) -> bool:
     """Return True if two neighbours may be merged: settled, or free parts of the same in-flight batch."""
-    if left.state != right.state or left.count != right.count or left.last + 1 != right.first:
+    if lower.state != upper.state or lower.count != upper.count or lower.last + 1 != upper.first:
         return False
-    if left.state == AVAILABLE:
-        return left.unit is not None and left.unit is right.unit
-    return bool(left.state & SETTLED)
+    if lower.state == AVAILABLE:
+        return lower.unit is not None and lower.unit is upper.unit
+    return bool(lower.state & SETTLED)
 
 
 class LockIndex:

@@ -160,10 +160,10 @@ def _kept(keys: Iterator[tuple[int, int]], aborted: Sequence[tuple[int, int]]) -
 
 def spans(offsets: Iterable[int]) -> list[tuple[int, int]]:
     """Join adjacent offsets, which ascend, to (first, last)."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for offset in offsets:
-        if found and found[-1][1] + 1 == offset:
-            found[-1] = (found[-1][0], offset)
+        if ranges and ranges[-1][1] + 1 == offset:
+            ranges[-1] = (ranges[-1][0], offset)
         else:
-            found.append((offset, offset))
-    return found
+            ranges.append((offset, offset))
+    return ranges

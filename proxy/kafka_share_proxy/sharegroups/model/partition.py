@@ -30,6 +30,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
+    BLOCKED,
     SETTLED,
     UNREAD,
     GivenBack,
@@ -40,7 +41,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
 )
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.model.settings import NOTHING_ACQUIRED
-from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOTHING_COUNTED, ShareSnapshot
+from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOTHING_COUNTED, BatchTags, ShareSnapshot
 from kafka_share_proxy.wire.errors import LocalProtocolError
 
 __all__ = [
@@ -304,6 +305,9 @@ class SharePartition(Window):
 
         A held record is stored as before its present delivery. Records without a completed delivery are left out.
         """
+        return self._snapshot(transitions)
+
+    def _snapshot(self, transitions: Sequence[Transition], tags: BatchTags | None = None) -> ShareSnapshot:
         start_offset = self.start_offset
         leading = True
         complete = 0
@@ -318,11 +322,14 @@ class SharePartition(Window):
             if leading and not state & SETTLED:
                 leading = False
                 start_offset = max(start_offset, run.first)
-            if leading or state == UNREAD or (state == AVAILABLE and count == 0):
+            if leading or state == UNREAD or (count == 0 and state in (AVAILABLE, BLOCKED)):
                 continue
             if state & SETTLED:
                 complete += run.last - run.first + 1
-            if batches and batches[-1][1] + 1 == run.first and batches[-1][2:] == (state, count):
+            if tags is not None:
+                state = self.tagged(tags, run, state)
+            is_next = batches and batches[-1][1] + 1 == run.first and batches[-1][2:] == (state, count)
+            if is_next and (tags is None or tags.merge(batches[-1][0], run.first)):
                 batches[-1] = (batches[-1][0], run.last, state, count)
             else:
                 batches.append((run.first, run.last, state, count))
@@ -330,7 +337,12 @@ class SharePartition(Window):
             start_offset = self.end_offset + 1
         if not (self.reports_offsets or transitions):
             complete = NOTHING_COUNTED
-        return ShareSnapshot(start_offset, self.state_epoch, complete, tuple(batches))
+        fields = () if tags is None else tags.fields()
+        return ShareSnapshot(start_offset, self.state_epoch, complete, tuple(batches), *fields)
+
+    def tagged(self, tags: BatchTags, run: OffsetRun, state: int) -> int:  # noqa: ARG002 - a queue needs them
+        """Return the stored state of a run in this state, and add the run's tagged fields."""
+        return state
 
     def is_held(self) -> bool:
         """True if a member holds an offset. Those being stored count."""

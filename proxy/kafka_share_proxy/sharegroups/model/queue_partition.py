@@ -22,7 +22,6 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     EXHAUSTED,
     REJECTED,
     SETTLED,
-    UNREAD,
     OffsetRun,
     Transition,
 )
@@ -34,9 +33,8 @@ from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.model.settings import NOTHING_ACQUIRED
 from kafka_share_proxy.sharegroups.model.snapshot import (
     ARCHIVING,
-    NOT_DUE,
-    NOTHING_COUNTED,
     TAGGED_BATCH_BYTES,
+    BatchTags,
     ShareSnapshot,
 )
 from kafka_share_proxy.wire.records.order_keys import NO_KEYS
@@ -373,55 +371,15 @@ class QueuePartition(SharePartition):
     def snapshot(self, *transitions: Transition) -> ShareSnapshot:
         """See SharePartition."""
         with dead_letters.archived(transitions):
-            return self._snapshot(transitions)
+            return self._snapshot(transitions, BatchTags())
 
-    def _snapshot(self, transitions: Sequence[Transition]) -> ShareSnapshot:
-        batches: list[tuple[int, int, int, int]] = []
-        due_s: dict[int, int] = {}
-        rejected: set[int] = set()
-        start_offset, complete = None, 0
-        for run in self.runs:
-            state, count = run.state, run.count
-            if state == ACQUIRED:
-                is_changing = run.pending is not None and run.pending in transitions
-                state, count = (run.target, count) if is_changing else (AVAILABLE, count - 1)
-            if start_offset is None:
-                if state & SETTLED:
-                    continue
-                start_offset = max(self.start_offset, run.first)
-            if state & SETTLED:
-                complete += run.last - run.first + 1
-            elif state == UNREAD or (count == 0 and state in (AVAILABLE, BLOCKED)):
-                continue
-            if state == DELAYED and (due := self.delayed.due(run)) > -inf:
-                due_s[run.first] = self.delayed.stored_s(due)
-            if state == REJECTED:
-                rejected.add(run.first)
-            batch = (run.first, run.last, _STORED_STATES.get(state, state), count)
-            if batches and batches[-1][1] + 1 == batch[0] and _continues(batches[-1], batch, due_s, rejected):
-                due_s.pop(run.first, None)
-                rejected.discard(run.first)
-                batch = (batches.pop()[0], *batch[1:])
-            batches.append(batch)
-        return ShareSnapshot(
-            self.end_offset + 1 if start_offset is None else start_offset,
-            self.state_epoch,
-            complete if self.reports_offsets or transitions else NOTHING_COUNTED,
-            tuple(batches),
-            due_s or None,
-            frozenset(rejected),
-        )
-
-
-def _continues(
-    last: tuple[int, int, int, int], batch: tuple[int, int, int, int], due_s: Mapping[int, int], rejected: set[int]
-) -> bool:
-    """Return True if a batch, which follows the last one, differs from it in its offsets only."""
-    return (
-        last[2:] == batch[2:]
-        and due_s.get(last[0], NOT_DUE) == due_s.get(batch[0], NOT_DUE)
-        and (last[0] in rejected) == (batch[0] in rejected)
-    )
+    def tagged(self, tags: BatchTags, run: OffsetRun, state: int) -> int:
+        """See SharePartition."""
+        if state == REJECTED:
+            tags.rejected.add(run.first)
+        elif state == DELAYED and (due := self.delayed.due(run)) > -inf:
+            tags.due_s[run.first] = self.delayed.stored_s(due)
+        return _STORED_STATES.get(state, state)
 
 
 def class_for(queue: QueueSettings | None) -> type[SharePartition]:

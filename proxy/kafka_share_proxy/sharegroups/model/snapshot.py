@@ -46,6 +46,30 @@ _REST_BYTES = 6
 """Maximum bytes of the length of the batches array, and of the byte for no tagged fields."""
 
 
+class BatchTags:
+    """Tagged fields of the batches of one snapshot."""
+
+    __slots__ = ("due_s", "rejected")
+
+    def __init__(self) -> None:
+        self.due_s: dict[int, int] = {}
+        """See ShareSnapshot."""
+        self.rejected: set[int] = set()
+
+    def merge(self, first: int, following: int) -> bool:
+        """Return True if two batches have equal tags. The following batch then has none, so that it can be merged."""
+        due_s, rejected = self.due_s, self.rejected
+        if due_s.get(first, NOT_DUE) != due_s.get(following, NOT_DUE) or (first in rejected) != (following in rejected):
+            return False
+        due_s.pop(following, None)
+        rejected.discard(following)
+        return True
+
+    def fields(self) -> tuple[dict[int, int] | None, frozenset[int]]:
+        """Return the last two fields of ShareSnapshot."""
+        return self.due_s or None, frozenset(self.rejected)
+
+
 def offsets_in(value_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:
     """Return the number of offsets, at least 1, whose state fits into a stored value in any case."""
     return max(1, (value_bytes - _HEAD.size - _REST_BYTES) // batch_bytes)

@@ -18,9 +18,8 @@ from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.sharegroups.apis.group_configs import settings_of
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, ShareSnapshot
-from kafka_share_proxy.wire.definitions import messages, registry
-from kafka_share_proxy.wire.definitions.messages import Message
-from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.codec import numbered
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 TOPIC = "__proxy_share_state"
@@ -37,7 +36,6 @@ KEYS_REMEMBERED = 1_000
 
 VALUE_VERSION = 0
 """Version of written group values."""
-_INT16 = 2
 
 
 class StateKey(NamedTuple):
@@ -62,24 +60,24 @@ def share_gate() -> StateGate:
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def encode_key(key: StateKey) -> bytes:
     if key.kind == "group":
-        return _key(GROUP, messages.ShareGroupKey(group_id=key.group_id))
+        return numbered.encode(messages.ShareGroupKey(group_id=key.group_id), _KEY_VERSION, GROUP)
     if key.kind == "settings":
-        return _key(SETTINGS, messages.ShareGroupSettingsKey(group_id=key.group_id))
+        return numbered.encode(messages.ShareGroupSettingsKey(group_id=key.group_id), _KEY_VERSION, SETTINGS)
     name = messages.SharePartitionKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
-    return _key(PARTITION, name)
+    return numbered.encode(name, _KEY_VERSION, PARTITION)
 
 
 def decode_key(key: bytes) -> StateKey:
     """Decode a key. Raises RemoteProtocolError for unknown types and for types that are not specific to share state."""
-    kind = int.from_bytes(key[:_INT16], "big", signed=True)
-    if kind not in _TYPES or len(key) < _INT16:
+    kind = numbered.number_in(key)
+    if kind not in _TYPES or len(key) < numbered.NUMBER_BYTES:
         raise unknown_type(key)
     if kind == GROUP:
-        return StateKey("group", registry.codec_of(messages.ShareGroupKey, _KEY_VERSION).decode(key, _INT16).group_id)
+        return StateKey("group", numbered.decode_key(messages.ShareGroupKey, key, _KEY_VERSION).group_id)
     if kind == SETTINGS:
-        decoded = registry.codec_of(messages.ShareGroupSettingsKey, _KEY_VERSION).decode(key, _INT16)
+        decoded = numbered.decode_key(messages.ShareGroupSettingsKey, key, _KEY_VERSION)
         return StateKey("settings", decoded.group_id)
-    share = registry.codec_of(messages.SharePartitionKey, _KEY_VERSION).decode(key, _INT16)
+    share = numbered.decode_key(messages.SharePartitionKey, key, _KEY_VERSION)
     return StateKey("partition", share.group_id, bytes(share.topic_id), share.partition)
 
 
@@ -100,15 +98,12 @@ SHARE_STATE: DescribedState[StateKey] = DescribedState(
 
 
 def group_value(epoch: int) -> bytes:
-    return _value(messages.ShareGroupValue(epoch=epoch))
+    return numbered.encode(messages.ShareGroupValue(epoch=epoch), VALUE_VERSION)
 
 
 def group_epoch(value: bytes) -> int:
     """Decode the epoch of a stored group. Raises RemoteProtocolError."""
-    version = int.from_bytes(value[:_INT16], "big", signed=True)
-    if version != VALUE_VERSION or len(value) < _INT16:
-        raise RemoteProtocolError(f"a share group of version {version} is not known here")
-    return registry.codec_of(messages.ShareGroupValue, version).decode(value, _INT16).epoch
+    return numbered.decode(messages.ShareGroupValue, value, (VALUE_VERSION,)).epoch
 
 
 def load(coordinator: ShareCoordinator, values: Iterable[tuple[bytes, bytes]]) -> list[str]:
@@ -143,12 +138,3 @@ def groups_in(coordinator: ShareCoordinator, partitions: Container[int]) -> list
     held = {group_id for group_id, _ in coordinator.topics()}
     held.update(coordinator.groups, coordinator.groups_with_settings())
     return sorted(group_id for group_id in held if state_partition(group_id) in partitions)
-
-
-def _key(kind: int, message: Message) -> bytes:
-    body = registry.codec_of(type(message), _KEY_VERSION).encode(message)
-    return kind.to_bytes(_INT16, "big") + body
-
-
-def _value(message: Message) -> bytes:
-    return VALUE_VERSION.to_bytes(_INT16, "big") + registry.codec_of(type(message), VALUE_VERSION).encode(message)

@@ -127,12 +127,12 @@ class ShareWrites:
         owner: CallbackOwner = PROCESS,
         *,
         audit: ShareAudit | None = None,
-        took: Callable[[float], None] = lambda _seconds: None,
+        observe_write: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         """`owner` is notified if a stored change cannot be applied; by default `PROCESS`.
 
-        `audit` receives the outcome of deliveries. None: audit is off. `took` is called with the duration of each
-        change's append, in seconds.
+        `audit` receives the outcome of deliveries. None: audit is off. `observe_write` is called with the seconds that
+        each change's append took.
         """
         self._journal = journal
         self.transactions = journal if isinstance(journal, TransactionalJournal) else None
@@ -144,7 +144,7 @@ class ShareWrites:
         self._settled_at = settled_at
         """Called for each share partition whose change was applied or reverted, since records may be available."""
         self.audit = audit
-        self.took = took
+        self._observe_write = observe_write
         self._lanes: dict[int, _Lane] = {}
         self._changes_waiting = 0
 
@@ -293,7 +293,7 @@ class ShareWrites:
 
     def _finish(self, lane: _Lane, order: _Order, append: Promise[None], begun: float) -> None:
         code = ErrorCode.NONE
-        self.took(self._now() - begun)
+        self._observe_write(self._now() - begun)
         try:
             append.result()
         except JournalRefused as refusal:

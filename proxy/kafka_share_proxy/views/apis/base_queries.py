@@ -116,11 +116,11 @@ async def respond_from_bases(
     responses = await request_in_rounds(
         call, requested, lambda by_topic: wording.other_request(call.message, by_topic), wording.response
     )
-    found = await by_query(call.work, responses, wording.entries)
+    entry_of = await by_query(call.work, responses, wording.entries)
 
     def entry(of: tuple[tuple[int, object], QueryOrError]) -> E:
         (partition, _), query = of
-        source = found.get(query) if isinstance(query, Query) else query
+        source = entry_of.get(query) if isinstance(query, Query) else query
         return wording.entry(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if source is None else source)
 
     entries = []
@@ -146,7 +146,7 @@ async def make_ready(
     for _ in range(READY_ATTEMPTS):
         missing = []
         for name, partitions in topics.items():
-            view = catalog.named(name)
+            view = catalog.by_name(name)
             if is_view(name) and (view is None or any(partition >= view.partitions for partition in partitions)):
                 missing.append(name)
             await work.step()
@@ -155,7 +155,7 @@ async def make_ready(
         errors = await views.keeper.ensure(connection, missing, work)
         unavailable = {}
         for name in topics:
-            if is_view(name) and catalog.named(name) is None:
+            if is_view(name) and catalog.by_name(name) is None:
                 unavailable[name] = errors.get(name, ErrorCode.NONE)
             await work.step()
         if all(code != ErrorCode.NONE for code in unavailable.values()):
@@ -167,7 +167,7 @@ def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | N
     """Return the partition to query upstream. None if unknown: a query must not reach the view's own, empty topic."""
     if not is_view(topic):
         return topic, partition
-    view = views.catalog.named(topic)
+    view = views.catalog.by_name(topic)
     if view is None or not 0 <= partition < view.partitions:
         return None
     return view.name.base, view.place(partition)[0]
@@ -183,15 +183,15 @@ async def queries_about(call: Call[Message], views: ViewServices, topics: Topics
             return refused.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return Query(*place, content)
 
-    found = []
+    all_queries = []
     for name, requested in topics:
         queries = []
         for partition, content in requested:
             queries.append(query(name, partition, content))
             await call.work.step()
-        found.append(queries)
+        all_queries.append(queries)
         await call.work.step()
-    return found
+    return all_queries
 
 
 def in_rounds(queries: Iterable[Query]) -> list[dict[Place, Query]]:
@@ -232,10 +232,10 @@ async def by_query(
     work: Work, responses: Iterable[tuple[dict[Place, Query], R]], entries: Callable[[R], Iterable[tuple[Place, E]]]
 ) -> dict[Query, E]:
     """`entries` lists topic-partition and entry of a response."""
-    found = {}
+    entry_of = {}
     for chosen, response in responses:
         for place, entry in entries(response):
             if place in chosen:
-                found[chosen[place]] = entry
+                entry_of[chosen[place]] = entry
             await work.step()
-    return found
+    return entry_of

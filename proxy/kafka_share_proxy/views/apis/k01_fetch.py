@@ -115,9 +115,9 @@ async def _make_known(call: Call[messages.FetchRequest], views: ViewServices) ->
             await views.keeper.ensure(call.connection, outgrown, call.work)
         return {i: ErrorCode.UNKNOWN_TOPIC_ID for i in ids if catalog.view(i) is None and not catalog.is_plain(i)}
     missing = {
-        topic.topic for topic in topics if is_view(topic.topic) and _is_outgrown(catalog.named(topic.topic), topic)
+        topic.topic for topic in topics if is_view(topic.topic) and _is_outgrown(catalog.by_name(topic.topic), topic)
     }
-    found = await views.keeper.ensure(call.connection, missing, call.work) if missing else {}
+    errors = await views.keeper.ensure(call.connection, missing, call.work) if missing else {}
     filtered = [
         topic.topic for topic in topics if topic.topic not in missing and any(e.unknown_tags for e in topic.partitions)
     ]
@@ -125,7 +125,9 @@ async def _make_known(call: Call[messages.FetchRequest], views: ViewServices) ->
     if to_query:
         on_topics(call.connection, views.services, await request_topics(call.connection, to_query))
     return {
-        name: found.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in missing if catalog.named(name) is None
+        name: errors.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for name in missing
+        if catalog.by_name(name) is None
     }
 
 
@@ -147,13 +149,13 @@ async def _filters(call: Call[messages.FetchRequest], views: ViewServices) -> di
         return dict.fromkeys(
             fields, BadFilter(f"the KeyFilters of one request have more than {REQUEST_BYTES_MAX} bytes")
         )
-    found: dict[tuple[bytes | str, int], _Filter] = {}
+    filters: dict[tuple[bytes | str, int], _Filter] = {}
     codes = await _rights(connection, views.services, {name for name, _ in fields})
     for place, content in fields.items():
-        found[place] = codes[place[0]]
-        if found[place] == ErrorCode.NONE:
-            found[place] = await _filter(views, content, connection)
-    return found
+        filters[place] = codes[place[0]]
+        if filters[place] == ErrorCode.NONE:
+            filters[place] = await _filter(views, content, connection)
+    return filters
 
 
 async def _filter(views: ViewServices, content: bytes, connection: Connection) -> _Filter:
@@ -234,7 +236,7 @@ class _RequestedPartitions:
     def _item(self, name: bytes | str, entry: _RequestedPartition) -> _Item:
         if name in self._refused:
             return _Item(entry, code=self._refused[name])
-        view = self._catalog.named(name) if isinstance(name, str) else self._catalog.view(name)
+        view = self._catalog.by_name(name) if isinstance(name, str) else self._catalog.view(name)
         key_filter = self._filters.get((name, entry.partition))
         if isinstance(key_filter, BadFilter):
             return self._mistaken(entry, str(key_filter))

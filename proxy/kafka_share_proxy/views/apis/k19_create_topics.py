@@ -66,7 +66,7 @@ async def _bases(
     """Return Metadata, read after everything stored."""
     if not names:
         return {}
-    await views.keeper.know(await call.work.select(lambda name: views.catalog.named(name.topic) is None, names))
+    await views.keeper.know(await call.work.select(lambda name: views.catalog.by_name(name.topic) is None, names))
     bases = await call.work.map(lambda name: name.base, names)
     return await broker_requests.request_topics(call.connection, bases, work=call.work)
 
@@ -107,11 +107,11 @@ async def _fit(
         if name.plan is not None and plan is None:
             refused[name.topic] = (ErrorCode.INVALID_TOPIC_EXCEPTION, f"there is no plan {name.plan!r}")
             continue
-        base = broker_requests.seen(entries.get(name.base))
-        missing = broker_requests.seen(None)
+        base = broker_requests.state_of(entries.get(name.base))
+        missing = broker_requests.state_of(None)
         standing = judge(cut_of(name, plan).slots, missing, base, None, views.options.partitions_max)
         if standing.step is not Step.CREATE:
-            refused[name.topic] = (standing.code, standing.reason or f"its base {name.base} cannot be looked at")
+            refused[name.topic] = (standing.code, standing.reason or f"its base {name.base} cannot be described")
         elif requested[name.topic].assignments or requested[name.topic].num_partitions not in (-1, standing.partitions):
             refused[name.topic] = (ErrorCode.INVALID_PARTITIONS, f"this view has {standing.partitions} partitions")
         else:

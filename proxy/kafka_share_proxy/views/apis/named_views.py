@@ -32,7 +32,7 @@ class NamesUnknownView:
             read = prefixes.topic_names(key, version)
         except LocalProtocolError:
             return lambda _frame: False
-        known = self.catalog.named
+        known = self.catalog.by_name
 
         def lists(frame: memoryview) -> bool:
             data = bytes(frame)

@@ -238,11 +238,11 @@ class ViewCache(ChunkCache[ViewChunk]):
     def want(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> list[int]:
         """Record a request. Return all slots that were requested recently, in order."""
         self.note(key, division, slots, now)
-        seen_at = self._requested[key, division.name]
-        late = [slot for slot, seen in seen_at.items() if now - seen > REQUESTED_S]
+        times = self._requested[key, division.name]
+        late = [slot for slot, requested_at in times.items() if now - requested_at > REQUESTED_S]
         for slot in late:
-            del seen_at[slot]
-        return sorted(seen_at)
+            del times[slot]
+        return sorted(times)
 
     def drop_aged(self, now: float) -> float:
         """Evict old chunks, and forget slots that were not requested again."""

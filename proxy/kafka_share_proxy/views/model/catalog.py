@@ -86,7 +86,7 @@ class ViewCatalog:
     def topic_ids(self) -> KeysView[bytes]:
         return self._views.keys()
 
-    def named(self, topic: str) -> View | None:
+    def by_name(self, topic: str) -> View | None:
         return self._by_name.get(topic)
 
     def __iter__(self) -> Iterator[View]:

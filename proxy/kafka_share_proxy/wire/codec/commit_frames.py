@@ -221,11 +221,11 @@ def _text(version: int, text: bytes) -> bytes:
         raise ValueError(f"{size} bytes are no string of a request")
     if version < FLEXIBLE_SINCE:
         return _INT16.pack(size) + text
-    compact, left = bytearray(), size + 1
-    while left > COMPACT_BYTE_MAX:
-        compact.append(left & COMPACT_BYTE_MAX | 0x80)
-        left >>= 7
-    return bytes(compact) + left.to_bytes(1, "big") + text
+    compact, remaining = bytearray(), size + 1
+    while remaining > COMPACT_BYTE_MAX:
+        compact.append(remaining & COMPACT_BYTE_MAX | 0x80)
+        remaining >>= 7
+    return bytes(compact) + remaining.to_bytes(1, "big") + text
 
 
 KERNEL = kernels.choose("wire.codec._commit_frames", _commit_frames, BUILT_VERSION)

@@ -185,7 +185,8 @@ def after_client_id(key: int, version: int, field: str) -> bytes:
             prefix += b"\0" if source.is_flexible(each) else b"\xff\xff"
         else:
             break
-    raise LocalProtocolError(f"{source.spec.name} v{version}: {field} does not stand behind what can be absent")
+    text = f"{source.spec.name} v{version}: {field} does not follow only numbers and nullable strings"
+    raise LocalProtocolError(text)
 
 
 def _is_topic_name(field: FieldSpec) -> bool:
@@ -299,7 +300,7 @@ class _Writer(Skipper):
         if isinstance(wish, FieldOf):
             return self.scalar(field, nullable=field.is_nullable(self.version))
         if wish is not self._requested[-1]:
-            raise LocalProtocolError(f"{self}: nothing can be wanted behind {field.name}")
+            raise LocalProtocolError(f"{self}: nothing can be read after {field.name}")
         if isinstance(wish, ArrayAt):
             return self.array_at(field)
         return self.each_of(field, wish) if isinstance(wish, EachOf) else self.any_begins(field, wish)
@@ -439,8 +440,8 @@ def _name(wish: Wish) -> str:
     return wish.array if isinstance(wish, EachOf | AnyBegins) else wish.name
 
 
-def _short(message: str, come: int, end: int) -> Unread:
-    if come >= end:
+def _short(message: str, received: int, end: int) -> Unread:
+    if received >= end:
         raise _malformed(message, "it ends too early")
     return Unread.MORE_BYTES
 

@@ -88,16 +88,16 @@ def skip_tags(buffer: Any, position: int, end: int) -> int:
     return position
 
 
-def check_count(what: str, count: int, most: int, size: int, left: int) -> None:
+def check_count(what: str, count: int, most: int, size: int, remaining: int) -> None:
     """Raise RemoteProtocolError if a count exceeds `most`, or the remaining bytes."""
-    if count > most or count * size > left:
-        raise refusal(what, count, left)
+    if count > most or count * size > remaining:
+        raise refusal(what, count, remaining)
 
 
-def check_tags(count: int, left: int) -> None:
+def check_tags(count: int, remaining: int) -> None:
     """Raise RemoteProtocolError if the remaining bytes cannot hold this many tags."""
-    if count > TAGS_MAX or 2 * count > left:
-        raise refusal("number of tagged fields", count, left)
+    if count > TAGS_MAX or 2 * count > remaining:
+        raise refusal("number of tagged fields", count, remaining)
 
 
 def write_tags(append: Callable[[bytes], object], known: list[tuple[int, bytes]], unknown: Tags) -> None:
@@ -113,8 +113,8 @@ def _tag_of(tagged: tuple[int, bytes]) -> int:
     return tagged[0]
 
 
-def refusal(what: str, length: int, left: int) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{what}: length {length} cannot be, {left} bytes are left")
+def refusal(what: str, length: int, remaining: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{what}: length {length} cannot be, {remaining} bytes are left")
 
 
 def too_many() -> TooManyElements:

@@ -31,4 +31,4 @@ def group_place(key: int, version: int) -> GroupPlace:
             return GroupPlace(is_flexible, is_listed=True, strings_before=before)
         if field.type != "string" or field.is_array:
             break
-    raise LocalProtocolError(f"{spec.name} v{version} has no group id behind strings alone")
+    raise LocalProtocolError(f"{spec.name} v{version} has no group id after strings alone")

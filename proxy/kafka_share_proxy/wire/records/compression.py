@@ -69,12 +69,12 @@ class _Opened:
         self.size = 0
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         return self._limit - self.size
 
     def add(self, part: bytes | memoryview) -> None:
         """Append decompressed bytes. Raises OpenedTooLarge."""
-        if len(part) > self.left:
+        if len(part) > self.remaining:
             raise OpenedTooLarge(f"a record batch of more than {self._limit} bytes when decompressed")
         if self._room is None and self.size + len(part) <= PIECE_BYTES:
             self._parts.append(bytes(part))
@@ -157,7 +157,7 @@ def _open_snappy_block(data: bytes, whole: _Opened) -> None:
     snappy = _library("cramjam").snappy
     try:
         announced = snappy.decompress_raw_len(data)
-        if announced > whole.left:
+        if announced > whole.remaining:
             raise OpenedTooLarge(f"a snappy block announces {announced} bytes")
         if announced <= PIECE_BYTES:
             whole.add(memoryview(snappy.decompress_raw(data)))

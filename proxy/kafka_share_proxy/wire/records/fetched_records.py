@@ -56,10 +56,10 @@ class _Response:
     def single(self, batch: Batch, fate: int) -> FetchedRecords | None:
         """None if the batch ends below the position. Raises RemoteProtocolError or CodecMissing."""
         if fate == KEPT and batch.magic == 2 and batch.last_offset >= self.position:
-            found = records.open_batch(
+            payload = records.open_batch(
                 self.data, batch.position, batch.end, self._open_payload, check_crcs=self.check_crcs
             )
-            return self._fetched(LazyRecords(*found, batch.timestamp_type), batch, batch.base_offset)
+            return self._fetched(LazyRecords(*payload, batch.timestamp_type), batch, batch.base_offset)
         return self._empty_or_legacy(batch, fate)
 
     def _open_payload(self, codec: int, payload: Buffer) -> Buffer:
@@ -78,8 +78,8 @@ class _Response:
         header = records.read_header(whole)
         return LazyRecords(*records.find_records(whole, header, self.decompressed_max), header.timestamp_type)
 
-    def _fetched(self, found: LazyRecords, last: Batch, first_offset: int = -1) -> FetchedRecords:
-        kept = found if first_offset >= self.position else found.from_offset(self.position)
+    def _fetched(self, lazy: LazyRecords, last: Batch, first_offset: int = -1) -> FetchedRecords:
+        kept = lazy if first_offset >= self.position else lazy.from_offset(self.position)
         self.position = max(self.position, last.last_offset + 1)
         return FetchedRecords(kept, self.position, last.leader_epoch)
 
@@ -109,11 +109,11 @@ def fetched_records(
     table, wrong = _whole_batches(data)
     for fate, begin, end in _runs(table, table.fates(aborted)):
         if fate is None:
-            found, fault = response.run(table[begin:end])
+            fetched, fault = response.run(table[begin:end])
         else:
-            found, fault = response.single(table[begin], fate), None
-        if found is not None:
-            yield found
+            fetched, fault = response.single(table[begin], fate), None
+        if fetched is not None:
+            yield fetched
         if fault is not None:
             raise fault
     if wrong is not None:

@@ -43,9 +43,9 @@ def keys_in(records: Buffer, first_offset: int) -> RecordKeys:
     """
     offsets, hashes = array("q"), array("Q")
     for fetched in fetched_records(records, first_offset, check_crcs=False):
-        found = fetched.records.positions.order_keys(fetched.records.area)
-        offsets.frombytes(found[0])
-        hashes.frombytes(found[1])
+        columns = fetched.records.positions.order_keys(fetched.records.area)
+        offsets.frombytes(columns[0])
+        hashes.frombytes(columns[1])
     return RecordKeys(offsets, hashes)
 
 

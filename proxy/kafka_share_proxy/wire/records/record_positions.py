@@ -303,8 +303,8 @@ def _python_records(
     origin: tuple[Hashable, ...],
     after: Iterator[Built] | None,
 ) -> Iterator[Built]:
-    found = _python_build(area, columns, first, last, record_type, timestamp_type, headers_type, origin)
-    return iter(found + list(after or ()))
+    built = _python_build(area, columns, first, last, record_type, timestamp_type, headers_type, origin)
+    return iter(built + list(after or ()))
 
 
 def _python_hashes(area: Buffer, columns: bytes, first: int, last: int) -> bytes:

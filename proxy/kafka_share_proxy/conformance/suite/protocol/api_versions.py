@@ -50,11 +50,11 @@ async def each_version(run: CaseRun, version: int) -> None:
 )
 async def same_in_all(run: CaseRun) -> None:
     connection = await run.connect()
-    seen = []
+    actual = []
     for version in range(4):
         response = await connection.request("ApiVersions", version, **(CLIENT if version == 3 else {}))
-        seen.append({each.api_key: (each.min_version, each.max_version) for each in response.api_keys})
-    equal("ranges of versions 1 to 3", seen[1:], [seen[0]] * 3)
+        actual.append({each.api_key: (each.min_version, each.max_version) for each in response.api_keys})
+    equal("ranges of versions 1 to 3", actual[1:], [actual[0]] * 3)
 
 
 @case(

@@ -98,17 +98,17 @@ async def protocol_of_all(run: CaseRun) -> None:
     await first.join([("a", b"1"), ("b", b"2")])
     await first.sync([(first.member_id, b"")])
     second = await classic_member(run, first.group)
-    seen = []
+    actual = []
 
     async def join_second() -> None:
-        seen.append((await second.join([("b", b"3"), ("c", b"4")])).protocol_name)
+        actual.append((await second.join([("b", b"3"), ("c", b"4")])).protocol_name)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(join_second)
         await run.until(lambda: _rebalances(first), "a rebalance")
         response = await first.try_join([("a", b"1"), ("b", b"2")])
-        seen.append(response.protocol_name)
-    equal("protocols of both responses", seen, ["b", "b"])
+        actual.append(response.protocol_name)
+    equal("protocols of both responses", actual, ["b", "b"])
 
 
 async def _rebalances(member: ClassicGroupClient) -> bool:
@@ -148,15 +148,15 @@ async def assignments(run: CaseRun) -> None:
     first = await stable_member(run)
     second = await second_member(run, first)
     given = [(first.member_id, b"one"), (second.member_id, b"two")]
-    seen: dict[str, bytes] = {}
+    actual: dict[str, bytes] = {}
 
     async def sync_second() -> None:
-        seen["second"] = bytes((await second.sync()).assignment)
+        actual["second"] = bytes((await second.sync()).assignment)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync_second)
-        seen["first"] = bytes((await first.sync(given)).assignment)
-    equal("assignments", seen, {"first": b"one", "second": b"two"})
+        actual["first"] = bytes((await first.sync(given)).assignment)
+    equal("assignments", actual, {"first": b"one", "second": b"two"})
 
 
 @case(
@@ -367,8 +367,8 @@ async def describe_stable(run: CaseRun) -> None:
     member = await stable_member(run, instance_id="i1")
     group = await describe(run, member.group)
     equal("ErrorCode", group.error_code, ErrorCode.NONE)
-    seen = (group.group_state, group.protocol_type, group.protocol_data)
-    equal("state and protocol", seen, ("Stable", "consumer", "range"))
+    actual = (group.group_state, group.protocol_type, group.protocol_data)
+    equal("state and protocol", actual, ("Stable", "consumer", "range"))
     (shown,) = group.members
     equal("member", (shown.member_id, shown.group_instance_id), (member.member_id, "i1"))
     equal("metadata", (bytes(shown.member_metadata), bytes(shown.member_assignment)), (b"m", b"all"))

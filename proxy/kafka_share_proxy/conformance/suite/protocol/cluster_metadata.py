@@ -26,21 +26,21 @@ UNKNOWN_ID = b"\x05" * 16
 async def shown(run: CaseRun, version: int) -> None:
     topic = await run.topic(3)
     response = await run.request("Metadata", version=version, topics=[{"name": topic.name}])
-    (found,) = response.topics
-    equal("error and name", (found.error_code, found.name), (0, topic.name))
-    equal("IsInternal", found.is_internal, False)
-    seen = {each.partition_index: each.leader_id for each in found.partitions}
-    equal("leaders", seen, dict(topic.leaders))
+    (entry,) = response.topics
+    equal("error and name", (entry.error_code, entry.name), (0, topic.name))
+    equal("IsInternal", entry.is_internal, False)
+    actual = {each.partition_index: each.leader_id for each in entry.partitions}
+    equal("leaders", actual, dict(topic.leaders))
     nodes = {each.node_id for each in response.brokers}
-    for each in found.partitions:
+    for each in entry.partitions:
         true("leader in ISR", each.leader_id in each.isr_nodes, "yes", list(each.isr_nodes))
         true("replicas among the brokers", set(each.replica_nodes) <= nodes, "yes", list(each.replica_nodes))
         equal("error of the partition", each.error_code, ErrorCode.NONE)
         if version >= 7:
             equal("LeaderEpoch", each.leader_epoch, 0)
     if version >= 10:
-        true("TopicId", bytes(found.topic_id) != ZERO_UUID, "not zero")
-        equal("TopicId", bytes(found.topic_id), topic.topic_id)
+        true("TopicId", bytes(entry.topic_id) != ZERO_UUID, "not zero")
+        equal("TopicId", bytes(entry.topic_id), topic.topic_id)
 
 
 @case("metadata.topic.by-id", "Metadata v12 finds a topic by its id.", "KIP-516", needs=("Metadata:12",))
@@ -48,8 +48,8 @@ async def by_id(run: CaseRun) -> None:
     topic = await run.topic()
     requested = {"name": None, "topic_id": topic.topic_id}
     response = await run.request("Metadata", version=12, topics=[requested], allow_auto_topic_creation=False)
-    (found,) = response.topics
-    equal("error, name and id", (found.error_code, found.name, bytes(found.topic_id)), (0, topic.name, topic.topic_id))
+    (entry,) = response.topics
+    equal("error, name and id", (entry.error_code, entry.name, bytes(entry.topic_id)), (0, topic.name, topic.topic_id))
 
 
 @case("metadata.topic.unknown-id", "An unknown topic id gets UNKNOWN_TOPIC_ID.", "KIP-516", needs=("Metadata:12",))
@@ -68,10 +68,10 @@ async def unknown(run: CaseRun) -> None:
     name = run.name("none")
     for _ in range(2):
         response = await run.request("Metadata", topics=[{"name": name}], allow_auto_topic_creation=False)
-        (found,) = response.topics
-        equal("ErrorCode", found.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        equal("partitions", list(found.partitions), [])
-        equal("TopicId", bytes(found.topic_id), ZERO_UUID)
+        (entry,) = response.topics
+        equal("ErrorCode", entry.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        equal("partitions", list(entry.partitions), [])
+        equal("TopicId", bytes(entry.topic_id), ZERO_UUID)
 
 
 @case_for_each(
@@ -131,8 +131,8 @@ async def same_cluster(run: CaseRun) -> None:
     first = await run.request("Metadata", topics=[])
     second = await run.request("DescribeCluster", version=0)
     equal("cluster id", second.cluster_id, first.cluster_id)
-    seen = sorted((each.broker_id, each.host, each.port) for each in second.brokers)
-    equal("brokers", seen, sorted((each.node_id, each.host, each.port) for each in first.brokers))
+    actual = sorted((each.broker_id, each.host, each.port) for each in second.brokers)
+    equal("brokers", actual, sorted((each.node_id, each.host, each.port) for each in first.brokers))
 
 
 @case("metadata.brokers.controller", "The controller of Metadata is one of the brokers.", SCHEMA)
@@ -151,9 +151,9 @@ async def controller(run: CaseRun) -> None:
 async def partitions_described(run: CaseRun) -> None:
     topic = await run.topic(3)
     response = await run.request("DescribeTopicPartitions", topics=[{"name": topic.name}])
-    (found,) = response.topics
-    equal("error and id", (found.error_code, bytes(found.topic_id)), (0, topic.topic_id))
-    equal("leaders", [(p.partition_index, p.leader_id) for p in found.partitions], sorted(topic.leaders.items()))
+    (entry,) = response.topics
+    equal("error and id", (entry.error_code, bytes(entry.topic_id)), (0, topic.topic_id))
+    equal("leaders", [(p.partition_index, p.leader_id) for p in entry.partitions], sorted(topic.leaders.items()))
     equal("NextCursor", response.next_cursor, None)
 
 
@@ -167,8 +167,8 @@ async def cursor(run: CaseRun) -> None:
     topic = await run.topic(3)
     first = await run.request("DescribeTopicPartitions", topics=[{"name": topic.name}], response_partition_limit=2)
     equal("first partitions", [p.partition_index for p in first.topics[0].partitions], [0, 1])
-    seen = (first.next_cursor.topic_name, first.next_cursor.partition_index)
-    equal("NextCursor", seen, (topic.name, 2))
+    actual = (first.next_cursor.topic_name, first.next_cursor.partition_index)
+    equal("NextCursor", actual, (topic.name, 2))
     following = {"topic_name": topic.name, "partition_index": 2}
     second = await run.request("DescribeTopicPartitions", topics=[{"name": topic.name}], cursor=following)
     equal("remaining partitions", [p.partition_index for p in second.topics[0].partitions], [2])
@@ -257,8 +257,8 @@ async def delete_by_id(run: CaseRun) -> None:
     topic = await run.topic()
     requested = [{"name": None, "topic_id": topic.topic_id}]
     response = await run.request("DeleteTopics", version=6, topics=requested, timeout_ms=9000)
-    seen = response.responses[0]
-    equal("error and name", (seen.error_code, seen.name), (0, topic.name))
+    actual = response.responses[0]
+    equal("error and name", (actual.error_code, actual.name), (0, topic.name))
 
 
 @case("metadata.delete.unknown-id", "An unknown id gets UNKNOWN_TOPIC_ID.", "KIP-516", needs=("DeleteTopics:6",))
@@ -314,25 +314,27 @@ async def topic_setting(run: CaseRun, topic: str, name: str) -> Any:
     resource = {"resource_type": 2, "resource_name": topic, "configuration_keys": [name]}
     response = await run.request("DescribeConfigs", resources=[resource])
     equal("ErrorCode", response.results[0].error_code, ErrorCode.NONE)
-    (found,) = response.results[0].configs
-    return found
+    (setting,) = response.results[0].configs
+    return setting
 
 
 @case("metadata.settings.own", "A setting of a topic is described with its value and source 1.", "KIP-226")
 async def own_setting(run: CaseRun) -> None:
     topic = await run.topic(configs={"retention.ms": "12345678"})
-    found = await topic_setting(run, topic.name, "retention.ms")
+    setting = await topic_setting(run, topic.name, "retention.ms")
     equal(
-        "value, source and sensitivity", (found.value, found.config_source, found.is_sensitive), ("12345678", 1, False)
+        "value, source and sensitivity",
+        (setting.value, setting.config_source, setting.is_sensitive),
+        ("12345678", 1, False),
     )
 
 
 @case("metadata.settings.default", "A setting that nobody set has source 5.", "KIP-226")
 async def default_setting(run: CaseRun) -> None:
     topic = await run.topic()
-    found = await topic_setting(run, topic.name, "cleanup.policy")
-    equal("value", found.value, "delete")
-    one_of("source", found.config_source, [5, 4, 2, 3])
+    setting = await topic_setting(run, topic.name, "cleanup.policy")
+    equal("value", setting.value, "delete")
+    one_of("source", setting.config_source, [5, 4, 2, 3])
 
 
 @case_for_each(
@@ -349,8 +351,8 @@ async def incremental(run: CaseRun, operation: int, value: str | None) -> None:
     equal("ErrorCode", response.responses[0].error_code, ErrorCode.NONE)
 
     async def is_shown() -> bool:
-        found = await topic_setting(run, topic.name, "retention.ms")
-        return bool(found.value == value if value is not None else found.config_source != 1)
+        setting = await topic_setting(run, topic.name, "retention.ms")
+        return bool(setting.value == value if value is not None else setting.config_source != 1)
 
     await run.until(is_shown, "the new value")
 
@@ -378,10 +380,10 @@ async def coordinator(run: CaseRun, kind: int) -> None:
     key = run.name("key")
     await run.coordinator(key, kind)
     response = await run.request("FindCoordinator", key_type=kind, coordinator_keys=[key])
-    (found,) = response.coordinators
+    (entry,) = response.coordinators
     brokers = await run.cluster.brokers(await run.kept())
-    equal("error and key", (found.error_code, found.key), (0, key))
-    equal("address", (found.host, found.port), tuple(brokers[found.node_id]))
+    equal("error and key", (entry.error_code, entry.key), (0, key))
+    equal("address", (entry.host, entry.port), tuple(brokers[entry.node_id]))
 
 
 @case(

@@ -29,8 +29,12 @@ async def commit(
     """Commit an offset as a consumer without a group membership; return the error of the partition."""
     inner = {name: fields.pop(name) for name in list(fields) if name.startswith("committed_")}
     entry = {"partition_index": partition, "committed_offset": offset} | inner
-    named = {"name": topic.name} if version is None or version < 10 else {"topic_id": topic.topic_id}
-    values = {"group_id": group, "generation_id_or_member_epoch": -1, "topics": [named | {"partitions": [entry]}]}
+    topic_fields = {"name": topic.name} if version is None or version < 10 else {"topic_id": topic.topic_id}
+    values = {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "topics": [topic_fields | {"partitions": [entry]}],
+    }
     response = await run.request("OffsetCommit", await run.coordinator(group), version, **(values | fields))
     return int(response.topics[0].partitions[0].error_code)
 
@@ -45,9 +49,9 @@ async def fetch_group(run: CaseRun, group: str, topics: list[dict[str, Any]] | N
 async def committed(run: CaseRun, group: str, topic: CaseTopic, partition: int = 0, **fields: Any) -> Any:
     """Return the partition of an OffsetFetch response."""
     requested = [{"name": topic.name, "partition_indexes": [partition]}]
-    found = await fetch_group(run, group, requested, **fields)
-    equal("error of the group", found.error_code, ErrorCode.NONE)
-    return found.topics[0].partitions[0]
+    fetched = await fetch_group(run, group, requested, **fields)
+    equal("error of the group", fetched.error_code, ErrorCode.NONE)
+    return fetched.topics[0].partitions[0]
 
 
 @case(
@@ -59,11 +63,11 @@ async def kept(run: CaseRun) -> None:
     topic, group = await run.topic(count=5), run.group()
     code = await commit(run, group, topic, 3, committed_metadata="note", committed_leader_epoch=0)
     equal("error of the commit", code, ErrorCode.NONE)
-    seen = await committed(run, group, topic)
-    equal("offset", seen.committed_offset, 3)
-    equal("metadata", seen.metadata, "note")
-    equal("leader epoch", seen.committed_leader_epoch, 0)
-    equal("error", seen.error_code, ErrorCode.NONE)
+    actual = await committed(run, group, topic)
+    equal("offset", actual.committed_offset, 3)
+    equal("metadata", actual.metadata, "note")
+    equal("leader epoch", actual.committed_leader_epoch, 0)
+    equal("error", actual.error_code, ErrorCode.NONE)
 
 
 @case_for_each(
@@ -106,9 +110,9 @@ async def by_topic_id(run: CaseRun) -> None:
     equal("error of the commit", await commit(run, group, topic, 7, version=10), ErrorCode.NONE)
     groups = [{"group_id": group, "topics": [{"topic_id": topic.topic_id, "partition_indexes": [0]}]}]
     response = await run.request("OffsetFetch", await run.coordinator(group), 10, groups=groups)
-    (found,) = response.groups[0].topics
-    seen = (bytes(found.topic_id), found.partitions[0].committed_offset)
-    equal("topic id and offset", seen, (topic.topic_id, 7))
+    (fetched,) = response.groups[0].topics
+    actual = (bytes(fetched.topic_id), fetched.partitions[0].committed_offset)
+    equal("topic id and offset", actual, (topic.topic_id, 7))
 
 
 @case(
@@ -229,8 +233,8 @@ async def fenced_instance(run: CaseRun) -> None:
     FETCH,
 )
 async def fetch_none(run: CaseRun) -> None:
-    seen = await committed(run, run.group(), await run.topic())
-    values = (seen.committed_offset, seen.metadata, seen.committed_leader_epoch, seen.error_code)
+    actual = await committed(run, run.group(), await run.topic())
+    values = (actual.committed_offset, actual.metadata, actual.committed_leader_epoch, actual.error_code)
     equal("offset, metadata, epoch and error", values, (-1, "", -1, 0))
 
 
@@ -243,9 +247,9 @@ async def all_topics(run: CaseRun) -> None:
     first, second, group = await run.topic(2), await run.topic(), run.group()
     await commit(run, group, first, 1, 1)
     await commit(run, group, second, 2)
-    found = await fetch_group(run, group, None)
-    seen = {(t.name, p.partition_index): p.committed_offset for t in found.topics for p in t.partitions}
-    equal("offsets", seen, {(first.name, 1): 1, (second.name, 0): 2})
+    fetched = await fetch_group(run, group, None)
+    actual = {(t.name, p.partition_index): p.committed_offset for t in fetched.topics for p in t.partitions}
+    equal("offsets", actual, {(first.name, 1): 1, (second.name, 0): 2})
 
 
 @case(
@@ -264,8 +268,8 @@ async def several_groups(run: CaseRun) -> None:
     if coordinators[0] is not coordinators[1]:
         groups = groups[:1]
     response = await run.request("OffsetFetch", coordinators[0], groups=groups)
-    seen = {each.group_id: each.topics[0].partitions[0].committed_offset for each in response.groups}
-    equal("offsets", seen, {each["group_id"]: 1 + (each["group_id"] == second) for each in groups})
+    actual = {each.group_id: each.topics[0].partitions[0].committed_offset for each in response.groups}
+    equal("offsets", actual, {each["group_id"]: 1 + (each["group_id"] == second) for each in groups})
 
 
 @case(
@@ -274,8 +278,8 @@ async def several_groups(run: CaseRun) -> None:
     FETCH,
 )
 async def unknown_group(run: CaseRun) -> None:
-    found = await fetch_group(run, run.name("none"), None)
-    equal("error and topics", (found.error_code, list(found.topics)), (0, []))
+    fetched = await fetch_group(run, run.name("none"), None)
+    equal("error and topics", (fetched.error_code, list(fetched.topics)), (0, []))
 
 
 async def delete(run: CaseRun, group: str, topic: CaseTopic) -> Any:

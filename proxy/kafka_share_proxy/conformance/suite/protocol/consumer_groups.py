@@ -175,8 +175,8 @@ async def unchanged(run: CaseRun) -> None:
     await member.confirm()
     epoch = member.epoch
     response = await member.heartbeat()
-    seen = (response.error_code, response.member_epoch, response.assignment)
-    equal("error, epoch and assignment", seen, (0, epoch, None))
+    actual = (response.error_code, response.member_epoch, response.assignment)
+    equal("error, epoch and assignment", actual, (0, epoch, None))
 
 
 @case_for_each(
@@ -353,8 +353,8 @@ async def described(run: CaseRun) -> None:
     await member.join(topic)
     await member.confirm()
     group = await describe(run, member.group)
-    seen = (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch)
-    equal("error, state and epochs", seen, (0, "Stable", member.epoch, member.epoch))
+    actual = (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch)
+    equal("error, state and epochs", actual, (0, "Stable", member.epoch, member.epoch))
     (shown,) = group.members
     equal("member", (shown.member_id, shown.member_epoch), (member.member_id, member.epoch))
     (part,) = shown.assignment.topic_partitions

@@ -72,11 +72,11 @@ async def letters_in(run: CaseRun, topic: CaseTopic, count: int, partition: int 
     async def read_all() -> list[records.Record]:
         data = memoryview((await read(run, topic, partition=partition)).records or b"")
         batches = [b for b in records.iter_batches(data) if not b.is_control]
-        found = [r for b in batches for r in records.decode_records(data[b.position : b.end])]
-        return found if len(found) >= count else []
+        decoded = [r for b in batches for r in records.decode_records(data[b.position : b.end])]
+        return decoded if len(decoded) >= count else []
 
-    found: list[records.Record] = await run.until(read_all, f"{count} dead letters")
-    return found
+    letters: list[records.Record] = await run.until(read_all, f"{count} dead letters")
+    return letters
 
 
 @case(
@@ -125,8 +125,8 @@ async def exhausted(run: CaseRun) -> None:
     await member.acknowledge((topic, 0, 0, 1, RELEASE))
     equal("second delivery", await member.taken(topic), [(0, 1, 2)])
     await member.acknowledge((topic, 0, 0, 1, RELEASE))
-    found = await letters_in(run, letters, 2)
-    headers = [dict(each.headers) for each in found]
+    written = await letters_in(run, letters, 2)
+    headers = [dict(each.headers) for each in written]
     equal("offsets", sorted(each["__dlq.errors.offset"] or b"" for each in headers), [b"0", b"1"])
     equal("messages", {each["__dlq.errors.message"] for each in headers}, {EXHAUSTED})
     equal("delivery counts", {each["__dlq.errors.delivery.count"] for each in headers}, {b"2"})
@@ -214,9 +214,9 @@ async def expired(run: CaseRun) -> None:
     limits = {"share_delivery_count_limit": "2", "share_record_lock_duration_ms": "1000"}
     topic, letters, member = await dead_letter_group(run, **limits)
     equal("second delivery", await member.taken(topic), [(0, 1, 2)])
-    found = [dict(each.headers) for each in await letters_in(run, letters, 2)]
-    equal("messages", {each["__dlq.errors.message"] for each in found}, {EXHAUSTED})
-    equal("delivery counts", {each["__dlq.errors.delivery.count"] for each in found}, {b"2"})
+    headers = [dict(each.headers) for each in await letters_in(run, letters, 2)]
+    equal("messages", {each["__dlq.errors.message"] for each in headers}, {EXHAUSTED})
+    equal("delivery counts", {each["__dlq.errors.delivery.count"] for each in headers}, {b"2"})
 
 
 @case(
@@ -277,8 +277,8 @@ async def partition_of_letters(run: CaseRun) -> None:
         equal("acquired records", await member.taken(topic, partition), [(0, 0, 1)])
         await member.acknowledge((topic, partition, 0, 0, REJECT))
     for partition, sources in enumerate(([b"0", b"2"], [b"1", b"3"])):
-        found = [dict(each.headers) for each in await letters_in(run, letters, 2, partition)]
-        equal("source partitions", sorted(each["__dlq.errors.partition"] or b"" for each in found), sources)
+        headers = [dict(each.headers) for each in await letters_in(run, letters, 2, partition)]
+        equal("source partitions", sorted(each["__dlq.errors.partition"] or b"" for each in headers), sources)
 
 
 @case(
@@ -293,6 +293,6 @@ async def two_groups(run: CaseRun) -> None:
     await other.take(topic)
     for each in (member, other):
         await each.acknowledge((topic, 0, 0, 1, [REJECT, ACCEPT]))
-    found = [dict(each.headers) for each in await letters_in(run, letters, 2)]
-    seen = sorted((each["__dlq.errors.group"], each["__dlq.errors.offset"]) for each in found)
-    equal("groups and offsets", seen, sorted((each.group.encode(), b"0") for each in (member, other)))
+    headers = [dict(each.headers) for each in await letters_in(run, letters, 2)]
+    actual = sorted((each["__dlq.errors.group"], each["__dlq.errors.offset"]) for each in headers)
+    equal("groups and offsets", actual, sorted((each.group.encode(), b"0") for each in (member, other)))

@@ -56,8 +56,8 @@ async def each_version(run: CaseRun, version: int) -> None:
     partition = response.responses[0].partitions[0]
     equal("ErrorCode", partition.error_code, ErrorCode.NONE)
     equal("values", values_of(partition.records), [(n, b"record %d" % n) for n in range(3)])
-    named = bytes(response.responses[0].topic_id) if version >= 13 else response.responses[0].topic
-    equal("topic", named, topic.topic_id if version >= 13 else topic.name)
+    topic_in_response = bytes(response.responses[0].topic_id) if version >= 13 else response.responses[0].topic
+    equal("topic", topic_in_response, topic.topic_id if version >= 13 else topic.name)
 
 
 @case(
@@ -107,8 +107,8 @@ async def out_of_range(run: CaseRun, start: int, offset: int) -> None:
 )
 async def unknown(run: CaseRun, kind: str, partition: int) -> None:
     topic = await run.topic()
-    named = CaseTopic(run.name(kind) if kind else topic.name, topic.topic_id, topic.leaders)
-    code = (await read(run, named, partition=partition, on=await run.leader(topic))).error_code
+    other_topic = CaseTopic(run.name(kind) if kind else topic.name, topic.topic_id, topic.leaders)
+    code = (await read(run, other_topic, partition=partition, on=await run.leader(topic))).error_code
     equal("ErrorCode", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -223,8 +223,8 @@ async def diverging(run: CaseRun) -> None:
     topic = await run.topic(count=3)
     partition = await read(run, topic, offset=7, last_fetched_epoch=0)
     equal("ErrorCode", partition.error_code, ErrorCode.NONE)
-    seen = (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
-    equal("DivergingEpoch", seen, (0, 3))
+    actual = (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
+    equal("DivergingEpoch", actual, (0, 3))
 
 
 @case_for_each(
@@ -243,8 +243,8 @@ async def end_of_epoch(run: CaseRun, epoch: int, current: int, expected: tuple[i
     partition = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
     topics = [{"topic": topic.name, "partitions": [partition]}]
     response = await run.request("OffsetForLeaderEpoch", await run.leader(topic), replica_id=-1, topics=topics)
-    seen = response.topics[0].partitions[0]
-    equal("error, epoch and end offset", (seen.error_code, seen.leader_epoch, seen.end_offset), expected)
+    actual = response.topics[0].partitions[0]
+    equal("error, epoch and end offset", (actual.error_code, actual.leader_epoch, actual.end_offset), expected)
 
 
 # Fetch sessions
@@ -337,8 +337,8 @@ async def forgotten(run: CaseRun) -> None:
     for partition in (0, 1):
         await run.produce(made.topic, 1, partition=partition)
     response = await made.fetch()
-    seen = [p.partition_index for t in response.responses for p in t.partitions]
-    equal("partitions", seen, [1])
+    actual = [p.partition_index for t in response.responses for p in t.partitions]
+    equal("partitions", actual, [1])
 
 
 @case_for_each(

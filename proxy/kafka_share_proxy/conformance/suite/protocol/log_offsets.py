@@ -97,8 +97,8 @@ async def delete(run: CaseRun, topic: CaseTopic, offset: int, partition: int = 0
 )
 async def deleted(run: CaseRun, offset: int, expected: tuple[int, int]) -> None:
     topic = await run.topic(count=5)
-    seen = await delete(run, topic, offset)
-    equal("error and low watermark", (seen.error_code, seen.low_watermark), expected)
+    actual = await delete(run, topic, offset)
+    equal("error and low watermark", (actual.error_code, actual.low_watermark), expected)
     start = max(expected[1], 0)
     equal("earliest offset", (await list_offsets(run, topic, EARLIEST)).offset, start)
 

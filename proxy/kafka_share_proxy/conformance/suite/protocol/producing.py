@@ -447,6 +447,6 @@ async def batch_keeps_ids(run: CaseRun) -> None:
     await producer.try_append(topic, 2, 0)
     data = (await read(run, topic)).records
     (batch,) = records.iter_batches(data)
-    seen = (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional)
-    equal("ids of the batch", seen, (producer.producer_id, 0, 0, False))
+    actual = (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional)
+    equal("ids of the batch", actual, (producer.producer_id, 0, 0, False))
     equal("offsets", spans_of(data), [(0, 1, 2)])

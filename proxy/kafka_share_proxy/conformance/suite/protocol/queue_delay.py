@@ -75,8 +75,8 @@ async def returns_after(
 ) -> None:
     """Check that the records are acquired again, and no earlier."""
     equal("acquired after the delay", await member.taken(topic), list(expected))
-    seen = time.monotonic() - since
-    true("duration of the delay", seen >= LEAST * least_s, f"at least {LEAST * least_s:.2f} s", round(seen, 3))
+    actual = time.monotonic() - since
+    true("duration of the delay", actual >= LEAST * least_s, f"at least {LEAST * least_s:.2f} s", round(actual, 3))
 
 
 @case(

@@ -266,8 +266,8 @@ async def two_partitions(run: CaseRun) -> None:
     for partition in topic.partitions:
         await append_keys(run, topic, [A, A], partition=partition)
     member = await share_member(run, await share_group(run, topic, settings=ORDERED), topic)
-    seen = [await member.taken(topic, partition) for partition in topic.partitions]
-    equal("acquired in each partition", seen, [[(0, 0, 1)], [(0, 0, 1)]])
+    actual = [await member.taken(topic, partition) for partition in topic.partitions]
+    equal("acquired in each partition", actual, [[(0, 0, 1)], [(0, 0, 1)]])
 
 
 @case(

@@ -51,8 +51,8 @@ async def same_brokers(run: CaseRun) -> None:
     expected = sorted((each.node_id, each.host, each.port) for each in first.brokers)
     for node in await run.nodes():
         response = await run.request("Metadata", await run.kept(await run.node(node)), topics=[])
-        seen = sorted((each.node_id, each.host, each.port) for each in response.brokers)
-        equal(f"brokers at node {node}", seen, expected)
+        actual = sorted((each.node_id, each.host, each.port) for each in response.brokers)
+        equal(f"brokers at node {node}", actual, expected)
         equal(f"cluster id at node {node}", response.cluster_id, first.cluster_id)
 
 
@@ -68,11 +68,11 @@ async def leaders(run: CaseRun) -> None:
     for node in nodes:
         connection = await run.kept(await run.node(node))
         response = await run.request("Metadata", connection, topics=[{"name": topic.name}])
-        seen = {
+        actual = {
             each.partition_index: (each.leader_id, each.leader_epoch, list(each.replica_nodes), list(each.isr_nodes))
             for each in response.topics[0].partitions
         }
-        equal(f"partitions at node {node}", seen, {index: (n, 0, [n], [n]) for index, n in enumerate(nodes)})
+        equal(f"partitions at node {node}", actual, {index: (n, 0, [n], [n]) for index, n in enumerate(nodes)})
 
 
 @case(
@@ -103,9 +103,9 @@ async def same_coordinator(run: CaseRun, kind: int) -> None:
     for node in await run.nodes():
         connection = await run.kept(await run.node(node))
         response = await run.request("FindCoordinator", connection, key_type=kind, coordinator_keys=[key])
-        (found,) = response.coordinators
-        equal(f"error at node {node}", found.error_code, ErrorCode.NONE)
-        equal(f"address at node {node}", (found.host, found.port), tuple(expected))
+        (coordinator,) = response.coordinators
+        equal(f"error at node {node}", coordinator.error_code, ErrorCode.NONE)
+        equal(f"address at node {node}", (coordinator.host, coordinator.port), tuple(expected))
 
 
 # Produce and Fetch
@@ -123,8 +123,8 @@ async def own_partitions(run: CaseRun) -> None:
         base = await run.produce(topic, [b"at node %d" % node], partition=partition)
         equal(f"base offset at node {node}", base, 0)
     for partition, node in topic.leaders.items():
-        seen = await read(run, topic, partition=partition, on=await run.leader(topic, partition))
-        equal(f"records at node {node}", values_of(seen.records), [(0, b"at node %d" % node)])
+        actual = await read(run, topic, partition=partition, on=await run.leader(topic, partition))
+        equal(f"records at node {node}", values_of(actual.records), [(0, b"at node %d" % node)])
 
 
 async def produce_at(run: CaseRun, version: int) -> tuple[Any, Any, Any]:

@@ -83,8 +83,8 @@ async def release(run: CaseRun, api: str) -> None:
         if api == "ShareAcknowledge"
         else member.fetch(acks=[(topic, 0, 0, 9, RELEASE)], wait_ms=0, max_records=0)
     )
-    found = entry(response, topic)
-    code = found.error_code if api == "ShareAcknowledge" else found.acknowledge_error_code
+    partition = entry(response, topic)
+    code = partition.error_code if api == "ShareAcknowledge" else partition.acknowledge_error_code
     equal("error of the acknowledgement", code, ErrorCode.NONE)
     equal("acquired by another member", await other.taken(topic), [(0, 9, 2)])
 
@@ -132,9 +132,9 @@ async def piggybacked_with_records(run: CaseRun) -> None:
     topic, member = await holding(run)
     await run.produce(topic, 5)
     response = await member.fetch(acks=[(topic, 0, 0, 9, ACCEPT)])
-    found = entry(response, topic)
-    equal("AcknowledgeErrorCode", found.acknowledge_error_code, ErrorCode.NONE)
-    equal("ErrorCode", found.error_code, ErrorCode.NONE)
+    partition = entry(response, topic)
+    equal("AcknowledgeErrorCode", partition.acknowledge_error_code, ErrorCode.NONE)
+    equal("ErrorCode", partition.error_code, ErrorCode.NONE)
     equal("acquired records", acquired(response, topic), [(10, 14, 1)])
 
 

@@ -43,12 +43,12 @@ PROMPT_S = 5.0
 async def first_delivery(run: CaseRun) -> None:
     topic, member = await ten_records(run)
     response = await member.take(topic)
-    found = entry(response, topic)
+    partition = entry(response, topic)
     equal("acquired records", acquired(response, topic), [(0, 9, 1)])
-    equal("batches in Records", spans_of(found.records), [(0, 9, 10)])
-    equal("values", values_of(found.records), [(n, b"record %d" % n) for n in range(10)])
-    equal("ErrorCode", found.error_code, ErrorCode.NONE)
-    equal("AcknowledgeErrorCode", found.acknowledge_error_code, ErrorCode.NONE)
+    equal("batches in Records", spans_of(partition.records), [(0, 9, 10)])
+    equal("values", values_of(partition.records), [(n, b"record %d" % n) for n in range(10)])
+    equal("ErrorCode", partition.error_code, ErrorCode.NONE)
+    equal("AcknowledgeErrorCode", partition.acknowledge_error_code, ErrorCode.NONE)
 
 
 @case(

@@ -111,12 +111,12 @@ async def default_delivery_limit(run: CaseRun) -> None:
 async def throttled(run: CaseRun) -> None:
     topic = await run.topic(count=100)
     member = await share_member(run, await share_group(run, topic), topic)
-    seen = []
+    actual = []
     for _ in range(5):
         spans = await member.taken(topic)
-        seen.append((spans[0][0], spans[-1][1], spans[0][2]))
+        actual.append((spans[0][0], spans[-1][1], spans[0][2]))
         await member.acknowledge(*((topic, 0, first, last, RELEASE) for first, last, _ in spans))
-    equal("deliveries", seen, [(0, 99, 1), (0, 99, 2), (0, 99, 3), (0, 49, 4), (0, 0, 5)])
+    equal("deliveries", actual, [(0, 99, 1), (0, 99, 2), (0, 99, 3), (0, 49, 4), (0, 0, 5)])
 
 
 @case(

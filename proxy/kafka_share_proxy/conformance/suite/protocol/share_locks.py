@@ -109,14 +109,16 @@ async def part_expires(run: CaseRun) -> None:
     topic, member = await short_locks(run)
     await member.take(topic)
     await member.acknowledge((topic, 0, 2, 5, ACCEPT))
-    seen: set[int] = set()
+    actual: set[int] = set()
 
     def complete(response: Any) -> bool:
-        seen.update(n for first, last, count in acquired(response, topic) for n in range(first, last + 1) if count > 1)
-        return len(seen) >= 6
+        actual.update(
+            n for first, last, count in acquired(response, topic) for n in range(first, last + 1) if count > 1
+        )
+        return len(actual) >= 6
 
     await member.fetch_until(complete, topic)
-    equal("offsets acquired again", sorted(seen), [0, 1, 6, 7, 8, 9])
+    equal("offsets acquired again", sorted(actual), [0, 1, 6, 7, 8, 9])
 
 
 # Renewals
@@ -140,8 +142,8 @@ async def renew_restarts(run: CaseRun, api: str) -> None:
         response = await (
             member.acknowledge(*acks, renew=True) if api == "ShareAcknowledge" else member.fetch(acks=acks, renew=True)
         )
-        found = entry(response, topic)
-        code = found.error_code if api == "ShareAcknowledge" else found.acknowledge_error_code
+        partition = entry(response, topic)
+        code = partition.error_code if api == "ShareAcknowledge" else partition.acknowledge_error_code
         equal(f"error of renewal {number}", code, ErrorCode.NONE)
         equal("acquired by another member", acquired(await other.fetch(topic, wait_ms=0), topic), [])
     equal("acquired after the last lock", await other.taken(topic), [(0, 9, 2)])

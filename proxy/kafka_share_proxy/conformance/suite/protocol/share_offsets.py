@@ -65,8 +65,8 @@ async def all_topics(run: CaseRun) -> None:
     group = await share_group(run, first, second)
     groups = [{"group_id": group, "topics": None}]
     response = await run.request("DescribeShareGroupOffsets", await run.coordinator(group), groups=groups)
-    seen = {each.topic_name: sorted(p.partition_index for p in each.partitions) for each in response.groups[0].topics}
-    equal("described partitions", seen, {first.name: [0, 1], second.name: [0]})
+    actual = {each.topic_name: sorted(p.partition_index for p in each.partitions) for each in response.groups[0].topics}
+    equal("described partitions", actual, {first.name: [0, 1], second.name: [0]})
 
 
 @case(
@@ -379,15 +379,15 @@ async def isolation(run: CaseRun, level: str | None, expected: list[int]) -> Non
     settings = None if level is None else {"share.isolation.level": level}
     member = await share_member(run, await share_group(run, topic, settings=settings), topic)
     data, markers = {0, 1, 3, 4, 6}, {2, 5}
-    seen: set[int] = set()
+    actual: set[int] = set()
 
     def complete(response: Any) -> bool:
-        seen.update(n for first, last, _ in acquired(response, topic) for n in range(first, last + 1))
-        return 6 in seen
+        actual.update(n for first, last, _ in acquired(response, topic) for n in range(first, last + 1))
+        return 6 in actual
 
     await member.fetch_until(complete, topic)
-    equal("acquired data records", sorted(seen & data), expected)
-    equal("acquired offsets beyond records and markers", sorted(seen - data - markers), [])
+    equal("acquired data records", sorted(actual & data), expected)
+    equal("acquired offsets beyond records and markers", sorted(actual - data - markers), [])
 
 
 @case(

@@ -28,11 +28,11 @@ from kafka_share_proxy.wire.errors import ErrorCode
 )
 async def forgotten_partition(run: CaseRun) -> None:
     topic, member = await ten_records(run, partitions=2)
-    seen: set[int] = set()
+    actual: set[int] = set()
 
     def complete(response: Any) -> bool:
-        seen.update(p for p in (0, 1) if acquired(response, topic, p))
-        return seen == {0, 1}
+        actual.update(p for p in (0, 1) if acquired(response, topic, p))
+        return actual == {0, 1}
 
     await member.fetch_until(complete, topic)
     await member.fetch(forget=[(topic, 0)], wait_ms=0)
@@ -109,10 +109,10 @@ async def acknowledged_in_response(run: CaseRun) -> None:
     topic, member = await ten_records(run)
     await member.take(topic)
     response = await member.fetch(acks=[(topic, 0, 0, 9, ACCEPT)], wait_ms=0)
-    found = entry(response, topic)
-    equal("ErrorCode", found.error_code, ErrorCode.NONE)
-    equal("AcknowledgeErrorCode", found.acknowledge_error_code, ErrorCode.NONE)
-    true("Records", found.records is not None and len(found.records) == 0, "empty, not null", found.records)
+    partition = entry(response, topic)
+    equal("ErrorCode", partition.error_code, ErrorCode.NONE)
+    equal("AcknowledgeErrorCode", partition.acknowledge_error_code, ErrorCode.NONE)
+    true("Records", partition.records is not None and len(partition.records) == 0, "empty, not null", partition.records)
 
 
 @case(
@@ -151,14 +151,14 @@ async def unknown_partition(run: CaseRun) -> None:
 async def member_of_two_topics(run: CaseRun) -> None:
     first, second = await run.topic(count=3), await run.topic(count=4)
     member = await share_member(run, await share_group(run, first, second), first)
-    seen: dict[bytes, Any] = {}
+    actual: dict[bytes, Any] = {}
 
     def complete(response: Any) -> bool:
         for topic in (first, second):
             if spans := acquired(response, topic):
-                seen[topic.topic_id] = spans
-        return len(seen) == 2
+                actual[topic.topic_id] = spans
+        return len(actual) == 2
 
     await member.fetch_until(complete, first, second)
-    equal("acquired of the first topic", seen[first.topic_id], [(0, 2, 1)])
-    equal("acquired of the second topic", seen[second.topic_id], [(0, 3, 1)])
+    equal("acquired of the first topic", actual[first.topic_id], [(0, 2, 1)])
+    equal("acquired of the second topic", actual[second.topic_id], [(0, 3, 1)])

@@ -335,9 +335,9 @@ async def final_fetch_reads_nothing(run: CaseRun) -> None:
     await member.take(topic)
     await run.produce(topic, 5)
     response = await member.fetch(epoch=-1, acks=[(topic, 0, 0, 9, ACCEPT)])
-    found = entry(response, topic)
+    partition = entry(response, topic)
     equal("acquired records", acquired(response, topic), [])
-    equal("bytes of records", len(found.records or b""), 0)
+    equal("bytes of records", len(partition.records or b""), 0)
 
 
 @case(

@@ -69,8 +69,8 @@ async def empty_id(run: CaseRun) -> None:
 async def own_epoch(run: CaseRun) -> None:
     producer = await begin_transactions(run)
     response = await init_with(run, producer, producer.producer_id, producer.epoch)
-    seen = (response.error_code, response.producer_id, response.producer_epoch)
-    equal("error, id and epoch", seen, (0, producer.producer_id, 1))
+    actual = (response.error_code, response.producer_id, response.producer_epoch)
+    equal("error, id and epoch", actual, (0, producer.producer_id, 1))
 
 
 async def init_with(run: CaseRun, producer: Producer, producer_id: int, epoch: int) -> Any:
@@ -309,8 +309,8 @@ async def pending(run: CaseRun) -> None:
     producer = await begin_transactions(run)
     equal("error of the commit", await commit_in_transaction(run, producer, group, topic, 5), ErrorCode.NONE)
     equal("offset", (await committed(run, group, topic)).committed_offset, -1)
-    seen = await committed(run, group, topic, require_stable=True)
-    equal("error with RequireStable", seen.error_code, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    actual = await committed(run, group, topic, require_stable=True)
+    equal("error with RequireStable", actual.error_code, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     await producer.end(committed=False)
 
 
@@ -327,8 +327,8 @@ async def ended(run: CaseRun, is_commit: bool, offset: int) -> None:
     await producer.end(committed=is_commit)
 
     async def is_stable() -> bool:
-        seen = await committed(run, group, topic, require_stable=True)
-        return bool(seen.error_code == 0 and seen.committed_offset == offset)
+        actual = await committed(run, group, topic, require_stable=True)
+        return bool(actual.error_code == 0 and actual.committed_offset == offset)
 
     await run.until(is_stable, f"the committed offset {offset}")
 
@@ -374,8 +374,8 @@ async def describe_ongoing(run: CaseRun) -> None:
     producer = await begin_transactions(run)
     await producer.append(topic, 1)
     shown = await describe(run, producer)
-    seen = (shown.error_code, shown.transaction_state, shown.producer_id, shown.producer_epoch)
-    equal("error, state, id and epoch", seen, (0, "Ongoing", producer.producer_id, producer.epoch))
+    actual = (shown.error_code, shown.transaction_state, shown.producer_id, shown.producer_epoch)
+    equal("error, state, id and epoch", actual, (0, "Ongoing", producer.producer_id, producer.epoch))
     equal("partitions", [(each.topic, list(each.partitions)) for each in shown.topics], [(topic.name, [0])])
     await producer.end(committed=True)
 
@@ -443,10 +443,10 @@ async def producers(run: CaseRun) -> None:
     topics = [{"name": topic.name, "partition_indexes": [0]}]
     response = await run.request("DescribeProducers", await run.leader(topic), topics=topics)
     shown = response.topics[0].partitions[0].active_producers
-    seen = [
+    actual = [
         (each.producer_id, each.producer_epoch, each.last_sequence, each.current_txn_start_offset) for each in shown
     ]
-    equal("producers", seen, [(producer.producer_id, 0, 2, 1)])
+    equal("producers", actual, [(producer.producer_id, 0, 2, 1)])
     await producer.end(committed=True)
 
 

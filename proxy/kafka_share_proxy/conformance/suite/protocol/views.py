@@ -43,17 +43,17 @@ async def keyed(run: CaseRun, count: int = 40) -> CaseTopic:
 
 async def read_slot(run: CaseRun, view: CaseTopic, slot: int, end: int) -> list[records.Record]:
     """Read a slot as a consumer does, from offset 0 to the end of the base."""
-    position, found = 0, []
+    position, decoded = 0, []
     while position < end:
         partition = await read(run, view, partition=slot, offset=position, max_wait_ms=2000, min_bytes=1)
         equal("ErrorCode", partition.error_code, ErrorCode.NONE)
         data = memoryview(partition.records or b"")
         for batch in records.iter_batches(data):
             if not batch.is_control:
-                found += records.decode_records(data[batch.position : batch.end])
+                decoded += records.decode_records(data[batch.position : batch.end])
             position = max(position, batch.last_offset + 1)
         true("position after a fetch", len(data), "advanced by records or a filler", position)
-    return found
+    return decoded
 
 
 @case_for_each(
@@ -124,8 +124,8 @@ async def by_key(run: CaseRun, slots: int) -> None:
     for offset in range(40):
         key = None if offset % 5 == 0 else b"key %d" % offset
         expected[key_hash.hash_of_record(key, offset) * slots >> 32].append(offset)
-    seen = {slot: [each.offset for each in await read_slot(run, view, slot, 40)] for slot in range(slots)}
-    equal("offsets by slot", seen, expected)
+    actual = {slot: [each.offset for each in await read_slot(run, view, slot, 40)] for slot in range(slots)}
+    equal("offsets by slot", actual, expected)
 
 
 @case(
@@ -138,9 +138,9 @@ async def stripes(run: CaseRun) -> None:
     base = await run.topic()
     await run.produce(base, 50, 50, 50)
     view = await view_of(run, base, "s2")
-    seen = {slot: [each.offset for each in await read_slot(run, view, slot, 150)] for slot in (0, 1)}
+    actual = {slot: [each.offset for each in await read_slot(run, view, slot, 150)] for slot in (0, 1)}
     expected = {slot: [n for n in range(150) if n // STRIPE % 2 == slot] for slot in (0, 1)}
-    equal("offsets by slot", seen, expected)
+    equal("offsets by slot", actual, expected)
 
 
 @case("views.fetch.unchanged-records", "Records of a view have offset, key, value and timestamp of the base.",
@@ -150,9 +150,9 @@ async def unchanged_records(run: CaseRun) -> None:
     made = [records.Record(b"key %d" % n, b"value %d" % n, (("h", b"x"),), 1_700_000_000_000 + n) for n in range(10)]
     await run.append(base, records.build_batch(0, made))
     view = await view_of(run, base, "r2")
-    found = [each for slot in (0, 1) for each in await read_slot(run, view, slot, 10)]
-    found.sort(key=lambda each: each.offset)
-    equal("records", [each[:4] for each in found], [each[:4] for each in made])
+    decoded = [each for slot in (0, 1) for each in await read_slot(run, view, slot, 10)]
+    decoded.sort(key=lambda each: each.offset)
+    equal("records", [each[:4] for each in decoded], [each[:4] for each in made])
 
 
 @case("views.fetch.filler", "A slot without a matching record gets a control batch that ends at the last offset.",
@@ -164,8 +164,8 @@ async def filler(run: CaseRun) -> None:
     empty = 1 - (key_hash.hash_of_record(b"one key", 0) * 2 >> 32)
     data = memoryview((await read(run, view, partition=empty, max_wait_ms=2000, min_bytes=1)).records)
     (batch,) = records.iter_batches(data)
-    seen = (batch.is_control, batch.last_offset, batch.producer_id, batch.records_count)
-    equal("control batch", seen, (True, 4, -1, 1))
+    actual = (batch.is_control, batch.last_offset, batch.producer_id, batch.records_count)
+    equal("control batch", actual, (True, 4, -1, 1))
     (record,) = records.decode_records(data)
     equal("marker", (record.offset, record.key), (4, b"\0\0\0\1"))
 
@@ -199,12 +199,12 @@ async def aborted(run: CaseRun) -> None:
 
     await run.until(ended, "the abort marker")
     view = await view_of(run, base, "r2")
-    seen = []
+    actual = []
     for slot in (0, 1):
         partition = await read(run, view, partition=slot, isolation_level=1, max_wait_ms=1000, min_bytes=1)
         equal("AbortedTransactions", list(partition.aborted_transactions or ()), [])
-        seen += [offset for offset, _ in values_of(partition.records)]
-    equal("offsets", sorted(seen), [0, 1])
+        actual += [offset for offset, _ in values_of(partition.records)]
+    equal("offsets", sorted(actual), [0, 1])
 
 
 @case_for_each(
@@ -279,5 +279,5 @@ async def commits(run: CaseRun) -> None:
     view, group = await view_of(run, await keyed(run), "r2"), run.group()
     for slot in (0, 1):
         equal("error of the commit", await commit(run, group, view, 10 + slot, slot), ErrorCode.NONE)
-    seen = [(await committed(run, group, view, slot)).committed_offset for slot in (0, 1)]
-    equal("committed offsets", seen, [10, 11])
+    actual = [(await committed(run, group, view, slot)).committed_offset for slot in (0, 1)]
+    equal("committed offsets", actual, [10, 11])

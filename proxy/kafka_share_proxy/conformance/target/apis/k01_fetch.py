@@ -56,8 +56,8 @@ def _key(name: str, topic_id: bytes, partition: int, by_id: bool) -> FetchedKey:
 
 
 def _signals(call: TargetCall[_Request], session: FetchSession) -> list[Signal]:
-    found = [_find(call, key) for key in session.partitions]
-    return [call.cluster.topics.changed, *(each.changed for _, each in found if isinstance(each, HostedPartition))]
+    partitions = [_find(call, key) for key in session.partitions]
+    return [call.cluster.topics.changed, *(each.changed for _, each in partitions if isinstance(each, HostedPartition))]
 
 
 def _find(
@@ -84,19 +84,19 @@ def _find(
 
 
 def _read_all(call: TargetCall[_Request], session: FetchSession) -> Results:
-    left = min(call.request.max_bytes, call.cluster.settings.fetch_max_bytes)
+    remaining = min(call.request.max_bytes, call.cluster.settings.fetch_max_bytes)
     results: Results = []
     has_records = False
     for cached in session.partitions.values():
-        data = _read(call, cached, left, at_least_one=not has_records)
+        data = _read(call, cached, remaining, at_least_one=not has_records)
         size = len(data.records or b"")
         has_records = has_records or size > 0
-        left = max(0, left - size)
+        remaining = max(0, remaining - size)
         results.append((cached, data))
     return results
 
 
-def _read(call: TargetCall[_Request], cached: CachedPartition, left: int, *, at_least_one: bool) -> _Data:
+def _read(call: TargetCall[_Request], cached: CachedPartition, remaining: int, *, at_least_one: bool) -> _Data:
     requested = cached.request
     topic, partition = _find(call, cached.key, requested.current_leader_epoch)
     if isinstance(partition, ErrorCode) or isinstance(topic, ErrorCode):
@@ -120,7 +120,7 @@ def _read(call: TargetCall[_Request], cached: CachedPartition, left: int, *, at_
         data.diverging_epoch = diverging
         return data
     upto = data.last_stable_offset if is_committed else log.end
-    limit = min(requested.partition_max_bytes, left)
+    limit = min(requested.partition_max_bytes, remaining)
     if topic.cut is not None:
         slot = requested.partition % topic.cut.slots
         data.records = read_slot(

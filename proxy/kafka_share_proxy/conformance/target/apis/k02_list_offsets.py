@@ -82,7 +82,7 @@ def _is_position(timestamp: int, version: int) -> bool:
 
 def _set_by_timestamp(result: _Result, log: PartitionLog, timestamp: int, last: int) -> None:
     is_max = timestamp == OffsetPosition.MAX_TIMESTAMP
-    found = log.find_max_timestamp() if is_max else log.find_timestamp(timestamp)
-    if found is not None and found[1] < last:
-        result.timestamp, result.offset = found
+    record = log.find_max_timestamp() if is_max else log.find_timestamp(timestamp)
+    if record is not None and record[1] < last:
+        result.timestamp, result.offset = record
         result.leader_epoch = log.epoch_at(result.offset)

@@ -26,27 +26,27 @@ async def handle(call: TargetCall[_Request]) -> messages.OffsetFetchResponse:
     """Return committed offsets."""
     if call.version >= GROUPS_SINCE:
         return messages.OffsetFetchResponse(groups=[_group(call, each) for each in call.request.groups])
-    named = call.request.topics
+    requested = call.request.topics
     topics = None
-    if named is not None:
+    if requested is not None:
         entry = _Request.OffsetFetchRequestTopics
-        topics = [entry(name=each.name, partition_indexes=each.partition_indexes) for each in named]
-    found = _group(call, _Request.OffsetFetchRequestGroup(group_id=call.request.group_id, topics=topics))
-    return _single(call, found, topics)
+        topics = [entry(name=each.name, partition_indexes=each.partition_indexes) for each in requested]
+    group = _group(call, _Request.OffsetFetchRequestGroup(group_id=call.request.group_id, topics=topics))
+    return _single(call, group, topics)
 
 
 def _single(
-    call: TargetCall[_Request], found: _Group, topics: list[_Request.OffsetFetchRequestTopics] | None
+    call: TargetCall[_Request], group: _Group, topics: list[_Request.OffsetFetchRequestTopics] | None
 ) -> messages.OffsetFetchResponse:
     """Return the response for one group. Version 1 has the error in each partition."""
     message = messages.OffsetFetchResponse
-    if found.error_code and call.version < ALL_TOPICS_SINCE:
-        found.topics = [
-            _Topic(name=t.name, partitions=[_entry(index, NOTHING, found.error_code) for index in t.partition_indexes])
+    if group.error_code and call.version < ALL_TOPICS_SINCE:
+        group.topics = [
+            _Topic(name=t.name, partitions=[_entry(index, NOTHING, group.error_code) for index in t.partition_indexes])
             for t in topics or ()
         ]
     return message(
-        error_code=found.error_code,
+        error_code=group.error_code,
         topics=[
             message.OffsetFetchResponseTopic(
                 name=topic.name,
@@ -61,7 +61,7 @@ def _single(
                     for each in topic.partitions
                 ],
             )
-            for topic in found.topics
+            for topic in group.topics
         ],
     )
 
@@ -112,8 +112,8 @@ def _named(
                 yield _Topic(topic_id=entry.topic_id, partitions=unknown)
                 continue
             name = topic.name
-        found = [_found(call, offsets, TopicPartition(name, index)) for index in entry.partition_indexes]
-        yield _Topic(name=name, topic_id=entry.topic_id, partitions=found)
+        partitions = [_found(call, offsets, TopicPartition(name, index)) for index in entry.partition_indexes]
+        yield _Topic(name=name, topic_id=entry.topic_id, partitions=partitions)
 
 
 def _found(call: TargetCall[_Request], offsets: GroupOffsets, partition: TopicPartition) -> _Partition:

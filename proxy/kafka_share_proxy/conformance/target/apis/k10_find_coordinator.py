@@ -20,13 +20,13 @@ async def handle(call: TargetCall[messages.FindCoordinatorRequest]) -> messages.
     if call.version >= LIST_SINCE:
         keys = request.coordinator_keys
         return messages.FindCoordinatorResponse(coordinators=[_find(cluster, request.key_type, key) for key in keys])
-    found = _find(cluster, request.key_type, request.key)
+    coordinator = _find(cluster, request.key_type, request.key)
     return messages.FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

@@ -21,14 +21,14 @@ async def handle(call: TargetCall[_Request]) -> messages.ListGroupsResponse:
     coordinators = call.cluster.coordinators
     states = {each.lower() for each in call.request.states_filter}
     types = {each.lower() for each in call.request.types_filter}
-    found = [
+    listed = [
         group
         for group in _groups(call)
         if coordinators.node_of(CoordinatorKind.GROUP, group.group_id) == call.peer.node_id
         and (not states or group.group_state.lower() in states)
         and (not types or group.group_type.lower() in types)
     ]
-    return messages.ListGroupsResponse(error_code=ErrorCode.NONE, groups=found)
+    return messages.ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
 
 
 def _groups(call: TargetCall[_Request]) -> Iterator[_Group]:

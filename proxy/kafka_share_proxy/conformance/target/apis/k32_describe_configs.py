@@ -23,16 +23,16 @@ async def handle(call: TargetCall[_Request]) -> _Response:
 def _described(
     call: TargetCall[_Request], requested: _Request.DescribeConfigsResource
 ) -> _Response.DescribeConfigsResult:
-    found = find_resource(call.cluster, requested.resource_type, requested.resource_name)
+    resource = find_resource(call.cluster, requested.resource_type, requested.resource_name)
     result = _Response.DescribeConfigsResult(
         error_message=None, resource_type=requested.resource_type, resource_name=requested.resource_name
     )
-    if isinstance(found, ConfigRefused):
-        result.error_code, result.error_message = found.error, found.text
+    if isinstance(resource, ConfigRefused):
+        result.error_code, result.error_message = resource.error, resource.text
         return result
     keys = requested.configuration_keys
-    names = [name for name in found.kinds if keys is None or name in keys]
-    result.configs = [_entry(call, found, name) for name in names]
+    names = [name for name in resource.kinds if keys is None or name in keys]
+    result.configs = [_entry(call, resource, name) for name in names]
     return result
 
 

@@ -18,14 +18,14 @@ async def handle(call: TargetCall[_Request]) -> messages.AlterConfigsResponse:
 
 def _alter(call: TargetCall[_Request], requested: _Request.AlterConfigsResource) -> _Result:
     result = _Result(error_message=None, resource_type=requested.resource_type, resource_name=requested.resource_name)
-    found = find_resource(call.cluster, requested.resource_type, requested.resource_name)
-    if isinstance(found, ConfigRefused):
-        result.error_code, result.error_message = found.error, found.text
+    resource = find_resource(call.cluster, requested.resource_type, requested.resource_name)
+    if isinstance(resource, ConfigRefused):
+        result.error_code, result.error_message = resource.error, resource.text
         return result
     stored = {each.name: each.value for each in requested.configs if each.value is not None}
-    mistake = found.mistake(stored)
+    mistake = resource.mistake(stored)
     if mistake is not None:
         result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, mistake
     elif not call.request.validate_only:
-        found.store(stored)
+        resource.store(stored)
     return result

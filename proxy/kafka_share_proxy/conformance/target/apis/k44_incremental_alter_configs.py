@@ -30,8 +30,8 @@ async def handle(call: TargetCall[_Request]) -> messages.IncrementalAlterConfigs
 
 
 def _alter(call: TargetCall[_Request], requested: _Request.AlterConfigsResource) -> _Result:
-    found = find_resource(call.cluster, requested.resource_type, requested.resource_name)
-    refused = found if isinstance(found, ConfigRefused) else _apply(call, found, requested.configs)
+    resource = find_resource(call.cluster, requested.resource_type, requested.resource_name)
+    refused = resource if isinstance(resource, ConfigRefused) else _apply(call, resource, requested.configs)
     result = _Result(error_message=None, resource_type=requested.resource_type, resource_name=requested.resource_name)
     if refused is not None:
         result.error_code, result.error_message = refused.error, refused.text

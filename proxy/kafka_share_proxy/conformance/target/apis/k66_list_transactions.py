@@ -33,7 +33,7 @@ async def handle(call: TargetCall[_Request]) -> _Response:
     except re.error:
         return _Response(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     coordinators = call.cluster.coordinators
-    found = [
+    listed = [
         producer
         for transactional_id, producer in call.cluster.transactions.producers.items()
         if coordinators.node_of(CoordinatorKind.TRANSACTION, transactional_id) == call.peer.node_id
@@ -49,7 +49,7 @@ async def handle(call: TargetCall[_Request]) -> _Response:
                 producer_id=each.producer_id,
                 transaction_state=each.state.value,
             )
-            for each in found
+            for each in listed
         ],
     )
 

@@ -39,12 +39,12 @@ async def handle(call: TargetCall[_Request]) -> _Response:
             return _Response(topics=topics, next_cursor=_Response.Cursor(topic_name=name, partition_index=begin))
         entry = _Topic(name=name, topic_id=topic.topic_id, is_internal=topic.is_internal)
         entry.topic_authorized_operations = TOPIC_OPERATIONS
-        found = topic.partitions[begin : begin + limit]
-        entry.partitions = [_partition(call.cluster, each) for each in found]
+        page = topic.partitions[begin : begin + limit]
+        entry.partitions = [_partition(call.cluster, each) for each in page]
         topics.append(entry)
-        limit -= len(found)
-        if begin + len(found) < len(topic.partitions):
-            cursor = _Response.Cursor(topic_name=name, partition_index=begin + len(found))
+        limit -= len(page)
+        if begin + len(page) < len(topic.partitions):
+            cursor = _Response.Cursor(topic_name=name, partition_index=begin + len(page))
             return _Response(topics=topics, next_cursor=cursor)
     return _Response(topics=topics)
 

@@ -69,9 +69,9 @@ class Tab:
     def audit(self) -> tuple[int, list[tuple[str, str]]]:
         """Return how many rules of WCAG the page follows, and those that it violates, each with an element."""
         self.value(f"{axe_core().read_text(encoding='utf-8')};0")
-        found = json.loads(self.value(f"axe.run({{runOnly: {json.dumps(WCAG)}}}).then(JSON.stringify)"))
-        violations = [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
-        return len(found["passes"]), violations
+        result = json.loads(self.value(f"axe.run({{runOnly: {json.dumps(WCAG)}}}).then(JSON.stringify)"))
+        violations = [(each["id"], each["nodes"][0]["html"]) for each in result["violations"]]
+        return len(result["passes"]), violations
 
     def html(self) -> str:
         return str(self.value("document.documentElement.outerHTML"))

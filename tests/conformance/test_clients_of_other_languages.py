@@ -1,7 +1,7 @@
 """Stock clients in Java, Go and JavaScript at the command `conformance target`, with the judge.
 
-The findings are those of conformance/RESULTS.md. A new one is either a fault of the client, and is added there with its
-reproduction, or a fault of the rule.
+The findings are those of docs/conformance-results.md. A new one is either a fault of the client, and is added there
+with its reproduction, or a fault of the rule.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_the_group_transaction_and_share_suites_of_franz_go_pass(target: TargetP
     )
     passed = {name for name in OWN_SUITES if f"\n--- PASS: {name} " in done.stdout}
     assert passed == set(OWN_SUITES), done.stdout[-5000:] + done.stderr[-2000:]
-    # C3 of conformance/RESULTS.md; the tests request metadata every 50 ms until a new topic is there.
+    # C3 of docs/conformance-results.md; the tests request metadata every 50 ms until a new topic is there.
     assert target.rules() <= {"heartbeat-interval-ignored", "metadata-storm"}
 
 
@@ -195,11 +195,11 @@ def test_kafkajs_produces_consumes_and_commits(target: TargetProcess) -> None:
         "listed": ["run-committed", "run-group", "run-offsets"],
         "state": "Empty",
     }
-    assert target.rules() == {"api-versions-missing"}  # C2 of conformance/RESULTS.md
+    assert target.rules() == {"api-versions-missing"}  # C2 of docs/conformance-results.md
 
 
 def test_kafkajs_ends_when_a_response_is_cut_while_another_node_refuses(target: TargetProcess) -> None:
-    """C4 of conformance/RESULTS.md: the bytes of the cut response are taken for the beginning of the next one."""
+    """C4 of docs/conformance-results.md: the bytes of the cut response are taken for the beginning of the next one."""
     for partition in (0, 1):
         target.do("leaders/move", topic="t", partition=partition, node=partition + 1)
     target.do("faults", api="Produce", node=1, error="NOT_LEADER_OR_FOLLOWER")

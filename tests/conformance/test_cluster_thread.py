@@ -33,6 +33,8 @@ def test_a_cluster_serves_and_is_controlled_from_another_thread() -> None:
         cluster.move_leader("orders", 0, leader % 3 + 1)
         cluster.move_coordinator("g", 2)
         cluster.configure_group("g", share_auto_offset_reset="earliest")
+        cluster.configure_group("g", share_record_lock_duration_ms=15_000)
+        cluster.create_topic("small", max_message_bytes=1000)
         cluster.take_node_down(3)
         assert [node["up"] for node in cluster.state()["nodes"]] == [True, True, False]
         cluster.bring_node_up(3)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -15,25 +15,22 @@ from kafka_share_proxy.conformance.target.actions import ACTIONS, NewFault
 from kafka_share_proxy.localkafka.jars import class_path
 from kafka_share_proxy.localkafka.java import QUICK_START, find_java
 
+from tests.support import documents
 from tests.support.java_programs import COMPILER
 from tests.support.programs import CLIENTS, built, need
+from tests.support.target_process import target_process
 
-PAGE = Path(__file__).resolve().parents[2] / "proxy/kafka_share_proxy/conformance/RECIPES.md"
 LIMIT_S = 240
 JAVA_CLIENT, JUNIT, CONSOLE = "clients-4.4.0", "junit-1.13.4", "org.junit.platform.console.ConsoleLauncher"
 
 
-def blocks(language: str) -> list[str]:
-    return [str(code) for code in re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)]
-
-
 def block(language: str) -> str:
-    (code,) = blocks(language)
+    (code,) = documents.blocks(documents.TESTING, language)
     return code
 
 
 def test_the_python_recipes_pass(tmp_path: Path) -> None:
-    for number, code in enumerate(blocks("python")):
+    for number, code in enumerate(documents.blocks(documents.TESTING, "python")):
         (tmp_path / f"test_worker_{number}.py").write_text(code)
     plugins = ["-p", "kafka_share_proxy.conformance.pytest_plugin", "-p", "pytest_trio.plugin", "-o", "trio_mode=true"]
     done = subprocess.run(
@@ -48,13 +45,29 @@ def test_the_python_recipes_pass(tmp_path: Path) -> None:
     assert "4 passed" in done.stdout, done.stdout + done.stderr
 
 
+def shell(containing: str) -> str:
+    return documents.block(documents.TESTING, "sh", containing)
+
+
+def test_the_command_prints_what_the_page_shows_and_accepts_its_requests() -> None:
+    need("curl")
+    started, shown = shell("--until-stdin-closes").splitlines()
+    requests = shell("$CONTROL/report")
+    with target_process(*started.split()[3:]) as target:
+        assert target.ready.keys() == json.loads(shown.replace(", ...", "")).keys()
+        script = f"set -e\nCONTROL={target.control}\n{requests.replace('curl', 'curl --silent --fail')}"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert '"findings"' in done.stdout
+
+
 def test_the_scenario_of_the_page_is_valid() -> None:
     loaded = scenario.parse(yaml.safe_load(block("yaml")))
     assert [step.do for step in loaded.steps] == ["groups/configs", "coordinators/move", "nodes/3/down"]
 
 
 def test_every_action_and_every_part_of_a_fault_is_on_the_page() -> None:
-    text = PAGE.read_text()
+    text = documents.TESTING.read_text(encoding="utf-8")
     for path, (model, _) in ACTIONS.items():
         last = path.rpartition("/")[2]
         assert last in text, path

@@ -230,7 +230,7 @@ THROTTLED: Mapping[str, tuple[Callable[[str], None], set[str]]] = {
     "aiokafka": (aio_pause, {"throttle-ignored"}),
     "kafka-python": (python_pause, set()),
 }
-"""Two Produce requests of each client, and the findings: C5 of conformance/RESULTS.md."""
+"""Two Produce requests of each client, and the findings: C5 of docs/conformance-results.md."""
 
 
 @pytest.mark.parametrize("client", THROTTLED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import libversion
 from kafka_share_proxy.app.cli import app
+from kafka_share_proxy.conformance.suite.all_cases import ALL_CASES
 from typer.main import get_command
 
 from tests.support import documents
@@ -100,3 +102,16 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def test_the_readme_is_short() -> None:
     assert len(documents.README.read_text(encoding="utf-8").splitlines()) <= README_LINES_MAX
+
+
+def test_the_numbers_of_conformance_cases_are_those_of_the_suite() -> None:
+    """By suite in the table, and in total on both pages."""
+    text = documents.CONFORMANCE.read_text(encoding="utf-8")
+    counted = Counter(case.suite for case in ALL_CASES.select())
+    rows = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \| (\d+) \|", text, re.MULTILINE)
+    listed = {tuple(INLINE.findall(names)): int(number) for names, number in rows}
+    assert sorted(name for names in listed for name in names) == sorted(counted)
+    assert {names: sum(counted[name] for name in names) for names in listed} == listed
+    total = f"{counted.total():,}"
+    assert f"with {total} rules" in text
+    assert f"against {total}\nrules" in documents.README.read_text(encoding="utf-8")

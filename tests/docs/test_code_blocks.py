@@ -12,6 +12,8 @@ from tests.support import documents
 from tests.support.documents import CHECKOUT, CONTRIBUTING, DOCS, README
 
 BLOCKS = "tests/docs/test_examples.py"
+RECIPES = "tests/conformance/test_recipes.py"
+RESULTS = "tests/conformance/test_results.py"
 QUEUES = "tests/docs/test_queue_programs.py"
 IN_ORDER = "test_orders_are_processed_in_order_retried_and_written_as_dead_letters"
 SHARE = "tests/docs/test_share_group_programs.py"
@@ -39,6 +41,26 @@ RUN_BY: dict[tuple[Path, str], str] = {
     ),
     (DOCS / "conformance.md", "--suite"): f"{BLOCKS}::test_the_commands_of_the_page_run_the_suite_against_a_cluster",
     (DOCS / "conformance.md", "conformance target"): f"{BLOCKS}::test_the_target_of_the_page_serves",
+    (DOCS / "conformance-results.md", "00 00 00 19 00 03"): (
+        f"{RESULTS}::test_the_reported_frame_has_three_bytes_after_its_last_field"
+    ),
+    (DOCS / "conformance-results.md", "--only share-groups"): (
+        f"{RESULTS}::test_the_command_that_repeats_a_case_runs_it"
+    ),
+    (DOCS / "conformance-results.md", "list_topics"): (
+        f"{RESULTS}::test_a_finding_is_in_the_file_that_the_command_writes"
+    ),
+    (DOCS / "conformance-results.md", "--topic t:2 --json"): (
+        f"{RESULTS}::test_a_finding_is_in_the_file_that_the_command_writes"
+    ),
+    (
+        DOCS / "conformance-results.md",
+        "TestTxnEtl",
+    ): "tests/long/franz_go_suites.py::test_franz_go_passes_its_tests_but_for_internal_topics",
+    (DOCS / "conformance-results.md", "cut_after=6"): (
+        f"{RESULTS}::test_kafkajs_ends_by_an_error_that_no_application_can_catch"
+    ),
+    (DOCS / "conformance-results.md", "throttle_ms"): f"{RESULTS}::test_a_throttled_client_is_in_the_report",
     (DOCS / "individual-commits.md", "committed()  "): (
         f"{BLOCKS}::test_a_commit_by_text_moves_the_committed_offset_and_keeps_the_ranges"
     ),
@@ -88,6 +110,9 @@ RUN_BY: dict[tuple[Path, str], str] = {
     (DOCS / "start.md", "kafka_share_proxy-*.whl"): (
         "tests/long/first_steps.py::test_a_stranger_with_the_wheel_is_at_work_by_the_page_alone"
     ),
+    (DOCS / "start.md", "conformance target"): (
+        "tests/docs/test_start.py::test_the_cluster_in_memory_is_enough_for_the_proxy_to_serve_share_groups"
+    ),
     (DOCS / "start.md", "kafka-share-proxy check"): f"{START}::test_check_reports_the_cluster_and_changes_nothing",
     (DOCS / "start.md", "kafka-share-proxy serve"): (
         f"{START}::test_two_workers_share_the_queue_and_the_group_is_shown"
@@ -95,6 +120,23 @@ RUN_BY: dict[tuple[Path, str], str] = {
     (DOCS / "start.md", "ShareConsumer("): f"{START}::test_two_workers_share_the_queue_and_the_group_is_shown",
     (DOCS / "start.md", "AdminClient("): f"{START}::test_two_workers_share_the_queue_and_the_group_is_shown",
     (DOCS / "start.md", "groups workers"): f"{START}::test_two_workers_share_the_queue_and_the_group_is_shown",
+    (DOCS / "testing.md", "[testing]"): (
+        "tests/long/first_steps.py::test_a_stranger_tests_an_application_by_the_page_alone"
+    ),
+    (DOCS / "testing.md", "def test_a_lock_expires("): f"{RECIPES}::test_the_python_recipes_pass",
+    (DOCS / "testing.md", "async_kafka_cluster"): f"{RECIPES}::test_the_python_recipes_pass",
+    (
+        DOCS / "testing.md",
+        "--until-stdin-closes\n{",
+    ): f"{RECIPES}::test_the_command_prints_what_the_page_shows_and_accepts_its_requests",
+    (
+        DOCS / "testing.md",
+        '"$CONTROL/report"',
+    ): f"{RECIPES}::test_the_command_prints_what_the_page_shows_and_accepts_its_requests",
+    (DOCS / "testing.md", "seed: 7"): f"{RECIPES}::test_the_scenario_of_the_page_is_valid",
+    (DOCS / "testing.md", "class WorkerTest"): f"{RECIPES}::test_the_java_recipe_passes",
+    (DOCS / "testing.md", "package worker"): f"{RECIPES}::test_the_go_recipe_passes",
+    (DOCS / "testing.md", "require('kafkajs')"): f"{RECIPES}::test_the_node_recipe_passes",
     (DOCS / "trio.md", "async with open_consumer(\n"): (
         f"{TRIO}::test_ctrl_c_ends_a_program_in_one_line_and_leaves_the_group"
     ),

@@ -103,3 +103,20 @@ def test_the_first_commands_check_the_cluster_and_start_a_proxy(
 
 def test_check_reports_the_cluster_and_changes_nothing(own: dict[str, str]) -> None:
     assert own["localhost:19092"] in run(command(" check ", own))
+
+
+def test_the_cluster_in_memory_is_enough_for_the_proxy_to_serve_share_groups(tmp_path: Path) -> None:
+    ports = free_ports(16)
+    names = zip(("localhost:9092", "localhost:19092", "localhost:19090"), (ports[15], ports[0], ports[14]), strict=True)
+    own = {name: f"{HOST}:{port}" for name, port in names}
+    (option,) = re.findall(r"`(--set [^`]+)` to `serve`", documents.section(documents.START, "Without a Kafka"))
+    target = Child(command("conformance target", own), tmp_path / "target.log")
+    try:
+        until(lambda: '"bootstrap"' in target.log.read_text(), f"the target serves: {target.log}")
+        proxy = Child([*command(" serve ", own), *option.split()], tmp_path / "proxy.log")
+        try:
+            until(lambda: "share-state-loaded" in proxy.log.read_text(), f"share groups are served: {proxy.log}")
+        finally:
+            assert proxy.stop() == 0
+    finally:
+        target.kill()

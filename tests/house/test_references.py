@@ -37,6 +37,7 @@ OUTPUTS = {
     "range_plan.json",
     "report.html",
     "run.py",
+    "test_worker.py",
     "worker.py",
     "_compacting.json",
 }

@@ -1,9 +1,9 @@
-"""docs/start.md as a stranger follows it, with the wheel, an empty home and an empty folder.
+"""docs/start.md and docs/testing.md as a stranger follows them, with the wheel, an empty home and an empty folder.
 
     tests/run tests/long/first_steps.py -s
 
 Commands and programs run as they are on the page, except for the addresses. Only the settings of pip are kept. Two
-minutes; prints how long it took from the first command to the first record.
+minutes; prints how long it took from the first command to the first record, and to the result of the tests.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 from kafka_share_proxy.localkafka.children import Child
 
 from tests.docs.test_start import named
@@ -49,8 +50,8 @@ class Stranger:
         """Continue in the environment: the third command of the page."""
         self._environment["PATH"] = f"{self.folder}/ksp/bin{os.pathsep}{self._environment['PATH']}"
 
-    def block(self, language: str, containing: str) -> str:
-        return named(documents.block(documents.START, language, containing), self._own)
+    def block(self, language: str, containing: str, document: Path = documents.START) -> str:
+        return named(documents.block(document, language, containing), self._own)
 
     def run(self, script: str) -> str:
         done = subprocess.run(
@@ -102,3 +103,34 @@ def test_a_stranger_with_the_wheel_is_at_work_by_the_page_alone(stranger: Strang
         assert own["workers"] in stranger.run(stranger.block("sh", "groups workers"))
         with urllib.request.urlopen(f"http://{own['localhost:19090']}/status", timeout=10) as page:
             assert own["workers"] in page.read().decode()
+
+
+def test_a_stranger_tests_an_application_by_the_page_alone(stranger: Stranger) -> None:
+    """An expired lock and a coordinator that moves, with threads and with Trio; then the suite against a cluster."""
+    began = time.monotonic()
+    stranger.run(stranger.block("sh", "[testing]", documents.TESTING))
+    for number, code in enumerate(documents.blocks(documents.TESTING, "python")):
+        (stranger.folder / f"test_worker_{number}.py").write_text(code)
+    assert "3 passed" in stranger.run("tests-env/bin/pytest test_worker_0.py")
+    stranger.run("tests-env/bin/pip install pytest-trio")
+    assert "4 passed" in stranger.run("tests-env/bin/pytest -o trio_mode=true")
+    print(f"tests of an application pass after {time.monotonic() - began:.0f} s")
+
+
+def test_a_stranger_tests_a_cluster_by_the_page_alone(stranger: Stranger) -> None:
+    """The commands of docs/conformance.md, at the cluster in one process that the page starts."""
+    environment, *_ = stranger.block("sh", "bin/pip install .").strip().splitlines()
+    stranger.run(environment)
+    stranger.run(stranger.block("sh", "kafka_share_proxy-*.whl"))
+    stranger.has_installed()
+    (port,) = free_ports(1)
+    serve, _, _ = documents.block(documents.CONFORMANCE, "sh", "conformance target").partition("#")
+    target = stranger.start(f"{serve.strip()} --listen {HOST}:{port}", "target.log")
+    try:
+        until(lambda: '"bootstrap"' in target.log.read_text(), f"the target serves: {target.log}")
+        text = documents.block(documents.CONFORMANCE, "sh", "--suite share-groups")
+        printed = stranger.run(text.replace("localhost:9092", f"{HOST}:{port}"))
+    finally:
+        target.kill()
+    assert "share-groups.renew" in printed
+    assert {path.suffix for path in stranger.folder.glob("report.*")} == {".html", ".xml", ".json"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 import shutil
 import struct
@@ -27,16 +26,13 @@ from tests.deploy.test_monitoring import dashboard, keda_query
 from tests.support import chromium as controlled
 from tests.support import drawn_panels
 from tests.support.brokers import OLD, QUICK, Running
+from tests.support.chromium import BROWSERS, PICTURES, WCAG
 from tests.support.html_tree import Element, read
-from tests.support.observed_traffic import DONE, RECORDS, Observed, at_work, keep_working
-from tests.support.programs import built, need
+from tests.support.observed_traffic import DONE, RECORDS, Observed, WithoutBrokers, at_work, keep_working
 from tests.support.prometheus_server import Prometheus
 
 pytestmark = [pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(600)]
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-PICTURES = Path(os.environ.get("PICTURES", CHECKOUT / "build" / "pictures"))
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 BROWSER_S = 60
 SCRAPED_S = 45.0
 """Seconds until rates over several scrapes exist."""
@@ -160,8 +156,7 @@ def test_axe_finds_no_violation_with_all_details_open(
     front: Front, observed: Observed, chromium: Browser, tmp_path: Path, scheme: str
 ) -> None:
     """Rules of WCAG 2.2 A and AA, contrast included. The page is a copy, in which the library may run."""
-    install = [need("npm"), "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
-    library = built("axe", install, "node_modules") / "node_modules" / "axe-core" / "axe.min.js"
+    library = controlled.axe_core()
     file = Path(urllib.request.url2pathname(opened(front, tmp_path).removeprefix("file:")))
     file.write_text(file.read_text().replace("</body>", f'<script src="{library.as_uri()}"></script>{AXE}</body>'))
     dom = chromium.run("--dump-dom", f"--blink-settings=preferredColorScheme={int(scheme == 'light')}", file.as_uri())
@@ -172,8 +167,10 @@ def test_axe_finds_no_violation_with_all_details_open(
 
 MIN_PASSES = 15
 """Rules that apply to the page at least. Fewer would mean that the library saw another page."""
-AXE = """<script>
-axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}).then(found => {
+AXE = (
+    f"<script>const RULES = {json.dumps(WCAG)}</script>"
+    + """<script>
+axe.run({runOnly: RULES}).then(found => {
   const told = document.createElement('pre');
   told.id = 'axe';
   told.textContent = JSON.stringify({
@@ -183,13 +180,7 @@ axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}).the
   document.body.append(told);
 });
 </script>"""
-
-
-class WithoutBrokers(Front):
-    """A proxy that waits for its cluster."""
-
-    def _serves(self) -> bool:
-        return self.send_request("/livez")[0]
+)
 
 
 @pytest.fixture(scope="module")

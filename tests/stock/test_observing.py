@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 from kafka_share_proxy.localkafka.front import Front
 
+from tests.support import chromium
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.html_tree import Element, read
-from tests.support.observed_traffic import DONE, RECORDS, SLOTS, Observed, at_work
+from tests.support.observed_traffic import DONE, RECORDS, SLOTS, Observed, WithoutBrokers, at_work
 from tests.support.raw import Raw, until
 
 MORE = 7
@@ -105,3 +108,64 @@ def test_the_status_page_shows_brokers_and_what_clients_can_use(front: Front, ob
     page = status(front)
     assert [row[1] for row in page.table("What clients can use")] == ["yes"] * 4
     assert page.table("Brokers")[0][3] == "listed"
+
+
+# In a browser, where Chromium is installed
+
+
+@pytest.fixture(scope="module")
+def shown(
+    running: Running, front: Front, observed: Observed, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """Addresses of pages by what they show."""
+    memory = {"share_groups": {"state": "memory"}, "commits": {"state": "memory"}, "views": {"serve": False}}
+    idle = running.front(running.cluster(OLD).bootstrap, memory)
+    (confirmation,) = {
+        str(link.attributes["href"])
+        for link in details(status(front), observed.held).all("a")
+        if str(link.attributes["href"]).startswith("/status/confirm/")
+    }
+    with WithoutBrokers(f"{HOST}:{free_ports(1)[0]}", tmp_path_factory.mktemp("alone")) as alone:
+        at_work = f"http://{HOST}:{front.admin_port}"
+        yield {
+            "clients-at-work": f"{at_work}/status",
+            "all-details": f"{at_work}/status",
+            "confirmation": f"{at_work}{confirmation}",
+            "idle": f"http://{HOST}:{idle.admin_port}/status",
+            "without-brokers": f"http://{HOST}:{alone.admin_port}/status",
+        }
+
+
+EXPECTED = {
+    "clients-at-work": "observing-held",
+    "all-details": "Locks: who holds what, and until when",
+    "confirmation": f"Release {RECORDS - DONE} records",
+    "idle": "Groups held by this proxy: none",
+    "without-brokers": "The cluster has not responded yet.",
+}
+"""Text of each page."""
+WINDOWS = ((1280, 1400, "dark"), (390, 844, "light"))
+BACKGROUND = {"dark": "rgb(15, 20, 26)", "light": "rgb(255, 255, 255)"}
+MIN_PASSES = 8
+"""Rules of axe-core that apply to these pages at least. Fewer would mean that it saw another page."""
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_browser_shows_the_page_in_both_schemes_also_on_a_phone(
+    shown: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    """Pictures are in build/pictures afterwards, to be looked at."""
+    with chromium.tab(tmp_path / "profile") as tab:
+        tab.open(shown[name])
+        if name == "all-details":
+            tab.value("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert EXPECTED[name] in tab.value("document.body.innerText")
+        for width, height, scheme in WINDOWS:
+            tab.show(width, height, scheme)
+            whole = max(height, tab.value("document.documentElement.scrollHeight"))
+            tab.picture(chromium.PICTURES / f"status-{name}-{width}-{scheme}.png", width, whole, scheme)
+            assert tab.value("getComputedStyle(document.body).backgroundColor") == BACKGROUND[scheme]
+            assert tab.value("document.documentElement.scrollWidth") <= width, "tables scroll, the page does not"
+            passes, violations = tab.audit()
+            assert passes > MIN_PASSES
+            assert violations == []

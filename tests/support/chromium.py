@@ -1,4 +1,4 @@
-"""Headless Chromium, controlled through its debugging pipe: pages are opened, clicked and photographed."""
+"""Headless Chromium, controlled through its debugging pipe: pages are opened, clicked, photographed and audited."""
 
 from __future__ import annotations
 
@@ -16,10 +16,23 @@ from typing import Any
 
 import pytest
 
+from tests.support.programs import built, need
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PICTURES = Path(os.environ.get("PICTURES", CHECKOUT / "build" / "pictures"))
+"""Where tests write pictures, to be looked at."""
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 WAIT_S = 30
 """Seconds until a command has its result, or a page is loaded."""
 READ_BYTES = 1 << 20
+WCAG = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
+"""Rules of WCAG 2.2 A and AA, contrast included."""
+
+
+def axe_core() -> Path:
+    """Return the file of axe-core, fetched with npm. Skips the test if there is no npm."""
+    install = [need("npm"), "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
+    return built("axe", install, "node_modules") / "node_modules" / "axe-core" / "axe.min.js"
 
 
 class Tab:
@@ -53,6 +66,13 @@ class Tab:
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
+    def audit(self) -> tuple[int, list[tuple[str, str]]]:
+        """Return how many rules of WCAG the page follows, and those that it violates, each with an element."""
+        self.value(f"{axe_core().read_text(encoding='utf-8')};0")
+        result = json.loads(self.value(f"axe.run({{runOnly: {json.dumps(WCAG)}}}).then(JSON.stringify)"))
+        violations = [(each["id"], each["nodes"][0]["html"]) for each in result["violations"]]
+        return len(result["passes"]), violations
+
     def html(self) -> str:
         return str(self.value("document.documentElement.outerHTML"))
 
@@ -61,12 +81,16 @@ class Tab:
         tree = self._run("Page.getFrameTree")["frameTree"]
         return [str(each["frame"].get("unreachableUrl", each["frame"]["url"])) for each in tree.get("childFrames", ())]
 
-    def picture(self, file: Path, width: int, height: int, scheme: str) -> None:
-        """Write a PNG of the page."""
+    def show(self, width: int, height: int, scheme: str) -> None:
+        """Draw the page in a window of that size, with a colour scheme."""
         self._run(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         self._run("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def picture(self, file: Path, width: int, height: int, scheme: str) -> None:
+        """Write a PNG of the page."""
+        self.show(width, height, scheme)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(base64.b64decode(self._run("Page.captureScreenshot", format="png")["data"]))
 

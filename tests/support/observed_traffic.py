@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import confluent_kafka
 from confluent_kafka import AcknowledgeType, ShareConsumer
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.raw import Raw, until
 
@@ -23,6 +24,13 @@ DONE = 5
 LONG_DELAY_MS = "600000"
 SHORT_LOCK_MS = 1_000
 SLOTS = 4
+
+
+class WithoutBrokers(Front):
+    """A proxy that waits for its cluster."""
+
+    def _serves(self) -> bool:
+        return self.send_request("/livez")[0]
 
 
 class Observed(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -17,6 +17,11 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT_S = 10.0
 """Seconds that the end of the thread is waited for."""
+
+
+def _with_dots(configs: Mapping[str, str | int]) -> dict[str, str | int]:
+    """Return settings by the names that Kafka has for them."""
+    return {name.replace("_", "."): value for name, value in configs.items()}
 
 
 class FindingsError(AssertionError):
@@ -41,9 +46,9 @@ class KafkaCluster:
 
         return self._run(Action(path, values).apply, self._server)
 
-    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> str:
-        """Create a topic and return its name. Raises actions.ActionError."""
-        self.do("topics", name=name, partitions=partitions, configs=configs)
+    def create_topic(self, name: str, partitions: int = 1, **configs: str | int) -> str:
+        """Create a topic and return its name. Settings have `_` for the dots. Raises actions.ActionError."""
+        self.do("topics", name=name, partitions=partitions, configs=_with_dots(configs))
         return name
 
     def append(self, topic: str, *values: str, partition: int = 0, key: str | None = None) -> int:
@@ -51,13 +56,12 @@ class KafkaCluster:
         offset: int = self.do(f"topics/{topic}/records", values=values, partition=partition, key=key)["offset"]
         return offset
 
-    def configure_group(self, group: str, **configs: str) -> None:
+    def configure_group(self, group: str, **configs: str | int) -> None:
         """Set settings of a group, with `_` for the dots: `share_auto_offset_reset="earliest"`.
 
         Raises actions.ActionError.
         """
-        settings = {name.replace("_", "."): value for name, value in configs.items()}
-        self.do("groups/configs", group=group, configs=settings)
+        self.do("groups/configs", group=group, configs=_with_dots(configs))
 
     def move_leader(self, topic: str, partition: int, node: int) -> None:
         """Let another node lead a partition. Raises actions.ActionError."""

@@ -88,6 +88,17 @@ async def test_nodes_coordinators_and_groups_are_changed() -> None:
         await do(server, "users", user="alice", password="secret")
 
 
+async def test_settings_may_be_numbers_and_booleans() -> None:
+    async with served() as server:
+        await do(server, "groups/configs", group="g", configs={"share.record.lock.duration.ms": 15_000})
+        assert server.cluster.group_configs.stored("g") == {"share.record.lock.duration.ms": "15000"}
+        await do(server, "topics", name="t", configs={"max.message.bytes": 1000, "preallocate": True})
+        assert server.cluster.topics.by_name["t"].configs.stored.items() >= {
+            ("max.message.bytes", "1000"),
+            ("preallocate", "true"),
+        }
+
+
 async def test_faults_are_added_and_deleted() -> None:
     async with served() as server:
         values = {"api": "sharefetch", "error": "NOT_LEADER_OR_FOLLOWER", "nth": 2, "node": 1}

@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.error_responses import Level
@@ -25,6 +25,16 @@ ADVANCE_MAX_MS = 366 * DAY_MS
 Partition = Annotated[int, Field(ge=0)]
 Offset = Annotated[int, Field(ge=0)]
 Milliseconds = Annotated[int, Field(ge=0, le=DAY_MS)]
+
+
+def _setting(value: Any) -> Any:
+    """Return a number or boolean of JSON, YAML or Python as the text that Kafka expects."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Configs = dict[str, Annotated[str, BeforeValidator(_setting)]]
 
 
 class ActionError(Exception):
@@ -58,7 +68,7 @@ class NewTopic(Values):
     name: str
     partitions: Annotated[int, Field(ge=1)] = 1
     replication: Annotated[int, Field(ge=1)] | None = None
-    configs: dict[str, str] = Field(default_factory=dict)
+    configs: Configs = Field(default_factory=dict)
 
 
 class NodeNumber(Values):
@@ -130,7 +140,7 @@ class GroupConfigValues(Values):
     """Settings of a group, such as share.auto.offset.reset and share.record.lock.duration.ms."""
 
     group: Annotated[str, Field(min_length=1)]
-    configs: dict[str, str]
+    configs: Configs
 
 
 class NewFault(Values):

@@ -111,7 +111,8 @@ def status(address: str, path: str) -> int:
 
 
 def settled(pod: Pod) -> int:
-    lines = [line for line in pod.container("application").output().splitlines() if line.startswith("settled")]
+    complete, _, _ = pod.container("application").output().rpartition("\n")
+    lines = [line for line in complete.splitlines() if line.startswith("settled")]
     return int(lines[-1].split()[1]) if lines else 0
 
 

@@ -28,6 +28,8 @@ from tests.support.raw import until
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1800)]
 CONFIG = "/etc/kafka-share-proxy/config"
 MIB_MAX = 400
+UNCHECKED = 0b01
+"""Flags of a compiled module that is used whatever the time of its source (PEP 552)."""
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,14 @@ def test_the_image_says_user_entry_point_and_size(builder: Builder, root: Path) 
     history = builder.buildah("inspect", "--type", "image", builder.buildah("images", "-q").split()[0])
     assert "pip.conf" not in [path.name for path in (root / "etc").iterdir()], "secrets are not kept"
     assert "index-url" not in history
+
+
+def test_no_module_is_compiled_at_each_start(root: Path) -> None:
+    """Layers round the times of files, and the root is read-only."""
+    library = root / "opt" / "kafka-share-proxy" / "lib"
+    compiled = [path.read_bytes()[:16] for path in library.rglob("*.pyc")]
+    assert len(compiled) == len(list(library.rglob("*.py")))
+    assert {int.from_bytes(header[4:8], "little") for header in compiled} == {UNCHECKED}
 
 
 def test_check_works_in_it(builder: Builder, root: Path, kafka_39: Cluster, tmp_path: Path) -> None:

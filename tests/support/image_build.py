@@ -99,7 +99,7 @@ class Builder:
         arguments = [word for name, image in bases.items() for word in ("--build-arg", f"{name}={image}")]
         ignored = ["--ignorefile", f"{CONTAINERFILE}.dockerignore"]
         self.buildah(
-            "bud", "--isolation", "chroot", "--layers", *arguments, *self._index(), *ignored, "--tag", IMAGE, "--file",
+            "bud", "--isolation", "chroot", *arguments, *self._index(), *ignored, "--tag", IMAGE, "--file",
             str(CONTAINERFILE), str(CHECKOUT),
         )  # fmt: skip
 

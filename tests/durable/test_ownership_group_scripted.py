@@ -275,6 +275,22 @@ async def test_slow_coordinator_that_is_still_named_is_waited_for(
     assert len(brokers.dialled) == dialled
 
 
+async def test_heartbeat_in_flight_when_a_rebalance_ends_does_not_disturb_the_next_ones(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    """A cancelled one would leave its response on the connection, before those of the next requests."""
+    a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
+    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    pause_ms = round(1000 * SESSION_S / HEARTBEATS_PER_SESSION_IN_FLEET)
+    brokers.faults.add(Fault(api=ApiKey.HEARTBEAT, delay_ms=pause_ms // 2, count=None))
+    brokers.faults.add(Fault(api=ApiKey.JOIN_GROUP, delay_ms=pause_ms + pause_ms // 4, count=None))
+    a.part.retire()
+    await until(lambda: b.part.assigned == ALL)
+    await trio.sleep(SESSION_S)
+    assert not [note for note in a.notes if note.startswith("proxy-group")]
+    assert not a.refused
+
+
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 async def test_member_that_the_group_went_on_without_gives_everything_up_and_joins_anew(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers, code: ErrorCode

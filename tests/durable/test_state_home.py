@@ -17,6 +17,7 @@ from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.hosted_state import PART_MAX
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
@@ -237,10 +238,31 @@ async def test_partitions_of_known_groups_and_of_waiting_requests_are_served_bef
     await until(lambda: proxy.home.served == set(EVERYTHING))
     everything = set(range(TEST_STATE.partitions))
     first = {3, 4} | {proxy.test.gate.partition_of(GROUP)}
-    assert texts == [first, everything - first]
-    assert shares == [{NUMBER}, set(EVERYTHING) - {NUMBER}]
+    assert (texts[0], set().union(*texts)) == (first, everything)
+    assert (shares[0], set().union(*shares)) == ({NUMBER}, set(EVERYTHING))
     assert proxy.notes.count("test-state-loaded") == 1
     assert not proxy.test.gate.requested
+
+
+async def test_request_that_comes_during_a_takeover_waits_for_a_few_partitions_at_most(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    await owning(cluster)
+    proxy = Proxy(cluster, "b:1", fleet=True, groups={GROUP: None})
+    gate, late = proxy.share.gate, max(set(EVERYTHING) - {NUMBER})
+    opening, found = gate.open, []
+
+    def note(partitions: Collection[int]) -> None:
+        found.append(set(partitions))
+        opening(partitions)
+        gate.requested |= {late} if len(found) == 2 else set()
+
+    gate.open = note  # type: ignore[method-assign,assignment]
+    proxy.owner.assign(EVERYTHING)
+    await until(lambda: proxy.home.served == set(EVERYTHING))
+    assert found[0] == {NUMBER}
+    assert found[2] == {late}
+    assert max(map(len, found)) == PART_MAX
 
 
 async def test_number_given_up_before_its_turn_is_not_taken_over(jumping: MockClock, cluster: StateCluster) -> None:

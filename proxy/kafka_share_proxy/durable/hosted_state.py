@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import trio
@@ -38,6 +39,8 @@ RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
 """Shortest and longest delay in seconds after a failed step."""
 ABSENT_CHECKS = 5
 """Looks without a topic before it counts as deleted: a broker that has just started may not know it."""
+PART_MAX = 5
+"""Maximum number of other partitions that are taken over together while clients use the first ones."""
 CHECK_S = 10.0
 """Seconds between two looks at the topic."""
 
@@ -264,7 +267,7 @@ class HostedState:
         )
 
     async def _load_part(self, takeover: Takeover) -> float:
-        """Take over and load the partitions for which requests wait, or else all. Return the seconds of the takeover.
+        """Take over and load partitions for which requests wait, or else others. Return the seconds of the takeover.
 
         A partition takes 10 to 20 ms of CPU, here and at the brokers, and most have no group.
         """
@@ -272,7 +275,8 @@ class HostedState:
         for progress in (takeover.taken, takeover.checking, takeover.replays):
             progress.clear()
         requested = set() if takeover.restores else takeover.partitions & self.gate.requested
-        takeover.part = requested or set(takeover.partitions)
+        takeover.has_clients |= bool(requested)
+        takeover.part = requested or set(islice(takeover.partitions, PART_MAX if takeover.has_clients else None))
         self.journal.take_over(sorted(takeover.part))
         await self._wait_taken(takeover)
         taken_s = trio.current_time() - began

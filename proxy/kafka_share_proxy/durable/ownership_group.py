@@ -281,16 +281,20 @@ class Membership:
     async def _rejoin(self, address: Address, heartbeat_connection: ClusterConnection) -> None:
         """Join the next generation, and continue the heartbeats meanwhile."""
 
+        joined = trio.Event()
+
         async def keep_beating() -> None:
-            while True:
-                await trio.sleep(self._heartbeat_s)
+            while not joined.is_set():
+                with trio.move_on_after(self._heartbeat_s):
+                    await joined.wait()
+                    return  # a heartbeat in flight is not cancelled: its response would come before the next one's
                 await self._unless_moved(partial(self._heartbeat, heartbeat_connection, joining=True))
 
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(keep_beating)
                 await self._join(address)
-                nursery.cancel_scope.cancel()
+                joined.set()
         except BaseExceptionGroup as group:
             raise faults.first_of(group) from None
 

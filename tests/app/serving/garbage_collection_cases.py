@@ -94,6 +94,31 @@ def test_survivors_are_frozen_in_portions_before_python_would_look_at_them(chore
     assert kept
 
 
+def test_a_walk_before_the_start_counts_towards_the_time_of_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spare worker has frozen what it loaded. Walking only through the rest takes no time."""
+    walk_s = 60.0
+    monkeypatch.setattr(garbage_collection, "WALK_S", walk_s)
+    waiting: list[Callable[[], object]] = []
+    garbage = Garbage(waiting.append, lambda: False)
+    before = garbage_collection.freeze()
+    assert before < walk_s
+    garbage.begin(walk_s)
+    alive = gc.get_freeze_count()
+    lost = Circle()
+    seen = weakref.ref(lost)
+    kept = [Circle() for _ in range(2 * alive)]
+    gc.collect()
+    work_off(waiting)
+    del lost
+    kept += [Circle() for _ in range(alive // 2)]
+    gc.collect()
+    work_off(waiting)
+    assert seen() is not None, "a walk while clients are connected"
+    garbage.end()
+    gc.unfreeze()
+    assert kept
+
+
 def test_while_clients_are_connected_a_long_walk_waits_for_more_growth(busy: list[Callable[[], object]]) -> None:
     alive = gc.get_freeze_count()
     lost = Circle()

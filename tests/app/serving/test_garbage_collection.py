@@ -12,7 +12,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 CASES = Path(__file__).with_name("garbage_collection_cases.py")
-NUMBER = 9
+NUMBER = 10
 LIMIT_S = 200
 
 

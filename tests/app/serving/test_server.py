@@ -370,3 +370,24 @@ def test_the_library_of_scram_is_loaded_only_where_the_proxy_logs_in_with_it(mec
     sasl = {"mechanism": mechanism, "username": "proxy", "password": "secret"}
     config = Config.model_validate({"upstream": {"bootstrap": "127.0.0.1:9092", "sasl": sasl}})
     assert (server.SCRAM in server.needed_libraries(config)) is loads
+
+
+PREPARED = """
+import gc, socket, sys
+from kafka_share_proxy.app.observing import observe
+from kafka_share_proxy.app.serving import server
+walked_s = server.prepare()
+loaded = set(sys.modules)
+observe.log_lines("console")
+socket.getaddrinfo("127.0.0.1", 1)
+assert walked_s > 0
+assert gc.get_freeze_count() > len(gc.get_objects())
+print(sorted(set(sys.modules) - loaded))
+"""
+
+
+def test_prepared_process_imports_nothing_later_and_walks_through_few_objects() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARED], cwd=CHECKOUT, capture_output=True, text=True, timeout=LATE_S, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -100,7 +100,8 @@ async def test_a_worker_that_ends_again_and_again_is_replaced_after_longer_delay
         await workers.generation.serves(trio.Event())
         for number in range(12):
             workers.of(0)[number].end(1)
-            await trio.sleep(2 * RESTART_MAX_S)
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(workers.notes[-1]["again_in_s"] + SERVED_S / 2)
         delays = [note["again_in_s"] for note in workers.notes]
         assert delays == sorted(delays)
         assert delays[-1] == RESTART_MAX_S

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from kafka_share_proxy.app.observing.observe import LogNotes
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.workers import worker_process
 from kafka_share_proxy.app.workers.places import Places
-from kafka_share_proxy.app.workers.supervisor import ENDED, Supervisor
+from kafka_share_proxy.app.workers.supervisor import ENDED, SPARE_AFTER_S, Supervisor
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 
@@ -199,6 +200,18 @@ async def test_an_upgrade_replaces_all_workers_and_the_spare_process(proxy: Prox
             await trio.sleep(0.01)
         assert await in_thread(proxy.responses) == {"2 hide", "3 hide"}
     assert proxy.status == ENDED
+
+
+async def test_a_spare_process_starts_once_the_workers_have_taken_over(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Its start would take the CPU that they need meanwhile. Each worker that is ready asks for it."""
+    supervisor, started = proxy.supervisor, []
+    monkeypatch.setattr(supervisor, "_start", lambda: started.append(trio.current_time()) or "a process")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(supervisor._keep_spare)
+        nursery.start_soon(supervisor._keep_spare)
+    assert started == [pytest.approx(SPARE_AFTER_S)]
 
 
 async def test_the_sockets_between_workers_are_removed(proxy: Proxy, places: Places) -> None:

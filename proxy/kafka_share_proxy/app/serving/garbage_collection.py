@@ -54,9 +54,10 @@ class Garbage:
         self._began = 0.0
         self._longest_s = 0.0
 
-    def begin(self) -> None:
-        """Return memory used only at startup to the system."""
-        self._walk()
+    def begin(self, walked_s: float = 0.0) -> None:
+        """Return memory used only at startup to the system. `walked_s`: see `freeze`."""
+        self._walk_s = walked_s + freeze()
+        self._alive = self._count()
         _give_back()
         gc.callbacks.append(self._collected)
 
@@ -95,7 +96,6 @@ class Garbage:
         if self._may_have_grown():
             frozen = self._count()
             if frozen > GROWTH * self._alive and self._may_walk(frozen):
-                gc.unfreeze()
                 self._walk()
         self._portions = 0
         self._planned = False
@@ -116,11 +116,18 @@ class Garbage:
         return self._frozen
 
     def _walk(self) -> None:
-        began = monotonic()
-        gc.collect()
-        self._walk_s = monotonic() - began
-        gc.freeze()
+        gc.unfreeze()
+        self._walk_s = freeze()
         self._alive = self._count()
+
+
+def freeze() -> float:
+    """Collect what is not frozen yet, and freeze the rest. Return the seconds of the walk."""
+    began = monotonic()
+    gc.collect()
+    seconds = monotonic() - began
+    gc.freeze()
+    return seconds
 
 
 def share_one_arena() -> None:

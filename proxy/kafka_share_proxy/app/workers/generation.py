@@ -14,7 +14,7 @@ from kafka_share_proxy.loop.interfaces import Notes
 
 RESTART_MIN_S, RESTART_MAX_S = 0.05, 5.0
 """Delays before a worker that ended is replaced. They double until one has served for SERVED_S."""
-SERVED_S = 30.0
+SERVED_S = RESTART_MAX_S
 CHECK_S = 0.02
 """Seconds between two checks whether all workers serve."""
 END_S = 10.0

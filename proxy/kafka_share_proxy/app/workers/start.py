@@ -29,9 +29,8 @@ def serve(read: Callable[[], Config]) -> int:
 
 
 def _work(link: SupervisorLink) -> int:
-    from kafka_share_proxy.app.serving import composition, server
+    from kafka_share_proxy.app.serving import server
 
-    server.load_libraries(server.LIBRARIES)
-    composition.preload()
+    walked_s = server.prepare()
     link.wait_until_hired()
-    return server.run(link.settings(), read=link.settings, seat=link.seat())
+    return server.run(link.settings(), read=link.settings, seat=link.seat(), walked_s=walked_s)

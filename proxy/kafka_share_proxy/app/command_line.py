@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 
-from kafka_share_proxy.app.deferred_modules import TYPER, deferred
+from kafka_share_proxy.app.deferred_modules import PYDANTIC, TYPER, deferred
 
 TIME_ZONES = "/usr/share/zoneinfo:/usr/lib/zoneinfo:/usr/share/lib/zoneinfo:/etc/zoneinfo"
 """Folders of time zones, as in Python's configure. Without them zoneinfo, which the library of settings loads, would
@@ -15,7 +16,10 @@ read all variables of Python's build (0.2 MiB).
 def main() -> None:
     """Run the command."""
     os.environ.setdefault("PYTHONTZPATH", TIME_ZONES)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some in all distributions
     _load_typer()
+    if "serve" in sys.argv:
+        _load_pydantic()
     from kafka_share_proxy.app import cli
 
     cli.main()
@@ -24,3 +28,10 @@ def main() -> None:
 def _load_typer() -> None:
     with deferred(TYPER):
         import typer  # noqa: F401 - for its modules
+
+
+def _load_pydantic() -> None:
+    with deferred(PYDANTIC):
+        from pydantic import TypeAdapter
+
+        TypeAdapter(bool)  # the first one loads the module for plugins

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-TYPER = {"difflib": ("get_close_matches",)}
+from kafka_share_proxy.app import installed
+
+Functions = Mapping[str, Callable[..., Any] | None]
+"""Functions that a library imports by name, and what replaces them. None: they load their module when called."""
+
+TYPER: Mapping[str, Functions] = {"difflib": {"get_close_matches": None}}
 """0.25 MiB, for mistakes on the command line."""
-TRIO: dict[str, tuple[str, ...]] = {"idna": ()}
+PYDANTIC: Mapping[str, Functions] = {"importlib.metadata": {"version": None, "entry_points": None}}
+"""1.3 MiB, for plugins."""
+TRIO: Mapping[str, Functions] = {"idna": {}}
 """0.15 MiB, for host names that are not ASCII."""
-STRUCTLOG: dict[str, tuple[str, ...]] = {"asyncio": ()}
-"""1 MiB, for loggers of programs on asyncio."""
-CRC32C: dict[str, tuple[str, ...]] = {"argparse": ()}
-"""0.1 MiB, for the command of that library."""
+STRUCTLOG: Mapping[str, Functions] = {"asyncio": {}}
+"""1.9 MiB, for loggers of programs on asyncio."""
+CRC32C: Mapping[str, Functions] = {"argparse": {}, "importlib.metadata": {"version": installed.version}}
+"""0.1 MiB, for the command of that library, and 1.3 MiB for its version."""
 
 
 @contextmanager
-def deferred(modules: Mapping[str, Sequence[str]]) -> Iterator[None]:
+def deferred(modules: Mapping[str, Functions]) -> Iterator[None]:
     """Let libraries that are imported meanwhile get stand-ins of modules, which load them at their first use.
 
-    `modules`: name -> functions that the library imports by name. Modules that are loaded already stay.
+    Modules that are loaded already stay.
     """
     stand_ins = {name: _StandIn(name, functions) for name, functions in modules.items() if name not in sys.modules}
     sys.modules.update(stand_ins)
@@ -38,10 +45,10 @@ def deferred(modules: Mapping[str, Sequence[str]]) -> Iterator[None]:
 class _StandIn(ModuleType):
     """Module that gets its attributes from the real one."""
 
-    def __init__(self, name: str, functions: Sequence[str]) -> None:
+    def __init__(self, name: str, functions: Functions) -> None:
         super().__init__(name)
-        for function in functions:
-            setattr(self, function, self._loading(function))
+        for function, replacement in functions.items():
+            setattr(self, function, replacement or self._loading(function))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system looks for some

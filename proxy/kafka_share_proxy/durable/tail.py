@@ -98,6 +98,8 @@ class Tail:
         self._wall_s = wall_s
         self._followed: dict[int, _Followed] = {}
         self._is_missing = False
+        self._was_loaded = False
+        """True if all partitions were loaded since one was read anew."""
         self._topic_id = b""
         self._changed = trio.Event()
         self._fault: Exception | None = None
@@ -118,7 +120,9 @@ class Tail:
 
     @property
     def is_all_loaded(self) -> bool:
-        return all(map(self.is_loaded, self._state.all))
+        if not self._was_loaded:
+            self._was_loaded = all(map(self.is_loaded, self._state.all))
+        return self._was_loaded
 
     @property
     def behind(self) -> int:
@@ -170,7 +174,7 @@ class Tail:
         if self._topic_id not in (b"", view.topic_id):
             self._forget(self._followed.keys())
         self._topic_id = view.topic_id
-        self._is_missing = False
+        self._is_missing = self._was_loaded = False
         for partition in self._state.all:
             if partition not in self._followed:
                 self._followed[partition] = self._from_the_start()
@@ -180,6 +184,7 @@ class Tail:
 
     def _forget(self, partitions: Iterable[int]) -> None:
         dropped = list(partitions)
+        self._was_loaded = False
         for partition in dropped:
             del self._followed[partition]
             self.unreadable.pop(partition, None)

@@ -18,5 +18,5 @@ def own_mib(pid: int) -> float:
 
 def _mib(pid: int, name: str) -> float:
     status = Path(f"/proc/{pid}/status")
-    found = re.search(rf"{name}:\s+(\d+)", status.read_text()) if status.exists() else None
-    return int(found[1]) / 1024 if found else 0.0
+    match = re.search(rf"{name}:\s+(\d+)", status.read_text()) if status.exists() else None
+    return int(match[1]) / 1024 if match else 0.0

@@ -317,7 +317,7 @@ async def test_a_broker_id_without_a_port_is_a_clear_error(tmp_path: Path, nurse
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 async def test_an_idle_proxy_is_small(tmp_path: Path, nursery: trio.Nursery) -> None:
-    """At most 50 MiB resident soon after the start: memory and code that only the start needed are returned."""
+    """At most 50 MiB are resident once memory and code that only the start needed are returned."""
     upstream = await Broker(0).listen(nursery)
     async with proxy(tmp_path, upstream) as running:
         await running.until(200)

@@ -251,7 +251,7 @@ def test_a_look_of_an_unknown_kind_is_refused() -> None:
 @pytest.mark.parametrize("module", [python, in_c])
 @pytest.mark.parametrize("order", [1, -1])
 def test_only_versions_in_the_table_pass(module: Any, order: int) -> None:
-    """Those below, between and above them, and other keys, do not, in whatever order the table got its versions."""
+    """Versions below, between and above them, and other keys, stop the walk, in whatever order the table was filled."""
     versions = [(10, 0), (10, 2), (10, 31), (127, 5)][::order]
     table = module.Table({name(*each): PLAIN for each in versions}, {}, SILENT)
     for key in (0, 10, 11, 127, 128):

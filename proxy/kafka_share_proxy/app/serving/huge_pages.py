@@ -47,8 +47,8 @@ def _huge_page_size() -> int:
         return 0  # a kernel without huge pages, or without this information
 
 
-def _blocks(found: Iterable[Mapping], size: int) -> Iterator[int]:
-    for each in found:
+def _blocks(listed: Iterable[Mapping], size: int) -> Iterator[int]:
+    for each in listed:
         if _is_ours(each) and each.resident >= (each.end - each.begin) * USED_MIN:
             first = -(-each.begin // size) * size
             yield from range(first, each.end - size + 1, size)

@@ -19,7 +19,7 @@ from kafka_share_proxy.wire.definitions import registry, specs
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.blocking_connection import Connection, build
-from tests.support.memory import rss_mib
+from tests.support.memory import own_mib
 from tests.support.raw import LIMIT_S, until
 from tests.wire.samples import Samples
 
@@ -80,8 +80,8 @@ def mutated(draw: random.Random, key: int, version: int) -> bytes:
 
 
 def rss_kib(front: Front) -> float:
-    """Resident memory of the proxy; 0 if the system does not report it."""
-    return 0.0 if front.child is None else 1024 * rss_mib(front.child.pid)
+    """Resident memory of the proxy without code; 0 if the system does not report it."""
+    return 0.0 if front.child is None else 1024 * own_mib(front.child.pid)
 
 
 def connections(front: Front) -> int:

@@ -21,7 +21,7 @@ from kafka_share_proxy.wire.values import MIB, Address
 
 from tests.support.blocking_connection import Connection, build
 from tests.support.brokers import Running
-from tests.support.memory import rss_mib
+from tests.support.memory import own_mib
 from tests.support.raw import Raw, Topic, until
 from tests.support.view_group import produce
 
@@ -64,9 +64,9 @@ def raw(front: Front) -> Iterator[Raw]:
 
 
 def rss(front: Front) -> int:
-    """Resident memory of the proxy, bytes."""
+    """Resident memory of the proxy without code, bytes."""
     assert front.child is not None
-    return round(rss_mib(front.child.pid) * MIB)
+    return round(own_mib(front.child.pid) * MIB)
 
 
 def a_view(raw: Raw, base: Topic, slots: int = 2) -> Topic:

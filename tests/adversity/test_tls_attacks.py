@@ -19,7 +19,7 @@ from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import OLD, Running
 from tests.support.fleet import SECRET, certificates
-from tests.support.memory import rss_mib
+from tests.support.memory import own_mib
 from tests.support.raw import until
 from tests.support.tls_attack import KINDS, REQUESTS, Flood, TinyRecords, TlsClient
 
@@ -83,7 +83,7 @@ def gauge(front: Front, name: str) -> float:
 
 def rss(front: Front) -> float:
     assert front.child is not None
-    return rss_mib(front.child.pid)
+    return own_mib(front.child.pid)
 
 
 def beside(front: Front, attack: Flood | TinyRecords, bystander: TlsClient) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.memory import rss_mib
+from tests.support.memory import own_mib
 
 GIB = 1 << 30
 RUN_LIMIT_S = 120.0
@@ -49,7 +49,7 @@ class Way:
     pid: int
     cpu: list[float] = field(default_factory=list)
     broker_cpu: list[float] = field(default_factory=list)
-    rss_mib: list[float] = field(default_factory=list)
+    own_mib: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
 
@@ -98,14 +98,14 @@ def once(kload: Path, case: Case, way: Way, broker_pid: int, *, counts: bool) ->
 
     def look() -> None:
         clocks.append((cpu_seconds(way.pid), cpu_seconds(broker_pid)))
-        resident.append(rss_mib(way.pid))
+        resident.append(own_mib(way.pid))
 
     numbers = load(kload, way.port, case.arguments, look)
     if counts:
         work = numbers["bytes"] / GIB if case.unit == "GiB" else numbers["requests"] / 1e6
         way.cpu.append((clocks[1][0] - clocks[0][0]) / work)
         way.broker_cpu.append((clocks[1][1] - clocks[0][1]) / work)
-        way.rss_mib.append(resident[1])
+        way.own_mib.append(resident[1])
 
 
 def load(
@@ -171,4 +171,4 @@ def forget(ways: Mapping[str, Way]) -> None:
     for way in ways.values():
         way.cpu.clear()
         way.broker_cpu.clear()
-        way.rss_mib.clear()
+        way.own_mib.clear()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import trio
-from kafka_share_proxy.brokers.replaced import CHECK_S, SILENT_S, Replaced, unless_replaced
+from kafka_share_proxy.brokers.replaced import CHECK_S, SILENT_S, Due, Replaced, unless_replaced
 from kafka_share_proxy.wire.errors import UpstreamLost
 from trio.testing import MockClock
 
@@ -52,18 +54,39 @@ async def test_broker_that_was_replaced_is_not_waited_for(autojump_clock: MockCl
 async def test_silence_counts_from_the_request_in_flight(autojump_clock: MockClock) -> None:
     """One watch serves many requests, and begins to query brokers when one of them is late."""
     place, began = Place(0.0), trio.current_time()
-    due = began
+    due = Due(began)
 
     async def requests() -> None:
-        nonlocal due
         for _ in range(5):
-            due = trio.current_time() + 3.0
+            due.move(trio.current_time() + 3.0)
             await trio.sleep(3.0)
         await trio.sleep(60.0)
 
     with pytest.raises(Replaced):
-        await unless_replaced(requests, place.is_replaced, since=lambda: due)
+        await unless_replaced(requests, place.is_replaced, due=due)
     assert place.looks == [pytest.approx(began + 15.0 + SILENT_S)]
+
+
+async def test_responses_in_time_wake_no_task_of_the_watch(autojump_clock: MockClock) -> None:
+    """Each wake-up of an idle proxy costs about 100,000 instructions."""
+    due, steps = Due(trio.current_time()), Counter[str]()
+
+    class Steps(trio.abc.Instrument):
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            steps[task.name] += 1
+
+    async def responses() -> None:
+        for _ in range(100):
+            due.move(trio.current_time() + 3.0)
+            await trio.sleep(3.0)
+
+    instrument = Steps()
+    trio.lowlevel.add_instrument(instrument)
+    await unless_replaced(responses, Place(0.0).is_replaced, due=due)
+    trio.lowlevel.remove_instrument(instrument)
+    watched = {name: count for name, count in steps.items() if name.endswith("watch")}
+    assert len(watched) == 1
+    assert sum(watched.values()) <= 2
 
 
 async def test_look_that_fails_says_nothing(autojump_clock: MockClock) -> None:

@@ -8,6 +8,15 @@ from pathlib import Path
 
 def rss_mib(pid: int) -> float:
     """Resident memory of a process in MiB; 0 if the system does not report it."""
+    return _mib(pid, "VmRSS")
+
+
+def own_mib(pid: int) -> float:
+    """Resident memory without files, for growth: an idle proxy unmaps code, which is mapped again when it runs."""
+    return _mib(pid, "RssAnon")
+
+
+def _mib(pid: int, name: str) -> float:
     status = Path(f"/proc/{pid}/status")
-    found = re.search(r"VmRSS:\s+(\d+)", status.read_text()) if status.exists() else None
-    return int(found[1]) / 1024 if found else 0.0
+    match = re.search(rf"{name}:\s+(\d+)", status.read_text()) if status.exists() else None
+    return int(match[1]) / 1024 if match else 0.0

@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib
 import subprocess
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 
+from kafka_share_proxy.app import installed
 from kafka_share_proxy.wire import kernels
 
 DISTRIBUTION = "kafka-share-proxy"
-FIELD = "Version: "
-"""Beginning of the line of METADATA with the version."""
 PACKAGE = Path(__file__).resolve().parents[1]
 RECORDED = "COMMIT"
 """File of a built package: its commit and the time of that commit (deploy/release/build_backend.py)."""
@@ -31,13 +29,8 @@ KERNEL_USERS = (
 
 
 def version() -> str:
-    """Return the version of the installed package. Its metadata is not parsed, which would take 0.5 MiB of a proxy."""
-    try:
-        installed = metadata.distribution(DISTRIBUTION)
-        text = installed.read_text("METADATA") or installed.read_text("PKG-INFO") or ""
-    except metadata.PackageNotFoundError:
-        text = ""
-    return next((line[len(FIELD) :] for line in text.splitlines() if line.startswith(FIELD)), "(run from a checkout)")
+    """Return the version of the installed package."""
+    return installed.version(DISTRIBUTION) or "(run from a checkout)"
 
 
 def commit() -> str:

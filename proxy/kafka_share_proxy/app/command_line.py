@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from types import ModuleType
-from typing import Any
+
+from kafka_share_proxy.app.deferred_modules import PYDANTIC, TYPER, deferred
 
 TIME_ZONES = "/usr/share/zoneinfo:/usr/lib/zoneinfo:/usr/share/lib/zoneinfo:/etc/zoneinfo"
 """Folders of time zones, as in Python's configure. Without them zoneinfo, which the library of settings loads, would
@@ -16,27 +16,22 @@ read all variables of Python's build (0.2 MiB).
 def main() -> None:
     """Run the command."""
     os.environ.setdefault("PYTHONTZPATH", TIME_ZONES)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some in all distributions
     _load_typer()
+    if "serve" in sys.argv:
+        _load_pydantic()
     from kafka_share_proxy.app import cli
 
     cli.main()
 
 
 def _load_typer() -> None:
-    """Load the library of commands without difflib, which only mistakes on the command line need (0.25 MiB)."""
-    if "typer" in sys.modules or "difflib" in sys.modules:
-        return
-    stand_in = ModuleType("difflib")
-    stand_in.get_close_matches = _close_matches  # type: ignore[attr-defined]  # all that the library imports
-    sys.modules["difflib"] = stand_in
-    try:
+    with deferred(TYPER):
         import typer  # noqa: F401 - for its modules
-    finally:
-        del sys.modules["difflib"]
 
 
-def _close_matches(*arguments: Any, **options: Any) -> list[str]:
-    """Load difflib, and call its function of this name."""
-    from difflib import get_close_matches
+def _load_pydantic() -> None:
+    with deferred(PYDANTIC):
+        from pydantic import TypeAdapter
 
-    return get_close_matches(*arguments, **options)
+        TypeAdapter(bool)  # the first one loads the module for plugins

@@ -24,11 +24,31 @@ class Replaced(UpstreamLost):
     """Another broker has replaced the one that is waited for."""
 
 
+class Due:
+    """Time at which the next response is due. A response that arrives in time moves it, and wakes no task."""
+
+    def __init__(self, at: float) -> None:
+        self._at = at
+        self._silent_s = 0.0
+        self._wait = trio.CancelScope()
+
+    def move(self, at: float) -> None:
+        self._at = at
+        self._wait.deadline = at + self._silent_s
+
+    async def passed(self, silent_s: float) -> None:
+        """Wait until a response is late by `silent_s`."""
+        self._silent_s = silent_s
+        while trio.current_time() < self._at + silent_s:
+            with trio.CancelScope(deadline=self._at + silent_s) as self._wait:
+                await trio.sleep_forever()
+
+
 async def unless_replaced(
     wait: Callable[[], Awaitable[T]],
     is_replaced: Callable[[], Awaitable[bool]],
     *,
-    since: Callable[[], float] | None = None,
+    due: Due | None = None,
     silent_s: float = SILENT_S,
     check_s: float = CHECK_S,
 ) -> T:
@@ -36,23 +56,19 @@ async def unless_replaced(
 
     Args:
         is_replaced: called after `silent_s`, and then every `check_s`. A ProxyError counts as no.
-        since: returns the trio.current_time() from which the silence counts, which may be ahead. None: from now.
+        due: time from which the silence counts. None: from now.
 
     Raises:
         Replaced: another broker has; `wait` was cancelled. Otherwise any error of `wait`.
     """
-
-    began = trio.current_time()
+    awaited = Due(trio.current_time()) if due is None else due
 
     async def watch() -> None:
         while True:
-            late_at = silent_s + (began if since is None else since())
-            if trio.current_time() < late_at:
-                await trio.sleep_until(late_at)
-            elif await _is_replaced(is_replaced):
+            await awaited.passed(silent_s)
+            if await _is_replaced(is_replaced):
                 raise Replaced("another broker has replaced one that does not respond")
-            else:
-                await trio.sleep(check_s)
+            await trio.sleep(check_s)
 
     try:
         async with trio.open_nursery() as nursery:

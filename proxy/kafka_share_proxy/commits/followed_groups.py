@@ -170,9 +170,7 @@ class FollowedGroups:
     def _update_uncertain(self) -> None:
         unreadable: Collection[int] = () if self.tail is None else self.tail.unreadable
         uncertain = dict.fromkeys((*unreadable, *self.overflowing), True)
-        loading = (
-            [] if self.off else [p for p in INDIVIDUAL_COMMITS.all if p not in uncertain and not self._is_loaded(p)]
-        )
+        loading = [] if self.off else [p for p in self._loading_partitions() if p not in uncertain]
         self._be_patient(loading)
         if not self._gave_up:
             uncertain.update(dict.fromkeys(loading, False))
@@ -183,8 +181,10 @@ class FollowedGroups:
             for waiter in waiters:
                 waiter.set(None)
 
-    def _is_loaded(self, partition: int) -> bool:
-        return self.tail is None or self.tail.is_loaded(partition)
+    def _loading_partitions(self) -> list[int]:
+        if self.tail is None or self.tail.is_all_loaded:
+            return []
+        return [partition for partition in INDIVIDUAL_COMMITS.all if not self.tail.is_loaded(partition)]
 
     def _be_patient(self, loading: Collection[int]) -> None:
         now = self._clock()

@@ -20,7 +20,7 @@ import trio
 from kafka_share_proxy.brokers import topic_log
 from kafka_share_proxy.brokers.cluster_connection import connection
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders
-from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
+from kafka_share_proxy.brokers.replaced import SILENT_S, Due, unless_replaced
 from kafka_share_proxy.durable import replay
 from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState, Follower
@@ -98,9 +98,9 @@ class Tail:
         self._wall_s = wall_s
         self._followed: dict[int, _Followed] = {}
         self._is_missing = False
+        self._was_loaded = False
+        """True if all partitions were loaded since one was read anew."""
         self._topic_id = b""
-        self._due: dict[int, float] = {}
-        """Node id -> time at which its response is due."""
         self._changed = trio.Event()
         self._fault: Exception | None = None
         self._leaders = LeaderWatch(
@@ -120,7 +120,9 @@ class Tail:
 
     @property
     def is_all_loaded(self) -> bool:
-        return all(map(self.is_loaded, self._state.all))
+        if not self._was_loaded:
+            self._was_loaded = all(map(self.is_loaded, self._state.all))
+        return self._was_loaded
 
     @property
     def behind(self) -> int:
@@ -172,7 +174,7 @@ class Tail:
         if self._topic_id not in (b"", view.topic_id):
             self._forget(self._followed.keys())
         self._topic_id = view.topic_id
-        self._is_missing = False
+        self._is_missing = self._was_loaded = False
         for partition in self._state.all:
             if partition not in self._followed:
                 self._followed[partition] = self._from_the_start()
@@ -182,6 +184,7 @@ class Tail:
 
     def _forget(self, partitions: Iterable[int]) -> None:
         dropped = list(partitions)
+        self._was_loaded = False
         for partition in dropped:
             del self._followed[partition]
             self.unreadable.pop(partition, None)
@@ -206,15 +209,15 @@ class Tail:
     async def _read_from(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
         """Return when the leader is silent and another broker has replaced it."""
         led = dict.fromkeys(partitions, node_id)
-        self._due[node_id] = trio.current_time()
+        due = Due(trio.current_time())
         await unless_replaced(
-            partial(self._follow, node_id, source, partitions),
+            partial(self._follow, node_id, source, partitions, due),
             partial(self._leaders.is_led_elsewhere, led),
-            since=lambda: self._due[node_id],
+            due=due,
             check_s=SILENT_S,
         )
 
-    async def _follow(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
+    async def _follow(self, node_id: int, source: replay.ReplaySource, partitions: set[int], due: Due) -> None:
         async with connection(source.address(node_id), source.settings) as opened:
             topic, session = self._state.topic, topic_log.LogSession()
             starts = await replay.offsets(opened, topic, partitions, topic_log.EARLIEST)
@@ -224,7 +227,7 @@ class Tail:
             while replays := {p: self._followed[p].replay for p in partitions if p not in self.unreadable}:
                 self._notify()
                 sent = trio.current_time()
-                self._due[node_id] = sent + FETCH_WAIT_S
+                due.move(sent + FETCH_WAIT_S)
                 entries = await replay.fetch(opened, source, replays, round(FETCH_WAIT_S * 1000), session)
                 waited = trio.current_time() - sent >= FETCH_WAIT_S
                 pace = replay.Pace()

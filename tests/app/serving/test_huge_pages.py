@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.app.serving import huge_pages
+from kafka_share_proxy.app.serving import huge_pages, mappings
 
 SIZE = 0x200000
 
@@ -28,8 +28,8 @@ def mapping(begin: int, mib: float, used: float = 1.0, mode: str = "rw-p", inode
     return MAPPING.format(begin=begin, end=begin + (size << 10), **shown)
 
 
-def blocks(*mappings: str) -> list[int]:
-    return list(huge_pages._blocks("".join(mappings), SIZE))
+def blocks(*listed: str) -> list[int]:
+    return list(huge_pages._blocks(mappings.parse("".join(listed).splitlines()), SIZE))
 
 
 def test_aligned_blocks_of_memory_in_use_are_moved() -> None:

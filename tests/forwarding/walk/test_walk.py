@@ -249,6 +249,25 @@ def test_a_look_of_an_unknown_kind_is_refused() -> None:
 
 
 @pytest.mark.parametrize("module", [python, in_c])
+@pytest.mark.parametrize("order", [1, -1])
+def test_only_versions_in_the_table_pass(module: Any, order: int) -> None:
+    """Versions below, between and above them, and other keys, stop the walk, in whatever order the table was filled."""
+    versions = [(10, 0), (10, 2), (10, 31), (127, 5)][::order]
+    table = module.Table({name(*each): PLAIN for each in versions}, {}, SILENT)
+    for key in (0, 10, 11, 127, 128):
+        for version in (*range(33), 32767):
+            frame = request(key, version, 7, bytes(8))
+            walk = module.RequestWalk(module.Pending(), table, FRAME_MAX)
+            passes = walk.receive(memoryview(frame), 0, len(frame)) == len(frame)
+            assert passes is ((key, version) in versions)
+
+
+def test_a_table_has_memory_only_for_its_versions() -> None:
+    """A cell for every key and version would take 640 KiB of an idle proxy, twice."""
+    assert in_c.Table.__basicsize__ <= 4096
+
+
+@pytest.mark.parametrize("module", [python, in_c])
 def test_what_waits_is_a_queue(module: Any) -> None:
     """Taken off at both ends, however many there were."""
     pending = module.Pending()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from kafka_share_proxy.app.deferred_modules import STRUCTLOG, deferred
 from kafka_share_proxy.loop.log_levels import DEBUG, ERROR, INFO, WARNING, EventLevels
 
 LEVELS: Mapping[str, int] = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
@@ -321,7 +322,8 @@ def _structlog() -> Any:
     """Import structlog without rich, which it would load for stack traces: 4 MiB."""
     module, sys.modules["rich"] = sys.modules.get("rich"), None  # type: ignore[assignment]  # means: cannot be had
     try:
-        import structlog
+        with deferred(STRUCTLOG):
+            import structlog
     finally:
         del sys.modules["rich"]
         if module is not None:

@@ -6,10 +6,11 @@ dozen of 2 MiB. Only mappings that are almost fully in use are moved, so that th
 
 from __future__ import annotations
 
-import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from kafka_share_proxy.app.serving.mappings import Mapping, advise, mappings
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 MADV_COLLAPSE = 25
@@ -27,13 +28,11 @@ def move() -> int:
     size = _huge_page_size()
     if not size:
         return 0
-    advise = ctypes.CDLL(None).madvise
-    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     moved = 0
-    for number, block in enumerate(_blocks(Path("/proc/self/smaps").read_text(), size)):
+    for number, block in enumerate(_blocks(list(mappings()), size)):
         if number == BLOCKS_MAX:
             break
-        moved += not advise(block, size, MADV_COLLAPSE)
+        moved += advise(block, size, MADV_COLLAPSE)
     return moved * size
 
 
@@ -48,19 +47,13 @@ def _huge_page_size() -> int:
         return 0  # a kernel without huge pages, or without this information
 
 
-def _blocks(smaps: str, size: int) -> Iterator[int]:
-    begin = end = 0
-    for line in smaps.splitlines():
-        name, *rest = line.split()
-        if not name.endswith(":"):
-            begin, end = _mapping(name, rest)
-        elif name == "Rss:" and int(rest[0]) << 10 >= (end - begin) * USED_MIN:
-            first = -(-begin // size) * size
-            yield from range(first, end - size + 1, size)
+def _blocks(listed: Iterable[Mapping], size: int) -> Iterator[int]:
+    for each in listed:
+        if _is_ours(each) and each.resident >= (each.end - each.begin) * USED_MIN:
+            first = -(-each.begin // size) * size
+            yield from range(first, each.end - size + 1, size)
 
 
-def _mapping(addresses: str, rest: list[str]) -> tuple[int, int]:
-    """Return (0, 0) unless the mapping is private, writable memory without a file."""
-    begin, end = (int(address, 16) for address in addresses.split("-"))
-    is_ours = rest[0] == "rw-p" and rest[3] == "0" and (len(rest) == 4 or rest[4] == "[heap]")
-    return (begin, end) if is_ours else (0, 0)
+def _is_ours(mapping: Mapping) -> bool:
+    """Return True for private, writable memory without a file."""
+    return mapping.access == "rw-p" and not mapping.inode and mapping.path in ("", "[heap]")

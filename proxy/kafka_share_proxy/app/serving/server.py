@@ -19,6 +19,7 @@ import trio
 
 from kafka_share_proxy.app import build_info
 from kafka_share_proxy.app.commands import check_listeners
+from kafka_share_proxy.app.deferred_modules import CRC32C, deferred
 from kafka_share_proxy.app.observing import admin_listener, connections_page, metrics, observe, reload_page, trace_page
 from kafka_share_proxy.app.observing.admin_pages import AdminPages, Changes
 from kafka_share_proxy.app.observing.confirmations import Confirmations
@@ -26,7 +27,7 @@ from kafka_share_proxy.app.observing.connections_page import ConnectionsPage
 from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.observing.status_page import StatusPage
 from kafka_share_proxy.app.observing.trace_page import TracePage
-from kafka_share_proxy.app.serving import composition, features, garbage_collection, huge_pages, open_files
+from kafka_share_proxy.app.serving import composition, features, garbage_collection, huge_pages, idle_code, open_files
 from kafka_share_proxy.app.serving.composition import ServingParts, advertised, cluster_client_settings, compose
 from kafka_share_proxy.app.serving.garbage_collection import Garbage
 from kafka_share_proxy.app.serving.reloading import Reloading
@@ -144,8 +145,9 @@ def prepare() -> float:
 
 def load_libraries(names: Iterable[str]) -> None:
     """Load libraries that a proxy needs later."""
-    for name in names:
-        import_module(name)
+    with deferred(CRC32C):
+        for name in names:
+            import_module(name)
 
 
 def needed_libraries(config: Config) -> tuple[str, ...]:
@@ -291,6 +293,7 @@ class Server:
         await trio.sleep(SETTLED_S)
         if self._is_idle():
             self._garbage.give_back()
+            idle_code.unmap()
 
     def _blocked(self, seconds: float, calls: str) -> None:
         """Log from the thread of the watchdog, past the limits of repeated lines, which belong to the loop."""

@@ -52,10 +52,15 @@ struct treated {
     int is_flexible, is_listed, strings_before; /* OF_OTHER_GROUPS: see GroupPlace */
 };
 
+struct row {
+    int versions; /* how many there are, from 0 on */
+    struct treated *of; /* owned, by version */
+};
+
 struct table {
     PyObject_HEAD
     PyObject *silent;
-    struct treated of[KEYS][VERSIONS];
+    struct row rows[KEYS]; /* each with the versions that have a treatment: most cells of all would be empty */
 };
 
 static PyObject *word_rewrite, *word_known, *word_kind, *word_absent, *word_prefix, *word_expected, *word_words,
@@ -291,12 +296,25 @@ static PyType_Spec pending_spec = {
 static struct treated *place(Table *self, const unsigned char *name)
 {
     int key = int16_at(name), version = int16_at(name + 2);
-    if (key < 0 || key >= KEYS || version < 0 || version >= VERSIONS)
+    if (key < 0 || key >= KEYS || version < 0 || version >= self->rows[key].versions)
         return NULL; /* what lies outside does not pass by itself: Python looks it up */
-    return &self->of[key][version];
+    return self->rows[key].of + version;
 }
 
-/* The cell of a name of four bytes; NULL without an exception: it has none. */
+static int extend(struct row *row, int versions)
+{
+    struct treated *of = PyMem_Realloc(row->of, versions * sizeof *of);
+    if (!of) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memset(of + row->versions, 0, (versions - row->versions) * sizeof *of);
+    row->of = of;
+    row->versions = versions;
+    return 0;
+}
+
+/* The cell of a name of four bytes, in a row that is extended for it; NULL without an exception: it has none. */
 static struct treated *cell(Table *self, PyObject *name)
 {
     char *bytes;
@@ -307,7 +325,13 @@ static struct treated *cell(Table *self, PyObject *name)
         PyErr_SetString(PyExc_ValueError, "API key and version are four bytes");
         return NULL;
     }
-    return place(self, (const unsigned char *)bytes);
+    const unsigned char *at = (const unsigned char *)bytes;
+    int key = int16_at(at), version = int16_at(at + 2);
+    if (key < 0 || key >= KEYS || version < 0 || version >= VERSIONS)
+        return NULL;
+    if (version >= self->rows[key].versions && extend(&self->rows[key], version + 1) < 0)
+        return NULL;
+    return self->rows[key].of + version;
 }
 
 static int expect(struct treated *to, PyObject *expected)
@@ -518,35 +542,44 @@ static int table_traverse(PyObject *object, visitproc visit, void *arg)
     Table *self = (Table *)object;
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->silent);
-    for (struct treated *to = self->of[0]; to < self->of[0] + KEYS * VERSIONS; to++) {
-        Py_VISIT(to->expected);
-        Py_VISIT(to->known);
-        Py_VISIT(to->look);
-        Py_VISIT(to->remembered);
-        for (int i = 0; i < GROUPS; i++) {
-            Py_VISIT(to->groups[i]);
-            Py_VISIT(to->unless[i]);
+    for (struct row *row = self->rows; row < self->rows + KEYS; row++) {
+        for (int version = 0; version < row->versions; version++) {
+            struct treated *to = row->of + version;
+            Py_VISIT(to->expected);
+            Py_VISIT(to->known);
+            Py_VISIT(to->look);
+            Py_VISIT(to->remembered);
+            for (int i = 0; i < GROUPS; i++) {
+                Py_VISIT(to->groups[i]);
+                Py_VISIT(to->unless[i]);
+            }
         }
     }
     return 0;
+}
+
+static void clear_cell(struct treated *to)
+{
+    to->how = STOPS;
+    Py_CLEAR(to->expected);
+    Py_CLEAR(to->known);
+    Py_CLEAR(to->look);
+    Py_CLEAR(to->remembered);
+    for (int i = 0; i < WORDS; i++)
+        Py_CLEAR(to->words[i]);
+    for (int i = 0; i < GROUPS; i++) {
+        Py_CLEAR(to->groups[i]);
+        Py_CLEAR(to->unless[i]);
+    }
 }
 
 static int table_clear(PyObject *object)
 {
     Table *self = (Table *)object;
     Py_CLEAR(self->silent);
-    for (struct treated *to = self->of[0]; to < self->of[0] + KEYS * VERSIONS; to++) {
-        to->how = STOPS;
-        Py_CLEAR(to->expected);
-        Py_CLEAR(to->known);
-        Py_CLEAR(to->look);
-        Py_CLEAR(to->remembered);
-        for (int i = 0; i < WORDS; i++)
-            Py_CLEAR(to->words[i]);
-        for (int i = 0; i < GROUPS; i++) {
-            Py_CLEAR(to->groups[i]);
-            Py_CLEAR(to->unless[i]);
-        }
+    for (struct row *row = self->rows; row < self->rows + KEYS; row++) {
+        for (int version = 0; version < row->versions; version++)
+            clear_cell(row->of + version);
     }
     return 0;
 }
@@ -555,6 +588,8 @@ static void table_dealloc(PyObject *self)
 {
     PyObject_GC_UnTrack(self);
     table_clear(self);
+    for (int key = 0; key < KEYS; key++)
+        PyMem_Free(((Table *)self)->rows[key].of);
     free_object(self);
 }
 

@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import ZERO_UUID
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 FIXED_SIZES: Mapping[str, int] = {
     "bool": 1,
@@ -143,14 +144,16 @@ class MessageSpec:
 
 def location() -> Path | Traversable:
     """Return the folder inside the installed package, or next to it in a checkout."""
-    package = files("kafka_share_proxy")
-    inside = package.joinpath("schemas")
-    if inside.is_dir():
-        return inside
-    beside = Path(str(package)).parents[1] / "schemas"
-    if not beside.is_dir():
+    package = Path(__file__).parents[2]
+    for folder in (package / "schemas", package.parents[1] / "schemas"):
+        if folder.is_dir():
+            return folder
+    from importlib.resources import files  # for a package in a zip file, as on Spark; 1.5 MiB of an idle proxy
+
+    inside = files("kafka_share_proxy").joinpath("schemas")
+    if not inside.is_dir():
         raise SchemaError("the message definitions (kafka_share_proxy/schemas) are not part of this installation")
-    return beside
+    return inside
 
 
 NO_MESSAGES = {"AuditEvent"}

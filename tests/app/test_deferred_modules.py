@@ -74,7 +74,7 @@ except SystemExit as error:
     print(error.code)
 server = sys.modules["kafka_share_proxy.app.serving.server"]
 server.load_libraries(server.LIBRARIES)
-names = ("asyncio", "argparse", "rich", "idna", "importlib.metadata", "email.message")
+names = ("asyncio", "argparse", "rich", "importlib.metadata", "email.message")
 print([name for name in names if name in sys.modules])
 import crc32c, structlog
 print(crc32c.__version__[:1].isdigit(), structlog.stdlib.asyncio.Event.__name__)

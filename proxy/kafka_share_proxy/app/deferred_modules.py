@@ -18,8 +18,6 @@ TYPER: Mapping[str, Functions] = {"difflib": {"get_close_matches": None}}
 """0.25 MiB, for mistakes on the command line."""
 PYDANTIC: Mapping[str, Functions] = {"importlib.metadata": {"version": None, "entry_points": None}}
 """1.3 MiB, for plugins."""
-TRIO: Mapping[str, Functions] = {"idna": {}}
-"""0.15 MiB, for host names that are not ASCII."""
 STRUCTLOG: Mapping[str, Functions] = {"asyncio": {}}
 """1.9 MiB, for loggers of programs on asyncio."""
 CRC32C: Mapping[str, Functions] = {"argparse": {}, "importlib.metadata": {"version": installed.version}}

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import trio
-from kafka_share_proxy.brokers.replaced import CHECK_S, SILENT_S, Due, Replaced, unless_replaced
+from kafka_share_proxy.brokers.replaced import CHECK_S, SILENT_S, DueResponse, Replaced, unless_replaced
 from kafka_share_proxy.wire.errors import UpstreamLost
 from trio.testing import MockClock
 
@@ -54,7 +54,7 @@ async def test_broker_that_was_replaced_is_not_waited_for(autojump_clock: MockCl
 async def test_silence_counts_from_the_request_in_flight(autojump_clock: MockClock) -> None:
     """One watch serves many requests, and begins to query brokers when one of them is late."""
     place, began = Place(0.0), trio.current_time()
-    due = Due(began)
+    due = DueResponse(began)
 
     async def requests() -> None:
         for _ in range(5):
@@ -69,7 +69,7 @@ async def test_silence_counts_from_the_request_in_flight(autojump_clock: MockClo
 
 async def test_responses_in_time_wake_no_task_of_the_watch(autojump_clock: MockClock) -> None:
     """Each wake-up of an idle proxy costs about 100,000 instructions."""
-    due, steps = Due(trio.current_time()), Counter[str]()
+    due, steps = DueResponse(trio.current_time()), Counter[str]()
 
     class Steps(trio.abc.Instrument):
         def before_task_step(self, task: trio.lowlevel.Task) -> None:

@@ -16,7 +16,6 @@ import typer
 from kafka_share_proxy.app.commands.broker_flags import Flags, dials_brokers
 from kafka_share_proxy.app.commands.lazy_groups import LazyGroups
 from kafka_share_proxy.app.commands.terminal import printable, printable_lines
-from kafka_share_proxy.app.deferred_modules import TRIO, deferred
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.wire.errors import ProxyError
 
@@ -105,8 +104,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run the proxy until SIGTERM or SIGINT."""
-    with deferred(TRIO):
-        from kafka_share_proxy.app.workers import start
+    from kafka_share_proxy.app.workers import start
 
     flags = _flags(brokers, listen, advertise, admin, log_format) | {"trace.client": trace}
     try:

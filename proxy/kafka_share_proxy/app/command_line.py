@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from kafka_share_proxy.app.deferred_modules import PYDANTIC, TYPER, deferred
+from kafka_share_proxy.app.deferred_modules import PYDANTIC, TRIO, TYPER, deferred
 
 TIME_ZONES = "/usr/share/zoneinfo:/usr/lib/zoneinfo:/usr/share/lib/zoneinfo:/etc/zoneinfo"
 """Folders of time zones, as in Python's configure. Without them zoneinfo, which the library of settings loads, would
@@ -20,6 +20,7 @@ def main() -> None:
     _load_typer()
     if "serve" in sys.argv:
         _load_pydantic()
+        _load_trio()
     from kafka_share_proxy.app import cli
 
     cli.main()
@@ -35,3 +36,8 @@ def _load_pydantic() -> None:
         from pydantic import TypeAdapter
 
         TypeAdapter(bool)  # the first one loads the module for plugins
+
+
+def _load_trio() -> None:
+    with deferred(TRIO):
+        import trio  # noqa: F401 - for its modules

@@ -24,7 +24,7 @@ class Replaced(UpstreamLost):
     """Another broker has replaced the one that is waited for."""
 
 
-class Due:
+class DueResponse:
     """Time at which the next response is due. A response that arrives in time moves it, and wakes no task."""
 
     def __init__(self, at: float) -> None:
@@ -48,7 +48,7 @@ async def unless_replaced(
     wait: Callable[[], Awaitable[T]],
     is_replaced: Callable[[], Awaitable[bool]],
     *,
-    due: Due | None = None,
+    due: DueResponse | None = None,
     silent_s: float = SILENT_S,
     check_s: float = CHECK_S,
 ) -> T:
@@ -61,7 +61,7 @@ async def unless_replaced(
     Raises:
         Replaced: another broker has; `wait` was cancelled. Otherwise any error of `wait`.
     """
-    awaited = Due(trio.current_time()) if due is None else due
+    awaited = DueResponse(trio.current_time()) if due is None else due
 
     async def watch() -> None:
         while True:

@@ -17,7 +17,7 @@ import trio
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, connection
-from kafka_share_proxy.brokers.replaced import Due, unless_replaced
+from kafka_share_proxy.brokers.replaced import DueResponse, unless_replaced
 from kafka_share_proxy.durable import ownership_rules
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_rules import (
@@ -200,7 +200,7 @@ class Membership:
         async with AsyncExitStack() as stack:
             heartbeat_connection = await self._unless_moved(partial(self._dial, address, stack))
             while True:
-                due = Due(trio.current_time())
+                due = DueResponse(trio.current_time())
                 await self._unless_moved(partial(self._heartbeat_until_rebalance, heartbeat_connection, due), due)
                 await self._rejoin(address, heartbeat_connection)
 
@@ -211,7 +211,7 @@ class Membership:
             self._dial_at, self._dial_error = trio.current_time() + DIAL_AGAIN_S, str(error)
             raise
 
-    async def _unless_moved(self, wait: Callable[[], Awaitable[T]], due: Due | None = None) -> T:
+    async def _unless_moved(self, wait: Callable[[], Awaitable[T]], due: DueResponse | None = None) -> T:
         """Return the result of `wait`, unless the brokers name another coordinator first. `due`: see replaced."""
         return await unless_replaced(wait, self._has_moved, due=due, check_s=RETRY_SOON_S)
 
@@ -227,7 +227,7 @@ class Membership:
             raise kind(f"the coordinator of group {GROUP}: {error_name(entry.error_code)}")
         return self._client.address_of(entry.node_id, Address(entry.host, entry.port))
 
-    async def _heartbeat_until_rebalance(self, heartbeat_connection: ClusterConnection, due: Due) -> None:
+    async def _heartbeat_until_rebalance(self, heartbeat_connection: ClusterConnection, due: DueResponse) -> None:
         while not self._join_anew.is_set():
             due.move(trio.current_time())
             if await self._heartbeat_once_loaded(heartbeat_connection) == ErrorCode.REBALANCE_IN_PROGRESS:

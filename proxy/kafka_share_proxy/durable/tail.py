@@ -20,7 +20,7 @@ import trio
 from kafka_share_proxy.brokers import topic_log
 from kafka_share_proxy.brokers.cluster_connection import connection
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders
-from kafka_share_proxy.brokers.replaced import SILENT_S, Due, unless_replaced
+from kafka_share_proxy.brokers.replaced import SILENT_S, DueResponse, unless_replaced
 from kafka_share_proxy.durable import replay
 from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState, Follower
@@ -209,7 +209,7 @@ class Tail:
     async def _read_from(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
         """Return when the leader is silent and another broker has replaced it."""
         led = dict.fromkeys(partitions, node_id)
-        due = Due(trio.current_time())
+        due = DueResponse(trio.current_time())
         await unless_replaced(
             partial(self._follow, node_id, source, partitions, due),
             partial(self._leaders.is_led_elsewhere, led),
@@ -217,7 +217,7 @@ class Tail:
             check_s=SILENT_S,
         )
 
-    async def _follow(self, node_id: int, source: replay.ReplaySource, partitions: set[int], due: Due) -> None:
+    async def _follow(self, node_id: int, source: replay.ReplaySource, partitions: set[int], due: DueResponse) -> None:
         async with connection(source.address(node_id), source.settings) as opened:
             topic, session = self._state.topic, topic_log.LogSession()
             starts = await replay.offsets(opened, topic, partitions, topic_log.EARLIEST)

@@ -29,5 +29,5 @@ def unmap() -> int:
 
 
 def _is_as_in_file(mapping: Mapping) -> bool:
-    """Return True if every page can be read again from the file: nobody has changed one, or can."""
+    """Return True if every page can be read again from the file, because none has changed or can change."""
     return bool(mapping.inode) and not mapping.changed and mapping.access in ("r--p", "r-xp")

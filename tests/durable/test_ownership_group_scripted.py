@@ -310,7 +310,7 @@ async def test_second_proxy_of_the_same_name_stops_the_first(
 async def test_proxies_of_one_address_and_different_names_follow_each_other(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
-    """As in an update on Kubernetes: the new pod has the address of the Service, as the old one has."""
+    """In an update on Kubernetes both pods have the address of the Service."""
     a = Member(brokers, "service", nursery, fleet=False, name="pod-a")
     await until(a.part.is_valid)
     b = Member(brokers, "service", nursery, fleet=False, name="pod-b")

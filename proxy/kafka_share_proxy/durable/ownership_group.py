@@ -89,9 +89,7 @@ class Membership:
         serves: Sequence[str] = (),
         is_successor: bool = False,
     ) -> None:
-        """`name`: of the static member; empty: `address`.
-
-        `peer`: address for other proxies of a fleet; empty if one proxy owns everything.
+        """`peer`: address for other proxies of a fleet; empty if one proxy owns everything. `name`: see rule 24.
 
         `protocol`: name that all members must have; empty: that of a fleet, or of one owner.
 
@@ -120,8 +118,7 @@ class Membership:
         self._lease = Lease(session_s, session_s, session_s * MARGIN_SHARE)
         # The peer address is part of the name: a static member that rejoined with another peer address would keep the
         # table unchanged, and the other members would not learn of it.
-        known_as = f"proxy-{name or address}"
-        self._instance: str | None = f"{known_as}-{peer}" if peer else known_as
+        self._instance: str | None = f"proxy-{name or address}" + (f"-{peer}" if peer else "")
         self._member_id = ""
         self._holding: set[int] = set()
         """Partitions that must not be given to another proxy."""

@@ -172,7 +172,8 @@ def state_partitions(pod: Pod) -> int:
 
 def linked_peers(pod: Pod) -> set[str]:
     """Return the names of other proxies in a pod's log."""
-    lines = [json.loads(line) for line in pod.container("proxy").output().splitlines()]
+    complete, _, _ = pod.container("proxy").output().rpartition("\n")
+    lines = [json.loads(line) for line in complete.splitlines()]
     return {line["peer"] for line in lines if line["event"] == "peer-linked"}
 
 
@@ -183,6 +184,7 @@ def test_a_share_group_works_over_tls_through_two_proxies(chart: Chart, authorit
     for pod, other in (chart.pods, chart.pods[::-1]):  # all of them have one name for clients
         host = f"{other.name}.kafka-share-proxy-pods.{DOMAIN}"
         workers = {f"{host}:{PEER + number}" for number in range(WORKERS)}
+        until(lambda pod=pod, workers=workers: workers <= set(linked_peers(pod)), "links to both workers", LIMIT_S)
         assert workers == {name for name in linked_peers(pod) if name.startswith(host)}
     identity, settled = Identity(authority), 0
     producer = Producer(identity.settings())

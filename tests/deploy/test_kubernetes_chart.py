@@ -151,6 +151,14 @@ def test_each_proxy_of_a_fleet_has_a_name_that_the_others_resolve(name: str) -> 
     assert one(manifests, "PodDisruptionBudget")["spec"]["selector"] == stateful["spec"]["selector"]
 
 
+def test_a_new_pod_of_a_single_proxy_does_not_take_the_place_of_the_old_one_while_that_serves() -> None:
+    """Both have the address of the Service, by which proxies are known if they have no name."""
+    assert container("single")["env"] == [
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "KSP_CLUSTER__NAME", "value": "$(POD_NAME)"},
+    ]
+
+
 def test_the_secret_of_a_fleet_is_made_and_kept_or_the_one_that_is_named() -> None:
     made = one(read("fleet"), "Secret")
     assert made["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
@@ -174,7 +182,7 @@ def test_files_of_the_settings_are_in_mounted_volumes(name: str) -> None:
 def test_secrets_are_referred_to() -> None:
     names = [volume["secret"]["secretName"] for volume in pod("sasl")["volumes"] if "secret" in volume]
     assert names == ["clients-tls", "kafka-credentials"]
-    (variable,) = container("sasl")["env"]
+    (variable,) = [each for each in container("sasl")["env"] if "secretKeyRef" in each.get("valueFrom", {})]
     assert variable["valueFrom"] == {"secretKeyRef": {"name": "kafka-credentials", "key": "server-name"}}
 
 

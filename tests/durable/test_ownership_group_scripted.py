@@ -39,16 +39,23 @@ class Member:
     """Member of one proxy, and the events it received."""
 
     def __init__(
-        self, brokers: TargetBrokers, name: str, nursery: trio.Nursery, *, fleet: bool, is_successor: bool = False
+        self,
+        brokers: TargetBrokers,
+        address: str,
+        nursery: trio.Nursery,
+        *,
+        fleet: bool,
+        is_successor: bool = False,
+        name: str = "",
     ) -> None:
         self.notes: list[str] = []
         self.refused: list[tuple[str, ProxyError | None]] = []
         note = lambda event, **_: self.notes.append(event)  # noqa: E731
-        peer = f"{name}:9" if fleet else ""
+        peer = f"{address}:9" if fleet else ""
         client = ClusterClient([brokers.address(3)], brokers.settings)
         self.part = Membership(
-            client, note, name, SESSION_S, trio.current_time,
-            peer=peer, serves=["share groups", "commits"], is_successor=is_successor,
+            client, note, address, SESSION_S, trio.current_time,
+            name=name, peer=peer, serves=["share groups", "commits"], is_successor=is_successor,
         )  # fmt: skip
         self.gives_up = True
         """True if unassigned partitions are stopped immediately."""
@@ -312,8 +319,24 @@ async def test_second_proxy_of_the_same_name_stops_the_first(
     await until(a.part.is_valid)
     brokers.refuse(ApiKey.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID)
     await until(lambda: not a.part.assigned)
-    assert a.part.trouble == "a second proxy was started with the same address"
+    assert a.part.trouble == "a second proxy was started with the same name (cluster.name, or its address)"
     assert a.part._instance is None, "it goes on without a name"
+
+
+async def test_proxies_of_one_address_and_different_names_follow_each_other(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    """In an update on Kubernetes both pods have the address of the Service."""
+    a = Member(brokers, "service", nursery, fleet=False, name="pod-a")
+    await until(a.part.is_valid)
+    b = Member(brokers, "service", nursery, fleet=False, name="pod-b")
+    await until(lambda: b.refused)
+    await trio.sleep(3 * SESSION_S)
+    assert (a.part.assigned, b.part.assigned) == (ALL, frozenset())
+    ended = trio.current_time()
+    a.scope.cancel()
+    await until(b.part.is_valid)
+    assert trio.current_time() - ended < SESSION_S, "it left"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1800)]
 CONFIG = "/etc/kafka-share-proxy/config"
 MIB_MAX = 400
 UNCHECKED = 0b01
-"""Flags of a compiled module that is used whatever the time of its source (PEP 552)."""
+"""Flags in the header of a module that was compiled without a check of its source's time (PEP 552)."""
 
 
 @pytest.fixture(scope="module")

@@ -91,4 +91,6 @@ def test_an_update_of_a_single_proxy_loses_nothing_and_settles_nothing_twice(
     with pods_of_chart(node, kafka, "single") as single:
         outcome = updated(single, single.surge, tmp_path)
         assert len(single.former) == len(single.pods) == 1
+        (before,) = single.former
+        assert "share-groups-off" not in before.container("proxy").output(), "it serves until it ends"
         assert_in_order(single, outcome)

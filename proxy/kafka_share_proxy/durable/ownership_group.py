@@ -83,12 +83,13 @@ class Membership:
         session_s: float,
         clock: Callable[[], float] = boot_time,
         *,
+        name: str = "",
         peer: str = "",
         protocol: str = "",
         serves: Sequence[str] = (),
         is_successor: bool = False,
     ) -> None:
-        """`peer`: address for other proxies of a fleet; empty if one proxy owns everything.
+        """`peer`: address for other proxies of a fleet; empty if one proxy owns everything. `name`: see rule 24.
 
         `protocol`: name that all members must have; empty: that of a fleet, or of one owner.
 
@@ -117,7 +118,7 @@ class Membership:
         self._lease = Lease(session_s, session_s, session_s * MARGIN_SHARE)
         # The peer address is part of the name: a static member that rejoined with another peer address would keep the
         # table unchanged, and the other members would not learn of it.
-        self._instance: str | None = f"proxy-{address}-{peer}" if peer else f"proxy-{address}"
+        self._instance: str | None = f"proxy-{name or address}" + (f"-{peer}" if peer else "")
         self._member_id = ""
         self._holding: set[int] = set()
         """Partitions that must not be given to another proxy."""
@@ -422,7 +423,7 @@ class Membership:
     def _membership_error(self, code: ErrorCode) -> ProxyError:
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self._instance = None
-            return NotAMember("a second proxy was started with the same address")
+            return NotAMember("a second proxy was started with the same name (cluster.name, or its address)")
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
             return NotAMember(f"the group of proxies continued without this one ({code.name})")
         if code == ErrorCode.INVALID_SESSION_TIMEOUT:

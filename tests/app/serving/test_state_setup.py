@@ -88,6 +88,13 @@ def test_fleet_has_one_set_of_links() -> None:
     assert made.home.links is made.features[0].services.fleet is not None
 
 
+@pytest.mark.parametrize(("name", "instance"), [(None, "proxy-{}"), ("pod-a", "proxy-pod-a")])
+def test_a_proxy_is_known_by_its_name_or_else_by_its_address(name: str | None, instance: str) -> None:
+    made = platform(World().services)
+    owner = state_setup.membership(config(cluster={"name": name}), made, [SHARE_STATE])
+    assert owner._instance == instance.format(made.address)
+
+
 def test_links_carry_nothing_without_a_fleet() -> None:
     made = platform(World().services, client=dict)
     owner: Any = object()

@@ -62,8 +62,10 @@ spec:
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args: [serve, --config, /etc/kafka-share-proxy/config/settings.yaml]
       {{- $env := list }}
-      {{- if eq .Values.mode "fleet" }}
       {{- $env = append $env (dict "name" "POD_NAME" "valueFrom" (dict "fieldRef" (dict "fieldPath" "metadata.name"))) }}
+      {{- if eq .Values.mode "single" }}
+      {{- $env = append $env (dict "name" "KSP_CLUSTER__NAME" "value" "$(POD_NAME)") }}
+      {{- else }}
       {{- $env = append $env (dict "name" "KSP_CLUSTER__PEER__ADVERTISE" "value" (printf "$(POD_NAME).%s:%d" (include "kafka-share-proxy.podsDomain" .) (int $ports.peer))) }}
       {{- end }}
       {{- range .Values.secretEnv }}

@@ -35,6 +35,7 @@ def membership(
         platform.notes,
         platform.address,
         config.cluster.session_timeout_s,
+        name=config.cluster.name or "",
         peer=peer,
         protocol="" if seat is None else seat.protocol,
         serves=[state.serves for state in stored],

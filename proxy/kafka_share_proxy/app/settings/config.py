@@ -233,6 +233,9 @@ class Cluster(Section):
     mode: Literal["single", "fleet"] = "single"
     """single: one proxy serves share groups, and a second one refuses them until the first is gone. fleet: all proxies
     serve share groups, and each owns a part of them."""
+    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Name of this proxy among the proxies. One that starts with the name of a running proxy replaces it immediately,
+    one with another name waits until it has ended. Unset: the address for clients."""
     peer: PeerLinks = PeerLinks()
     session_timeout_s: Annotated[float, Field(ge=1, le=300, allow_inf_nan=False)] = 6.0
     """Seconds that a vanished proxy keeps the others waiting. Brokers allow 6 s or more by default."""

@@ -10,12 +10,12 @@ import asyncio
 import gc
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, Producer, ShareConsumer
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka_share_proxy.conformance.cluster_thread import KafkaCluster, KafkaFaults, running_cluster
 
@@ -255,6 +255,48 @@ def test_an_expired_lock_delivers_the_records_to_another_member(cluster: KafkaCl
     assert [record.delivery_count() for record in polled(other, 1)] == [2]
     for consumer in (other, slow):
         consumer.close()
+    assert rules_of(cluster) == set()
+
+
+def member(bootstrap: str, protocol: str) -> Consumer:
+    settings = {"group.id": "g", "client.id": protocol, "auto.offset.reset": "earliest", "group.protocol": protocol}
+    classic = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200} if protocol == "classic" else {}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "enable.auto.commit": False, **settings, **classic, **QUIET})
+    consumer.subscribe(["t"])
+    return consumer
+
+
+def poll_until(consumers: Iterable[Consumer], is_done: Callable[[], bool]) -> None:
+    """Poll the consumers in turn, until that is true."""
+    end = time.monotonic() + LIMIT_S
+    while not is_done() and time.monotonic() < end:
+        for consumer in consumers:
+            consumer.poll(0.05)
+    assert is_done()
+
+
+def test_a_group_migrates_to_the_consumer_protocol_and_back(cluster: KafkaCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+
+    def kind() -> list[str]:
+        return [group.type.name for group in admin.list_consumer_groups().result(LIMIT_S).valid]
+
+    def share(*consumers: Consumer) -> bool:
+        parts = [{each.partition for each in consumer.assignment()} for consumer in consumers]
+        return all(parts) and sum(map(len, parts)) == PARTITIONS and set().union(*parts) == set(range(PARTITIONS))
+
+    classic = member(cluster.bootstrap, "classic")
+    poll_until([classic], lambda: share(classic))
+    assert kind() == ["CLASSIC"]
+    modern = member(cluster.bootstrap, "consumer")
+    poll_until([classic, modern], lambda: share(classic, modern))
+    assert kind() == ["CONSUMER"]
+    for consumer in (classic, modern):
+        consumer.commit(offsets=[TopicPartition("t", consumer.assignment()[0].partition, 1)], asynchronous=False)
+    modern.close()
+    poll_until([classic], lambda: share(classic))
+    assert kind() == ["CLASSIC"]
+    classic.close()
     assert rules_of(cluster) == set()
 
 

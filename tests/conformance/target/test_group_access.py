@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
 from kafka_share_proxy.conformance.target.consumer_group import GroupRefusal
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.group_access import (
+    check_size,
     classic_group_to_join,
+    consumer_group_to_join,
     coordinator_error,
     group_error,
     is_share_group,
@@ -27,13 +30,24 @@ async def test_only_the_coordinator_serves_a_group() -> None:
         assert coordinator_error(cluster, 2, "g") == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_types_do_not_mix() -> None:
+async def test_a_share_group_has_no_other_members() -> None:
     async with running_cluster() as cluster:
-        cluster.create_topic("t")
         cluster.share.coordinator.add_group("share")
-        await Caller(cluster).join_consumer("consumer", "m", "t")
         assert is_share_group(cluster, "share")
-        for group_id in ("share", "consumer"):
-            assert classic_group_to_join(cluster, group_id) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert classic_group_to_join(cluster, "share") == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        with pytest.raises(GroupRefusal, match="is not a consumer group"):
+            consumer_group_to_join(cluster, "share")
         with pytest.raises(GroupRefusal, match="is not a consumer group"):
             known_group(cluster, "share")
+
+
+async def test_a_full_group_accepts_members_that_it_knows() -> None:
+    async with running_cluster(settings=ClusterSettings(group_size_max=1)) as cluster:
+        cluster.create_topic("t")
+        await Caller(cluster).join_consumer("g", "m", "t", instance_id="i")
+        group = consumer_group_to_join(cluster, "g")
+        check_size(cluster, group, "m", None)
+        check_size(cluster, group, "other", "i")
+        with pytest.raises(GroupRefusal, match="maximum capacity of 1"):
+            check_size(cluster, group, "other", None)
+        assert (await Caller(cluster).join("g", "other")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED

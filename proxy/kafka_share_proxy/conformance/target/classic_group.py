@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 
 from kafka_share_proxy.conformance.target.classic_members import (
@@ -14,6 +15,7 @@ from kafka_share_proxy.conformance.target.classic_members import (
 )
 from kafka_share_proxy.conformance.target.clock import Clock
 from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
+from kafka_share_proxy.conformance.target.consumer_protocol import CONSUMER
 from kafka_share_proxy.conformance.target.pending import PendingResponse
 from kafka_share_proxy.conformance.target.seeded import SeededBytes
 from kafka_share_proxy.conformance.target.timers import ClusterTimer, ClusterTimers
@@ -150,12 +152,7 @@ class ClassicGroup:
         self, request: ClassicJoin, old: ClassicMember, member_id: str
     ) -> JoinReply | PendingResponse[JoinReply]:
         """Give a static member a new id. Requests of the old one are fenced (KIP-345)."""
-        fenced = ErrorCode.FENCED_INSTANCE_ID
-        if old.joining is not None:
-            old.joining.set(JoinReply(error=fenced, member_id=old.member_id))
-        if old.syncing is not None:
-            old.syncing.set(SyncReply(error=fenced))
-        old.joining = old.syncing = None
+        _end_requests(old, ErrorCode.FENCED_INSTANCE_ID)
         was_leader, leader_before = self.leader == old.member_id, self.leader or ""
         old.cancel_timer()
         old.member_id = self._static[request.instance_id or ""] = member_id
@@ -264,7 +261,6 @@ class ClassicGroup:
             self._start_session(member, member.session_timeout_ms)
         member.is_new = False
         member.syncing = None
-        member.assignment = b""
 
     def _elect_joined_leader(self) -> bool:
         """Return False if no member has joined. A leader that has not joined again is replaced."""
@@ -417,13 +413,8 @@ class ClassicGroup:
 
     def lose_requests(self, error: ErrorCode) -> None:
         """End all waiting requests: the coordinator has moved. Sessions begin anew there."""
+        self.end_requests(error)
         for member in self.members.values():
-            joining, member.joining = member.joining, None
-            syncing, member.syncing = member.syncing, None
-            if joining is not None:
-                joining.set(JoinReply(error=error, member_id=member.member_id))
-            if syncing is not None:
-                syncing.set(SyncReply(error=error))
             self._start_session(member, member.session_timeout_ms)
         for timer in self.pending.values():
             timer.cancel()
@@ -431,6 +422,20 @@ class ClassicGroup:
         if self.state in (ClassicState.PREPARING, ClassicState.COMPLETING):
             self._from_empty, self.state = False, ClassicState.PREPARING
             self._complete_join_in(self._rebalance_timeout_ms())
+
+    def end_requests(self, error: ErrorCode) -> None:
+        """End all waiting requests with an error."""
+        for member in self.members.values():
+            _end_requests(member, error)
+
+    def take_over(self, members: Iterable[ClassicMember], generation: int) -> None:
+        """Begin as a stable group with the members of a KIP-848 group."""
+        self.members = {member.member_id: member for member in members}
+        self._static = {m.instance_id: m.member_id for m in self.members.values() if m.instance_id is not None}
+        self.generation, self.state, self.protocol_type = generation, ClassicState.STABLE, CONSUMER
+        self.protocol, self.leader = select_protocol(self.members), next(iter(self.members))
+        for member in self.members.values():
+            self._start_session(member, member.session_timeout_ms)
 
     def close(self) -> None:
         """Cancel all timers: the group is deleted."""
@@ -462,10 +467,13 @@ class ClassicGroup:
             del self._static[member.instance_id]
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
-        unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        joining, member.joining = member.joining, None
-        syncing, member.syncing = member.syncing, None
-        if joining is not None:
-            joining.set(JoinReply(error=unknown, member_id=member.member_id))
-        if syncing is not None:
-            syncing.set(SyncReply(error=unknown))
+        _end_requests(member, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _end_requests(member: ClassicMember, error: ErrorCode) -> None:
+    joining, member.joining = member.joining, None
+    syncing, member.syncing = member.syncing, None
+    if joining is not None:
+        joining.set(JoinReply(error=error, member_id=member.member_id))
+    if syncing is not None:
+        syncing.set(SyncReply(error=error))

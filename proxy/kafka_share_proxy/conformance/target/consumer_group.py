@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from math import inf
 
@@ -68,7 +68,9 @@ class ConsumerGroup:
         *,
         session_timeout_ms: int,
         assignment_interval_ms: int,
+        downgrade: Callable[[ConsumerGroup, bool], None],
     ) -> None:
+        """Create an empty group. `downgrade`: make it a classic group; True: with a rebalance."""
         self.group_id = group_id
         self.epoch = 1
         """A group begins with epoch 1, so that its first member gets 2."""
@@ -76,10 +78,11 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerMember] = {}
         self.target: dict[str, set[TopicIdPartition]] = {}
         self.session_timeout_ms = session_timeout_ms
+        self.downgrade = downgrade
         self._assignment_interval_s = assignment_interval_ms / 1000
         self._assigned_at = -inf
         self._static: dict[str, str] = {}
-        self._topics, self._clock, self._timers = topics, clock, timers
+        self.topics, self._clock, self._timers = topics, clock, timers
         self._subscribed: Mapping[str, tuple[bytes, int]] = {}
 
     @property
@@ -114,33 +117,38 @@ class ConsumerGroup:
         is_new = member.member_id not in self.members
         self.members[member.member_id] = member
         self.refresh(bump=is_changed or is_new or assignor != self.assignor)
-        target = MemberTarget(self.assignment_epoch, self.target.get(member.member_id, set()), self._topic_ids(member))
-        reconcile(member, target, request.owned, self.owner_epoch, is_changed=is_changed)
-        self._start_timers(member)
+        self.reconcile(member, request.owned, is_changed=is_changed)
+        self.start_timers(member)
         return member, request.epoch == JOIN_EPOCH or request.is_full or before.keys() != member.assigned.keys()
 
     def leave(self, member_id: str, instance_id: str | None, epoch: int) -> None:
         """Remove a member. A static one with epoch -2 keeps its partitions. Raises GroupRefusal."""
-        if instance_id is None:
-            member = self._known(member_id)
-        else:
-            member = self._known_static(member_id, instance_id)
-            if epoch == LEAVE_STATIC_EPOCH:
-                member.set_epoch(LEAVE_STATIC_EPOCH)
-                member.revoking, member.state = {}, Reconciliation.STABLE
-                self._start_timers(member)
-                return
-        self._remove(member)
+        member = self.known(member_id, instance_id)
+        if instance_id is not None and epoch == LEAVE_STATIC_EPOCH:
+            member.set_epoch(LEAVE_STATIC_EPOCH)
+            member.revoking, member.state = {}, Reconciliation.STABLE
+            self.start_timers(member)
+            return
+        self.remove([member])
 
     def refresh(self, *, bump: bool = False) -> None:
         """Begin a group epoch if subscriptions or subscribed topics changed, and compute its target assignment."""
+        self.begin_epoch(bump=bump)
+        is_due = self._clock.now() >= self._assigned_at + self._assignment_interval_s
+        if self.epoch > self.assignment_epoch and self.members and is_due:
+            self._assign()
+
+    def begin_epoch(self, *, bump: bool) -> None:
+        """Begin a group epoch if subscriptions or subscribed topics changed."""
         found = self._subscribed_topics()
         if bump or found != self._subscribed:
             self._subscribed = found
             self.epoch += 1
-        is_due = self._clock.now() >= self._assigned_at + self._assignment_interval_s
-        if self.epoch > self.assignment_epoch and self.members and is_due:
-            self._assign()
+
+    def reconcile(self, member: ConsumerMember, owned: Set[TopicIdPartition] | None, *, is_changed: bool) -> None:
+        """Move a member towards its target. `is_changed`: True if its subscription has just changed."""
+        target = MemberTarget(self.assignment_epoch, self.target.get(member.member_id, set()), self._topic_ids(member))
+        reconcile(member, target, owned, self.owner_epoch, is_changed=is_changed)
 
     def owner_epoch(self, partition: TopicIdPartition) -> int:
         """Return the epoch in which a partition was given to the member that has it, UNOWNED if it is free."""
@@ -161,30 +169,59 @@ class ConsumerGroup:
 
     # Members
 
+    def take_over(self, members: Iterable[ConsumerMember], epoch: int) -> None:
+        """Begin with the members of a classic group. What they have is their target."""
+        for member in members:
+            self.members[member.member_id] = member
+            self.target[member.member_id] = set(member.assigned)
+            if member.instance_id is not None:
+                self._static[member.instance_id] = member.member_id
+            self.start_timers(member)
+        self.epoch = self.assignment_epoch = epoch
+        self._subscribed = self._subscribed_topics()
+
+    def known(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """Return a member. Raises GroupRefusal."""
+        if instance_id is not None:
+            return self._known_static(member_id, instance_id)
+        return self._known(member_id)
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        return self.members.get(self._static.get(instance_id or "", ""))
+
+    def put(self, member: ConsumerMember) -> None:
+        """Add a member, or one that has changed."""
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.member_id
+
+    def rename(self, member: ConsumerMember, member_id: str) -> None:
+        """Give a static member another id. It joins anew and keeps its partitions."""
+        del self.members[member.member_id]
+        self.target[member_id] = self.target.pop(member.member_id, set())
+        member.cancel_timers()
+        member.member_id, member.epoch, member.previous_epoch = member_id, 0, 0
+        self.put(member)
+
     def _member(self, request: ConsumerHeartbeat) -> ConsumerMember:
         joins = request.epoch == JOIN_EPOCH
-        if request.instance_id is None:
-            if joins:
-                return self.members.get(request.member_id) or ConsumerMember(request.member_id)
-            return self._checked(self._known(request.member_id), request)
+        if request.instance_id is None and joins:
+            return self.members.get(request.member_id) or ConsumerMember(request.member_id)
         if not joins:
-            return self._checked(self._known_static(request.member_id, request.instance_id), request)
-        known = self.members.get(self._static.get(request.instance_id, ""))
+            return self._checked(self.known(request.member_id, request.instance_id), request)
+        known = self.static_member(request.instance_id)
         return self._joined_static(request, known)
 
     def _joined_static(self, request: ConsumerHeartbeat, known: ConsumerMember | None) -> ConsumerMember:
         if known is None:
             return ConsumerMember(request.member_id)
-        if known.epoch != LEAVE_STATIC_EPOCH and known.member_id != request.member_id:
+        is_released = known.epoch == LEAVE_STATIC_EPOCH or known.classic is not None
+        if not is_released and known.member_id != request.member_id:
             text = f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group"
             raise GroupRefusal(
                 ErrorCode.UNRELEASED_INSTANCE_ID, f"{text}: the id is owned by {known.member_id} member."
             )
-        del self.members[known.member_id]
-        self.target[request.member_id] = self.target.pop(known.member_id, set())
-        known.cancel_timers()
-        known.member_id, known.epoch, known.previous_epoch = request.member_id, 0, 0
-        self.members[known.member_id] = known
+        self.rename(known, request.member_id)
         return known
 
     def _known(self, member_id: str) -> ConsumerMember:
@@ -217,6 +254,9 @@ class ConsumerGroup:
 
     def _update(self, member: ConsumerMember, request: ConsumerHeartbeat) -> None:
         member.client_id, member.client_host = request.client_id, request.client_host
+        if member.classic is not None:
+            member.cancel_timers()
+            member.classic = None
         if request.instance_id is not None:
             member.instance_id = request.instance_id
             self._static[request.instance_id] = member.member_id
@@ -231,30 +271,43 @@ class ConsumerGroup:
         if request.regex is not None:
             member.regex = request.regex
 
-    def _remove(self, member: ConsumerMember) -> None:
-        member.cancel_timers()
-        del self.members[member.member_id]
-        self.target.pop(member.member_id, None)
-        if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
-            del self._static[member.instance_id]
+    def remove(self, members: Iterable[ConsumerMember]) -> None:
+        """Remove members. If only classic ones remain, the group becomes a classic group."""
+        for member in members:
+            member.cancel_timers()
+            del self.members[member.member_id]
+            self.target.pop(member.member_id, None)
+            if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
+                del self._static[member.instance_id]
+        if self.members and all(member.classic is not None for member in self.members.values()):
+            self.downgrade(self, True)
+            return
         self._subscribed = self._subscribed_topics()
         self.epoch += 1
 
-    def _start_timers(self, member: ConsumerMember) -> None:
+    def start_timers(self, member: ConsumerMember) -> None:
+        """Extend the session of a member, and limit the time in which it revokes partitions."""
         if member.session is not None:
             member.session.cancel()
-        member.session = self._fence_in(member, self.session_timeout_ms)
+        classic = member.classic
+        member.session = self.fence_in(
+            member, self.session_timeout_ms if classic is None else classic.session_timeout_ms
+        )
+        if classic is not None:
+            return
         if member.state is not Reconciliation.UNREVOKED:
             if member.revocation is not None:
                 member.revocation.cancel()
             member.revocation = None
         elif member.revocation is None:
-            member.revocation = self._fence_in(member, member.rebalance_timeout_ms)
+            member.revocation = self.fence_in(member, member.rebalance_timeout_ms)
 
-    def _fence_in(self, member: ConsumerMember, timeout_ms: int) -> ClusterTimer:
+    def fence_in(self, member: ConsumerMember, timeout_ms: int) -> ClusterTimer:
+        """Remove a member after a time, unless the timer is cancelled."""
+
         def due() -> None:
             if self.members.get(member.member_id) is member:
-                self._remove(member)
+                self.remove([member])
 
         return self._timers.call_at(self._clock.now() + timeout_ms / 1000, due)
 
@@ -265,16 +318,16 @@ class ConsumerGroup:
             return member.topics
         pattern = re.compile(member.regex)
         matching = {
-            name for name, topic in self._topics.by_name.items() if pattern.fullmatch(name) and not topic.is_internal
+            name for name, topic in self.topics.by_name.items() if pattern.fullmatch(name) and not topic.is_internal
         }
         return member.topics | matching
 
     def _topic_ids(self, member: ConsumerMember) -> set[bytes]:
-        return {topic.topic_id for name in self._names(member) if (topic := self._topics.named(name)) is not None}
+        return {topic.topic_id for name in self._names(member) if (topic := self.topics.named(name)) is not None}
 
     def _subscribed_topics(self) -> dict[str, tuple[bytes, int]]:
         names = sorted({name for member in self.members.values() for name in self._names(member)})
-        found = {name: self._topics.named(name) for name in names}
+        found = {name: self.topics.named(name) for name in names}
         return {name: (topic.topic_id, len(topic.partitions)) for name, topic in found.items() if topic is not None}
 
     def _assign(self) -> None:

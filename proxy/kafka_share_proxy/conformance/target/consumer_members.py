@@ -21,6 +21,23 @@ class Reconciliation(Enum):
     UNRELEASED = "unreleased partitions"
 
 
+@dataclass(frozen=True)
+class ClassicProtocols:
+    """What a member that uses the classic protocol has sent."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata), the preferred first."""
+
+    @property
+    def preferred(self) -> str:
+        return self.protocols[0][0]
+
+    @property
+    def metadata(self) -> bytes:
+        return self.protocols[0][1]
+
+
 @dataclass(eq=False)
 class ConsumerMember:
     """One member."""
@@ -41,18 +58,24 @@ class ConsumerMember:
     """Epoch in which each partition was assigned."""
     revoking: dict[TopicIdPartition, int] = field(default_factory=dict)
     """Partitions that the member must still revoke."""
+    classic: ClassicProtocols | None = None
+    """None for a member that uses the KIP-848 protocol."""
     session: ClusterTimer | None = field(default=None, repr=False)
     revocation: ClusterTimer | None = field(default=None, repr=False)
+    joining: ClusterTimer | None = field(default=None, repr=False)
+    """Deadline of the next JoinGroup of a classic member that must join again."""
+    syncing: ClusterTimer | None = field(default=None, repr=False)
+    """Deadline of the SyncGroup of a classic member that has joined."""
 
     def set_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.previous_epoch, self.epoch = self.epoch, epoch
 
     def cancel_timers(self) -> None:
-        for timer in (self.session, self.revocation):
+        for timer in (self.session, self.revocation, self.joining, self.syncing):
             if timer is not None:
                 timer.cancel()
-        self.session = self.revocation = None
+        self.session = self.revocation = self.joining = self.syncing = None
 
 
 @dataclass(frozen=True)

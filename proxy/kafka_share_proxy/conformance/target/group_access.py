@@ -6,6 +6,7 @@ from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.consumer_group import ConsumerGroup, GroupRefusal
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
+from kafka_share_proxy.conformance.target.group_migration import downgrade, upgrade
 from kafka_share_proxy.conformance.target.group_registry import AnyGroup
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
@@ -44,7 +45,7 @@ def classic_group_to_join(cluster: TargetCluster, group_id: str) -> ClassicGroup
     group = cluster.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         return group
-    if is_share_group(cluster, group_id) or (group is not None and group.members):
+    if is_share_group(cluster, group_id):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return new_classic_group(cluster, group_id)
 
@@ -58,11 +59,14 @@ def new_classic_group(cluster: TargetCluster, group_id: str) -> ClassicGroup | E
 
 
 def consumer_group_to_join(cluster: TargetCluster, group_id: str) -> ConsumerGroup:
-    """Return a KIP-848 group, created if there is none. An empty classic group becomes one. Raises GroupRefusal."""
+    """Return a KIP-848 group, created if there is none. A classic group becomes one with its members (KIP-848).
+
+    The caller adds it to the registry if its member is accepted, otherwise closes it. Raises GroupRefusal.
+    """
     group = cluster.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
-    if is_share_group(cluster, group_id) or (group is not None and group.members):
+    if is_share_group(cluster, group_id):
         raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if cluster.groups.is_full:
         raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, "The cluster has its maximum number of groups.")
@@ -74,6 +78,23 @@ def consumer_group_to_join(cluster: TargetCluster, group_id: str) -> ConsumerGro
         cluster.timers,
         session_timeout_ms=timeout_ms,
         assignment_interval_ms=cluster.settings.consumer_assignment_interval_ms,
+        downgrade=lambda old, rebalances: _downgrade(cluster, old, rebalances=rebalances),
     )
-    cluster.groups.put(created)
+    if group is not None and group.members:
+        upgrade(group, created, cluster.settings.group_size_max)
     return created
+
+
+def _downgrade(cluster: TargetCluster, old: ConsumerGroup, *, rebalances: bool) -> None:
+    created = ClassicGroup(old.group_id, cluster.clock, cluster.timers, cluster.seeded, cluster.settings)
+    downgrade(old, created, rebalances=rebalances)
+    cluster.groups.put(created)
+
+
+def check_size(cluster: TargetCluster, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    """Refuse a new member of a full group. Raises GroupRefusal."""
+    limit = cluster.settings.group_size_max
+    is_known = member_id in group.members or group.static_member(instance_id) is not None
+    if not is_known and len(group.members) >= limit:
+        text = f"The consumer group has reached its maximum capacity of {limit} members."
+        raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)

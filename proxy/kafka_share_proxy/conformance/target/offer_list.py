@@ -10,8 +10,6 @@ from kafka_share_proxy.conformance.target.served_apis import APIS, SASL_VERSIONS
 from kafka_share_proxy.wire.definitions import registry
 
 REFUSED = (
-    "classic members in a KIP-848 group with members, and the other way round: INCONSISTENT_GROUP_PROTOCOL (JoinGroup),"
-    " GROUP_ID_NOT_FOUND (ConsumerGroupHeartbeat). There is no online migration (group.consumer.migration.policy).",
     "views with a plan that is not stored (action views/plans): INVALID_TOPIC_EXCEPTION",
     "settings that would have no effect: INVALID_CONFIG",
 )

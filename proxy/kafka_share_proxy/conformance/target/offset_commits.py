@@ -38,7 +38,7 @@ class Committer:
         if self.late_member is not None:
             since = self.late_member.assigned.get(assigned, self.late_member.revoking.get(assigned))
             if since is None or self.epoch < since:
-                return ErrorCode.STALE_MEMBER_EPOCH
+                return stale_error(self.late_member)
         if self.offsets.is_full(partition):
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         if self.producer_id is not None:
@@ -70,6 +70,11 @@ def check_committer(
     return _of_member(group, member_id, epoch, version, Committer(offsets, limit, producer_id))
 
 
+def stale_error(member: ConsumerMember) -> ErrorCode:
+    """Return the error of a wrong epoch, which is the generation of a classic member."""
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
 def _group(cluster: TargetCluster, group_id: str, epoch: int, *, old_error: bool) -> AnyGroup:
     group = cluster.groups.get(group_id)
     if group is not None:
@@ -89,10 +94,10 @@ def _of_member(group: ConsumerGroup, member_id: str, epoch: int, version: int, c
     member = group.members.get(member_id)
     if member is None:
         raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of {group.group_id}.")
-    if committer.producer_id is None and version < NOT_FOUND_SINCE:
+    if committer.producer_id is None and member.classic is None and version < NOT_FOUND_SINCE:
         raise GroupRefusal(ErrorCode.UNSUPPORTED_VERSION, "OffsetCommit version 9 or above must be used by members")
     if epoch == member.epoch:
         return committer
     if epoch > member.epoch:
-        raise GroupRefusal(ErrorCode.STALE_MEMBER_EPOCH, f"The member epoch is {member.epoch}, not {epoch}.")
+        raise GroupRefusal(stale_error(member), f"The member epoch is {member.epoch}, not {epoch}.")
     return Committer(committer.offsets, committer.metadata_max_bytes, committer.producer_id, member, epoch)

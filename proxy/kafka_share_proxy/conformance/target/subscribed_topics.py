@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
-from kafka_share_proxy.wire.definitions import messages, registry
-from kafka_share_proxy.wire.errors import RemoteProtocolError
-
-VERSION_BYTES = 2
-
-
-CONSUMER = "consumer"
+from kafka_share_proxy.conformance.target.consumer_protocol import CONSUMER, read_subscription
 
 
 def classic_topics(group: ClassicGroup) -> set[str] | None:
@@ -18,18 +12,8 @@ def classic_topics(group: ClassicGroup) -> set[str] | None:
     if group.protocol_type != CONSUMER:
         return topics
     for member in group.members.values():
-        subscription = subscription_topics(member.metadata(group.protocol))
+        subscription = read_subscription(member.metadata(group.protocol))
         if subscription is None:
             return None
-        topics.update(subscription)
+        topics.update(subscription.topics)
     return topics
-
-
-def subscription_topics(metadata: bytes) -> list[str] | None:
-    """Return the topics in the metadata of one member. None if it cannot be read."""
-    version = int.from_bytes(metadata[:VERSION_BYTES], "big", signed=True)
-    codec = registry.codec_of(messages.ConsumerProtocolSubscription, min(max(version, 0), 3))
-    try:
-        return list(codec.decode(metadata, VERSION_BYTES).topics)
-    except RemoteProtocolError:
-        return None

@@ -9,6 +9,7 @@ from kafka_share_proxy.conformance.target.consumer_group import ConsumerGroup
 from kafka_share_proxy.conformance.target.group_access import group_error
 from kafka_share_proxy.conformance.target.individual_commits import CommittedOffset
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
+from kafka_share_proxy.conformance.target.offset_commits import stale_error
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
@@ -85,7 +86,7 @@ def _member_error(call: TargetCall[_Request], requested: _Request.OffsetFetchReq
     member = group.members.get(requested.member_id or "")
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if requested.member_epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE if requested.member_epoch == member.epoch else stale_error(member)
 
 
 def _all(call: TargetCall[_Request], offsets: GroupOffsets) -> Iterator[_Topic]:

@@ -1,14 +1,16 @@
-"""JoinGroup of classic groups."""
+"""JoinGroup of classic groups, and of classic members of KIP-848 groups."""
 
 from __future__ import annotations
 
+from kafka_share_proxy.conformance.target import mixed_group
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.classic_members import ClassicJoin, JoinReply
-from kafka_share_proxy.conformance.target.group_access import classic_group_to_join, group_error
+from kafka_share_proxy.conformance.target.consumer_group import ConsumerGroup, GroupRefusal
+from kafka_share_proxy.conformance.target.consumer_protocol import CONSUMER, read_subscription
+from kafka_share_proxy.conformance.target.group_access import check_size, classic_group_to_join, group_error
 from kafka_share_proxy.conformance.target.group_registry import AnyGroup
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.pending import PendingResponse
-from kafka_share_proxy.conformance.target.subscribed_topics import CONSUMER, subscription_topics
 from kafka_share_proxy.conformance.target.views import create_views
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -22,16 +24,33 @@ async def handle(call: TargetCall[messages.JoinGroupRequest]) -> messages.JoinGr
     if error != ErrorCode.NONE:
         return _response(call, JoinReply(error=error, member_id=call.request.member_id))
     known = call.cluster.groups.get(call.request.group_id)
+    if isinstance(known, ConsumerGroup) and known.members:
+        return _response(call, _join_consumer_group(call, known))
     if call.request.member_id and (known is None or not _has_member(known)):
         return _response(call, JoinReply(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=call.request.member_id))
     group = classic_group_to_join(call.cluster, call.request.group_id)
     if isinstance(group, ErrorCode):
         return _response(call, JoinReply(error=group, member_id=call.request.member_id))
-    if call.request.protocol_type == CONSUMER:
-        for protocol in call.request.protocols:
-            create_views(call.cluster, subscription_topics(bytes(protocol.metadata)) or ())
+    _create_views(call)
     reply = group.join(_join(call))
     return _response(call, await reply.wait() if isinstance(reply, PendingResponse) else reply)
+
+
+def _join_consumer_group(call: TargetCall[messages.JoinGroupRequest], group: ConsumerGroup) -> JoinReply:
+    member_id = call.request.member_id or call.cluster.seeded.uuid_text()
+    try:
+        check_size(call.cluster, group, member_id, call.request.group_instance_id)
+        _create_views(call)
+        return mixed_group.join(group, _join(call), member_id)
+    except GroupRefusal as refused:
+        return JoinReply(error=refused.error)
+
+
+def _create_views(call: TargetCall[messages.JoinGroupRequest]) -> None:
+    if call.request.protocol_type == CONSUMER:
+        for protocol in call.request.protocols:
+            subscription = read_subscription(bytes(protocol.metadata))
+            create_views(call.cluster, () if subscription is None else subscription.topics)
 
 
 def _has_member(group: AnyGroup) -> bool:

@@ -1,9 +1,11 @@
-"""LeaveGroup of classic groups (KIP-345 from version 3 on)."""
+"""LeaveGroup of classic groups and KIP-848 groups (KIP-345 from version 3 on)."""
 
 from __future__ import annotations
 
+from kafka_share_proxy.conformance.target import mixed_group
 from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.group_access import group_error
+from kafka_share_proxy.conformance.target.group_registry import AnyGroup
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -22,13 +24,22 @@ async def handle(call: TargetCall[messages.LeaveGroupRequest]) -> messages.Leave
     members = [(each.member_id, each.group_instance_id) for each in request.members]
     if call.version < LIST_SINCE:
         members = [(request.member_id, None)]
-    group = call.cluster.groups.get(request.group_id)
-    results = []
-    for member_id, instance_id in members:
-        left = group.leave(member_id, instance_id) if isinstance(group, ClassicGroup) else ErrorCode.UNKNOWN_MEMBER_ID
-        results.append(_Result(member_id=member_id, group_instance_id=instance_id, error_code=left))
-    if isinstance(group, ClassicGroup) and any(each.error_code == ErrorCode.NONE for each in results):
-        group.members_left()
+    errors = _leave(call.cluster.groups.get(request.group_id), members)
+    results = [
+        _Result(member_id=member_id, group_instance_id=instance_id, error_code=error)
+        for (member_id, instance_id), error in zip(members, errors, strict=True)
+    ]
     if call.version < LIST_SINCE:
         return messages.LeaveGroupResponse(error_code=results[0].error_code)
     return messages.LeaveGroupResponse(members=results)
+
+
+def _leave(group: AnyGroup | None, members: list[tuple[str, str | None]]) -> list[ErrorCode]:
+    if group is None:
+        return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+    if not isinstance(group, ClassicGroup):
+        return mixed_group.leave(group, members)
+    errors = [group.leave(member_id, instance_id) for member_id, instance_id in members]
+    if ErrorCode.NONE in errors:
+        group.members_left()
+    return errors

@@ -11,7 +11,12 @@ from kafka_share_proxy.conformance.target.consumer_group import (
     GroupRefusal,
 )
 from kafka_share_proxy.conformance.target.consumer_members import ConsumerMember
-from kafka_share_proxy.conformance.target.group_access import consumer_group_to_join, group_error, known_group
+from kafka_share_proxy.conformance.target.group_access import (
+    check_size,
+    consumer_group_to_join,
+    group_error,
+    known_group,
+)
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.server_assignors import ASSIGNORS
 from kafka_share_proxy.conformance.target.views import create_views
@@ -41,7 +46,6 @@ def _heartbeat(call: TargetCall[_Request]) -> _Response:
     request = call.request
     if request.member_epoch == JOIN_EPOCH:
         group = consumer_group_to_join(call.cluster, request.group_id)
-        _check_size(call, group)
     else:
         found = known_group(call.cluster, request.group_id)
         if not isinstance(found, ConsumerGroup):
@@ -51,7 +55,7 @@ def _heartbeat(call: TargetCall[_Request]) -> _Response:
         group.leave(request.member_id, request.instance_id, request.member_epoch)
         return _Response(member_id=request.member_id, member_epoch=request.member_epoch)
     create_views(call.cluster, request.subscribed_topic_names or ())
-    member, with_assignment = group.heartbeat(_parsed(call))
+    member, with_assignment = _accepted(call, group)
     interval_ms = int(call.cluster.group_configs.value(request.group_id, "consumer.heartbeat.interval.ms"))
     return _Response(
         member_id=member.member_id,
@@ -61,10 +65,21 @@ def _heartbeat(call: TargetCall[_Request]) -> _Response:
     )
 
 
-def _check_size(call: TargetCall[_Request], group: ConsumerGroup) -> None:
-    if call.request.member_id not in group.members and len(group.members) >= call.cluster.settings.group_size_max:
-        text = f"The consumer group has reached its maximum capacity of {call.cluster.settings.group_size_max} members."
-        raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+def _accepted(call: TargetCall[_Request], group: ConsumerGroup) -> tuple[ConsumerMember, bool]:
+    """Return the member, and True if the response contains its assignment. A new group without it is not kept."""
+    request, groups = call.request, call.cluster.groups
+    is_new = groups.get(request.group_id) is not group
+    try:
+        if request.member_epoch == JOIN_EPOCH:
+            check_size(call.cluster, group, request.member_id, request.instance_id)
+        accepted = group.heartbeat(_parsed(call))
+    except GroupRefusal:
+        if is_new:
+            group.close()
+        raise
+    if is_new:
+        groups.put(group)
+    return accepted
 
 
 def _parsed(call: TargetCall[_Request]) -> ConsumerHeartbeat:

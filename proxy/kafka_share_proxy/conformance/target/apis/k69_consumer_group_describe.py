@@ -14,8 +14,8 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
-CONSUMER_MEMBER = 1
-"""Type of a member that uses the KIP-848 protocol."""
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""Types of a member: the protocol that it uses."""
 
 _Response = messages.ConsumerGroupDescribeResponse
 
@@ -58,7 +58,7 @@ def _member(cluster: TargetCluster, group: ConsumerGroup, member: ConsumerMember
         subscribed_topic_regex=member.regex,
         assignment=_assignment(cluster, member.assigned),
         target_assignment=_assignment(cluster, group.target.get(member.member_id, ())),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 

@@ -31,7 +31,7 @@ def test_a_client_that_reads_nothing_of_a_local_response_is_ended() -> None:
     assert [timeouts.overdue(responding, 0.0) for _ in range(3)] == [None] * 3
     responding.client.progress += 1
     assert [timeouts.overdue(responding, 0.0) for _ in range(4)] == [None] * 4
-    assert timeouts.overdue(responding, 0.0) == ("client-stalled", "took no byte for 3 s")
+    assert timeouts.overdue(responding, 0.0) == ("client-stalled", "accepted no byte for 3 s")
     passing = Timeouts(LIMITS, 0.0, 1)
     assert [passing.overdue(connection(), 0.0) for _ in range(10)] == [None] * 10
 
@@ -39,7 +39,7 @@ def test_a_client_that_reads_nothing_of_a_local_response_is_ended() -> None:
 def test_a_request_has_to_come_whole_in_time() -> None:
     gathering = connection(ClientState.GATHERING, gathering=object(), gathering_since=5.0)
     assert Timeouts(LIMITS, 0.0, 1).overdue(gathering, 15.0) is None
-    overdue = ("request-refused", "a request had not come whole after limits.gathering_s (10)")
+    overdue = ("request-refused", "a request was still incomplete after limits.gathering_s (10)")
     assert Timeouts(LIMITS, 0.0, 1).overdue(gathering, 15.1) == overdue
 
 

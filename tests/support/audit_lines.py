@@ -27,13 +27,13 @@ def events(lines: Iterable[bytes | str]) -> list[dict[str, Any]]:
 
 def event(line: bytes | str) -> dict[str, Any]:
     """One line."""
-    told: dict[str, Any] = json.loads(line)
-    mistakes = list(_mistakes(told, SCHEMA, "event")) + list(_mistakes(told, KINDS[told["kind"]], told["kind"]))
-    expected = [*SCHEMA["properties"], *(name for name in KINDS[told["kind"]]["properties"] if name != "kind")]
-    if list(told) != expected:
-        mistakes.append(f"fields {list(told)} in place of {expected}")
+    fields: dict[str, Any] = json.loads(line)
+    mistakes = list(_mistakes(fields, SCHEMA, "event")) + list(_mistakes(fields, KINDS[fields["kind"]], fields["kind"]))
+    expected = [*SCHEMA["properties"], *(name for name in KINDS[fields["kind"]]["properties"] if name != "kind")]
+    if list(fields) != expected:
+        mistakes.append(f"fields {list(fields)} in place of {expected}")
     assert not mistakes, f"{line!r}: {mistakes}"
-    return told
+    return fields
 
 
 def _mistakes(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
@@ -73,8 +73,8 @@ def _mistakes_in_object(value: dict[str, Any], schema: Mapping[str, Any], where:
         if name in described:
             yield from _mistakes(each, described[name], f"{where}.{name}")
             continue
-        found = [rule for pattern, rule in schema.get("patternProperties", {}).items() if re.search(pattern, name)]
-        if found:
-            yield from _mistakes(each, found[0], f"{where}.{name}")
+        rules = [rule for pattern, rule in schema.get("patternProperties", {}).items() if re.search(pattern, name)]
+        if rules:
+            yield from _mistakes(each, rules[0], f"{where}.{name}")
         elif schema.get("additionalProperties") is False:
             yield f"{where}: {name} is not described"

@@ -271,13 +271,13 @@ def _send(port: int, frame: bytes, measured: Measured) -> None:
     measured.largest = max(measured.largest, len(frame))
     with socket.create_connection(("127.0.0.1", port), RESPONSE_S) as sock, contextlib.suppress(OSError):
         sock.sendall(frame)
-        left = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
-        while left > 0 and (count := len(sock.recv(min(left, 1 << 18)))):
-            left -= count
+        size = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
+        while size > 0 and (count := len(sock.recv(min(size, 1 << 18)))):
+            size -= count
 
 
 def longest_turn_s(front: Front) -> float:
     """Return the proxy's own figure since the last call."""
-    found = re.search(r"^ksp_turn_longest_seconds ([\d.e+-]+)", front.send_request("/metrics")[1], re.MULTILINE)
-    assert found is not None
-    return float(found[1])
+    match = re.search(r"^ksp_turn_longest_seconds ([\d.e+-]+)", front.send_request("/metrics")[1], re.MULTILINE)
+    assert match is not None
+    return float(match[1])

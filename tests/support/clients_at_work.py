@@ -145,14 +145,14 @@ class ClientsAtWork:
 
 def faults(all_told: Mapping[Client, Told], log: Counter[str]) -> list[str]:
     """Return what went wrong. `log`: how often each value is in the topic."""
-    found = [f"{client.name}: {error}" for client, each in all_told.items() for error in each.errors]
+    errors = [f"{client.name}: {error}" for client, each in all_told.items() for error in each.errors]
     produced = [value for each in all_told.values() for value in each.produced]
-    found += _some("lost", [value for value in produced if not log[value]])
-    found += _some("written twice", [value for value, count in log.items() if count > 1])
+    errors += _some("lost", [value for value in produced if not log[value]])
+    errors += _some("written twice", [value for value, count in log.items() if count > 1])
     for client, each in all_told.items():
         if not client.produces:
-            found += _some(f"not received by {client.name}", [v for v in produced if not each.consumed[v]])
-    return found
+            errors += _some(f"not received by {client.name}", [v for v in produced if not each.consumed[v]])
+    return errors
 
 
 def told(client: Client, log: Path) -> Told:
@@ -191,14 +191,14 @@ def values_in(bootstrap: str, topic: str) -> Counter[str]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "judge", "isolation.level": "read_committed"})
     ends = {number: consumer.get_watermark_offsets(TopicPartition(topic, number))[1] for number in range(PARTITIONS)}
     consumer.assign([TopicPartition(topic, number, 0) for number in ends])
-    found, deadline = Counter[str](), time.monotonic() + READ_S
+    counts, deadline = Counter[str](), time.monotonic() + READ_S
     while time.monotonic() < deadline:
         for message in consumer.consume(1000, 1.0):
             assert message.error() is None, message.error()
-            found[(message.value() or b"").decode()] += 1
+            counts[(message.value() or b"").decode()] += 1
         if all(at.offset >= ends[at.partition] for at in consumer.position(consumer.assignment())):
             consumer.close()
-            return found
+            return counts
     raise TimeoutError(f"{topic} was not read to its end within {READ_S:g} s")
 
 

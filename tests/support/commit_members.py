@@ -77,8 +77,8 @@ class ConfluentMember:
                 raise Refused(response.error.code())
 
     def committed(self, topic: str, partition: int) -> tuple[int, str]:
-        (found,) = self.consumer.committed([ConfluentTopicPartition(topic, partition)], timeout=LIMIT_S)
-        return found.offset, found.metadata or ""
+        (stored,) = self.consumer.committed([ConfluentTopicPartition(topic, partition)], timeout=LIMIT_S)
+        return stored.offset, stored.metadata or ""
 
     def close(self) -> None:
         self.consumer.close()
@@ -115,8 +115,8 @@ class PythonMember:
             raise Refused(error.errno) from None
 
     def committed(self, topic: str, partition: int) -> tuple[int, str]:
-        found = self.consumer.committed(TopicPartition(topic, partition), metadata=True)
-        return (-1, "") if found is None else (found.offset, found.metadata)
+        stored = self.consumer.committed(TopicPartition(topic, partition), metadata=True)
+        return (-1, "") if stored is None else (stored.offset, stored.metadata)
 
     def close(self) -> None:
         self.consumer.close()
@@ -149,15 +149,15 @@ class AioMember:
         return self._loop.run_until_complete(bounded())
 
     def commit(self, topic: str, partition: int, offset: int, text: str | None = None) -> None:
-        wanted = {AioTopicPartition(topic, partition): AioOffset(offset, text or "")}
+        offsets = {AioTopicPartition(topic, partition): AioOffset(offset, text or "")}
         try:
-            self._run(self.consumer.commit(wanted))
+            self._run(self.consumer.commit(offsets))
         except Exception as error:  # aiokafka's own, one class for each code
             raise Refused(getattr(error, "errno", -1)) from error
 
     def committed(self, topic: str, partition: int) -> tuple[int, str]:
-        found = self._run(self.consumer.committed(AioTopicPartition(topic, partition)))
-        return -1 if found is None else found, ""
+        stored = self._run(self.consumer.committed(AioTopicPartition(topic, partition)))
+        return -1 if stored is None else stored, ""
 
     def close(self) -> None:
         self._run(self.consumer.stop())

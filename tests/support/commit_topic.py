@@ -70,16 +70,16 @@ class CommitTopic:
         """All records of the partition that holds a group: offset, key, value."""
         topic: Topic = until(lambda: self.raw.topic(TOPIC), f"topic {TOPIC}")
         partition = state_partition(group)
-        found: list[tuple[int, bytes, bytes | None]] = []
+        entries: list[tuple[int, bytes, bytes | None]] = []
         at, end = 0, self.raw.end_offset(topic, partition)
         while at < end:
             batches = self._fetch(topic, partition, at)
             assert batches, f"no record at {at} of {end}"
             for offset, key, value in batches:
                 if offset >= at:
-                    found.append((offset, key, value))
+                    entries.append((offset, key, value))
                     at = offset + 1
-        return found
+        return entries
 
     def _fetch(self, topic: Topic, partition: int, at: int) -> Sequence[tuple[int, bytes, bytes | None]]:
         response = self.raw.send_request(
@@ -98,12 +98,12 @@ class CommitTopic:
 
     def dump(self, group: str, topic: str, partition: int = 0) -> list[Dumped]:
         """Records about ranges of one partition of a group, in the order of the log."""
-        found = []
+        entries = []
         for offset, raw_key, value in self.log(group):
             key = _decoded(raw_key)
             if isinstance(key, RangeKey) and key[:3] == (group, topic, partition):
-                found.append(Dumped(offset, key, None if value is None else decode_range_value(value)))
-        return found
+                entries.append(Dumped(offset, key, None if value is None else decode_range_value(value)))
+        return entries
 
     def live(self, group: str, topic: str, partition: int = 0) -> str:
         """The stored ranges: those that are left once the log is compacted, and those in the broker's metadata."""

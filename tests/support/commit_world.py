@@ -133,37 +133,37 @@ class Coordinator:
         ]
         return response(groups=groups)
 
-    def _topics(self, response: Any, request: Any, group_id: str, asked: Any, kind: str) -> list[Any]:
+    def _topics(self, response: Any, request: Any, group_id: str, requested_group: Any, kind: str) -> list[Any]:
         end = "s" if kind == "s" else ""
         topic_class = getattr(response, f"OffsetFetchResponseTopic{end}")
         partition_class = getattr(response, f"OffsetFetchResponsePartition{end}")
-        wanted: list[tuple[Any, list[int]]]
-        if asked.topics is None:
+        requested: list[tuple[Any, list[int]]]
+        if requested_group.topics is None:
             by_name: dict[str, list[int]] = {}
             for group, name, index in self.committed:
                 if group == group_id:
                     by_name.setdefault(name, []).append(index)
             message = registry.message("OffsetFetchRequest")
             ids = {each.name: each.topic_id for each in self.world.cluster.topics.values()}
-            wanted = [
-                (message.OffsetFetchRequestTopics(name=name, topic_id=ids[name]), found)
-                for name, found in by_name.items()
+            requested = [
+                (message.OffsetFetchRequestTopics(name=name, topic_id=ids[name]), in_response)
+                for name, in_response in by_name.items()
             ]
         else:
-            wanted = [(topic, topic.partition_indexes) for topic in asked.topics]
+            requested = [(topic, topic.partition_indexes) for topic in requested_group.topics]
         topics = []
-        for topic, indexes in wanted:
+        for topic, indexes in requested:
             partitions = []
             for index in indexes:
                 place = group_id, str(self._name(topic)), index
-                found = self.committed.get(place, Committed(-1))
+                in_response = self.committed.get(place, Committed(-1))
                 is_open = request.require_stable and place in self.pending
                 entry = partition_class(partition_index=index, committed_offset=-1, metadata="")
                 if is_open:
                     entry.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
                 else:
-                    entry.committed_offset, entry.metadata = found.offset, found.metadata
-                    entry.committed_leader_epoch = found.leader_epoch
+                    entry.committed_offset, entry.metadata = in_response.offset, in_response.metadata
+                    entry.committed_leader_epoch = in_response.leader_epoch
                 partitions.append(entry)
             ids = {"topic_id": topic.topic_id} if hasattr(topic, "topic_id") and end else {}
             topics.append(topic_class(name=topic.name, partitions=partitions, **ids))
@@ -173,10 +173,10 @@ class Coordinator:
         response = registry.message("DeleteGroupsResponse")
         results = []
         for name in request.groups_names:
-            found = [place for place in self.committed if place[0] == name]
-            for place in found if self.refuse == ErrorCode.NONE else ():
+            places = [place for place in self.committed if place[0] == name]
+            for place in places if self.refuse == ErrorCode.NONE else ():
                 del self.committed[place]
-            code = self.refuse or (ErrorCode.NONE if found else ErrorCode.GROUP_ID_NOT_FOUND)
+            code = self.refuse or (ErrorCode.NONE if places else ErrorCode.GROUP_ID_NOT_FOUND)
             results.append(response.DeletableGroupResult(group_id=name, error_code=code))
         return response(results=results)
 
@@ -402,9 +402,13 @@ class CommitWorld:
             topics = None if everything else [request.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
             message = request(group_id=group, topics=topics, require_stable=stable)
         else:
-            named = [request.OffsetFetchRequestTopics(name="t", topic_id=topic.topic_id, partition_indexes=[0])]
-            asked = request.OffsetFetchRequestGroup(group_id=group, topics=None if everything else named)
-            message = request(groups=[asked], require_stable=stable)
+            requested_topics = [
+                request.OffsetFetchRequestTopics(name="t", topic_id=topic.topic_id, partition_indexes=[0])
+            ]
+            requested_group = request.OffsetFetchRequestGroup(
+                group_id=group, topics=None if everything else requested_topics
+            )
+            message = request(groups=[requested_group], require_stable=stable)
         return self.send(OFFSET_FETCH, version, message)
 
     def request_to_delete(self, *groups: str) -> Sent:
@@ -442,13 +446,13 @@ class CommitWorld:
 
     def topic_ranges(self, group: str = "g", partition: int = 0) -> str:
         """Return those of a partition of t that are in the topic."""
-        found = sorted(
+        ranges = sorted(
             (key.first, key.last)
             for key, value in self.topic.items()
             if isinstance(key, RangeKey) and (key.group_id, key.topic, key.partition) == (group, "t", partition)
             if decode_range_value(value).metadata != BINDING
         )
-        return ",".join(f"{first}-{last}" for first, last in found)
+        return ",".join(f"{first}-{last}" for first, last in ranges)
 
     def is_marked(self, group: str = "g") -> bool:
         return GroupKey(group) in self.topic
@@ -460,8 +464,8 @@ class CommitWorld:
 
     def broker(self, group: str = "g", partition: int = 0) -> tuple[int, str]:
         """Return what the broker has of a partition of t."""
-        found = self.coordinator.committed.get((group, "t", partition), Committed(-1))
-        return found.offset, found.metadata
+        stored = self.coordinator.committed.get((group, "t", partition), Committed(-1))
+        return stored.offset, stored.metadata
 
     def recreate_topic(self) -> None:
         """Delete topic t and create it again: brokers drop the offsets committed for a deleted topic."""

@@ -126,8 +126,8 @@ class ControlPlane:
 
     def get(self, *words: str) -> dict[str, Any]:
         """Return objects as kubectl gets them."""
-        found: dict[str, Any] = json.loads(self.kubectl("get", *words, "--output", "json"))
-        return found
+        document: dict[str, Any] = json.loads(self.kubectl("get", *words, "--output", "json"))
+        return document
 
     def request(self, method: str, path: str, body: object = None, kind: str = "application/json") -> dict[str, Any]:
         """Send a request to the API. Raises urllib.error.HTTPError."""
@@ -135,8 +135,8 @@ class ControlPlane:
         data = None if body is None else json.dumps(body).encode()
         sent = urllib.request.Request(f"{self.server}{path}", data, headers, method=method)
         with urllib.request.urlopen(sent, timeout=30, context=self._context) as response:
-            found: dict[str, Any] = json.load(response)
-        return found
+            document: dict[str, Any] = json.load(response)
+        return document
 
     def logs(self) -> str:
         """Return the end of what the programs wrote."""

@@ -50,8 +50,8 @@ class _Ports(logging.Handler):
         self._ports = ports
 
     def emit(self, record: logging.LogRecord) -> None:
-        for found in _CONNECTING.finditer(record.getMessage()):
-            self._ports.add(int(found[1] or found[2]))
+        for match in _CONNECTING.finditer(record.getMessage()):
+            self._ports.add(int(match[1] or match[2]))
 
 
 def remote_ports() -> set[int]:

@@ -37,7 +37,11 @@ HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 def section(document: Path, heading: str) -> str:
     """Return the text from a heading, which exists once, to the next heading of any level."""
     text = document.read_text(encoding="utf-8")
-    (start,) = [found.end() for found in HEADING.finditer(FENCE.sub(_blanked, text)) if found[1] == heading]
+    (start,) = [
+        heading_match.end()
+        for heading_match in HEADING.finditer(FENCE.sub(_blanked, text))
+        if heading_match[1] == heading
+    ]
     following = HEADING.search(FENCE.sub(_blanked, text), start)
     return text[start : following.start() if following else len(text)]
 
@@ -50,8 +54,8 @@ def blocks(document: Path, language: str, heading: str | None = None) -> list[st
 
 def block(document: Path, language: str, containing: str) -> str:
     """Return the only fenced block of a language that contains a text."""
-    (found,) = [code for code in blocks(document, language) if containing in code]
-    return found
+    (code_block,) = [code for code in blocks(document, language) if containing in code]
+    return code_block
 
 
 def links(document: Path) -> list[str]:

@@ -33,9 +33,9 @@ def variables(dashboard: Mapping[str, Any], prometheus: Prometheus) -> dict[str,
     offered: dict[str, list[str]] = {}
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
-            found = LABEL_VALUES.fullmatch(_filled(variable["query"]["query"], offered))
-            assert found is not None, variable["query"]
-            offered[variable["name"]] = prometheus.label_values(found["label"], found["selector"])
+            match = LABEL_VALUES.fullmatch(_filled(variable["query"]["query"], offered))
+            assert match is not None, variable["query"]
+            offered[variable["name"]] = prometheus.label_values(match["label"], match["selector"])
     return offered
 
 
@@ -47,8 +47,8 @@ def with_data(dashboard: Mapping[str, Any], prometheus: Prometheus, seconds: flo
     for panel in panels:
         for target in panel.get("targets", ()):
             expression = _filled(target["expr"], offered | {"__rate_interval": [f"{INTERVAL_S}s"]})
-            found = prometheus.query_range(expression, end - seconds, end, SCRAPE_S)
-            target["series"] = [_series(target["legendFormat"], each) for each in found]
+            series = prometheus.query_range(expression, end - seconds, end, SCRAPE_S)
+            target["series"] = [_series(target["legendFormat"], each) for each in series]
     return panels
 
 
@@ -62,9 +62,9 @@ def _filled(expression: str, offered: Mapping[str, list[str]]) -> str:
     return VARIABLE.sub(text, expression).replace("\\", "\\\\")
 
 
-def _series(legend: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    labels: dict[str, str] = found["metric"]
-    points = [[at * 1000, None if math.isnan(float(value)) else float(value)] for at, value in found["values"]]
+def _series(legend: str, series: Mapping[str, Any]) -> dict[str, Any]:
+    labels: dict[str, str] = series["metric"]
+    points = [[at * 1000, None if math.isnan(float(value)) else float(value)] for at, value in series["values"]]
     return {"name": LABEL.sub(lambda match: labels.get(match[1], ""), legend), "points": points}
 
 

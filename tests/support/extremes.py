@@ -105,30 +105,30 @@ class Mirror:
             registry.response_spec(key).root, registry.message(f"{registry.API_KEYS[key]}Response"), request
         )
 
-    def _struct(self, struct: StructSpec, made: type[Any], asked: Any, outer: type[Any] | None = None) -> Any:
+    def _struct(self, struct: StructSpec, made: type[Any], request: Any, outer: type[Any] | None = None) -> Any:
         outer = outer or made
         values: dict[str, Any] = {}
         for field in present(struct, self._version):
             if field.is_array and field.struct is not None:
-                nested, entries = getattr(outer, field.struct.name), _entries(asked)
+                nested, entries = getattr(outer, field.struct.name), _entries(request)
                 values[field.attribute] = [self._struct(field.struct, nested, each, outer) for each in entries]
             elif field.attribute == "error_code":
                 values[field.attribute] = self._random.choice(CODES)
             elif not field.is_array and field.struct is None:
-                told = (
-                    asked
-                    if isinstance(asked, str) and field.type == "string"
-                    else getattr(asked, field.attribute, None)
+                copied = (
+                    request
+                    if isinstance(request, str) and field.type == "string"
+                    else getattr(request, field.attribute, None)
                 )
-                if told is not None and isinstance(told, type(field.default if field.type != "uuid" else b"")):
-                    values[field.attribute] = told
+                if copied is not None and isinstance(copied, type(field.default if field.type != "uuid" else b"")):
+                    values[field.attribute] = copied
         return made(**values)
 
 
-def _entries(asked: Any) -> list[Any]:
+def _entries(request: Any) -> list[Any]:
     """The entries of the first list in a request, or in a part of it."""
-    fields = getattr(type(asked), "FIELDS", ())
-    lists = (value for name in fields if isinstance(value := getattr(asked, name), list))
+    fields = getattr(type(request), "FIELDS", ())
+    lists = (value for name in fields if isinstance(value := getattr(request, name), list))
     return next((value for value in lists if value), [])
 
 
@@ -265,10 +265,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--requests", type=int, default=REQUESTS, help="of one seed, in each of two worlds")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     began, responded = time.monotonic(), Counter[str]()
-    for seed in range(asked.first, asked.first + asked.seeds):
-        responded += run(seed, asked.requests)
+    for seed in range(options.first, options.first + options.seeds):
+        responded += run(seed, options.requests)
     print(f"{sum(responded.values()):,} requests answered, {time.monotonic() - began:.0f} s, nothing broken")
     for api, number in sorted(responded.items()):
         print(f"{number:9,} {api}")

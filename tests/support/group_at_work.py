@@ -75,7 +75,7 @@ class GroupAtWork:
 
     def _all_work(self) -> bool:
         self.listen()
-        working = {told.member for each in self.outcome.ledger.confirmed.values() for told in each}
+        working = {delivery.member for each in self.outcome.ledger.confirmed.values() for delivery in each}
         return len(working) == self._plan.members
 
     def _all_told(self) -> bool:

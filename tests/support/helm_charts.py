@@ -88,9 +88,9 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 def one(documents_: Sequence[Mapping[str, Any]], kind: str, name: str | None = None) -> dict[str, Any]:
     """Return the only manifest of a kind, or the one with a name."""
-    found = [each for each in documents_ if each["kind"] == kind and name in (None, each["metadata"]["name"])]
-    assert len(found) == 1, f"{len(found)} of kind {kind}"
-    return dict(found[0])
+    matching = [each for each in documents_ if each["kind"] == kind and name in (None, each["metadata"]["name"])]
+    assert len(matching) == 1, f"{len(matching)} of kind {kind}"
+    return dict(matching[0])
 
 
 def main() -> None:

@@ -32,5 +32,5 @@ def judge_program() -> Path:
 
 def verdict_of(program: Path, history: str) -> Verdict:
     """Judge a history of JSON lines."""
-    told: dict[str, Any] = json.loads(output_of([str(program)], JUDGE_S, text=history))
-    return Verdict(**told)
+    verdict: dict[str, Any] = json.loads(output_of([str(program)], JUDGE_S, text=history))
+    return Verdict(**verdict)

@@ -73,9 +73,9 @@ def looked_into() -> dict[int, Route]:
 
 def every_route() -> list[Route]:
     """Return those of all versions for clients, in order."""
-    found = [route for route in _routes() if route.kind not in (Kind.REFUSE, Kind.FORWARD) or route.amend is not None]
-    found = [route for route in found if route.version <= CLIENTS_UP_TO.get(route.key, route.version)]
-    return sorted((route for route in found if not route.opaque), key=lambda route: (route.key, route.version))
+    routes = [route for route in _routes() if route.kind not in (Kind.REFUSE, Kind.FORWARD) or route.amend is not None]
+    routes = [route for route in routes if route.version <= CLIENTS_UP_TO.get(route.key, route.version)]
+    return sorted((route for route in routes if not route.opaque), key=lambda route: (route.key, route.version))
 
 
 def _routes() -> list[Route]:

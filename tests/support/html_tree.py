@@ -29,9 +29,9 @@ class Element:
                 yield from each.all(tag, **attributes)
 
     def first(self, tag: str, **attributes: str) -> Element:
-        found = next(self.all(tag, **attributes), None)
-        assert found is not None, f"no {tag} {attributes} in {self.text[:500]!r}"
-        return found
+        element = next(self.all(tag, **attributes), None)
+        assert element is not None, f"no {tag} {attributes} in {self.text[:500]!r}"
+        return element
 
     def table(self, caption: str) -> list[list[str]]:
         """Return the rows of the table with this caption, without its head."""

@@ -41,10 +41,10 @@ def installed(name: str) -> Path | None:
 
 def need(name: str) -> Path:
     """Return the path of a program, or skip the test."""
-    found = installed(name)
-    if found is None:
+    path = installed(name)
+    if path is None:
         pytest.skip(f"no {name} on PATH or in the cache: python -m tests.support.kubernetes_tools {name}")
-    return found
+    return path
 
 
 def need_built(name: str) -> Path:
@@ -76,8 +76,8 @@ def build(name: str) -> None:
 
 def kubernetes_version() -> str:
     """Return the release of the control plane."""
-    (found,) = re.findall(r"(?m)^\tk8s\.io/kubernetes v(\S+)", (MODULE / "go.mod").read_text(encoding="utf-8"))
-    return str(found)
+    (version,) = re.findall(r"(?m)^\tk8s\.io/kubernetes v(\S+)", (MODULE / "go.mod").read_text(encoding="utf-8"))
+    return str(version)
 
 
 def _folder() -> Path:
@@ -90,11 +90,11 @@ def _flags() -> list[str]:
     version = kubernetes_version()
     major, minor, _ = version.split(".")
     base = "k8s.io/component-base/version"
-    named = {f"{base}.gitVersion": f"v{version}", f"{base}.gitMajor": major, f"{base}.gitMinor": minor}
+    values = {f"{base}.gitVersion": f"v{version}", f"{base}.gitMajor": major, f"{base}.gitMinor": minor}
     for package in ("pkg/lint/rules", "pkg/chartutil"):
-        named[f"helm.sh/helm/v3/{package}.k8sVersionMajor"] = major
-        named[f"helm.sh/helm/v3/{package}.k8sVersionMinor"] = minor
-    return ["-s", "-w", *(f"-X {variable}={value}" for variable, value in named.items())]
+        values[f"helm.sh/helm/v3/{package}.k8sVersionMajor"] = major
+        values[f"helm.sh/helm/v3/{package}.k8sVersionMinor"] = minor
+    return ["-s", "-w", *(f"-X {variable}={value}" for variable, value in values.items())]
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ class SocketWatch:
 def _collect(item: pytest.Item) -> None:
     """Fail the test if anything that is collected now complains; pytest itself would look only in the next test."""
     complaints: list[str] = []
-    usual, sys.unraisablehook = sys.unraisablehook, lambda told: complaints.append(_words(told))
+    usual, sys.unraisablehook = sys.unraisablehook, lambda ignored: complaints.append(_words(ignored))
     try:
         gc.collect()
         gc.freeze()
@@ -63,9 +63,9 @@ def _collect(item: pytest.Item) -> None:
         pytest.fail(f"{item.nodeid} leaves behind: {'; '.join(complaints)}", pytrace=False)
 
 
-def _words(told: sys.UnraisableHookArgs) -> str:
-    made = tracemalloc.get_object_traceback(told.object) if tracemalloc.is_tracing() else None
-    return "\n".join([repr(told.exc_value), *(made.format() if made is not None else ())])
+def _words(ignored: sys.UnraisableHookArgs) -> str:
+    made = tracemalloc.get_object_traceback(ignored.object) if tracemalloc.is_tracing() else None
+    return "\n".join([repr(ignored.exc_value), *(made.format() if made is not None else ())])
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -13,13 +13,13 @@ PACKAGE = Path(kafka_share_proxy.__file__).parent
 
 def events_of(path: Path) -> set[str]:
     """Literal events that a file notes, or ends a connection with."""
-    found = set()
+    events = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             called, first = ast.unparse(node.func).split(".")[-1], node.args[0].value
             if called in {"notes", "_notes", "end", "_log_change"} and isinstance(first, str):
-                found.add(first)
-    return found
+                events.add(first)
+    return events
 
 
 def events_of_room(room: str) -> set[str]:

@@ -37,11 +37,11 @@ def librdkafka() -> dict[str, Any]:
 
 def read(poll: Callable[[], list[str]], count: int) -> list[str]:
     """Poll until this many different records are there, at least."""
-    seen: list[str] = []
+    values_read: list[str] = []
     end = time.monotonic() + LIMIT_S
-    while len(set(seen)) < count and time.monotonic() < end:
-        seen += poll()
-    return seen
+    while len(set(values_read)) < count and time.monotonic() < end:
+        values_read += poll()
+    return values_read
 
 
 def values_of(messages: Iterable[Any]) -> list[str]:
@@ -60,10 +60,10 @@ def confluent(topic: str, group: str, values: list[str]) -> tuple[list[str], lis
     assert producer.flush(LIMIT_S) == 0
     consumer = Consumer(librdkafka() | {"group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    seen = read(lambda: values_of(consumer.consume(100, 0.5)), len(values))
+    values_read = read(lambda: values_of(consumer.consume(100, 0.5)), len(values))
     consumer.commit(asynchronous=False)
     consumer.close()
-    return seen, [f"{each.host}:{each.port}" for each in brokers]
+    return values_read, [f"{each.host}:{each.port}" for each in brokers]
 
 
 def view(topic: str, group: str, values: list[str]) -> tuple[list[str], list[str]]:
@@ -81,10 +81,10 @@ def view(topic: str, group: str, values: list[str]) -> tuple[list[str], list[str
     def poll() -> list[str]:
         return [value for member in members for value in values_of(member.consume(100, 0.3))]
 
-    seen = read(poll, len(values))
+    values_read = read(poll, len(values))
     for member in members:
         member.close()
-    return seen, []
+    return values_read, []
 
 
 def share(topic: str, group: str, values: list[str]) -> tuple[list[str], list[str]]:
@@ -98,11 +98,11 @@ def share(topic: str, group: str, values: list[str]) -> tuple[list[str], list[st
     members = [ShareConsumer(librdkafka() | {"group.id": group}) for _ in range(2)]
     for member in members:
         member.subscribe([topic])
-    seen = read(lambda: [value for member in members for value in values_of(member.poll(0.3))], len(values))
+    values_read = read(lambda: [value for member in members for value in values_of(member.poll(0.3))], len(values))
     for member in members:
         member.poll(0.3)
         member.close()
-    return seen, []
+    return values_read, []
 
 
 def kafka_python(topic: str, group: str, values: list[str]) -> tuple[list[str], list[str]]:
@@ -119,10 +119,12 @@ def kafka_python(topic: str, group: str, values: list[str]) -> tuple[list[str], 
     producer.flush(LIMIT_S)
     producer.close()
     consumer = KafkaConsumer(topic, group_id=group, auto_offset_reset="earliest", **common)
-    seen = read(lambda: [each.value.decode() for got in consumer.poll(500).values() for each in got], len(values))
+    values_read = read(
+        lambda: [each.value.decode() for got in consumer.poll(500).values() for each in got], len(values)
+    )
     consumer.commit()
     consumer.close()
-    return seen, [f"{each['host']}:{each['port']}" for each in brokers]
+    return values_read, [f"{each['host']}:{each['port']}" for each in brokers]
 
 
 def aiokafka(topic: str, group: str, values: list[str]) -> tuple[list[str], list[str]]:
@@ -136,20 +138,20 @@ async def _aiokafka(topic: str, group: str, values: list[str]) -> tuple[list[str
     async with AIOKafkaProducer(**common, acks="all") as producer:
         for number, value in enumerate(values):
             await producer.send_and_wait(topic, value.encode(), partition=number % PARTITIONS)
-    seen: list[str] = []
+    values_read: list[str] = []
     end = time.monotonic() + LIMIT_S
     async with AIOKafkaConsumer(topic, group_id=group, auto_offset_reset="earliest", **common) as consumer:
-        while len(set(seen)) < len(values) and time.monotonic() < end:
+        while len(set(values_read)) < len(values) and time.monotonic() < end:
             got = await consumer.getmany(timeout_ms=500)
-            seen += [each.value.decode() for records in got.values() for each in records]
+            values_read += [each.value.decode() for records in got.values() for each in records]
         await consumer.commit()
         brokers = [f"{each.host}:{each.port}" for each in consumer._client.cluster.brokers()]
-    return seen, brokers
+    return values_read, brokers
 
 
 FAMILIES = {each.__name__: each for each in (confluent, view, share, kafka_python, aiokafka)}
 
 if __name__ == "__main__":
     family, _, topic, group, count = sys.argv[1:]
-    seen, brokers = FAMILIES[family](topic, group, [f"{family} {number}" for number in range(int(count))])
-    print(json.dumps({"seen": sorted(seen), "brokers": sorted(brokers)}))
+    values_read, brokers = FAMILIES[family](topic, group, [f"{family} {number}" for number in range(int(count))])
+    print(json.dumps({"seen": sorted(values_read), "brokers": sorted(brokers)}))

@@ -40,7 +40,7 @@ Reader = Callable[[str, str, str, list[str], Told], None]
 
 
 def confluent(**settings: str) -> Reader:
-    def read(bootstrap: str, group: str, topic: str, user: list[str], told: Told) -> None:
+    def read(bootstrap: str, group: str, topic: str, user: list[str], report: Told) -> None:
         from confluent_kafka import Consumer
 
         sasl = dict(zip(("sasl.username", "sasl.password"), user, strict=False))
@@ -49,18 +49,18 @@ def confluent(**settings: str) -> Reader:
         plain = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 2}
         consumer = Consumer(plain | sasl | settings)
         consumer.subscribe([topic])
-        while not told.is_over:
+        while not report.is_over:
             message = consumer.poll(1.0)
             if message is not None and (error := message.error()) is not None:
-                told.error(error.str())
+                report.error(error.str())
             elif message is not None:
-                told.value(message.value())
+                report.value(message.value())
         consumer.close()
 
     return read
 
 
-def kafka_python(bootstrap: str, group: str, topic: str, user: list[str], told: Told) -> None:
+def kafka_python(bootstrap: str, group: str, topic: str, user: list[str], report: Told) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from kafka import KafkaConsumer
@@ -70,7 +70,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, user: list[str], told: 
         """It reports missing rights nowhere else, and continues."""
 
         def emit(self, record: logging.LogRecord) -> None:
-            told.error(record.getMessage())
+            report.error(record.getMessage())
             os._exit(0)
 
     logging.getLogger("kafka").addHandler(Logged(logging.ERROR))
@@ -80,15 +80,15 @@ def kafka_python(bootstrap: str, group: str, topic: str, user: list[str], told: 
     consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", **sasl)
     try:
         for record in consumer:
-            told.value(record.value)
-            if told.is_over:
+            report.value(record.value)
+            if report.is_over:
                 break
     except KafkaError as error:
-        told.error(repr(error))
+        report.error(repr(error))
     consumer.close()
 
 
-def aiokafka(bootstrap: str, group: str, topic: str, user: list[str], told: Told) -> None:
+def aiokafka(bootstrap: str, group: str, topic: str, user: list[str], report: Told) -> None:
     from aiokafka import AIOKafkaConsumer
     from aiokafka.errors import KafkaError
 
@@ -102,10 +102,10 @@ def aiokafka(bootstrap: str, group: str, topic: str, user: list[str], told: Told
         )
         try:
             await consumer.start()
-            while not told.is_over:
-                told.value((await consumer.getone()).value)
+            while not report.is_over:
+                report.value((await consumer.getone()).value)
         except KafkaError as error:
-            told.error(repr(error))
+            report.error(repr(error))
         finally:
             await consumer.stop()
 
@@ -113,7 +113,7 @@ def aiokafka(bootstrap: str, group: str, topic: str, user: list[str], told: Told
 
 
 def ours(protocol: str) -> Reader:
-    def read(bootstrap: str, group: str, topic: str, user: list[str], told: Told) -> None:
+    def read(bootstrap: str, group: str, topic: str, user: list[str], report: Told) -> None:
         import trio
         from kafka_share_proxy.client.opening import open_consumer
         from kafka_share_proxy.consumer.events import ConsumerError
@@ -122,12 +122,12 @@ def ours(protocol: str) -> Reader:
             options: dict[str, Any] = {"sasl": ("PLAIN", *user)} if user else {}
             options |= {"group_protocol": protocol, "auto_offset_reset": "earliest"}
             async with open_consumer(bootstrap, group=group, topics=[topic], **options) as consumer:
-                while not told.is_over:
+                while not report.is_over:
                     try:
                         for record in (await consumer.poll(1)).records:
-                            told.value(record.value)
+                            report.value(record.value)
                     except ConsumerError as error:
-                        told.error(error)
+                        report.error(error)
 
         trio.run(consume)
 

@@ -263,10 +263,10 @@ class Cluster:
 
     def count(self, key: int) -> int:
         """Requests of this API so far."""
-        return sum(asked[0] == key for asked in self.asked)
+        return sum(request[0] == key for request in self.asked)
 
     def requests(self, key: int) -> list[Any]:
-        return [request for asked, _, request in self.asked if asked == key]
+        return [request for requested_key, _, request in self.asked if requested_key == key]
 
     def send_request(self, connection: Connection, key: int, version: int, body: bytes) -> Promise[memoryview]:
         request = registry.request(key, version).decode(body)
@@ -310,19 +310,19 @@ class Cluster:
 
     def _find_coordinator(self, connection: Connection, request: Any) -> Any:
         message = registry.message("FindCoordinatorResponse")
-        found = []
+        coordinators = []
         for group_id in request.coordinator_keys:
             denied = self.group_errors.get(group_id) == ErrorCode.GROUP_AUTHORIZATION_FAILED
             code = self.group_responses.get(10, ErrorCode.GROUP_AUTHORIZATION_FAILED if denied else ErrorCode.NONE)
-            found.append(message.Coordinator(key=group_id, node_id=1, host="x", port=1, error_code=code))
-        return message(coordinators=found)
+            coordinators.append(message.Coordinator(key=group_id, node_id=1, host="x", port=1, error_code=code))
+        return message(coordinators=coordinators)
 
     def _describe_groups(self, connection: Connection, request: Any) -> Any:
         message = registry.message("DescribeGroupsResponse")
-        found = []
+        groups = []
         for group_id in reversed(request.groups):
             code = self.group_errors.get(group_id, ErrorCode.NONE)
-            found.append(
+            groups.append(
                 message.DescribedGroup(
                     error_code=code,
                     group_id=group_id,
@@ -330,16 +330,16 @@ class Cluster:
                     authorized_operations=GROUP_BITS if request.include_authorized_operations and not code else NO_BITS,
                 )
             )
-        return message(groups=found)
+        return message(groups=groups)
 
     def _consumer_group_describe(self, connection: Connection, request: Any) -> Any:
         message = registry.message("ConsumerGroupDescribeResponse")
-        found = []
+        groups = []
         for group_id in request.group_ids:
             held = group_id in self.consumer_groups
             code = ErrorCode.NONE if held else ErrorCode.GROUP_ID_NOT_FOUND
-            found.append(message.DescribedGroup(error_code=code, group_id=group_id))
-        return message(groups=found)
+            groups.append(message.DescribedGroup(error_code=code, group_id=group_id))
+        return message(groups=groups)
 
     def _metadata(self, connection: Connection, request: Any) -> Any:
         message = registry.message("MetadataResponse")
@@ -347,21 +347,21 @@ class Cluster:
             message.MetadataResponseBroker(node_id=node, host=address.host, port=address.port, rack=None)
             for node, address in self.nodes.items()
         ]
-        topics = [self._metadata_topic(message, asked) for asked in request.topics or ()]
+        topics = [self._metadata_topic(message, requested) for requested in request.topics or ()]
         return message(brokers=brokers, cluster_id="c", controller_id=1, topics=topics)
 
-    def _metadata_topic(self, message: Any, asked: Any) -> Any:
+    def _metadata_topic(self, message: Any, requested: Any) -> Any:
         by_id = {topic.topic_id: topic for topic in self.topics.values()}
-        topic = self.topics.get(asked.name) if asked.name is not None else by_id.get(asked.topic_id)
+        topic = self.topics.get(requested.name) if requested.name is not None else by_id.get(requested.topic_id)
         response = message.MetadataResponseTopic
         if topic is not None and topic.name in self.topic_errors:
-            return response(error_code=self.topic_errors[topic.name], name=asked.name, topic_id=asked.topic_id)
+            return response(error_code=self.topic_errors[topic.name], name=requested.name, topic_id=requested.topic_id)
         if topic is None:
-            missing = ErrorCode.UNKNOWN_TOPIC_ID if asked.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return response(error_code=missing, name=asked.name, topic_id=asked.topic_id)
+            missing = ErrorCode.UNKNOWN_TOPIC_ID if requested.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return response(error_code=missing, name=requested.name, topic_id=requested.topic_id)
         if not topic.bits:
             hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED  # under the requested name or id, as KafkaApis does
-            return response(error_code=hidden, name=asked.name, topic_id=asked.topic_id)
+            return response(error_code=hidden, name=requested.name, topic_id=requested.topic_id)
         partitions = [
             message.MetadataResponsePartition(
                 partition_index=index,
@@ -380,23 +380,23 @@ class Cluster:
     def _list_offsets(self, connection: Connection, request: Any) -> Any:
         message = registry.message("ListOffsetsResponse")
         topics = []
-        for asked in request.topics:
+        for requested in request.topics:
             partitions = [
-                self._list_offset(message, connection, self.topics.get(asked.name), partition)
-                for partition in asked.partitions
+                self._list_offset(message, connection, self.topics.get(requested.name), partition)
+                for partition in requested.partitions
             ]
-            topics.append(message.ListOffsetsTopicResponse(name=asked.name, partitions=partitions))
+            topics.append(message.ListOffsetsTopicResponse(name=requested.name, partitions=partitions))
         return message(topics=topics)
 
-    def _list_offset(self, message: Any, connection: Connection, topic: Topic | None, asked: Any) -> Any:
-        index = asked.partition_index
-        code = self._refusal(2, connection, topic, index, asked.current_leader_epoch, needs=1 << 8)
+    def _list_offset(self, message: Any, connection: Connection, topic: Topic | None, requested: Any) -> Any:
+        index = requested.partition_index
+        code = self._refusal(2, connection, topic, index, requested.current_leader_epoch, needs=1 << 8)
         if code != ErrorCode.NONE or topic is None:
             return message.ListOffsetsPartitionResponse(partition_index=index, error_code=code, offset=-1)
         log = topic.logs[index]
-        offset = {-2: log.start, -1: log.end}.get(asked.timestamp)
+        offset = {-2: log.start, -1: log.end}.get(requested.timestamp)
         if offset is None:
-            offset = next((f for f, _, data in log.batches if _max_timestamp(data) >= asked.timestamp), -1)
+            offset = next((f for f, _, data in log.batches if _max_timestamp(data) >= requested.timestamp), -1)
         epoch = {"leader_epoch": log.epoch} if self._version >= LEADER_EPOCH_SINCE else {}
         return message.ListOffsetsPartitionResponse(partition_index=index, offset=offset, **epoch)
 
@@ -469,32 +469,34 @@ class _WaitingFetch:
 
     def _response(self) -> Any:
         message = registry.message("FetchResponse")
-        left, topics = self.request.max_bytes, []
+        remaining, topics = self.request.max_bytes, []
         by_id = {topic.topic_id: topic for topic in self.cluster.topics.values()}
-        for asked in self.request.topics:
-            topic = by_id.get(asked.topic_id) if self.version >= 13 else self.cluster.topics.get(asked.topic)
+        for requested in self.request.topics:
+            topic = by_id.get(requested.topic_id) if self.version >= 13 else self.cluster.topics.get(requested.topic)
             partitions = []
-            for partition in asked.partitions:
-                entry = self._partition(message, topic, partition, left)
-                left -= len(entry.records)
+            for partition in requested.partitions:
+                entry = self._partition(message, topic, partition, remaining)
+                remaining -= len(entry.records)
                 partitions.append(entry)
             topics.append(
-                message.FetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id, partitions=partitions)
+                message.FetchableTopicResponse(
+                    topic=requested.topic, topic_id=requested.topic_id, partitions=partitions
+                )
             )
         return message(throttle_time_ms=self.cluster.throttle_ms, responses=topics)
 
-    def _partition(self, message: Any, topic: Topic | None, asked: Any, left: int) -> Any:
-        index = asked.partition
-        code = self.cluster._refusal(1, self.connection, topic, index, asked.current_leader_epoch, needs=1 << 3)
+    def _partition(self, message: Any, topic: Topic | None, requested: Any, remaining: int) -> Any:
+        index = requested.partition
+        code = self.cluster._refusal(1, self.connection, topic, index, requested.current_leader_epoch, needs=1 << 3)
         entry = message.PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
         if code != ErrorCode.NONE or topic is None:
             return entry
         log = topic.logs[index]
-        if 0 <= log.ends.get(asked.last_fetched_epoch, -1) < asked.fetch_offset:
-            epoch = asked.last_fetched_epoch
+        if 0 <= log.ends.get(requested.last_fetched_epoch, -1) < requested.fetch_offset:
+            epoch = requested.last_fetched_epoch
             entry.diverging_epoch = message.EpochEndOffset(epoch=epoch, end_offset=log.ends[epoch])
             return entry
-        if not log.start <= asked.fetch_offset <= log.end:
+        if not log.start <= requested.fetch_offset <= log.end:
             entry.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             return entry
         committed = bool(self.request.isolation_level)
@@ -503,8 +505,10 @@ class _WaitingFetch:
             entry.aborted_transactions = [
                 message.AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in log.aborted
             ]
-        limit = min(asked.partition_max_bytes, max(left, 0))
-        entry.records = log.read(asked.fetch_offset, limit, committed, at_least_one=left == self.request.max_bytes)
+        limit = min(requested.partition_max_bytes, max(remaining, 0))
+        entry.records = log.read(
+            requested.fetch_offset, limit, committed, at_least_one=remaining == self.request.max_bytes
+        )
         return entry
 
 
@@ -531,7 +535,7 @@ class Connection:
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         assert self.open, "asked on a closed connection"
         promise = self._cluster.send_request(self, key, version, body)
-        self._asked = [asked for asked in self._asked if not asked.done] + [promise]
+        self._asked = [requested for requested in self._asked if not requested.done] + [promise]
         return promise
 
     def on_close(self, callback: Callable[[], None]) -> None:
@@ -564,12 +568,12 @@ class Connection:
         header, body_at = headers.decode_request_header(memoryview(frame)[4:])
         assert header.correlation_id == correlation_id
         assert len(frame) == 4 + int.from_bytes(frame[:4], "big")
-        asked = self.send_request(header.key, header.version, frame[4 + body_at :])
-        asked.on_settled(partial(self._came, header, expected, asked), self)
+        requested = self.send_request(header.key, header.version, frame[4 + body_at :])
+        requested.on_settled(partial(self._came, header, expected, requested), self)
 
-    def _came(self, header: headers.RequestHeader, expected: ExpectedResponse, asked: Promise[memoryview]) -> None:
+    def _came(self, header: headers.RequestHeader, expected: ExpectedResponse, requested: Promise[memoryview]) -> None:
         try:
-            body = asked.result()
+            body = requested.result()
         except UpstreamLost as error:
             expected.lost()
             self.taken.fail(error)
@@ -721,9 +725,9 @@ class World:
 
     def configure(self, group_id: str, **values: str) -> None:
         """Settings of a group: `share_auto_offset_reset="earliest"`."""
-        named = {name.replace("_", "."): value for name, value in values.items()}
+        settings = {name.replace("_", "."): value for name, value in values.items()}
         self.services.coordinator.store_settings(
-            group_id, {**self.services.coordinator.stored_settings(group_id), **named}
+            group_id, {**self.services.coordinator.stored_settings(group_id), **settings}
         )
 
     def member(self, group_id: str = "g", member_id: str = "m1", node_id: int = 1, version: int = 2) -> Member:
@@ -770,11 +774,11 @@ class Member:
             for t in topics
             for i in (range(len(t.logs)) if isinstance(t, Topic) else (0,))
         ]
-        named: dict[bytes, dict[int, list[Any]]] = {}
+        partitions_by_topic: dict[bytes, dict[int, list[Any]]] = {}
         for topic_id, index in places:
-            named.setdefault(topic_id, {}).setdefault(index, [])
+            partitions_by_topic.setdefault(topic_id, {}).setdefault(index, [])
         for (topic_id, index), batches in (acks or {}).items():
-            named.setdefault(topic_id, {})[index] = _batches(message, batches)
+            partitions_by_topic.setdefault(topic_id, {})[index] = _batches(message, batches)
         request = message(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -792,7 +796,7 @@ class Member:
                         for index, batches in partitions.items()
                     ],
                 )
-                for topic_id, partitions in named.items()
+                for topic_id, partitions in partitions_by_topic.items()
             ],
             forgotten_topics_data=[
                 message.ForgottenTopic(topic_id=topic.topic_id, partitions=[index]) for topic, index in forget
@@ -882,10 +886,12 @@ def entries(response: Any) -> dict[tuple[bytes, int], Any]:
 
 def acquired(response: Any, topic: Topic | None = None, partition: int = 0) -> list[tuple[int, int, int]]:
     """(first, last, delivery count) of one partition's AcquiredRecords, or of the only one there is."""
-    found = entries(response)
-    if not found:
+    partition_entries = entries(response)
+    if not partition_entries:
         return []
-    entry = next(iter(found.values())) if topic is None else found.get((topic.topic_id, partition))
+    entry = (
+        next(iter(partition_entries.values())) if topic is None else partition_entries.get((topic.topic_id, partition))
+    )
     return [] if entry is None else [(a.first_offset, a.last_offset, a.delivery_count) for a in entry.acquired_records]
 
 

@@ -19,10 +19,10 @@ RUN_S = 240
 
 def need(tool: str) -> str:
     """The path of a tool; skips the test when the machine has none."""
-    found = shutil.which(tool)
-    if found is None:
+    path = shutil.which(tool)
+    if path is None:
         pytest.skip(f"there is no {tool} on this machine")
-    return found
+    return path
 
 
 def built(name: str, command: list[str], product: str, sources: Sequence[Path] = ()) -> Path:

@@ -26,10 +26,10 @@ def installed(name: str) -> Path | None:
 
 def need(name: str) -> Path:
     """Return the path of a program, or skip the test."""
-    found = installed(name)
-    if found is None:
+    path = installed(name)
+    if path is None:
         pytest.skip(f"there is no {name} on this machine: python -m tests.support.prometheus_tools")
-    return found
+    return path
 
 
 def fetch() -> None:

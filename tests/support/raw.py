@@ -125,13 +125,13 @@ class Raw:
         assignments: Mapping[int, Sequence[int]] | None = None,
     ) -> Topic:
         """Create it and wait until its leaders take records."""
-        wanted: dict[str, Any] = {"name": name, "num_partitions": partitions, "replication_factor": -1}
+        requested: dict[str, Any] = {"name": name, "num_partitions": partitions, "replication_factor": -1}
         if assignments:
-            wanted |= {"num_partitions": -1, "assignments": [
+            requested |= {"num_partitions": -1, "assignments": [
                 {"partition_index": index, "broker_ids": list(ids)} for index, ids in assignments.items()
             ]}  # fmt: skip
-        wanted["configs"] = [{"name": key, "value": value} for key, value in (configs or {}).items()]
-        response = self.send_request("CreateTopics", 7, topics=[wanted]).topics[0]
+        requested["configs"] = [{"name": key, "value": value} for key, value in (configs or {}).items()]
+        response = self.send_request("CreateTopics", 7, topics=[requested]).topics[0]
         _check(response, f"create topic {name}")
         return self.wait_for_leaders(name, len(assignments) if assignments else partitions)
 
@@ -168,10 +168,10 @@ class Raw:
 
     def end_offset(self, topic: Topic, partition: int = 0) -> int:
         """The latest offset; -1 when the leader does not tell."""
-        wanted = {"partition_index": partition, "timestamp": -1}
+        requested = {"partition_index": partition, "timestamp": -1}
         response = self.send_request(
             "ListOffsets", 7, on=self._leader(topic, partition), replica_id=-1,
-            topics=[{"name": topic.name, "partitions": [wanted]}],
+            topics=[{"name": topic.name, "partitions": [requested]}],
         ).topics[0].partitions[0]  # fmt: skip
         return -1 if response.error_code else response.offset
 
@@ -205,10 +205,10 @@ class Raw:
 
     def read(self, topic: Topic, partition: int = 0) -> bytes:
         """Up to a mebibyte of the first segment of the log, as its leader has it."""
-        wanted = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        requested = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         response = self.send_request(
             "Fetch", 12, on=self._leader(topic, partition), max_wait_ms=0, min_bytes=0, session_epoch=-1,
-            topics=[{"topic": topic.name, "partitions": [wanted]}],
+            topics=[{"topic": topic.name, "partitions": [requested]}],
         ).responses[0].partitions[0]  # fmt: skip
         _check(response, f"read {topic.name}-{partition}")
         return bytes(response.records or b"")
@@ -222,14 +222,14 @@ class Raw:
         """Return the address of its coordinator; any broker for a group without the right, to see its response."""
 
         def find() -> Any:
-            found = self.send_request("FindCoordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0]
-            return None if found.error_code in (14, 15) else found
+            entry = self.send_request("FindCoordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0]
+            return None if entry.error_code in (14, 15) else entry
 
-        found = until(find, f"coordinator of {group}")
-        if found.error_code == 30:
+        entry = until(find, f"coordinator of {group}")
+        if entry.error_code == 30:
             return min(self.brokers().items())[1]
-        _check(found, f"coordinator of {group}")
-        return Address(found.host, found.port)
+        _check(entry, f"coordinator of {group}")
+        return Address(entry.host, entry.port)
 
     def on_coordinator(self, group: str) -> Connection:
         return self.kept(self.coordinator(group))

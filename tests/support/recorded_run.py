@@ -114,13 +114,13 @@ def members(recorded: Recorded, topic: str, each: int, folder: Path) -> Iterator
 
 def unsettled(recorder: Recorder, places: set[Place]) -> set[Place]:
     """Return the records for which no settle was confirmed, and that have deliveries left."""
-    left = set(places)
+    remaining = set(places)
     for exchange in list(recorder.exchanges):
         for line in operations(exchange) if exchange.end is not None else ():
             is_settle = line.get("outcome") == "ok" and line["kind"] in ("accept", "reject", "gap")
             if is_settle or line.get("deliveries", 0) >= LIMIT:
-                left -= {(line["partition"], offset) for offset in range(line["first"], line["last"] + 1)}
-    return left
+                remaining -= {(line["partition"], offset) for offset in range(line["first"], line["last"] + 1)}
+    return remaining
 
 
 def run(
@@ -135,17 +135,17 @@ def run(
     keys = produce(recorded.bootstrap, topic, count)
     begun = time.monotonic()
     with members(recorded, topic, each, folder):
-        while left := unsettled(recorded.recorder, set(keys)):
-            assert time.monotonic() < begun + LIMIT_S, f"{len(left)} of {count} records are not settled"
+        while remaining := unsettled(recorded.recorder, set(keys)):
+            assert time.monotonic() < begun + LIMIT_S, f"{len(remaining)} of {count} records are not settled"
             time.sleep(1)
             if fault is not None:
-                fault(len(left))
-        took = time.monotonic() - begun
+                fault(len(remaining))
+        duration_s = time.monotonic() - begun
         time.sleep((LOCK_MS + HANG_MS) / 1000)  # deliveries after the settle would be seen
     history = folder / HISTORY
     is_keyed = recorded.settings.get("share.ordering") == "key"
     is_exact = not recorded.recorder.failovers
     recorded.recorder.write(history, keys, lock_ms=LOCK_MS, limit=LIMIT, keyed=is_keyed, settled=True, exact=is_exact)
     verdict = verdict_of(program, history.read_text())
-    print(f"\n{topic}: {count} records in {took:.0f} s; {verdict}")
+    print(f"\n{topic}: {count} records in {duration_s:.0f} s; {verdict}")
     return verdict

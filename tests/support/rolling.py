@@ -157,18 +157,18 @@ class Producing:
         """Return once every record is confirmed by the brokers."""
         self._enough.set()
         self._thread.join(FLUSH_S)
-        if left := self._producer.flush(FLUSH_S):
-            self._outcome.problems.append(f"{left} records could not be produced")
+        if unsent := self._producer.flush(FLUSH_S):
+            self._outcome.problems.append(f"{unsent} records could not be produced")
 
     def _run(self) -> None:
         began, sent = time.monotonic(), 0
         while not self._enough.is_set():
-            wanted = int((time.monotonic() - began) * self._plan.rate)
-            for number in range(sent, wanted):
+            target = int((time.monotonic() - began) * self._plan.rate)
+            for number in range(sent, target):
                 self._producer.produce(
                     TOPIC, str(number), partition=number % self._plan.partitions, on_delivery=self._delivered
                 )
-            sent = max(sent, wanted)
+            sent = max(sent, target)
             self._producer.poll(SLICE_S)
 
     def _delivered(self, error: Any, message: Any) -> None:
@@ -238,7 +238,7 @@ class Rolling:
 
     def _all_work(self) -> bool:
         self._listen()
-        working = {told.member for each in self.outcome.ledger.confirmed.values() for told in each}
+        working = {delivery.member for each in self.outcome.ledger.confirmed.values() for delivery in each}
         return len(working) == self._plan.members
 
     def _listen(self) -> None:
@@ -318,7 +318,7 @@ def report(name: str, outcome: Outcome) -> None:
     """Print what happened."""
     ledger = outcome.ledger
     again = sum(len(each) - 1 for each in ledger.deliveries.values())
-    failed = Counter(told.error for each in ledger.failed.values() for told in each)
+    failed = Counter(delivery.error for each in ledger.failed.values() for delivery in each)
     print(f"\n{name}: {len(outcome.produced):,} records, {len(ledger.confirmed):,} settled, {again:,} delivered again")
     otherwise = ledger.told_otherwise(outcome.produced)
     unheard = ledger.never_told(outcome.produced)

@@ -36,17 +36,19 @@ class Seen:
 
     def missed(self, node_id: int, since: int, until: int) -> int | None:
         """When the cluster first did not name a broker any longer."""
-        return next((at for at, named in self.brokers if since <= at < until and node_id not in named), None)
+        return next((at for at, node_ids in self.brokers if since <= at < until and node_id not in node_ids), None)
 
     def moved_away(self, node_id: int, what: str, since: int, until: int) -> int | None:
         """When the last partition of it got another leader than this broker."""
-        return max((at for at, left in self.moved[what] if left == node_id and since <= at < until), default=None)
+        return max(
+            (at for at, old_node in self.moved[what] if old_node == node_id and since <= at < until), default=None
+        )
 
     def refused(self, since: int, until: int) -> tuple[int, int] | None:
         """Return the longest time in which the proxy served nothing."""
-        found = [(at, why) for at, why in self.refusals if since <= at < until]
-        begun = next((at for at, why in found if why), None)
-        ended = max((at for at, why in found if not why), default=until)
+        refusals = [(at, why) for at, why in self.refusals if since <= at < until]
+        begun = next((at for at, why in refusals if why), None)
+        ended = max((at for at, why in refusals if not why), default=until)
         return None if begun is None else (begun, ended)
 
 
@@ -113,17 +115,17 @@ class Lookout:
 
     def _take(self, node: Node, response: Any) -> None:
         now = time.monotonic_ns()
-        named = frozenset(broker.node_id for broker in response.brokers)
-        if node.node_id in named:  # else it has just started, and knows nothing yet
-            self._take_brokers(now, named)
+        node_ids = frozenset(broker.node_id for broker in response.brokers)
+        if node.node_id in node_ids:  # else it has just started, and knows nothing yet
+            self._take_brokers(now, node_ids)
         for topic in response.topics:
             for each in topic.partitions:
                 if (topic.name, each.partition_index) in self._called:
                     self._take_leader(now, (topic.name, each.partition_index), each)
 
-    def _take_brokers(self, now: int, named: frozenset[int]) -> None:
-        if not self.seen.brokers or self.seen.brokers[-1][1] != named:
-            self.seen.brokers.append((now, named))
+    def _take_brokers(self, now: int, node_ids: frozenset[int]) -> None:
+        if not self.seen.brokers or self.seen.brokers[-1][1] != node_ids:
+            self.seen.brokers.append((now, node_ids))
 
     def _take_leader(self, now: int, place: Place, partition: Any) -> None:
         leader = (partition.leader_epoch, partition.leader_id)

@@ -84,9 +84,9 @@ async def _run(bootstrap: str, faults: Sequence[Fault], cases: dict[str, Case]) 
 
 async def _brokers(cluster: ClusterUnderTest) -> list[Address]:
     connection = await cluster.dialling.connect_bootstrap(Trail())
-    found = await cluster.brokers(connection)
+    brokers = await cluster.brokers(connection)
     await connection.aclose()
-    return list(found.values())
+    return list(brokers.values())
 
 
 async def _outcome(case: Case, cluster: ClusterUnderTest, capabilities: Capabilities) -> Outcome:

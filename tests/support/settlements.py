@@ -57,8 +57,8 @@ class Ledger:
         kind, *words = line.split()
         if kind == "D":
             partition, offset, _, record, fetched_after, at = words
-            told = Delivery(member, record, int(fetched_after), int(at))
-            self.deliveries[int(partition), int(offset)].append(told)
+            delivery = Delivery(member, record, int(fetched_after), int(at))
+            self.deliveries[int(partition), int(offset)].append(delivery)
         elif kind == "S":
             self._told(self.confirmed, words[0], Told(member, None, int(words[1])), words[2:])
         elif kind == "F":
@@ -69,27 +69,28 @@ class Ledger:
             raise ValueError(f"{member} said {line!r}")
 
     @staticmethod
-    def _told(where: dict[Place, list[Told]], partition: str, told: Told, offsets: Iterable[str]) -> None:
+    def _told(where: dict[Place, list[Told]], partition: str, delivery: Told, offsets: Iterable[str]) -> None:
         for offset in offsets:
-            where[int(partition), int(offset)].append(told)
+            where[int(partition), int(offset)].append(delivery)
 
     def faults(self, produced: Mapping[str, Place]) -> list[str]:
         """Return the faults, once the group has no lag. `produced`: the records that brokers confirmed."""
         return [*self._settled_twice(), *self._delivered_after(), *self.never_settled(produced), *self._other(produced)]
 
     def _settled_twice(self) -> Iterator[str]:
-        for place, told in self.confirmed.items():
-            if sum(not self._is_overtaken(place, each) for each in told) > 1:
-                yield f"{place} was settled {len(told)} times: {told}, delivered {self.deliveries.get(place)}"
+        for place, deliveries in self.confirmed.items():
+            if sum(not self._is_overtaken(place, each) for each in deliveries) > 1:
+                delivered = self.deliveries.get(place)
+                yield f"{place} was settled {len(deliveries)} times: {deliveries}, delivered {delivered}"
 
-    def _is_overtaken(self, place: Place, told: Told) -> bool:
+    def _is_overtaken(self, place: Place, delivery: Told) -> bool:
         """Return True if another member was given the record since, and settled it, before this one's result.
 
         Its lock had ended. An acknowledgement below the start offset succeeds without an error (sharegroups/README.md
         rule 41), so that the result of a late member is true by then.
         """
         newest = max(self.deliveries.get(place, ()), key=lambda each: each.at, default=None)
-        if newest is None or newest.member == told.member or newest.at > told.at:
+        if newest is None or newest.member == delivery.member or newest.at > delivery.at:
             return False
         return any(each.member == newest.member for each in self.confirmed[place])
 
@@ -104,9 +105,9 @@ class Ledger:
 
         Not each is a fault: one whose lock expired in the buffer of a slow client arrives late, and cannot be settled.
         """
-        for place, told in self.confirmed.items():
+        for place, attempts in self.confirmed.items():
             for delivery in self.deliveries.get(place, ()):
-                if delivery.at > told[0].at:
+                if delivery.at > attempts[0].at:
                     yield place, delivery
 
     def never_settled(self, produced: Mapping[str, Place]) -> Iterator[str]:
@@ -142,12 +143,12 @@ class Ledger:
         return [
             f"{place}: {self.failed[place]}, delivered {self.deliveries[place]}"
             for place in unheard
-            if place in self.failed and all(told.error in REFUSED for told in self.failed[place])
+            if place in self.failed and all(delivery.error in REFUSED for delivery in self.failed[place])
         ]
 
     def gaps(self, since: int, until: int) -> list[tuple[int, int]]:
         """(length, begin) of the times without any settled record between two moments, the longest first."""
-        return gaps((told.at for each in self.confirmed.values() for told in each), since, until)
+        return gaps((delivery.at for each in self.confirmed.values() for delivery in each), since, until)
 
 
 def gaps(moments: Iterable[int], since: int, until: int) -> list[tuple[int, int]]:

@@ -81,8 +81,8 @@ class Recorder:
     def _lines(self, keys: Mapping[Place, bytes | None], lock_ms: int, run: Mapping[str, Any]) -> Iterator[Any]:
         yield {"op": "run", **run}
         for (partition, offset), key in sorted(keys.items()):
-            named = {} if key is None else {"key": key.hex()}
-            yield {"op": "record", "partition": partition, "first": offset, "last": offset, **named}
+            key_field = {} if key is None else {"key": key.hex()}
+            yield {"op": "record", "partition": partition, "first": offset, "last": offset, **key_field}
         for call, end in self.failovers:
             for partition in sorted({partition for partition, _ in keys}):
                 yield {"op": "failover", "partition": partition, "call": call, "return": end}

@@ -37,5 +37,5 @@ def rank_of(group: str, marks: Iterable[str]) -> int:
     shared = group.partition(" ")[0]
     if shared in SHARED:
         return SHARED.index(shared)
-    named = set(marks)
-    return len(SHARED) + (0 if "broker" in named else 1 if "slow" in named else 2)
+    ranked = set(marks)
+    return len(SHARED) + (0 if "broker" in ranked else 1 if "slow" in ranked else 2)

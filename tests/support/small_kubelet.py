@@ -237,7 +237,7 @@ class Pod:
             return fields[source["fieldRef"]["fieldPath"]]
         if "secretKeyRef" in source:
             return self.cluster.secrets[source["secretKeyRef"]["name"]][source["secretKeyRef"]["key"]]
-        return re.sub(r"\$\((\w+)\)", lambda found: values.get(found[1], found[0]), entry.get("value", ""))
+        return re.sub(r"\$\((\w+)\)", lambda match: values.get(match[1], match[0]), entry.get("value", ""))
 
     # From the start to the end
 

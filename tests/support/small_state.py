@@ -79,9 +79,9 @@ class Texts:
             self.values[decode_key(key)] = value.decode()
 
     def forget(self, partitions: Collection[int]) -> None:
-        gone = set(partitions)
-        self.forgotten.append(gone)
-        self.values = {key: value for key, value in self.values.items() if partition_of(key) not in gone}
+        removed = set(partitions)
+        self.forgotten.append(removed)
+        self.values = {key: value for key, value in self.values.items() if partition_of(key) not in removed}
 
     def figures(self) -> Mapping[str, int]:
         return {"texts": len(self.values)}

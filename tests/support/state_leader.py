@@ -75,9 +75,9 @@ class StateLeader:
         self._last_sequence = -1
         self._batches: deque[tuple[int, int, int]] = deque(maxlen=BATCHES_REMEMBERED)
 
-    def identify(self, wanted: Identify) -> tuple[ErrorCode, int, int]:
+    def identify(self, request: Identify) -> tuple[ErrorCode, int, int]:
         """Respond to InitProducerId: (code, producer id, epoch)."""
-        if wanted.producer_id >= 0 and wanted.producer_epoch != self.epoch:
+        if request.producer_id >= 0 and request.producer_epoch != self.epoch:
             return ErrorCode.PRODUCER_FENCED, -1, -1
         self.epoch += 1
         return ErrorCode.NONE, PID, self.epoch

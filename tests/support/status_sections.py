@@ -14,11 +14,11 @@ def lines(table: StatusTable) -> list[dict[str, Cell]]:
 
 def part(detail: Detail, title: str) -> StatusTable:
     """Return a table of a detail by the beginning of its title."""
-    (found,) = [each for each in detail.parts if isinstance(each, StatusTable) and each.title.startswith(title)]
-    return found
+    (matching,) = [each for each in detail.parts if isinstance(each, StatusTable) and each.title.startswith(title)]
+    return matching
 
 
 def heat(details: Sequence[Detail]) -> HeatMap:
     """Return the only heat map of the first detail."""
-    (found,) = [each for each in details[0].parts if isinstance(each, HeatMap)]
-    return found
+    (matching,) = [each for each in details[0].parts if isinstance(each, HeatMap)]
+    return matching

@@ -191,7 +191,7 @@ class Storm:
         read = self.read(partition, head)
         got = share.partition.acquire(member, read, count, batch_size, record_limit, settings, self.now)
         taken = [(offset, n) for first, last, n in got.ranges for offset in range(first, last + 1)]
-        told = self.told[partition.key.group_id]
+        announced = self.told[partition.key.group_id]
         self.story[-1] += f" {partition.key.group_id}/{partition.key.partition} {member} {list(got.ranges)}"
         for offset, delivery in taken:
             assert partition.first <= offset < partition.end, "there is no such record"
@@ -199,9 +199,9 @@ class Storm:
             held = partition.held.get(offset)
             assert held is None or (not held.pending and held.deadline <= self.now), "held by two"
             assert delivery == partition.count[offset] + 1, f"offset {offset}: count after {partition.count[offset]}"
-            assert delivery <= told.most, "beyond the limit"
+            assert delivery <= announced.most, "beyond the limit"
             partition.count[offset] = delivery
-            partition.held[offset] = Held(member, self.now + told.lock_s, partition.node)
+            partition.held[offset] = Held(member, self.now + announced.lock_s, partition.node)
         return [offset for offset, _ in taken]
 
     def read(self, partition: Partition, head: int) -> ReadRecords:
@@ -233,19 +233,19 @@ class Storm:
         each = dict(zip(range(first, last + 1), types if len(types) > 1 else types * (last - first + 1), strict=True))
         mine = [partition.held.get(offset) for offset in each]
         ours = all(held is not None and held.member == member and not held.pending for held in mine)
-        told = self.told[partition.key.group_id]
-        ours = ours and (told.renew or RENEW not in types)
+        announced = self.told[partition.key.group_id]
+        ours = ours and (announced.renew or RENEW not in types)
         assert isinstance(decided, Transition) == ours, f"{decided} for records held as {mine}"
         if not isinstance(decided, Transition):
             return
         for offset, kind in each.items():
             if kind == RENEW:
-                partition.held[offset].deadline = self.now + told.lock_s
+                partition.held[offset].deadline = self.now + announced.lock_s
             else:
                 partition.held[offset].pending = True
-        said = {offset: kind for offset, kind in each.items() if kind != RENEW}
+        kinds = {offset: kind for offset, kind in each.items() if kind != RENEW}
         if decided.changes:
-            self._write(partition, decided, said)
+            self._write(partition, decided, kinds)
 
     def meddle(self) -> None:
         """A member says something of a record that it does not hold: refused, and nothing is changed."""
@@ -316,15 +316,15 @@ class Storm:
         topics = {"t": TopicInfo(TOPIC, 2)}
         reply = group.heartbeat(beat, topics, settings, self.limits, self.now, self.coordinator.holds)
         assert reply.error == ErrorCode.NONE, reply
-        told = group.epoch
-        if told == group.stored_epoch:
-            self.told_epochs[group_id] = max(self.told_epochs[group_id], told)
+        current_epoch = group.epoch
+        if current_epoch == group.stored_epoch:
+            self.told_epochs[group_id] = max(self.told_epochs[group_id], current_epoch)
             return
         written = self.changes.store_epoch(group)
 
         def settle() -> None:
             if not refused(written):
-                self.told_epochs[group_id] = max(self.told_epochs[group_id], told)
+                self.told_epochs[group_id] = max(self.told_epochs[group_id], current_epoch)
 
         written.on_settled(settle)
 
@@ -369,10 +369,12 @@ class Storm:
                 )
             for offset, state in partition.final.items():
                 assert offset < stored.start_offset or _state(stored, offset)[0] == state, "confirmed, and not stored"
-        for group_id, told in self.told.items():
-            assert self.coordinator.stored_settings(group_id) == told.values, "not the settings that were told"
+        for group_id, announced in self.told.items():
+            assert self.coordinator.stored_settings(group_id) == announced.values, "not the settings that were told"
             settings = self.coordinator.settings(group_id)
-            assert (settings.lock_duration_s, settings.delivery_count_limit) == (told.lock_s, told.limit), "in force"
+            assert (settings.lock_duration_s, settings.delivery_count_limit) == (announced.lock_s, announced.limit), (
+                "in force"
+            )
 
     def drain(self) -> None:
         """End the faults; every unsettled record is available, for the last time."""
@@ -444,20 +446,20 @@ class Storm:
         """Adopt the previous state, or one with a requested change of unknown outcome."""
         epoch = None if stored is None else stored.state_epoch
         if epoch != partition.epoch:
-            wanted = [offset for asked, offset in partition.asked if asked == epoch]
-            assert wanted, f"state of epoch {epoch}, which nobody asked for"
-            partition.begin(epoch, wanted[-1])
+            offsets = [offset for asked, offset in partition.asked if asked == epoch]
+            assert offsets, f"state of epoch {epoch}, which nobody asked for"
+            partition.begin(epoch, offsets[-1])
         partition.asked.clear()
         if stored is not None:
             partition.start = stored.start_offset  # unstored automatic ends were not reported
             for offset in range(stored.start_offset, partition.end):
                 partition.count[offset] = _state(stored, offset)[1]
 
-    def _adopt_settings(self, group_id: str, found: Mapping[str, str]) -> None:
-        told = self.told[group_id]
-        assert found in (told.values, told.asked), "settings that nobody asked for"
-        told.change(found)
-        told.asked = None
+    def _adopt_settings(self, group_id: str, stored: Mapping[str, str]) -> None:
+        announced = self.told[group_id]
+        assert stored in (announced.values, announced.asked), "settings that nobody asked for"
+        announced.change(stored)
+        announced.asked = None
 
     def begin_at(self, partition: Partition, offset: int) -> None:
         """Begin a share partition, or replace its state."""
@@ -503,14 +505,14 @@ class Storm:
                 partition.held[offset].pending = True
             self._write(partition, transition, dict.fromkeys(offsets, RELEASE))
 
-    def _write(self, partition: Partition, transition: Transition, said: dict[int, int]) -> None:
+    def _write(self, partition: Partition, transition: Transition, kinds: dict[int, int]) -> None:
         partition.under_way += 1
         by = (self.coordinator, partition.lives)
         outcome = self.writes.write([(partition.key, transition)])
-        outcome.on_settled(lambda: self._told(partition, by, said, outcome.result()))
+        outcome.on_settled(lambda: self._told(partition, by, kinds, outcome.result()))
 
     def _told(
-        self, partition: Partition, by: tuple[ShareCoordinator, int], said: dict[int, int], outcome: Outcome
+        self, partition: Partition, by: tuple[ShareCoordinator, int], kinds: dict[int, int], outcome: Outcome
     ) -> None:
         if by[0] is not self.coordinator or self._gone:
             return  # a takeover settled it
@@ -519,7 +521,7 @@ class Storm:
             return
         partition.under_way -= 1
         if outcome[partition.key] != ErrorCode.NONE:
-            for offset in said:
+            for offset in kinds:
                 partition.held[offset].pending = False
             partition.unstored |= self._free(partition, lambda held: held.deadline <= self.now)
             share = self.coordinator.share(partition.key)
@@ -529,7 +531,7 @@ class Storm:
             return
         partition.unstored = False
         stored = self._stored(partition)
-        for offset, kind in said.items():
+        for offset, kind in kinds.items():
             del partition.held[offset]
             if kind in FINAL:
                 partition.final[offset] = FINAL[kind]

@@ -112,15 +112,15 @@ class AdminStorm(Storm):
         """Store the settings of a group. They are reported when they are stored."""
         if self.story:
             self.story[-1] += f" {group_id} {after}"
-        told, coordinator = self.told[group_id], self.coordinator
-        told.asked = after
+        settings, coordinator = self.told[group_id], self.coordinator
+        settings.asked = after
         stored = self.changes.store_settings(group_id, after, stored_value(after), lambda: None)
 
         def settle() -> None:
             if coordinator is self.coordinator and not self._gone:
-                told.asked = None
+                settings.asked = None
                 if not refused(stored):
-                    told.change(after)
+                    settings.change(after)
 
         stored.on_settled(settle)
 

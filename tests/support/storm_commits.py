@@ -76,8 +76,8 @@ class CommitStorm:
             return
         commit = PartitionCommit(offset, spans)
         plan = self.held.plan(commit)
-        said = set(range(offset)) | _offsets(spans)
-        self.may |= said
+        committed = set(range(offset)) | _offsets(spans)
+        self.may |= committed
         if self._chance(0.1):
             return  # the broker refuses it
         self.committed, self.metadata = plan.offset, OffsetRanges()
@@ -86,7 +86,7 @@ class CommitStorm:
             self.held.forget_committed()  # the response is lost
             return
         if self._store(self.held.accepted(commit, plan.offset, -1)):
-            self.must |= said
+            self.must |= committed
 
     def _commit_plainly(self) -> None:
         if self._know():
@@ -129,15 +129,15 @@ class CommitStorm:
     def _end_transaction(self) -> None:
         if self.pending is None:
             return
-        (offset, ranges, said), self.pending = self.pending, None
+        (offset, ranges, committed), self.pending = self.pending, None
         if self._chance(0.4):
             self._tell("abort")
             return
         self._tell("commit of the transaction", offset, ranges)
-        self.may |= said | set(range(offset))
+        self.may |= committed | set(range(offset))
         if offset < self.committed:
             self.must = set(range(offset))
-        self.must |= said | set(range(offset))
+        self.must |= committed | set(range(offset))
         self.committed, self.metadata = offset, ranges.copy()
 
     # What others do

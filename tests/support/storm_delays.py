@@ -158,16 +158,16 @@ class DelayedStorm(AdminStorm):
         super()._write_all(changes)
         self._is_without_delay = False
 
-    def _write(self, partition: Partition, transition: Transition, said: dict[int, int]) -> None:
-        for offset, kind in said.items():
+    def _write(self, partition: Partition, transition: Transition, kinds: dict[int, int]) -> None:
+        for offset, kind in kinds.items():
             if kind == RELEASE:
                 self._released[self._place(partition, offset)] = None if self._is_without_delay else self.now
-        super()._write(partition, transition, said)
+        super()._write(partition, transition, kinds)
 
     def _told(
-        self, partition: Partition, by: tuple[ShareCoordinator, int], said: dict[int, int], outcome: Outcome
+        self, partition: Partition, by: tuple[ShareCoordinator, int], kinds: dict[int, int], outcome: Outcome
     ) -> None:
-        places = {(partition.key, by[1], offset): offset for offset in said}
+        places = {(partition.key, by[1], offset): offset for offset in kinds}
         since = {place: self._released.pop(place, None) for place in places}
         is_current = by[0] is self.coordinator and not self._gone and by[1] == partition.lives
         if is_current and outcome[partition.key] == ErrorCode.NONE:
@@ -175,7 +175,7 @@ class DelayedStorm(AdminStorm):
                 if at is not None:
                     due = self._bounds(partition, places[place], at)
                     self.due[place] = due._replace(latest=max(due.latest, self.now + STORED_AGAIN_S))
-        super()._told(partition, by, said, outcome)
+        super()._told(partition, by, kinds, outcome)
 
     def _free(self, partition: Partition, is_free: Callable[[Held], bool]) -> bool:
         """Only expired locks are freed by it."""

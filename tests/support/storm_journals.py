@@ -61,10 +61,10 @@ class StormJournal:
 
     def firsts(self) -> list[Append]:
         """The appends that may be under way: one of each partition."""
-        found: dict[int, Append] = {}
+        by_key: dict[int, Append] = {}
         for append in self.waiting:
-            found.setdefault(append.lane, append)
-        return list(found.values())
+            by_key.setdefault(append.lane, append)
+        return list(by_key.values())
 
     def write(self, append: Append) -> None:
         """Write it to the log, reported or not. A snapshot never takes back what an earlier one said."""
@@ -207,10 +207,10 @@ class LogJournal:
 
     @property
     def stored(self) -> dict[StateKey, bytes]:
-        found: dict[StateKey, bytes] = {}
+        by_key: dict[StateKey, bytes] = {}
         for lane in self.lanes.values():
-            found |= lane.stored()
-        return found
+            by_key |= lane.stored()
+        return by_key
 
     def _busy(self) -> list[LogLane]:
         return [lane for lane in self.lanes.values() if lane.producer.tokens()]

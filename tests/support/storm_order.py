@@ -97,12 +97,12 @@ class OrderedStorm(AdminStorm):
                 assert each not in partition.held, f"{offset} and {each} of one key are held"
 
     def _told(
-        self, partition: Partition, by: tuple[ShareCoordinator, int], said: dict[int, int], outcome: Outcome
+        self, partition: Partition, by: tuple[ShareCoordinator, int], kinds: dict[int, int], outcome: Outcome
     ) -> None:
-        super()._told(partition, by, said, outcome)
+        super()._told(partition, by, kinds, outcome)
         is_current = by[0] is self.coordinator and not self._gone and by[1] == partition.lives
         if is_current and outcome[partition.key] == ErrorCode.NONE and partition.key.group_id != self.groups[-1]:
-            for offset in sorted(offset for offset, kind in said.items() if kind in FINAL):
+            for offset in sorted(offset for offset, kind in kinds.items() if kind in FINAL):
                 self._check_settled(partition, offset)
 
     def _check_settled(self, partition: Partition, offset: int) -> None:
@@ -121,16 +121,16 @@ class OrderedStorm(AdminStorm):
 
     def _check_blocked(self, keys: list[int], partition: QueuePartition, known_to: int) -> None:
         """Among the free offsets with known keys, exactly those after an unsettled one of their key are blocked."""
-        seen: set[int] = set()
+        checked: set[int] = set()
         blocked = 0
         for run in partition.runs:
             for offset in range(run.first, min(run.last + 1, known_to)):
-                waits = keys[offset] in seen
+                waits = keys[offset] in checked
                 if run.state in (AVAILABLE, BLOCKED):
                     assert waits == (run.state == BLOCKED), f"{offset} in {run}"
                 if not run.state & SETTLED and keys[offset] != NO_KEY:
                     blocked += waits
-                    seen.add(keys[offset])
+                    checked.add(keys[offset])
         assert partition.blocked_records() == blocked, "number of records that wait for their key"
 
     def drain(self) -> None:

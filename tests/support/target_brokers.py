@@ -145,9 +145,9 @@ class TargetBrokers:
         return self.target.add_topic(name, [list(self.target.node_ids)] * partitions, dict(settings))
 
     def topic(self, name: str) -> HostedTopic:
-        found = self.target.topics.named(name)
-        assert found is not None, f"there is no topic {name}"
-        return found
+        hosted = self.target.topics.named(name)
+        assert hosted is not None, f"there is no topic {name}"
+        return hosted
 
     def log(self, name: str, partition: int = 0) -> PartitionLog:
         return self.topic(name).partitions[partition].log

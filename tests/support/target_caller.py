@@ -86,10 +86,10 @@ class Caller:
     async def sync(
         self, group: str, member_id: str, assigned: dict[str, bytes], *, generation: int = 1
     ) -> messages.SyncGroupResponse:
-        found = [{"member_id": each, "assignment": part} for each, part in assigned.items()]
+        assignments = [{"member_id": each, "assignment": part} for each, part in assigned.items()]
         return await self.ask(  # type: ignore[no-any-return]
             "SyncGroup", group_id=group, member_id=member_id, generation_id=generation, protocol_type="consumer",
-            protocol_name="range", assignments=found,
+            protocol_name="range", assignments=assignments,
         )  # fmt: skip
 
     async def commit(self, group: str, topic: str, offset: int, *, member_id: str = "", epoch: int = -1) -> int:
@@ -104,10 +104,10 @@ class Caller:
     async def committed(self, group: str, topic: str, **values: Any) -> tuple[int, int]:
         """Return (error code, offset) of partition 0."""
         groups = [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}]
-        found = (await self.ask("OffsetFetch", 9, groups=groups, **values)).groups[0]
-        if found.error_code:
-            return found.error_code, -1
-        partition = found.topics[0].partitions[0]
+        group_entry = (await self.ask("OffsetFetch", 9, groups=groups, **values)).groups[0]
+        if group_entry.error_code:
+            return group_entry.error_code, -1
+        partition = group_entry.topics[0].partitions[0]
         return partition.error_code, partition.committed_offset
 
     async def beat(self, group: str, member_id: str, epoch: int, **values: Any) -> Any:
@@ -208,8 +208,8 @@ class Caller:
 
 def batch(*values: str, **header: int | bool) -> bytes:
     """Return a batch of records with these values, as a producer sends it."""
-    found: Sequence[Record] = [Record(None, value.encode(), timestamp=START_MS) for value in values]
-    return records.build_batch(0, found, **header)  # type: ignore[arg-type]
+    to_append: Sequence[Record] = [Record(None, value.encode(), timestamp=START_MS) for value in values]
+    return records.build_batch(0, to_append, **header)  # type: ignore[arg-type]
 
 
 def values(data: bytes | memoryview | None) -> list[str]:

@@ -40,12 +40,12 @@ class TargetProcess:
 
     def findings(self) -> list[dict[str, Any]]:
         with urllib.request.urlopen(f"{self.control}/report") as page:
-            found: list[dict[str, Any]] = json.load(page)["findings"]
-            return found
+            findings: list[dict[str, Any]] = json.load(page)["findings"]
+            return findings
 
     def rules(self) -> set[str]:
         """Return the ids of the rules that clients have not followed so far."""
-        return {found["rule"] for found in self.findings()}
+        return {finding["rule"] for finding in self.findings()}
 
 
 @contextmanager

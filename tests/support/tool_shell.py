@@ -45,11 +45,11 @@ class ToolShell:
             return self._run(tool, *arguments)
 
     def _run(self, tool: str, *arguments: str) -> Printed:
-        asked, responses = self._java.stdin, self._java.stdout
-        assert asked is not None
+        requests, responses = self._java.stdin, self._java.stdout
+        assert requests is not None
         assert responses is not None
-        asked.write((SEPARATOR.join((class_of(tool), *arguments)) + "\n").encode())
-        asked.flush()
+        requests.write((SEPARATOR.join((class_of(tool), *arguments)) + "\n").encode())
+        requests.flush()
         limit = Timer(RUN_S, self._java.kill)
         limit.start()
         try:

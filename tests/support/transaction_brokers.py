@@ -126,7 +126,7 @@ class Brokers:
 
     # The coordinator
 
-    def identify(self, wanted: Identify) -> tuple[ErrorCode, int, int]:
+    def identify(self, request: Identify) -> tuple[ErrorCode, int, int]:
         if self.state.startswith("Prepare"):
             self.write_markers()
             return CONCURRENT, -1, -1
@@ -134,7 +134,7 @@ class Brokers:
             self.epoch += 1
             self.state = "PrepareAbort"
             return CONCURRENT, -1, -1
-        if wanted.producer_id >= 0 and wanted.producer_epoch != self.epoch:
+        if request.producer_id >= 0 and request.producer_epoch != self.epoch:
             return ErrorCode.PRODUCER_FENCED, -1, -1
         self.epoch, self.state, self.added = self.epoch + 1, "Empty", set()
         return OK, PID, self.epoch
@@ -196,11 +196,11 @@ class Brokers:
         elif append is not None:
             name = "store" if isinstance(append, AppendInTransaction) else "append"
             self.sent.append(name)
-            code, offset = self._process(lambda: self.append(STATE, append.batch), told := fate(name))
-            if told.code is None:
+            code, offset = self._process(lambda: self.append(STATE, append.batch), outcome := fate(name))
+            if outcome.code is None:
                 outcomes += producer.in_flight(now)
             else:
-                outcomes += producer.appended(code if told.code == OK else told.code, offset, now)
+                outcomes += producer.appended(code if outcome.code == OK else outcome.code, offset, now)
         return outcomes
 
     @property
@@ -222,17 +222,17 @@ class Brokers:
         assert not isinstance(request, Locate), "every leader is known"
         if isinstance(request, AddPartitions):
             self.sent.append("add")
-            code, _ = self._process(lambda: (self.add(epoch, request.places), 0), told := fate("add"))
-            return transactions.added(_code(code, told), now)
+            code, _ = self._process(lambda: (self.add(epoch, request.places), 0), outcome := fate("add"))
+            return transactions.added(_code(code, outcome), now)
         if isinstance(request, Write):
             self.sent.append("write")
-            code, _ = self._process(lambda: self.append(request.place, request.batch), told := fate("write"))
-            return transactions.written(request.place, _code(code, told), now)
+            code, _ = self._process(lambda: self.append(request.place, request.batch), outcome := fate("write"))
+            return transactions.written(request.place, _code(code, outcome), now)
         assert isinstance(request, End)
         name = "commit" if request.committed else "abort"
         self.sent.append(name)
-        code, _ = self._process(lambda: (self.end(epoch, committed=request.committed), 0), told := fate(name))
-        return transactions.ended(_code(code, told), now)
+        code, _ = self._process(lambda: (self.end(epoch, committed=request.committed), 0), outcome := fate(name))
+        return transactions.ended(_code(code, outcome), now)
 
     def _process(self, action: Callable[[], tuple[ErrorCode, int]], fate: Fate) -> tuple[ErrorCode, int]:
         if fate.arrives:

@@ -79,8 +79,8 @@ class Labels:
         if isinstance(value, Message):
             return {each: self.plain(getattr(value, each), each) for each in value.FIELDS if each not in LEFT_OUT}
         if isinstance(value, list | tuple):
-            found = [self.plain(each, name) for each in value]
-            return sorted(found, key=_name_of) if found and isinstance(found[0], dict) else found
+            items = [self.plain(each, name) for each in value]
+            return sorted(items, key=_name_of) if items and isinstance(items[0], dict) else items
         if name == "records":
             return batches_of(bytes(value or b""))
         if isinstance(value, memoryview | bytearray):
@@ -96,7 +96,7 @@ def _name_of(entry: dict[str, Any]) -> str:
 
 def batches_of(data: bytes) -> list[Any]:
     """Return what matters of record batches: offsets, epochs, values, and the bytes of a part at the end."""
-    found: list[Any] = []
+    batches: list[Any] = []
     end = 0
     try:
         for header in records.iter_batches(data):
@@ -104,12 +104,12 @@ def batches_of(data: bytes) -> list[Any]:
             values = [(r.offset, r.key, r.value) for r in records.decode_records(data[header.position : end])]
             kind = "marker" if header.is_control else "records"
             content = None if header.is_control else values
-            found.append(
+            batches.append(
                 (kind, header.base_offset, header.last_offset, header.leader_epoch, header.producer_epoch, content)
             )
     except RemoteProtocolError as error:
-        found.append(str(error))
-    return [*found, len(data) - end]
+        batches.append(str(error))
+    return [*batches, len(data) - end]
 
 
 def run_native(script: Script, connect: Callable[[], Connection]) -> Trace:
@@ -186,13 +186,13 @@ async def _collect(caller: Caller, message: Any, version: int, results: list[Any
 
 def differences(native: Trace, target: Trace) -> list[str]:
     """Return the first differing steps as text."""
-    found = []
+    differing = []
     for number, (theirs, ours) in enumerate(zip(native, target, strict=False)):
         if theirs != ours:
-            found += [f"step {number}, {theirs[0]}: {each}" for each in _leaves(theirs[1], ours[1], "")]
+            differing += [f"step {number}, {theirs[0]}: {each}" for each in _leaves(theirs[1], ours[1], "")]
     if len(native) != len(target):
-        found.append(f"{len(native)} steps against {len(target)}")
-    return found[:SHOWN_MAX]
+        differing.append(f"{len(native)} steps against {len(target)}")
+    return differing[:SHOWN_MAX]
 
 
 def _begins(theirs: Any, ours: Any) -> bool:

@@ -68,7 +68,7 @@ class Cluster:
         return self.topics[name]
 
     def count(self, key: int) -> int:
-        return sum(asked == key for asked, _ in self.asked)
+        return sum(requested == key for requested, _ in self.asked)
 
     def respond(self, key: int, version: int, request: Any) -> Any:
         self.asked.append((key, request))
@@ -84,26 +84,26 @@ class Cluster:
         self.version = version
         message = registry.message("MetadataResponse")
         names = {topic.topic_id: name for name, topic in self.topics.items()}
-        wanted = request.topics
-        if wanted is None or (version == 0 and not wanted):
+        requested = request.topics
+        if requested is None or (version == 0 and not requested):
             topics = [self._entry(message, name) for name in sorted(self.topics)]
         else:
-            topics = [self._entry(message, self._name(each, names), each) for each in wanted]
+            topics = [self._entry(message, self._name(each, names), each) for each in requested]
         if request.include_topic_authorized_operations:
             for topic in topics:
                 topic.topic_authorized_operations = 264
         brokers = [message.MetadataResponseBroker(node_id=n, host=f"up{n}", port=9092) for n in (BROKER, OTHER)]
         return message(brokers=brokers, controller_id=BROKER, topics=topics)
 
-    def _name(self, asked: Any, names: Mapping[bytes, str]) -> str | None:
-        return asked.name if asked.name is not None else names.get(bytes(asked.topic_id))
+    def _name(self, requested: Any, names: Mapping[bytes, str]) -> str | None:
+        return requested.name if requested.name is not None else names.get(bytes(requested.topic_id))
 
     @property
     def _none(self) -> str | None:
         """Return the substitute for an unknown topic's name; null from v12 on."""
         return None if self.version >= 12 else ""
 
-    def _entry(self, message: Any, name: str | None, asked: Any = None) -> Any:
+    def _entry(self, message: Any, name: str | None, requested: Any = None) -> Any:
         if name in self.hidden:
             return message.MetadataResponseTopic(error_code=29, name=name, partitions=[])
         topic = self.topics.get(name or "")
@@ -111,9 +111,11 @@ class Cluster:
             self.late -= 1
             topic = None
         if topic is None:
-            by_id = asked is not None and asked.name is None
-            gone = {"error_code": 100, "topic_id": asked.topic_id, "name": self._none} if by_id else {"error_code": 3}
-            return message.MetadataResponseTopic(partitions=[], **({"name": name or ""} | gone))
+            by_id = requested is not None and requested.name is None
+            unknown = (
+                {"error_code": 100, "topic_id": requested.topic_id, "name": self._none} if by_id else {"error_code": 3}
+            )
+            return message.MetadataResponseTopic(partitions=[], **({"name": name or ""} | unknown))
         parts = [
             message.MetadataResponsePartition(
                 error_code=0,
@@ -159,8 +161,8 @@ class Cluster:
             code = self._code(20) or (0 if name in self.topics else 3)
             topic = self.topics.pop(str(name), None) if not code else None
             topic_id = topic.topic_id if topic is not None else each.topic_id
-            told = name if version >= 6 else name or ""
-            results.append(message.DeletableTopicResult(name=told, topic_id=topic_id, error_code=code))
+            shown_name = name if version >= 6 else name or ""
+            results.append(message.DeletableTopicResult(name=shown_name, topic_id=topic_id, error_code=code))
         return message(responses=results)
 
     def _CreatePartitions(self, _version: int, request: Any) -> Any:

@@ -55,17 +55,17 @@ class Console:
         if logged is not None:
             self._begun += line[: logged.start()]
             return self._rebalance(line[logged.start() :])
-        found = _RECORD.search(self._begun + line)
-        if found is None:
+        match = _RECORD.search(self._begun + line)
+        if match is None:
             self._begun += line
             return []
         self._begun = ""
-        partition, offset, key, value = found.groups()
+        partition, offset, key, value = match.groups()
         return [["record", int(partition), int(offset), key, value]]
 
     def _rebalance(self, line: str) -> list[list[Any]]:
-        found = _GAINED.match(line) or _GAVE_UP.match(line)
-        changed = {int(number) for number in _PARTITION.findall(found.group(1))} if found else set()
+        match = _GAINED.match(line) or _GAVE_UP.match(line)
+        changed = {int(number) for number in _PARTITION.findall(match.group(1))} if match else set()
         if not changed:
             return []
         if _GAINED.match(line):

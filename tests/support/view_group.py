@@ -70,9 +70,9 @@ class Member:
         assert self._process.stdout is not None
         console = view_console.Console()
         for line in self._process.stdout:
-            for told in [json.loads(line)] if line.startswith('["') else console.told(line):
+            for event in [json.loads(line)] if line.startswith('["') else console.told(line):
                 self.times.append(time.monotonic())
-                self.lines.append(told)
+                self.lines.append(event)
 
     @property
     def assigned(self) -> list[int]:
@@ -90,7 +90,7 @@ class Member:
 
     def readings(self) -> list[tuple[int, float, float]]:
         """Return (partition, arrival of the first record, arrival of the last) of each time that it had a partition."""
-        found: list[tuple[int, float, float]] = []
+        readings: list[tuple[int, float, float]] = []
         reading: dict[int, tuple[float, float]] = {}
         for line, at in zip(list(self.lines), list(self.times), strict=False):
             if line[0] == "record":
@@ -98,8 +98,8 @@ class Member:
                 continue
             kept = set(reading) - set(line[1]) if line[0] == "revoked" else set(reading)
             kept &= set(line[1]) if line[0] == "assigned" else kept
-            found += [(partition, *reading.pop(partition)) for partition in set(reading) - kept]
-        return found + [(partition, *times) for partition, times in reading.items()]
+            readings += [(partition, *reading.pop(partition)) for partition in set(reading) - kept]
+        return readings + [(partition, *times) for partition, times in reading.items()]
 
     @property
     def ended(self) -> int | None:
@@ -110,11 +110,11 @@ class Member:
         """Return what a failure has to say of it."""
         state = "runs" if self.ended is None else f"ended with status {self.ended}"
         rebalances = [f"{line[0]} {line[1]}" for line in list(self.lines) if line[0] in ("assigned", "revoked")]
-        told = [f"{self.name}, process {self._process.pid}, {state}; has {self.assigned}, read {len(self.records)}"]
-        told.append(f"    rebalances: {', '.join(rebalances[-12:]) or 'none'}")
-        told += [f"    error: {error}" for error in self.errors[-5:]]
+        lines = [f"{self.name}, process {self._process.pid}, {state}; has {self.assigned}, read {len(self.records)}"]
+        lines.append(f"    rebalances: {', '.join(rebalances[-12:]) or 'none'}")
+        lines += [f"    error: {error}" for error in self.errors[-5:]]
         complaints = self._heard()
-        return "\n".join([*told, *([f"    said: {complaints}"] if complaints else [])])
+        return "\n".join([*lines, *([f"    said: {complaints}"] if complaints else [])])
 
     def kill(self) -> None:
         """Gone without a word."""
@@ -184,8 +184,8 @@ class Group:
 
     def __str__(self) -> str:
         """Return what a failure has to say of it."""
-        gone = [f"(gone) {member}" for member in self.gone]
-        return "\n".join([*map(str, self.members), *gone])
+        ended = [f"(gone) {member}" for member in self.gone]
+        return "\n".join([*map(str, self.members), *ended])
 
     def wait_assigned(self, partitions: int, limit_s: float = READ_S) -> None:
         """Until the members share all partitions, each with one at least if there are enough."""
@@ -198,15 +198,17 @@ class Group:
         self._wait(shared, lambda: f"{partitions} partitions were not assigned", limit_s)
 
     def wait_read(self, values: Iterable[str], limit_s: float = READ_S) -> None:
-        wanted = set(values)
+        expected = set(values)
         self._wait(
-            lambda: wanted <= self.values,
-            lambda: f"{len(wanted - self.values)} of {len(wanted)} records did not come, {self._first_missing(wanted)}",
+            lambda: expected <= self.values,
+            lambda: (
+                f"{len(expected - self.values)} of {len(expected)} records are missing, {self._first_missing(expected)}"
+            ),
             limit_s,
         )
 
-    def _first_missing(self, wanted: set[str]) -> str:
-        return f"the first are {sorted(map(int, wanted - self.values))[:5]}"
+    def _first_missing(self, expected: set[str]) -> str:
+        return f"the first are {sorted(map(int, expected - self.values))[:5]}"
 
     def _wait(self, condition: Callable[[], bool], failure: Callable[[], str], limit_s: float) -> None:
         """Raises AssertionError with the state of each member; immediately if one ended by itself."""
@@ -273,5 +275,5 @@ def committed(raw: Raw, group: str, topic: str, partitions: Sequence[int]) -> li
     )  # fmt: skip
     if response.groups[0].error_code:
         return []
-    found = {part.partition_index: part.committed_offset for part in response.groups[0].topics[0].partitions}
-    return [found[partition] for partition in partitions]
+    offsets = {part.partition_index: part.committed_offset for part in response.groups[0].topics[0].partitions}
+    return [offsets[partition] for partition in partitions]

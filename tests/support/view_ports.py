@@ -39,12 +39,12 @@ class Keeper:
     async def ensure(
         self, connection: Connection, topics: Iterable[str], _work: Work = AT_ONCE
     ) -> dict[str, ErrorCode]:
-        found = {}
+        errors = {}
         for name in topics:
             self.ensured.append(name)
             known = self._world.learn(name)
-            found[name] = ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return found
+            errors[name] = ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return errors
 
     async def resolve(self, connection: Connection, topic_ids: Iterable[bytes], _work: Work = AT_ONCE) -> None:
         catalog = self._world.views.catalog
@@ -146,7 +146,7 @@ class ViewWorld(World):
     def fetch(
         self,
         connection: Connection,
-        wanted: Mapping[bytes | str, Mapping[int, int]],
+        requested: Mapping[bytes | str, Mapping[int, int]],
         *,
         version: int = 15,
         wait_ms: int = 500,
@@ -178,7 +178,7 @@ class ViewWorld(World):
                     for partition, offset in partitions.items()
                 ],
             )
-            for name, partitions in wanted.items()
+            for name, partitions in requested.items()
         ]
         request = message(
             max_wait_ms=wait_ms,
@@ -228,5 +228,5 @@ def offsets_in(data: Any) -> list[int]:
 
 def next_offset(data: Any, fetch_offset: int) -> int:
     """Return where a consumer fetches next."""
-    found = [batch.last_offset + 1 for batch in records.iter_batches(memoryview(data or b""))]
-    return found[-1] if found else fetch_offset
+    ends = [batch.last_offset + 1 for batch in records.iter_batches(memoryview(data or b""))]
+    return ends[-1] if ends else fetch_offset

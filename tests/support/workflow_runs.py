@@ -146,11 +146,11 @@ class _Job:
         self._path = f"{environment / 'bin'}{os.pathsep}{self._path}"
 
     def _upload(self, given: Mapping[str, str]) -> None:
-        found = sorted(self._workspace.glob(given["path"]))
-        assert found or given.get("if-no-files-found") != "error", f"{self._name}: nothing matches {given['path']}"
+        uploaded = sorted(self._workspace.glob(given["path"]))
+        assert uploaded or given.get("if-no-files-found") != "error", f"{self._name}: nothing matches {given['path']}"
         artifact = self._run.folder / "artifacts" / given["name"]
         artifact.mkdir(parents=True)
-        for path in found:
+        for path in uploaded:
             shutil.copy(path, artifact)
 
     def _download(self, given: Mapping[str, str]) -> None:

@@ -61,8 +61,8 @@ def confluent_produce(bootstrap: str, topic: str, name: str) -> None:
     for partition, value in values(name):
         producer.produce(topic, value, partition=partition, on_delivery=delivered)
         producer.poll(0)
-    if left := producer.flush(FLUSH_S):
-        failed(f"{left} records are not acknowledged")
+    if unsent := producer.flush(FLUSH_S):
+        failed(f"{unsent} records are not acknowledged")
 
 
 def confluent_transactions(bootstrap: str, topic: str, name: str) -> None:

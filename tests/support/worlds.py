@@ -163,11 +163,11 @@ class Response:
 
     def part(self, topic: Topic, partition: int = 0) -> Any:
         """The entry of that partition, None if there is none."""
-        found = [
+        entries = [
             each for topic_id, each in self.parts() if (topic_id, each.partition_index) == (topic.topic_id, partition)
         ]
-        assert len(found) <= 1, f"{len(found)} entries for one partition"
-        return found[0] if found else None
+        assert len(entries) <= 1, f"{len(entries)} entries for one partition"
+        return entries[0] if entries else None
 
     def acquired(self, topic: Topic, partition: int = 0) -> list[tuple[int, int, int]]:
         """(first offset, last offset, delivery count), empty when the partition is not there."""
@@ -204,12 +204,12 @@ class Member:
     def join(self, topics: Sequence[Topic], limit_s: float = LIMIT_S) -> None:
         """Join and heartbeat until all partitions of the topics are assigned to it."""
         self.heartbeat(0, topics=[topic.name for topic in topics], silent=True)
-        wanted = {(topic.topic_id, index) for topic in topics for index in topic.leaders}
+        expected = {(topic.topic_id, index) for topic in topics for index in topic.leaders}
 
         def complete() -> bool:
-            if not wanted <= self.assigned:
+            if not expected <= self.assigned:
                 self.heartbeat(silent=True)
-            return wanted <= self.assigned
+            return expected <= self.assigned
 
         until(complete, f"the assignment of {self.member_id}", limit_s)
 
@@ -351,12 +351,12 @@ class Member:
 
 def _joined(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Return (first, last, delivery count), with adjacent ranges of the same count merged."""
-    found: list[tuple[int, int, int]] = []
+    joined: list[tuple[int, int, int]] = []
     for first, last, count in spans:
-        if found and (found[-1][1] + 1, found[-1][2]) == (first, count):
-            first = found.pop()[0]
-        found.append((first, last, count))
-    return found
+        if joined and (joined[-1][1] + 1, joined[-1][2]) == (first, count):
+            first = joined.pop()[0]
+        joined.append((first, last, count))
+    return joined
 
 
 def _acquired(response: Response) -> list[Any]:
@@ -365,15 +365,15 @@ def _acquired(response: Response) -> list[Any]:
 
 def _topics(places: Sequence[Topic | Place], acks: Sequence[Ack]) -> list[dict[str, Any]]:
     """Topics of a share request; acknowledgements of a partition stay in the order given."""
-    wanted: dict[bytes, dict[int, list[dict[str, Any]]]] = {}
+    requested: dict[bytes, dict[int, list[dict[str, Any]]]] = {}
     for place in places:
         topic, indexes = (place, list(place.leaders)) if isinstance(place, Topic) else (place[0], [place[1]])
         for index in indexes:
-            wanted.setdefault(topic.topic_id, {}).setdefault(index, [])
+            requested.setdefault(topic.topic_id, {}).setdefault(index, [])
     for topic, index, first, last, kinds in acks:
         types = [kinds] if isinstance(kinds, int) else list(kinds)
         batch = {"first_offset": first, "last_offset": last, "acknowledge_types": types}
-        wanted.setdefault(topic.topic_id, {}).setdefault(index, []).append(batch)
+        requested.setdefault(topic.topic_id, {}).setdefault(index, []).append(batch)
     return [
         {
             "topic_id": topic_id,
@@ -381,7 +381,7 @@ def _topics(places: Sequence[Topic | Place], acks: Sequence[Ack]) -> list[dict[s
                 {"partition_index": index, "acknowledgement_batches": batches} for index, batches in indexes.items()
             ],
         }
-        for topic_id, indexes in wanted.items()
+        for topic_id, indexes in requested.items()
     ]
 
 

@@ -36,9 +36,9 @@ class Timeouts:
         limits, requests = self._limits, connection.requests
         self._wait(connection.in_flight, connection.responses.bytes)
         if connection.state.now is ClientState.RESPONDING and self._stalls(connection.client.progress):
-            return "client-stalled", f"took no byte for {limits.stalled_client_s:g} s"
+            return "client-stalled", f"accepted no byte for {limits.stalled_client_s:g} s"
         if requests.gathering is not None and now - requests.gathering_since > limits.gathering_s:
-            text = f"a request had not come whole after limits.gathering_s ({limits.gathering_s:g})"
+            text = f"a request was still incomplete after limits.gathering_s ({limits.gathering_s:g})"
             return "request-refused", text
         if requests.quiet_s > limits.idle_client_s and not connection.in_flight:
             return "connection-closed", "client idle"

@@ -57,7 +57,7 @@ class Moves:
             )
         self._refuse_anything()
         if self._services.writes.transactions is None:
-            raise MoveRefused("share_groups.state is memory: the state would be gone when the proxy ends")
+            raise MoveRefused("share_groups.state is memory: the state would be lost when the proxy ends")
         return self._begin(group_id, TakeBack(self._services, group_id, wait_s=wait_s, force=force))
 
     def _in_progress(self, group_id: str, kind: type[Move]) -> Move | None:

@@ -231,11 +231,11 @@ def test_the_bytes_are_bounded_and_counted(book, monkeypatch):
     through = cache.through(rewriter)
     for n in range(50):
         through(response(1, n.to_bytes(100, "big")), CONTEXT)
-        assert cache.bytes_held <= 1000
+        assert cache._bytes <= 1000
     assert len(cache) == 4
     monkeypatch.setattr(address_book, "RESPONSE_BYTES_MAX", 500)
     through(response(1, bytes(600)), CONTEXT)
     assert len(cache) == 4, "a large answer does not drive out small ones"
     book.advertise(3, KAFKA_1)
     through(response(1, b""), CONTEXT)
-    assert cache.bytes_held == 1
+    assert cache._bytes == 1

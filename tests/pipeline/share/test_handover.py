@@ -72,6 +72,6 @@ def test_a_job_that_is_gone_is_told(acquirer: Any) -> None:
         client = HandoverClient(handover.path)
         assert client.acquire(2) == BATCH
     for _ in range(2):  # closed under way, and not there any longer
-        with pytest.raises(HandoverFailed, match="the process that acquires for this query is gone"):
+        with pytest.raises(HandoverFailed, match="the process that acquires for this query has ended"):
             client.acquire(2)
     assert not Path(handover.path).parent.exists()

@@ -30,7 +30,7 @@ COORDINATOR_NOT_READY = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
 """Errors of a coordinator in a cluster that has just started, or of a broker that is not the coordinator."""
-GROUP_RESOURCE, TOPIC_RESOURCE = 32, 2
+GROUP_RESOURCE = 32
 OWN_SETTINGS = ("share.", "errors.")
 """Prefixes of the settings of groups that cases change."""
 SET, DELETE = 0, 1

@@ -91,7 +91,6 @@ class ShareMembership:
         self._next_heartbeat = -math.inf
         self._query_again_s = FIRST_AGAIN_S
         self._poll_deadline = math.inf
-        self._must_leave = False
 
     # Called for the application
 

@@ -22,8 +22,8 @@ from kafka_share_proxy.wire.values import TopicPartition
 VERSIONS = (1, 2)
 RENEWING = RECORD_LIMIT = (2, 2)
 """KIP-1222 and KIP-1206 require version 2."""
-BATCH_OPTIMIZED_MODE, RECORD_LIMIT_MODE = range(2)
-"""org.apache.kafka.clients.consumer.internals.ShareAcquireMode."""
+RECORD_LIMIT_MODE = 1
+"""Limit on records instead of whole batches (ShareAcquireMode)."""
 
 
 class ShareMessages:

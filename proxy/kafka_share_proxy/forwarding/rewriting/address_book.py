@@ -191,10 +191,6 @@ class ResponseCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    @property
-    def bytes_held(self) -> int:
-        return self._bytes
-
     def through(self, rewrite: Rewrite) -> Remembered:
         """Add a cache. All rewriters of one ResponseCache share its limits."""
         return Remembered(self, rewrite)

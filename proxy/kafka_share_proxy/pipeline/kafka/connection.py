@@ -48,7 +48,6 @@ class BlockingConnection:
         self.versions: dict[int, tuple[int, int]] = {}
         """API key -> (lowest, highest)."""
         self._client_id = client_id
-        self._response_s = response_s
         self._numbers = count(1)
         self._in_flight: list[tuple[int, int, int]] = []
         self._socket = _lost(address, lambda: _dialled(address, security))

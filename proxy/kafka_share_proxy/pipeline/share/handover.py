@@ -120,10 +120,10 @@ class HandoverClient:
             line = self._exchange(json.dumps(message).encode() + b"\n")
         except OSError as error:
             self.close()
-            raise HandoverFailed(f"the process that acquires for this query is gone: {error}") from None
+            raise HandoverFailed(f"the process that acquires for this query has ended: {error}") from None
         if not line:
             self.close()
-            raise HandoverFailed("the process that acquires for this query is gone: it closed the connection")
+            raise HandoverFailed("the process that acquires for this query has ended: it closed the connection")
         response: dict[str, Any] = json.loads(line)
         if "error" in response:
             raise HandoverFailed(response["error"])

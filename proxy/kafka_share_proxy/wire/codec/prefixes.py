@@ -258,11 +258,11 @@ class _Writer(Skipper):
     @contextmanager
     def reading(self) -> Iterator[None]:
         with self.block("def read(buf, end=SIZE_UNKNOWN, most=ELEMENTS_MAX, p=0):"):
-            self.line("come = len(buf)")
+            self.line("received = len(buf)")
             with self.block("try:"):
                 yield
             with self.block("except (IndexError, struct_error):"):
-                self.line("return short(come, end)")
+                self.line("return short(received, end)")
             with self.block("except UnicodeDecodeError:"):
                 self.line("raise malformed('a string is not UTF-8') from None")
             with self.block("except RemoteProtocolError as error:"):
@@ -309,7 +309,7 @@ class _Writer(Skipper):
         position_name = self.fresh("v")
         self.line(f"{position_name} = {self.here()}")
         size = 0 if field.is_array else FIXED_SIZES.get(field.type, 0)
-        with self.block(f"if {position_name} + {size} > come:"):
+        with self.block(f"if {position_name} + {size} > received:"):
             self.line("raise IndexError")
         return position_name
 
@@ -332,7 +332,7 @@ class _Writer(Skipper):
 
     def unless_come(self) -> None:
         self.flush()
-        with self.block("if p > come:"):
+        with self.block("if p > received:"):
             self.line("raise IndexError")
 
     def array_at(self, field: FieldSpec) -> str:
@@ -429,7 +429,7 @@ class _Writer(Skipper):
 
     def not_of_fixed_size(self, field: FieldSpec, n: str, size: int) -> None:
         if self._untagged:
-            with self.block(f"if p + {n} * {size} > come:"):
+            with self.block(f"if p + {n} * {size} > received:"):
                 self.line("raise IndexError")
             self.line("return TAGGED")
         else:

@@ -105,7 +105,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_numbers_of_conformance_cases_are_those_of_the_suite() -> None:
-    """By suite in the table, and in total on both pages."""
+    """Compare the table of suites, and the total on both pages."""
     text = documents.CONFORMANCE.read_text(encoding="utf-8")
     counted = Counter(case.suite for case in ALL_CASES.select())
     rows = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \| (\d+) \|", text, re.MULTILINE)

@@ -20,7 +20,7 @@ from tests.support.programs import built, need
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PICTURES = Path(os.environ.get("PICTURES", CHECKOUT / "build" / "pictures"))
-"""Where tests write pictures, to be looked at."""
+"""Folder for the pictures that tests take."""
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 WAIT_S = 30
 """Seconds until a command has its result, or a page is loaded."""

@@ -27,5 +27,5 @@ def test_the_definitions_tell_it(key: int, version: int, place: GroupPlace) -> N
 @pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.ADD_OFFSETS_TO_TXN])
 def test_a_request_that_names_its_group_elsewhere_or_nowhere_is_refused(key: int) -> None:
     """The walk in C would read something else."""
-    with pytest.raises(LocalProtocolError, match="no group id behind strings alone"):
+    with pytest.raises(LocalProtocolError, match="no group id after strings alone"):
         group_place(key, 3)

@@ -265,6 +265,19 @@ async def test_request_that_comes_during_a_takeover_waits_for_a_few_partitions_a
     assert max(map(len, found)) == PART_MAX
 
 
+async def test_proxy_without_groups_takes_over_in_parts_while_others_have_some(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    """All at once would delay the brokers' responses to the proxy that takes the groups over."""
+    await owning(cluster)
+    proxy = Proxy(cluster, "b:1", fleet=True, groups={GROUP: None})
+    shares = opened(proxy.share.gate)
+    others = set(EVERYTHING) - {NUMBER}
+    proxy.owner.assign(others)
+    await until(lambda: proxy.home.served == others)
+    assert max(map(len, shares)) == PART_MAX
+
+
 async def test_number_given_up_before_its_turn_is_not_taken_over(jumping: MockClock, cluster: StateCluster) -> None:
     proxy = Proxy(cluster, "a:1", fleet=True)
     proxy.test.gate.requested |= {3}

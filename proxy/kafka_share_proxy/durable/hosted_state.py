@@ -139,14 +139,16 @@ class HostedState:
 
     # Ownership
 
-    def begin(self, numbers: Iterable[int], nursery: trio.Nursery, *, restores: bool = False) -> None:
-        """Take over partitions. `restores`: see Takeover."""
+    def begin(
+        self, numbers: Iterable[int], nursery: trio.Nursery, *, restores: bool = False, has_clients: bool = False
+    ) -> None:
+        """Take over partitions. `restores`, `has_clients`: see Takeover."""
         partitions = self.of(numbers)
         if partitions:
             if not self.owned:
                 self._topic_id = b""
             self._assigned |= partitions
-            takeover = Takeover(partitions, restores)
+            takeover = Takeover(partitions, restores, has_clients)
             self._takeovers.update(dict.fromkeys(partitions, takeover))
             nursery.start_soon(self._take_over, takeover)
 

@@ -62,10 +62,10 @@ class Takeover:
     """Partitions that are not served yet."""
     restores: bool = False
     """True if memory is written to the topic, instead of loaded."""
+    has_clients: bool = False
+    """True if requests waited for a part of it, or other proxies have groups. Then it proceeds in small parts."""
     part: set[int] = field(default_factory=set)
     """Partitions that are taken over now."""
-    has_clients: bool = False
-    """True if requests waited for a part of it."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     taken: dict[int, TakenOver] = field(default_factory=dict)
     checking: set[int] = field(default_factory=set)

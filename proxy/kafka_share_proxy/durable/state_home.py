@@ -200,7 +200,8 @@ class StateHome:
                 hosted.close_doors(set(ALL) - assigned, _owned_elsewhere(hosted))
             if added and not self._is_retiring:
                 hosted.gate.requested |= added & set(map(hosted.gate.partition_of, self._announced_groups))
-                hosted.begin(added, nursery)
+                has_clients = self.links is not None and bool(self.links.groups)
+                hosted.begin(added, nursery, has_clients=has_clients)
             if is_sharing and hosted.of(assigned) <= hosted.served and not hosted.guard.unsafe:
                 hosted.trouble = ""
         if not self._is_retiring:

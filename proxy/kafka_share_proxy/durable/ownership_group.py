@@ -17,7 +17,7 @@ import trio
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, connection
-from kafka_share_proxy.brokers.replaced import unless_replaced
+from kafka_share_proxy.brokers.replaced import ResponseDue, unless_replaced
 from kafka_share_proxy.durable import ownership_rules
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_rules import (
@@ -89,7 +89,7 @@ class Membership:
         serves: Sequence[str] = (),
         is_successor: bool = False,
     ) -> None:
-        """`peer`: address for other proxies of a fleet; empty if one proxy owns everything. `name`: setting cluster.name.
+        """`peer`: address for other proxies of a fleet; empty if one owns everything. `name`: setting cluster.name.
 
         `protocol`: name that all members must have; empty: that of a fleet, or of one owner.
 
@@ -130,8 +130,6 @@ class Membership:
         self._is_only_member: bool | None = None
         """None before the first table."""
         self._delay = RETRY_MIN_S
-        self._beat_due = inf
-        """Time (trio.current_time) of the heartbeat in flight, or else of the next one."""
         self._failing_since = inf
         self._coordinator_address: Address | None = None
         """Coordinator in the brokers' last response."""
@@ -203,10 +201,8 @@ class Membership:
         async with AsyncExitStack() as stack:
             heartbeat_connection = await self._unless_moved(partial(self._dial, address, stack))
             while True:
-                self._beat_due = trio.current_time()
-                await self._unless_moved(
-                    partial(self._heartbeat_until_rebalance, heartbeat_connection), lambda: self._beat_due
-                )
+                due = ResponseDue(trio.current_time())
+                await self._unless_moved(partial(self._heartbeat_until_rebalance, heartbeat_connection, due), due)
                 await self._rejoin(address, heartbeat_connection)
 
     async def _dial(self, address: Address, stack: AsyncExitStack) -> ClusterConnection:
@@ -216,9 +212,9 @@ class Membership:
             self._dial_at, self._dial_error = trio.current_time() + DIAL_AGAIN_S, str(error)
             raise
 
-    async def _unless_moved(self, wait: Callable[[], Awaitable[T]], since: Callable[[], float] | None = None) -> T:
-        """Return the result of `wait`, unless the brokers name another coordinator first. `since`: see replaced."""
-        return await unless_replaced(wait, self._has_moved, since=since, check_s=RETRY_SOON_S)
+    async def _unless_moved(self, wait: Callable[[], Awaitable[T]], due: ResponseDue | None = None) -> T:
+        """Return the result of `wait`, unless the brokers name another coordinator first. `due`: see replaced."""
+        return await unless_replaced(wait, self._has_moved, due=due, check_s=RETRY_SOON_S)
 
     async def _has_moved(self) -> bool:
         return await self._coordinator() != self._coordinator_address
@@ -232,13 +228,13 @@ class Membership:
             raise kind(f"the coordinator of group {GROUP}: {error_name(entry.error_code)}")
         return self._client.address_of(entry.node_id, Address(entry.host, entry.port))
 
-    async def _heartbeat_until_rebalance(self, heartbeat_connection: ClusterConnection) -> None:
+    async def _heartbeat_until_rebalance(self, heartbeat_connection: ClusterConnection, due: ResponseDue) -> None:
         while not self._join_anew.is_set():
-            self._beat_due = trio.current_time()
+            due.move(trio.current_time())
             if await self._heartbeat_once_loaded(heartbeat_connection) == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
             pause_s = self.heartbeat_pause_s
-            self._beat_due = trio.current_time() + pause_s
+            due.move(trio.current_time() + pause_s)
             with trio.move_on_after(pause_s):
                 await self._join_anew.wait()
 
@@ -282,16 +278,20 @@ class Membership:
     async def _rejoin(self, address: Address, heartbeat_connection: ClusterConnection) -> None:
         """Join the next generation, and continue the heartbeats meanwhile."""
 
+        joined = trio.Event()
+
         async def keep_beating() -> None:
-            while True:
-                await trio.sleep(self._heartbeat_s)
+            while not joined.is_set():
+                with trio.move_on_after(self._heartbeat_s):
+                    await joined.wait()
+                    return  # a heartbeat in flight is not cancelled: its response would come before the next one's
                 await self._unless_moved(partial(self._heartbeat, heartbeat_connection, joining=True))
 
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(keep_beating)
                 await self._join(address)
-                nursery.cancel_scope.cancel()
+                joined.set()
         except BaseExceptionGroup as group:
             raise faults.first_of(group) from None
 

@@ -89,7 +89,7 @@ class Membership:
         serves: Sequence[str] = (),
         is_successor: bool = False,
     ) -> None:
-        """`peer`: address for other proxies of a fleet; empty if one proxy owns everything. `name`: see rule 24.
+        """`peer`: address for other proxies of a fleet; empty if one owns everything. `name`: setting cluster.name.
 
         `protocol`: name that all members must have; empty: that of a fleet, or of one owner.
 

@@ -120,6 +120,7 @@ class Members:
             self.forget(name)
 
     def forget(self, name: str) -> None:
+        self.leader = "" if name == self.leader else self.leader
         for known in (self.ids, self.epochs, self.owned):
             known.pop(name, None)  # type: ignore[attr-defined]
 
@@ -129,6 +130,7 @@ class Members:
         for name in sorted(names, key=lambda each: each != self.leader):
             step = self.join_step(name)
             yield Step(step.api, step.version, step.values, step.connection, waits=False)
+            yield from self._rebalance_begun() if len(names) > 1 else ()
         for name in names:
             response = yield Step(RECEIVE, 0, {}, int(name[1:]), is_traced=False)
             self.leader = name if response.leader == response.member_id else self.leader
@@ -139,6 +141,14 @@ class Members:
             yield Step(step.api, step.version, step.values, step.connection, waits=False)
         for name in names:
             yield from self.synced(name, (yield Step(RECEIVE, 0, {}, int(name[1:]), is_traced=False)))
+
+    def _rebalance_begun(self) -> Found:
+        """Wait until the join of the leader has arrived: before it, another member would get the last generation."""
+        for _ in range(500):
+            found = yield Step("DescribeGroups", 6, {"groups": [self.group]}, is_traced=False)
+            if found.groups[0].group_state != "Stable":
+                return
+        raise TimeoutError
 
     # KIP-848
 

@@ -68,7 +68,7 @@ def consumer_group_to_join(cluster: TargetCluster, group_id: str) -> ConsumerGro
         return group
     if is_share_group(cluster, group_id):
         raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    if cluster.groups.is_full:
+    if group is None and cluster.groups.is_full:
         raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, "The cluster has its maximum number of groups.")
     timeout_ms = int(cluster.group_configs.value(group_id, "consumer.session.timeout.ms"))
     created = ConsumerGroup(

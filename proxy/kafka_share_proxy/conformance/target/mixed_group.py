@@ -33,7 +33,8 @@ def join(group: ConsumerGroup, request: ClassicJoin, member_id: str) -> JoinRepl
     known = _known(group, request)
     subscription = read_subscription(request.protocols[0][1])
     if subscription is None:
-        raise GroupRefusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed.")
+        # 4.3 throws an IllegalStateException; later releases return INCONSISTENT_GROUP_PROTOCOL.
+        raise GroupRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, "The embedded consumer protocol is malformed.")
     replaced = None if request.instance_id is None else known
     is_downgrade = replaced is not None and replaced.classic is None and _are_classic(group, replaced)
     if known is not None and request.instance_id is not None and not request.member_id:

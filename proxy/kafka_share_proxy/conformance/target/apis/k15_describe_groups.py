@@ -56,7 +56,7 @@ def _entry(group: ClassicGroup) -> _Group:
                 client_id=each.client_id,
                 client_host=each.client_host,
                 member_metadata=each.metadata(group.protocol) if is_stable else b"",
-                member_assignment=each.assignment if is_stable else b"",
+                member_assignment=each.assignment,
             )
             for each in group.members.values()
         ],

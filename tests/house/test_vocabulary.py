@@ -55,10 +55,10 @@ NAMES = (
 """Words in identifiers. A part of an identifier is rejected, in any case: `has_answered`, `AnswerFrame`."""
 
 WHOLE_NAMES = (
-    Rejected("found", "the thing: records, entry, findings, by_node", 60),
+    Rejected("found", "the thing: records, entry, findings, by_node", 39),
     Rejected("seen", "the thing: event, state, actual, on_cluster", 10),
-    Rejected("named", "by_name, names, partitions", 35),
-    Rejected("left", "remaining, missing, has_left", 22),
+    Rejected("named", "by_name, names, partitions", 37),
+    Rejected("left", "remaining, missing, has_left", 20),
     Rejected("others", "the thing: other_groups, shared, rest", 10),
     Rejected("took", "duration, count, observe", 4),
     Rejected("come", "received"),

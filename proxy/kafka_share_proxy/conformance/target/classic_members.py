@@ -88,11 +88,11 @@ class ClassicMember:
 
 def common_protocols(members: Iterable[ClassicMember]) -> set[str]:
     """Return the protocols that all members support."""
-    found: set[str] | None = None
+    common: set[str] | None = None
     for member in members:
         names = {name for name, _ in member.protocols}
-        found = names if found is None else found & names
-    return found or set()
+        common = names if common is None else common & names
+    return common or set()
 
 
 def select_protocol(members: Mapping[str, ClassicMember]) -> str | None:

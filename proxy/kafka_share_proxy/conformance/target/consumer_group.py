@@ -140,9 +140,9 @@ class ConsumerGroup:
 
     def begin_epoch(self, *, bump: bool) -> None:
         """Begin a group epoch if subscriptions or subscribed topics changed."""
-        found = self._subscribed_topics()
-        if bump or found != self._subscribed:
-            self._subscribed = found
+        subscribed = self._subscribed_topics()
+        if bump or subscribed != self._subscribed:
+            self._subscribed = subscribed
             self.epoch += 1
 
     def reconcile(self, member: ConsumerMember, owned: Set[TopicIdPartition] | None, *, is_changed: bool) -> None:
@@ -327,8 +327,8 @@ class ConsumerGroup:
 
     def _subscribed_topics(self) -> dict[str, tuple[bytes, int]]:
         names = sorted({name for member in self.members.values() for name in self._names(member)})
-        found = {name: self.topics.named(name) for name in names}
-        return {name: (topic.topic_id, len(topic.partitions)) for name, topic in found.items() if topic is not None}
+        known = {name: self.topics.named(name) for name in names}
+        return {name: (topic.topic_id, len(topic.partitions)) for name, topic in known.items() if topic is not None}
 
     def _assign(self) -> None:
         members = {

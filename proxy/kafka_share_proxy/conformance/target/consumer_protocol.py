@@ -47,10 +47,10 @@ def _read(kind: type[M], data: bytes) -> M | None:
     if version < 0:
         return None
     try:
-        found: M = registry.codec_of(kind, version).decode(data, VERSION_BYTES)
+        decoded: M = registry.codec_of(kind, version).decode(data, VERSION_BYTES)
     except RemoteProtocolError:
         return None
-    return found
+    return decoded
 
 
 def _version(data: bytes) -> int:
@@ -60,8 +60,8 @@ def _version(data: bytes) -> int:
 
 def existing_partitions(entries: Iterable[_Named], topics: Topics) -> set[TopicIdPartition]:
     """Return partitions with the ids of their topics, without topics that do not exist."""
-    found = [(topics.named(entry.topic), entry.partitions) for entry in entries]
-    return {TopicIdPartition(topic.topic_id, each) for topic, indexes in found if topic is not None for each in indexes}
+    known = [(topics.named(entry.topic), entry.partitions) for entry in entries]
+    return {TopicIdPartition(topic.topic_id, each) for topic, indexes in known if topic is not None for each in indexes}
 
 
 def write_assignment(partitions: Iterable[TopicIdPartition], topics: Topics, metadata: bytes) -> bytes:

@@ -75,7 +75,7 @@ class ShareFetcher:
 
     def survey(self) -> list[_Readable]:
         """Return the partitions with records that may be acquired. Errors of the others are in `results`."""
-        found = []
+        located = []
         for partition in self._order:
             hosted = find_led(self._cluster, self._session.key.node_id, partition)
             if isinstance(hosted, ErrorCode):
@@ -84,8 +84,8 @@ class ShareFetcher:
             self.results[partition] = AcquiredPartition()
             readable = self._readable(partition, hosted)
             if readable is not None:
-                found.append(readable)
-        return found
+                located.append(readable)
+        return located
 
     def _readable(self, partition: TopicIdPartition, hosted: HostedPartition) -> _Readable | None:
         state = self._cluster.share
@@ -139,6 +139,6 @@ class ShareFetcher:
         return batches.aborted_ranges(log.aborted_between(batches[0].base_offset, batches[-1].last_offset + 1))
 
     def _signals(self) -> list[Signal]:
-        found = [find_led(self._cluster, self._session.key.node_id, each) for each in self._order]
-        logs = [each.changed for each in found if isinstance(each, HostedPartition)]
+        located = [find_led(self._cluster, self._session.key.node_id, each) for each in self._order]
+        logs = [each.changed for each in located if isinstance(each, HostedPartition)]
         return [self._cluster.share.changed(self._session.key.group_id), self._cluster.topics.changed, *logs]

@@ -66,12 +66,12 @@ def _assignment(cluster: TargetCluster, partitions: Iterable[TopicIdPartition]) 
     topics: dict[bytes, list[int]] = {}
     for partition in sorted(partitions):
         topics.setdefault(partition.topic_id, []).append(partition.partition)
-    found = {topic_id: cluster.topics.with_id(topic_id) for topic_id in topics}
+    topics_by_id = {topic_id: cluster.topics.with_id(topic_id) for topic_id in topics}
     entry = _Response.TopicPartitions
     return _Response.Assignment(
         topic_partitions=[
             entry(topic_id=topic_id, topic_name=topic.name, partitions=topics[topic_id])
-            for topic_id, topic in found.items()
+            for topic_id, topic in topics_by_id.items()
             if topic is not None
         ]
     )

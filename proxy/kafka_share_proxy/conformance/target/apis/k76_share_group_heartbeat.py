@@ -29,8 +29,8 @@ async def handle(call: TargetCall[_Request]) -> _Response:
     assignment = None
     if reply.assignment is not None:
         entry = _Response.TopicPartitions
-        found = sorted(reply.assignment.items())
-        topics = [entry(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in found]
+        assigned = sorted(reply.assignment.items())
+        topics = [entry(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in assigned]
         assignment = _Response.Assignment(topic_partitions=topics)
     return _Response(
         member_id=call.request.member_id,

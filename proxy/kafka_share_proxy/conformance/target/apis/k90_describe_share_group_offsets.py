@@ -60,8 +60,8 @@ def _topic(call: TargetCall[_Request], group_id: str, name: str, indexes: Iterab
     topic = call.cluster.topics.named(name)
     if topic is None:
         return _Topic(topic_name=name, partitions=[_nothing(index) for index in indexes])
-    found = [_partition(call, topic, ShareKey(group_id, topic.topic_id, index)) for index in indexes]
-    return _Topic(topic_name=name, topic_id=topic.topic_id, partitions=found)
+    described = [_partition(call, topic, ShareKey(group_id, topic.topic_id, index)) for index in indexes]
+    return _Topic(topic_name=name, topic_id=topic.topic_id, partitions=described)
 
 
 def _partition(call: TargetCall[_Request], topic: HostedTopic, key: ShareKey) -> _Partition:

@@ -151,7 +151,7 @@ def test_a_mistake_in_sasl_is_named(sasl: tuple[str, str, str], words: str) -> N
             "polled is not",
         ),
         ({"max_poll_records": 0}, ConfigurationError, "max_poll_records 0"),
-        ({"revoke_in_same_poll": True}, ConfigurationError, "nobody would hear"),
+        ({"revoke_in_same_poll": True}, ConfigurationError, "no listener would be called"),
     ],
 )
 def test_arguments_that_cannot_work_together_are_named(

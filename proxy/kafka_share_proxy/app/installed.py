@@ -13,8 +13,8 @@ def version(distribution: str) -> str:
     """Return the version; empty if no folder of the path has this distribution."""
     name = distribution.replace("-", "_")
     for folder in map(Path, sys.path):
-        for pattern in (f"{name}-*.dist-info/METADATA", f"{name}*.egg-info/PKG-INFO"):
-            for file in folder.glob(pattern):
+        for place in (f"{name}-*.dist-info/METADATA", f"{name}.egg-info/PKG-INFO", f"{name}-*.egg-info/PKG-INFO"):
+            for file in folder.glob(place):
                 lines = file.read_text("utf-8").splitlines()
                 return next((line[len(FIELD) :] for line in lines if line.startswith(FIELD)), "")
     return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from kafka_share_proxy.app.deferred_modules import PYDANTIC, TYPER, deferred
 
@@ -18,8 +17,7 @@ def main() -> None:
     os.environ.setdefault("PYTHONTZPATH", TIME_ZONES)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some in all distributions
     _load_typer()
-    if "serve" in sys.argv:
-        _load_pydantic()
+    _load_pydantic()
     from kafka_share_proxy.app import cli
 
     cli.main()

@@ -80,6 +80,11 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ),
     ("tests/brokers/test_committing_producer.py", r".*\[kafka_43\]", "3.9.1"),
     ("tests/pipeline/tables/test_backfill_job.py", r"test_backfill_and_ingest_.*\[parquet\]", "delta"),
+    (
+        "tests/conformance/target/test_migration_against_native.py",
+        r".*\[(static-0|alone-0|random-2)\]",
+        "the conditions, and one random script with members of both protocols",
+    ),
     # programs and manifests that start much
     (
         "tests/docs/test_share_group_programs.py",

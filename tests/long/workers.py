@@ -61,7 +61,6 @@ def worked_through(front: Front, folder: Path, act: Callable[[int], None], every
 def test_new_workers_for_changed_settings_lose_nothing_and_settle_nothing_twice(front: Front, tmp_path: Path) -> None:
     group = worked_through(front, tmp_path, partial(replace_workers, front), RELOAD_S, "all workers replaced")
     assert group.outcome.faults() == []
-    assert front.log.read_text().count("workers-replaced") == TIMES
     assert front.stop() == 0
 
 

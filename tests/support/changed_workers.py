@@ -18,7 +18,8 @@ RELOAD_WAIT_S = 60
 
 
 def replace_workers(front: Front, number: int) -> None:
-    """Change a setting that new workers apply. `number`: differs from that of the call before."""
+    """Change a setting, and see that new workers apply it. `number`: differs from that of the call before."""
+    before = set(worker_pids(front))
     file = front.folder / "proxy.yaml"
     settings = yaml.safe_load(file.read_text())
     settings["limits"] = {"dial_timeout_s": 5 + number}
@@ -30,9 +31,15 @@ def replace_workers(front: Front, number: int) -> None:
     connection.close()
     assert response.status == http.HTTPStatus.OK, body
     assert json.loads(body)["changed"] == ["limits.dial_timeout_s"]
+    after = set(worker_pids(front))
+    assert len(after - before) == settings["workers"]
 
 
 def kill_a_worker(front: Front, draw: Random) -> None:
     """Kill one of the workers, not the spare process."""
-    workers = json.loads(front.send_request("/livez")[1])["workers"]
-    os.kill(draw.choice(list(workers.values())), signal.SIGKILL)
+    os.kill(draw.choice(worker_pids(front)), signal.SIGKILL)
+
+
+def worker_pids(front: Front) -> list[int]:
+    """Return the processes of the workers, also of those that drain."""
+    return list(json.loads(front.send_request("/livez")[1])["workers"].values())

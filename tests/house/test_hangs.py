@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,5 +72,5 @@ def ran(folder: Path, tests: str, *more: str) -> subprocess.CompletedProcess[str
     options = ["-c", "pyproject.toml", "--rootdir", str(CHECKOUT), "-p", "no:randomly", *more]
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(folder)],
-        cwd=CHECKOUT, capture_output=True, text=True, timeout=50, check=False,
+        cwd=CHECKOUT, env=os.environ | {"PYTEST_ADDOPTS": ""}, capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip

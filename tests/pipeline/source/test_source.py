@@ -214,7 +214,7 @@ def test_a_task_without_partition_reads_nothing(views_front: Front, orders: Topi
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"startingOffsets": "latest"}, "Spark asks a Python source twice"),
+        ({"startingOffsets": "latest"}, "Spark queries a Python source twice"),
         ({"endingOffsets": '{"orders": {"0": 1}}'}, "endingOffsets is for batch reads"),
     ],
 )

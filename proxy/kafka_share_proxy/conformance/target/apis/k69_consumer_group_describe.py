@@ -56,7 +56,7 @@ def _member(cluster: TargetCluster, group: ConsumerGroup, member: ConsumerMember
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_assignment(cluster, member.assigned),
+        assignment=_assignment(cluster, member.assigned.keys() | member.revoking.keys()),
         target_assignment=_assignment(cluster, group.target.get(member.member_id, ())),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )

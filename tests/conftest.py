@@ -14,7 +14,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,7 @@ from kafka_share_proxy.localkafka.front import Front  # noqa: E402
 
 from tests.support import leaks  # noqa: E402
 from tests.support.brokers import OLD, QUICK, Running  # noqa: E402
+from tests.support.child_processes import children  # noqa: E402
 from tests.support.left_out import is_left_out  # noqa: E402
 from tests.support.sharing import group_of, rank_of  # noqa: E402
 
@@ -158,7 +158,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process that outlives its test is a failure of the run."""
     config = session.config
-    left = [*config.stash[_LEFT], *(command for pid in _children() if (command := _command(pid)))]
+    left = [*config.stash[_LEFT], *(command for pid in children(os.getpid()) if (command := _command(pid)))]
     if hasattr(config, "workeroutput"):
         config.workeroutput["left"] = left
     if left:
@@ -170,17 +170,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_testnodedown(node: Any) -> None:
     """Collect what a worker process left running when it ended, because its exit status is not checked elsewhere."""
     node.config.stash[_LEFT] += getattr(node, "workeroutput", {}).get("left", [])
-
-
-def _children() -> list[int]:
-    tasks = Path(f"/proc/{os.getpid()}/task")
-    if not tasks.exists():
-        return []
-    pids: list[int] = []
-    for task in tasks.iterdir():
-        with suppress(OSError):  # a thread that has ended meanwhile
-            pids += map(int, (task / "children").read_text().split())
-    return pids
 
 
 def _command(pid: int) -> str:

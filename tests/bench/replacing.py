@@ -24,6 +24,7 @@ from tests.bench.forwarding import build
 from tests.bench.measuring import load
 from tests.support.brokers import OLD, Running
 from tests.support.changed_workers import replace_workers
+from tests.support.child_processes import children
 from tests.support.memory import own_mib
 from tests.support.raw import Raw
 
@@ -71,12 +72,7 @@ def _sample(pid: int, samples: list[float], is_over: threading.Event) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        children = [int(each) for task in tasks for each in (task / "children").read_text().split()]
-    except OSError:  # it has ended
-        return []
-    return children + [each for child in children for each in _descendants(child)]
+    return [each for child in children(pid) for each in (child, *_descendants(child))]
 
 
 def run(kload: Path, front: Front, port: int, rounds: int, seconds: float) -> tuple[Windows, Windows]:

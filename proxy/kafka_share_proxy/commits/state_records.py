@@ -115,7 +115,7 @@ def decode_key(key: bytes) -> CommitKey:
     kind = numbered.number_in(key)
     if kind != GROUP or len(key) < numbered.NUMBER_BYTES:
         raise unknown_type(key)
-    return GroupKey(numbered.decode_key(messages.CommittingGroupKey, key, VERSION).group_id)
+    return GroupKey(numbered.decode_body(messages.CommittingGroupKey, key, VERSION).group_id)
 
 
 def is_range_key(key: bytes) -> bool:
@@ -136,7 +136,7 @@ def split_range_key(key: bytes) -> tuple[RangePartition, int, int]:
 
 
 def _partition(prefix: bytes) -> RangePartition:
-    stored = numbered.decode_key(messages.CommittedRangeKey, prefix + bytes(_OFFSETS.size), VERSION)
+    stored = numbered.decode_body(messages.CommittedRangeKey, prefix + bytes(_OFFSETS.size), VERSION)
     return RangePartition(stored.group_id, stored.topic, stored.partition)
 
 

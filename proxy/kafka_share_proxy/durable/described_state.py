@@ -132,7 +132,7 @@ class DescribedState(Generic[K]):
             if key[: numbered.NUMBER_BYTES] not in self._known_prefixes:
                 raise unknown_type(key)
             return None
-        stored = numbered.decode_key(messages.TakeoverKey, key, _VERSION)
+        stored = numbered.decode_body(messages.TakeoverKey, key, _VERSION)
         return Reign(stored.producer_id, stored.producer_epoch)
 
     @cached_property

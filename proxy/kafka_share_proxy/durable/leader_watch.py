@@ -50,7 +50,7 @@ class LeaderWatch:
             on_refreshed: called after each lookup, even a failed one.
         """
         self.view = TopicLeaders(partitions, {}, {})
-        self._on_seen = on_leaders
+        self._on_leaders = on_leaders
         self._on_missing = on_missing
         self._on_trouble = on_trouble
         self._on_refreshed = on_refreshed
@@ -116,4 +116,4 @@ class LeaderWatch:
             self._on_missing()
         else:
             self.view = view
-            self._on_seen(view)
+            self._on_leaders(view)

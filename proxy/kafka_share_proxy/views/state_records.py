@@ -48,10 +48,10 @@ def take_in(catalog: ViewCatalog, key: bytes | None, value: bytes | None) -> Non
     if key is None or len(key) < numbered.NUMBER_BYTES or kind not in (BINDING, PLAN):
         raise RemoteProtocolError(f"a record of type {kind} is not known here")
     if kind == BINDING:
-        view = numbered.decode_key(messages.ViewBindingKey, key, _KEY_VERSION).view
+        view = numbered.decode_body(messages.ViewBindingKey, key, _KEY_VERSION).view
         catalog.bind(view, None if value is None else _binding(value))
         return
-    plan_id = numbered.decode_key(messages.ViewPlanKey, key, _KEY_VERSION).plan_id
+    plan_id = numbered.decode_body(messages.ViewPlanKey, key, _KEY_VERSION).plan_id
     if value is not None and not catalog.add_plan(_plan(plan_id, value)):
         raise RemoteProtocolError(f"plan {plan_id!r} was written again with other ranges; the first ones stay")
 

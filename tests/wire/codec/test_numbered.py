@@ -20,7 +20,7 @@ def test_a_value_begins_with_its_version() -> None:
 def test_a_key_begins_with_the_type_of_its_record() -> None:
     data = numbered.encode(KEY, 0, 3)
     assert numbered.number_in(data) == 3
-    assert numbered.decode_key(messages.CommittingGroupKey, data, 0).group_id == "orders"
+    assert numbered.decode_body(messages.CommittingGroupKey, data, 0).group_id == "orders"
 
 
 @pytest.mark.parametrize(("data", "version"), [(b"\0\1", 1), (b"\xff\xff", -1), (b"\0", 0), (b"", 0)])

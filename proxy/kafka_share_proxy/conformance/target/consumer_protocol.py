@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from kafka_share_proxy.conformance.target.topics import HostedTopic
-from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.codec import numbered
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 CONSUMER = "consumer"
 """Protocol type of consumers."""
-HIGHEST_VERSION, VERSION_BYTES = 3, 2
+HIGHEST_VERSION = 3
 
 M = TypeVar("M", bound=Message)
 
@@ -47,15 +48,14 @@ def _read(kind: type[M], data: bytes) -> M | None:
     if version < 0:
         return None
     try:
-        decoded: M = registry.codec_of(kind, version).decode(data, VERSION_BYTES)
+        return numbered.decode_body(kind, data, version)
     except RemoteProtocolError:
         return None
-    return decoded
 
 
 def _version(data: bytes) -> int:
     """Return the version of the bytes. A later one than the last known is read as that one."""
-    return min(int.from_bytes(data[:VERSION_BYTES], "big", signed=True), HIGHEST_VERSION)
+    return min(numbered.number_in(data), HIGHEST_VERSION)
 
 
 def existing_partitions(entries: Iterable[_Named], topics: Topics) -> set[TopicIdPartition]:
@@ -73,5 +73,4 @@ def write_assignment(partitions: Iterable[TopicIdPartition], topics: Topics, met
             by_name.setdefault(topic.name, []).append(partition.partition)
     kind, version = messages.ConsumerProtocolAssignment, max(_version(metadata), 0)
     entries = [kind.TopicPartition(topic=name, partitions=indexes) for name, indexes in by_name.items()]
-    encoded = registry.codec_of(kind, version).encode(kind(assigned_partitions=entries, user_data=None))
-    return version.to_bytes(VERSION_BYTES, "big") + bytes(encoded)
+    return numbered.encode(kind(assigned_partitions=entries, user_data=None), version)

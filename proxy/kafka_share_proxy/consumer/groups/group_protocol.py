@@ -5,12 +5,12 @@ A newer version is read as the newest supported one, and the bytes that follow a
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from kafka_share_proxy.consumer.partitions import by_topic
+from kafka_share_proxy.wire.codec import numbered
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError
 from kafka_share_proxy.wire.values import TopicPartition
@@ -18,8 +18,6 @@ from kafka_share_proxy.wire.values import TopicPartition
 PROTOCOL_TYPE = "consumer"
 VERSION_MAX = 3
 NO_GENERATION = -1
-
-_VERSION = struct.Struct(">h")
 
 
 class MalformedMember(ProxyError):
@@ -161,13 +159,13 @@ def _grouped(entry: Any, topics: Iterable[tuple[str, list[int]]]) -> list[Any]:
 
 
 def _written(message: Any, version: int) -> bytes:
-    return _VERSION.pack(version) + bytes(registry.codec(type(message).__name__, version).encode(message))
+    return numbered.encode(message, version)
 
 
 def _read(name: str, data: bytes) -> Any:
-    if len(data) < _VERSION.size:
+    if len(data) < numbered.NUMBER_BYTES:
         raise RemoteProtocolError(f"{len(data)} bytes have no version")
-    (version,) = _VERSION.unpack_from(data)
+    version = numbered.number_in(data)
     if version < 0:
         raise RemoteProtocolError(f"version {version}")
-    return registry.codec(name, min(version, VERSION_MAX)).decode_prefix(data, _VERSION.size)[0]
+    return registry.codec(name, min(version, VERSION_MAX)).decode_prefix(data, numbered.NUMBER_BYTES)[0]

@@ -73,11 +73,11 @@ def decode_key(key: bytes) -> StateKey:
     if kind not in _TYPES or len(key) < numbered.NUMBER_BYTES:
         raise unknown_type(key)
     if kind == GROUP:
-        return StateKey("group", numbered.decode_key(messages.ShareGroupKey, key, _KEY_VERSION).group_id)
+        return StateKey("group", numbered.decode_body(messages.ShareGroupKey, key, _KEY_VERSION).group_id)
     if kind == SETTINGS:
-        decoded = numbered.decode_key(messages.ShareGroupSettingsKey, key, _KEY_VERSION)
+        decoded = numbered.decode_body(messages.ShareGroupSettingsKey, key, _KEY_VERSION)
         return StateKey("settings", decoded.group_id)
-    share = numbered.decode_key(messages.SharePartitionKey, key, _KEY_VERSION)
+    share = numbered.decode_body(messages.SharePartitionKey, key, _KEY_VERSION)
     return StateKey("partition", share.group_id, bytes(share.topic_id), share.partition)
 
 

@@ -32,9 +32,9 @@ def decode(kind: type[M], data: bytes, versions: Container[int]) -> M:
     version = number_in(data)
     if version not in versions or len(data) < NUMBER_BYTES:
         raise RemoteProtocolError(f"{kind.__name__} of version {version} is not known here")
+    return decode_body(kind, data, version)
+
+
+def decode_body(kind: type[M], data: bytes, version: int) -> M:
+    """Decode a message after any number, as the key of a stored record. Raises RemoteProtocolError."""
     return registry.codec_of(kind, version).decode(data, NUMBER_BYTES)
-
-
-def decode_key(kind: type[M], key: bytes, version: int) -> M:
-    """Decode the key of a stored record after its type. Raises RemoteProtocolError."""
-    return registry.codec_of(kind, version).decode(key, NUMBER_BYTES)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from kafka_share_proxy.durable.interfaces import OutsideRecords
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetter
-from kafka_share_proxy.wire.records.records import HEADER, Record
+from kafka_share_proxy.wire.records.records import Record
 
 TOPIC, PARTITION, OFFSET = "__dlq.errors.topic", "__dlq.errors.partition", "__dlq.errors.offset"
 GROUP, DELIVERY_COUNT, MESSAGE = "__dlq.errors.group", "__dlq.errors.delivery.count", "__dlq.errors.message"
@@ -15,13 +16,14 @@ GROUP, DELIVERY_COUNT, MESSAGE = "__dlq.errors.group", "__dlq.errors.delivery.co
 HEADER_PREFIX = "__dlq.errors."
 REJECTED_MESSAGE = "Offset rejected by client."
 EXHAUSTED_MESSAGE = "Offset delivery count exceeded the threshold."
+_REJECTED, _EXHAUSTED = (MESSAGE, REJECTED_MESSAGE.encode()), (MESSAGE, EXHAUSTED_MESSAGE.encode())
 MESSAGES = {"rejected": REJECTED_MESSAGE, "exhausted": EXHAUSTED_MESSAGE}
 """Messages by the short names that commands accept."""
 
-RECORD_BYTES = 32
-"""Maximum bytes of a record in a batch in addition to its key, value and headers."""
-HEADER_BYTES = 10
-"""Maximum bytes of the lengths of one header."""
+SOURCES_MAX = 4_096
+"""Maximum number of sources, and of delivery counts, whose headers are cached."""
+
+Header = tuple[str, bytes | None]
 
 
 class LetterSource(NamedTuple):
@@ -39,14 +41,9 @@ def letter_of(
 
     `copies_headers`: copy its headers and timestamp too, which Kafka never does.
     """
-    headers: tuple[tuple[str, bytes | None], ...] = (
-        (TOPIC, source.topic.encode()),
-        (PARTITION, b"%d" % source.partition),
-        (OFFSET, b"%d" % letter.offset),
-        (GROUP, source.group_id.encode()),
-        (DELIVERY_COUNT, b"%d" % letter.delivery_count),
-        (MESSAGE, (REJECTED_MESSAGE if letter.is_rejected else EXHAUSTED_MESSAGE).encode()),
-    )
+    topic, partition, group = _headers_of(source)
+    offset, count = (OFFSET, b"%d" % letter.offset), _count_header(letter.delivery_count)
+    headers = (topic, partition, offset, group, count, _REJECTED if letter.is_rejected else _EXHAUSTED)
     if record is None:
         return Record(headers=headers, timestamp=now_ms)
     if not copies_headers:
@@ -56,15 +53,18 @@ def letter_of(
     return Record(record.key, record.value, headers + kept, timestamp)
 
 
-def size_of(record: Record) -> int:
-    """Return the maximum bytes of a record in a batch."""
-    headers = sum(len(name.encode()) + len(value or b"") + HEADER_BYTES for name, value in record.headers)
-    return RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
+@lru_cache(maxsize=SOURCES_MAX)
+def _headers_of(source: LetterSource) -> tuple[Header, Header, Header]:
+    return (
+        (TOPIC, source.topic.encode()),
+        (PARTITION, b"%d" % source.partition),
+        (GROUP, source.group_id.encode()),
+    )
 
 
-def batch_size(records: Iterable[Record]) -> int:
-    """Return the maximum bytes of a batch of these records."""
-    return HEADER.size + sum(map(size_of, records))
+@lru_cache(maxsize=SOURCES_MAX)
+def _count_header(delivery_count: int) -> Header:
+    return DELIVERY_COUNT, b"%d" % delivery_count
 
 
 def by_partition(topic: str, partitions: int, letters: Sequence[tuple[int, Record]]) -> list[OutsideRecords]:

@@ -34,6 +34,10 @@ HEADER = Struct(">qiibIhiqqqhii")
 """Base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp, producer
 id, producer epoch, base sequence, number of records.
 """
+RECORD_OVERHEAD = 36
+"""Maximum bytes of a record in addition to its key, value and headers."""
+HEADER_OVERHEAD = 10
+"""Maximum bytes of the lengths of one header of a record."""
 VARINTS_REMEMBERED = 16_384
 """Number of encoded lengths and deltas that are cached."""
 LOG_OVERHEAD = 12
@@ -246,6 +250,16 @@ def build_batch(
         len(placed),
     )
     return seal(header + body)
+
+
+def bytes_max(records: Iterable[Record]) -> int:
+    """Return the maximum bytes of a batch of these records that is not compressed."""
+    size = HEADER.size
+    for key, value, headers, *_ in records:
+        size += RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+        for name, content in headers:
+            size += HEADER_OVERHEAD + len(name if name.isascii() else name.encode()) + len(content or b"")
+    return size
 
 
 def _compressed(batch: bytes, codec: int) -> bytes:

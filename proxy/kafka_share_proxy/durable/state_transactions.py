@@ -25,7 +25,7 @@ from kafka_share_proxy.durable.interfaces import OutsideRecords
 from kafka_share_proxy.durable.produce_errors import Follows, what_follows
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode, LocalProtocolError
 from kafka_share_proxy.wire.records import compression
-from kafka_share_proxy.wire.records.records import Record, build_batch, bytes_max
+from kafka_share_proxy.wire.records.records import Record, build_batch
 from kafka_share_proxy.wire.values import TopicPartition
 
 OUTSIDE_BYTES_MAX = 8 << 20
@@ -226,9 +226,7 @@ class StateTransactions:
 
         Raises LocalProtocolError for a part without records, or two for one partition.
         """
-        parts = {
-            TopicPartition(each.topic, each.partition): _Part(each.records, bytes_max(each.records)) for each in outside
-        }
+        parts = {TopicPartition(each.topic, each.partition): _Part(each.records, each.size) for each in outside}
         if not records or len(parts) != len(outside) or not all(part.records for part in parts.values()):
             raise LocalProtocolError("a transaction with a part without records, or two parts for one partition")
         if (

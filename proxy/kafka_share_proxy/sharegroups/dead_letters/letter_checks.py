@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.queries import Resource, TopicEntry, about_settings, about_topics
@@ -114,6 +114,6 @@ def refusals(
 
 def _letter_bytes(groups: Mapping[str, object]) -> int:
     """Return the maximum bytes of a batch with one dead letter without key and value."""
-    source = LONGEST_SOURCE._replace(group_id=max(groups, key=len, default=""))
+    source = replace(LONGEST_SOURCE, group_id=max(groups, key=len, default=""))
     letter = DeadLetter(1 << 62, 1 << 14, is_rejected=False)
     return bytes_max([letter_of(source, letter, None, now_ms=0, copies_headers=False)])

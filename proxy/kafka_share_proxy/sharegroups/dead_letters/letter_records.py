@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from kafka_share_proxy.durable.interfaces import OutsideRecords
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetter
@@ -20,18 +19,22 @@ _REJECTED, _EXHAUSTED = (MESSAGE, REJECTED_MESSAGE.encode()), (MESSAGE, EXHAUSTE
 MESSAGES = {"rejected": REJECTED_MESSAGE, "exhausted": EXHAUSTED_MESSAGE}
 """Messages by the short names that commands accept."""
 
-SOURCES_MAX = 4_096
-"""Maximum number of sources, and of delivery counts, whose headers are cached."""
-
 Header = tuple[str, bytes | None]
 
 
-class LetterSource(NamedTuple):
-    """The record that failed, and the share group."""
+@dataclass(frozen=True, slots=True)
+class LetterSource:
+    """The share partition of records that failed."""
 
     group_id: str
     topic: str
     partition: int
+    headers: tuple[Header, Header, Header] = field(init=False)
+    """Headers that its dead letters have in common."""
+
+    def __post_init__(self) -> None:
+        partition = (PARTITION, b"%d" % self.partition)
+        object.__setattr__(self, "headers", ((TOPIC, self.topic.encode()), partition, (GROUP, self.group_id.encode())))
 
 
 def letter_of(
@@ -41,30 +44,17 @@ def letter_of(
 
     `copies_headers`: copy its headers and timestamp too, which Kafka never does.
     """
-    topic, partition, group = _headers_of(source)
-    offset, count = (OFFSET, b"%d" % letter.offset), _count_header(letter.delivery_count)
-    headers = (topic, partition, offset, group, count, _REJECTED if letter.is_rejected else _EXHAUSTED)
+    topic, partition, group = source.headers
+    offset, delivery_count, is_rejected = letter
+    numbers = (OFFSET, b"%d" % offset), (DELIVERY_COUNT, b"%d" % delivery_count)
+    headers = (topic, partition, numbers[0], group, numbers[1], _REJECTED if is_rejected else _EXHAUSTED)
     if record is None:
-        return Record(headers=headers, timestamp=now_ms)
+        return Record(None, None, headers, now_ms)
     if not copies_headers:
         return Record(record.key, record.value, headers, now_ms)
     kept = tuple((name, value) for name, value in record.headers if not name.startswith(HEADER_PREFIX))
     timestamp = record.timestamp if 0 <= record.timestamp < now_ms else now_ms  # brokers refuse times in the future
     return Record(record.key, record.value, headers + kept, timestamp)
-
-
-@lru_cache(maxsize=SOURCES_MAX)
-def _headers_of(source: LetterSource) -> tuple[Header, Header, Header]:
-    return (
-        (TOPIC, source.topic.encode()),
-        (PARTITION, b"%d" % source.partition),
-        (GROUP, source.group_id.encode()),
-    )
-
-
-@lru_cache(maxsize=SOURCES_MAX)
-def _count_header(delivery_count: int) -> Header:
-    return DELIVERY_COUNT, b"%d" % delivery_count
 
 
 def by_partition(topic: str, partitions: int, letters: Sequence[tuple[int, Record]]) -> list[OutsideRecords]:

@@ -30,7 +30,7 @@ from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
 from kafka_share_proxy.sharegroups.model.queue_settings import DeadLetterTarget
 from kafka_share_proxy.sharegroups.state.state_writes import ShareWrites
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
-from kafka_share_proxy.wire.records.records import Record, bytes_max
+from kafka_share_proxy.wire.records.records import Record
 
 COPIES_S = 5.0
 """Maximum seconds in which reads of the records of one transaction begin."""
@@ -302,7 +302,7 @@ class DeadLetterWriter:
                 for each in write.letters()
             ]
         outside = by_partition(target.name, target.partitions, letters)
-        sizes = [bytes_max(each.records) for each in outside]
+        sizes = [each.size for each in outside]
         if max(sizes) > target.batch_bytes or (sum(sizes) > TRANSACTION_BYTES_MAX and len(letters) > 1):
             if len(letters) == 1 and not any(each.records for each in sources.values()):
                 raise NotWritable(

@@ -78,6 +78,7 @@ RUN_BY: dict[tuple[Path, str], str] = {
     ),
     (DOCS / "queues.md", "share.delivery.count.limit"): f"{QUEUES}::{IN_ORDER}",
     (DOCS / "queues.md", "ShareConsumer("): f"{QUEUES}::{IN_ORDER}",
+    (DOCS / "queues.md", "open_share_consumer"): f"{QUEUES}::{IN_ORDER}",
     (DOCS / "queues.md", "public class Worker"): f"{QUEUES}::{IN_ORDER}",
     (DOCS / "secure.md", "client_tls"): f"{BLOCKS}::test_the_settings_of_the_page_on_security_are_valid",
     (DOCS / "share-groups.md", "KafkaShareConsumer"): f"{SHARE}::test_the_member_prints_and_settles_all_records",

@@ -30,7 +30,12 @@ def python(text: str, folder: Path) -> list[str]:
     return [sys.executable, str(folder / "worker.py")]
 
 
-LANGUAGES: dict[str, Callable[[str, Path], list[str]]] = {"python": python, "java": java}
+PROGRAMS: dict[str, tuple[str, str, Callable[[str, Path], list[str]]]] = {
+    "confluent-kafka": ("python", "ShareConsumer(", python),
+    "trio": ("python", "open_share_consumer", python),
+    "java": ("java", "KafkaShareConsumer", java),
+}
+"""By client: language and part of the block, and how to run it."""
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +48,14 @@ def front(running: Running, kafka: Cluster) -> Front:
     return running.front(kafka.bootstrap)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("client", PROGRAMS)
 def test_orders_are_processed_in_order_retried_and_written_as_dead_letters(
-    front: Front, fresh: Callable[[str], str], tmp_path: Path, language: str
+    front: Front, fresh: Callable[[str], str], tmp_path: Path, client: str
 ) -> None:
     topic, group = fresh("topic"), fresh("group")
     own = {"proxy.example:19092": front.bootstrap, "orders": topic, "jobs": group}
-    text = documents.block(documents.QUEUES, language, "process")
+    language, part, command = PROGRAMS[client]
+    text = documents.block(documents.QUEUES, language, part)
     for name, by in own.items():
         assert name in text
         text = text.replace(name, by)
@@ -63,7 +69,7 @@ def test_orders_are_processed_in_order_retried_and_written_as_dead_letters(
         for key, value in ORDERS:
             producer.produce(topic, value, key)
         assert producer.flush(30) == 0
-        worker = Child(LANGUAGES[language](text, tmp_path), tmp_path / "worker.log")
+        worker = Child(command(text, tmp_path), tmp_path / "worker.log")
         try:
             until(lambda: raw.share_start_offset(group, topic) == len(ORDERS), f"all are settled: {worker.log}")
         finally:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, runtime_checkable
 
 from kafka_share_proxy.durable.coming_appends import ComingAppends
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
-from kafka_share_proxy.wire.records.records import Record
+from kafka_share_proxy.wire.records.records import Record, bytes_max
 
 K_contra = TypeVar("K_contra", contravariant=True)
 
@@ -39,6 +39,11 @@ class OutsideRecords:
     topic: str
     partition: int
     records: Sequence[Record]
+    size: int = field(init=False)
+    """Maximum bytes of a batch of the records that is not compressed."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", bytes_max(self.records))
 
 
 class Journal(Protocol[K_contra]):

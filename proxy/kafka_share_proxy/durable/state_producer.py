@@ -38,11 +38,10 @@ from kafka_share_proxy.durable.state_transactions import (
     StateTransactions,
     TransactionOutcome,
     TransactionRequest,
-    size_of,
 )
 from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
 from kafka_share_proxy.wire.records import compression
-from kafka_share_proxy.wire.records.records import HEADER, Record, build_batch
+from kafka_share_proxy.wire.records.records import HEADER, Record, build_batch, bytes_max
 from kafka_share_proxy.wire.values import TopicPartition
 
 BATCH_BYTES_MAX = 128 << 10
@@ -311,7 +310,7 @@ class StateProducer:
         """Queue a transaction. Return the code with which it is refused, or NONE."""
         if self.stage is _LOST:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if len(records) > 1 and HEADER.size + size_of(records) > self.batch_bytes_max:
+        if len(records) > 1 and bytes_max(records) > self.batch_bytes_max:
             return ErrorCode.MESSAGE_TOO_LARGE
         return self.transactions.add(records, outside, token, now)
 
@@ -379,7 +378,7 @@ class StateProducer:
         if self.stage is not _READY:
             return self._build([self.takeover(self.producer_id, self.producer_epoch)], (), now, is_takeover=True)
         if to_store := self.transactions.to_store:
-            return self._build(to_store, (), now, size=size_of(to_store), is_transactional=True)
+            return self._build(to_store, (), now, size=bytes_max(to_store), is_transactional=True)
         entries: list[Entry] = []
         limit = self.batch_bytes_max if now >= self._smaller_until else self._smaller_bytes
         size = HEADER.size

@@ -15,7 +15,7 @@ Rules: durable/README.md 39 to 46.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import inf
@@ -55,8 +55,6 @@ SEQUENCES_MAX = 10_000
 SEQUENCES = 1 << 31
 COMPRESS_BYTES = 4 << 10
 """Minimum size of outside records for compression, in bytes."""
-RECORD_OVERHEAD = 32
-"""Maximum bytes of a record or header in addition to its contents."""
 
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 _AGAIN = frozenset(
@@ -212,15 +210,6 @@ class _Transaction:
         return not any(part.attempts.is_in_flight for part in self.parts.values())
 
 
-def size_of(records: Iterable[Record]) -> int:
-    """Return the maximum bytes of records in a batch."""
-    size = 0
-    for record in records:
-        size += RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
-        size += sum(RECORD_OVERHEAD + len(name.encode()) + len(content or b"") for name, content in record.headers)
-    return size
-
-
 @dataclass(slots=True)
 class StateTransactions:
     """Transactions of one state partition, one after the other. All times are `now`, in monotonic seconds."""
@@ -237,9 +226,7 @@ class StateTransactions:
 
         Raises LocalProtocolError for a part without records, or two for one partition.
         """
-        parts = {
-            TopicPartition(each.topic, each.partition): _Part(each.records, size_of(each.records)) for each in outside
-        }
+        parts = {TopicPartition(each.topic, each.partition): _Part(each.records, each.size) for each in outside}
         if not records or len(parts) != len(outside) or not all(part.records for part in parts.values()):
             raise LocalProtocolError("a transaction with a part without records, or two parts for one partition")
         if (

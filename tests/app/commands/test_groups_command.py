@@ -17,7 +17,9 @@ from kafka_share_proxy.wire.values import Address
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests.support.letter_world import LetterWorld
 from tests.support.ports import World
+from tests.support.share_steps import REJECT, RELEASE
 from tests.support.share_views import all_groups
 
 runner = CliRunner()
@@ -56,6 +58,28 @@ def test_one_group_on_a_screen(world, monkeypatch):
     assert any(line.split()[:2] == ["t-0", "0-9"] for line in text.splitlines())
     monkeypatch.setattr(groups_command, "ROWS_MAX", 1)
     assert "... and 2 more" in printed(groups_command.one_group(view))
+
+
+def test_queue_of_a_group_on_a_screen():
+    """A rejected record whose topic is missing, one that waits for its redelivery, and keys blocked by both."""
+    world = LetterWorld(partitions=0)
+    world.configure("g", share_ordering="key", share_redelivery_delay_ms="60000")
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 4, keys=[b"a", b"b", b"a", b"b"])
+    member = world.member()
+    member.heartbeat(0, ["t"])
+    member.fetch(topic)
+    member.fetch(acks={(topic.topic_id, 0): [(0, 1, [REJECT, RELEASE])]}, wait_ms=0)
+    world.timers.advance(5)
+    lines = printed(groups_command.one_group(group_report.group(world.services, "g"))).splitlines()
+    rows = [line.split() for line in lines if line.startswith(" t-0 ")]
+    assert ["0", "1", "5.0", "s"] in [row[2:] for row in rows], "key of the record that holds the start offset"
+    assert ["1", "1", "-"] in [row[2:] for row in rows], "key of the record that waits"
+    (delayed,) = [row for row in rows if row[1] == "1-1"]
+    assert delayed[2] == "1"
+    assert 49 <= float(delayed[3]) <= 61
+    (letters,) = [line for line in lines if line.startswith("dead letters to dlq.t")]
+    assert "0 written since the start of the proxy, 1 waiting; not written at present: topic dlq.t does not" in letters
 
 
 def test_partitions_are_written_short():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from kafka_share_proxy.sharegroups.dead_letters.letter_records import (
     LetterSource,
-    batch_size,
     by_partition,
     letter_of,
     letter_text,
     source_headers,
 )
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetter
-from kafka_share_proxy.wire.records.records import Record, build_batch
+from kafka_share_proxy.wire.records.records import Record, build_batch, bytes_max
 
 SOURCE = LetterSource("grüppe", "orders", 7)
 RECORD = Record(b"k", b"v", (("trace", b"1"), ("__dlq.errors.offset", b"3")), 5)
@@ -58,4 +57,4 @@ def test_the_estimated_size_is_never_too_small() -> None:
         letter_of(SOURCE, DeadLetter(n, 1, is_rejected=True), RECORD, now_ms=2**40, copies_headers=True)
         for n in range(100)
     ]
-    assert len(build_batch(0, letters)) <= batch_size(letters) <= 1.5 * len(build_batch(0, letters))
+    assert len(build_batch(0, letters)) <= bytes_max(letters) <= 1.5 * len(build_batch(0, letters))

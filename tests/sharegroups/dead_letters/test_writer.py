@@ -45,6 +45,23 @@ def test_rejected_records_become_dead_letters_and_the_start_offset_passes_them()
     assert (first.key, first.value) == (None, None)
 
 
+def test_markers_of_transactions_are_not_acquired_and_become_no_dead_letters() -> None:
+    """librdkafka 2.16 does not acknowledge them, so that their locks expire. A redrive writes them, too."""
+    world = LetterWorld()
+    topic = world.cluster.create("t")
+    member = world.member()
+    for number in range(3):
+        own = {"producer_id": 9, "producer_epoch": 0, "is_transactional": True}
+        world.cluster.produce(topic, 2, base_sequence=2 * number, **own)
+        world.cluster.produce(topic, 1, is_control=True, **own)
+    assert acquired(member.fetch(topic)) == [(0, 1, 1), (3, 4, 1), (6, 7, 1)]
+    acks = [(first, first + 1, [REJECT]) for first in (0, 3, 6)]
+    member.fetch(acks={(topic.topic_id, 0): acks}, wait_ms=0)
+    world.timers.advance(1)
+    assert world.offsets() == [0, 1, 3, 4, 6, 7]
+    assert start_offset(world, topic) == 9
+
+
 def test_the_response_to_the_client_does_not_wait_for_the_dead_letter() -> None:
     world = LetterWorld()
     world.journal.holds = True

@@ -59,8 +59,14 @@ def test_batches_there_and_back(flags: dict[str, Any], codec: int) -> None:
     assert records.decode_records(batch) == expected
 
 
+def small_headers(chance: random.Random) -> Iterator[tuple[tuple[str, bytes | None], ...]]:
+    for count in (1, 6, 70):
+        names = ("", "h", "__dlq.errors.topic", "n" * 70, "\u00e9\u65e5\U0001f600")
+        yield tuple((chance.choice(names), chance.choice((None, b"", b"x" * 64))) for _ in range(count))
+
+
 def small_batches() -> Iterator[tuple[list[Record], dict[str, Any]]]:
-    """In the form of state appends, and at their limits."""
+    """In the form of state appends and dead letters, and at their limits."""
     chance = random.Random(5)
     numbers = ("producer_id", "producer_epoch", "base_sequence", "leader_epoch")
     for count in (1, 2, 3, 63, 64, 65, 300):
@@ -68,6 +74,7 @@ def small_batches() -> Iterator[tuple[list[Record], dict[str, Any]]]:
             Record(
                 chance.choice((None, b"", chance.randbytes(chance.choice((1, 62, 63, 64, 70, 8192))))),
                 chance.choice((None, b"", chance.randbytes(chance.choice((1, 63, 64, 9000))))),
+                chance.choice(((), *small_headers(chance))),
                 timestamp=chance.choice((-1, 0, 5, 1_700_000_000_000, (1 << 62) + 5)),
             )
             for _ in range(count)
@@ -77,11 +84,11 @@ def small_batches() -> Iterator[tuple[list[Record], dict[str, Any]]]:
 
 def test_extension_writes_what_its_twin_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     for made, numbers in small_batches():
-        for base_offset in (0, 7, 1 << 40):
-            built = records.build_batch(base_offset, made, **numbers)
+        for base_offset, codec in ((0, 0), (7, compression.ZSTD), (1 << 40, compression.LZ4)):
+            built = records.build_batch(base_offset, made, codec=codec, **numbers)
             with monkeypatch.context() as patched:
                 patched.setattr(records, "_small", records._never)
-                assert records.build_batch(base_offset, made, **numbers) == built
+                assert records.build_batch(base_offset, made, codec=codec, **numbers) == built
 
 
 @pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
@@ -124,14 +131,19 @@ def test_keys_of_bytes_that_are_no_records_are_not_told_wrong() -> None:
 
 
 def test_what_is_out_of_the_common_is_left_to_the_twin() -> None:
-    """Headers, offsets of their own, what is no bytes, numbers that do not fit."""
+    """Headers of wrong types, offsets of their own, what is no bytes, numbers that do not fit."""
     if records._small_batches is None:
         pytest.skip("the extension was not built")
     build = records._small_batches.build
     usual = Record(b"k", b"v", timestamp=5)
     assert build([usual], 0, -1, -1, -1, -1, 0) is not None
+    assert build([usual._replace(headers=(("h", b""),))], 0, -1, -1, -1, -1, 0) is not None
     for other in (
-        usual._replace(headers=(("h", b""),)),
+        usual._replace(headers=((b"h", b""),)),  # type: ignore[arg-type]
+        usual._replace(headers=(("h", "v"),)),  # type: ignore[arg-type]
+        usual._replace(headers=(("h",),)),  # type: ignore[arg-type]
+        usual._replace(headers=(("\ud800", b""),)),
+        usual._replace(headers=[("h", b"")]),  # type: ignore[arg-type]
         usual._replace(offset=3),
         usual._replace(timestamp=-2),
         usual._replace(timestamp=1 << 63),

@@ -133,7 +133,9 @@ def one_group(view: View) -> RenderableType:
     if letters := view.get("dead_letters"):
         reason = letters["not_written_because"]
         trouble = f"; not written at present: {reason}" if reason else ""
-        parts += ["", Text(printable(f"{letters['written']} dead letters in {letters['topic']}{trouble}"))]
+        waiting = sum(each.get("dead_letters_waiting", 0) for each in view["partitions"])
+        figures = f"{letters['written']} written since the start of the proxy, {waiting} waiting"
+        parts += ["", Text(printable(f"dead letters to {letters['topic']}: {figures}{trouble}"))]
     if view.get("delayed"):  # a proxy of an earlier version does not have it
         parts += ["", _delayed(view)]
     return Group(*parts)
@@ -183,7 +185,7 @@ def _locks(view: View) -> RenderableType:
 
 
 def _blocked_keys(view: View) -> RenderableType:
-    table = Table("PARTITION", "KEY HASH", "BEHIND OFFSET", "RECORDS WAITING", box=None)
+    table = Table("PARTITION", "KEY HASH", "BEHIND OFFSET", "RECORDS WAITING", "BLOCKED", box=None)
     for each in view["blocked_keys"]:
         _add(
             table,
@@ -191,6 +193,7 @@ def _blocked_keys(view: View) -> RenderableType:
             each["key_hash"],
             str(each["behind_offset"]),
             str(each["waiting"]),
+            _seconds(each.get("since_s")),
         )
     return table
 

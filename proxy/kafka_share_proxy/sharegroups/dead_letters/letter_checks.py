@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.queries import Resource, TopicEntry, about_settings, about_topics
 from kafka_share_proxy.sharegroups.dead_letters.group_topic import StoredTarget, TooMuchState, stored_targets
-from kafka_share_proxy.sharegroups.dead_letters.letter_records import LetterSource, batch_size, letter_of
+from kafka_share_proxy.sharegroups.dead_letters.letter_records import LetterSource, letter_of
 from kafka_share_proxy.sharegroups.dead_letters.target_topics import (
     MESSAGE_BYTES,
     PERMISSION,
@@ -22,6 +22,7 @@ from kafka_share_proxy.sharegroups.model.queue_settings import DEAD_LETTER_COPIE
 from kafka_share_proxy.sharegroups.settings import DeadLetters
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.records.records import bytes_max
 
 TOPICS_MAX = 100
 """Maximum number of topics that `check` queries."""
@@ -113,6 +114,6 @@ def refusals(
 
 def _letter_bytes(groups: Mapping[str, object]) -> int:
     """Return the maximum bytes of a batch with one dead letter without key and value."""
-    source = LONGEST_SOURCE._replace(group_id=max(groups, key=len, default=""))
+    source = replace(LONGEST_SOURCE, group_id=max(groups, key=len, default=""))
     letter = DeadLetter(1 << 62, 1 << 14, is_rejected=False)
-    return batch_size([letter_of(source, letter, None, now_ms=0, copies_headers=False)])
+    return bytes_max([letter_of(source, letter, None, now_ms=0, copies_headers=False)])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kafka_share_proxy.durable.interfaces import OutsideRecords
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetter
-from kafka_share_proxy.wire.records.records import HEADER, Record
+from kafka_share_proxy.wire.records.records import Record
 
 TOPIC, PARTITION, OFFSET = "__dlq.errors.topic", "__dlq.errors.partition", "__dlq.errors.offset"
 GROUP, DELIVERY_COUNT, MESSAGE = "__dlq.errors.group", "__dlq.errors.delivery.count", "__dlq.errors.message"
@@ -15,21 +15,26 @@ GROUP, DELIVERY_COUNT, MESSAGE = "__dlq.errors.group", "__dlq.errors.delivery.co
 HEADER_PREFIX = "__dlq.errors."
 REJECTED_MESSAGE = "Offset rejected by client."
 EXHAUSTED_MESSAGE = "Offset delivery count exceeded the threshold."
+_REJECTED, _EXHAUSTED = (MESSAGE, REJECTED_MESSAGE.encode()), (MESSAGE, EXHAUSTED_MESSAGE.encode())
 MESSAGES = {"rejected": REJECTED_MESSAGE, "exhausted": EXHAUSTED_MESSAGE}
 """Messages by the short names that commands accept."""
 
-RECORD_BYTES = 32
-"""Maximum bytes of a record in a batch in addition to its key, value and headers."""
-HEADER_BYTES = 10
-"""Maximum bytes of the lengths of one header."""
+Header = tuple[str, bytes | None]
 
 
-class LetterSource(NamedTuple):
-    """The record that failed, and the share group."""
+@dataclass(frozen=True, slots=True)
+class LetterSource:
+    """The share partition of records that failed."""
 
     group_id: str
     topic: str
     partition: int
+    headers: tuple[Header, Header, Header] = field(init=False)
+    """Headers that its dead letters have in common."""
+
+    def __post_init__(self) -> None:
+        partition = (PARTITION, b"%d" % self.partition)
+        object.__setattr__(self, "headers", ((TOPIC, self.topic.encode()), partition, (GROUP, self.group_id.encode())))
 
 
 def letter_of(
@@ -39,32 +44,17 @@ def letter_of(
 
     `copies_headers`: copy its headers and timestamp too, which Kafka never does.
     """
-    headers: tuple[tuple[str, bytes | None], ...] = (
-        (TOPIC, source.topic.encode()),
-        (PARTITION, b"%d" % source.partition),
-        (OFFSET, b"%d" % letter.offset),
-        (GROUP, source.group_id.encode()),
-        (DELIVERY_COUNT, b"%d" % letter.delivery_count),
-        (MESSAGE, (REJECTED_MESSAGE if letter.is_rejected else EXHAUSTED_MESSAGE).encode()),
-    )
+    topic, partition, group = source.headers
+    offset, delivery_count, is_rejected = letter
+    numbers = (OFFSET, b"%d" % offset), (DELIVERY_COUNT, b"%d" % delivery_count)
+    headers = (topic, partition, numbers[0], group, numbers[1], _REJECTED if is_rejected else _EXHAUSTED)
     if record is None:
-        return Record(headers=headers, timestamp=now_ms)
+        return Record(None, None, headers, now_ms)
     if not copies_headers:
         return Record(record.key, record.value, headers, now_ms)
     kept = tuple((name, value) for name, value in record.headers if not name.startswith(HEADER_PREFIX))
     timestamp = record.timestamp if 0 <= record.timestamp < now_ms else now_ms  # brokers refuse times in the future
     return Record(record.key, record.value, headers + kept, timestamp)
-
-
-def size_of(record: Record) -> int:
-    """Return the maximum bytes of a record in a batch."""
-    headers = sum(len(name.encode()) + len(value or b"") + HEADER_BYTES for name, value in record.headers)
-    return RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
-
-
-def batch_size(records: Iterable[Record]) -> int:
-    """Return the maximum bytes of a batch of these records."""
-    return HEADER.size + sum(map(size_of, records))
 
 
 def by_partition(topic: str, partitions: int, letters: Sequence[tuple[int, Record]]) -> list[OutsideRecords]:

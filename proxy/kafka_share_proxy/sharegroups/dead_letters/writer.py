@@ -21,7 +21,7 @@ from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.promise import on_its_own
 from kafka_share_proxy.sharegroups.counters import ShareFigures
-from kafka_share_proxy.sharegroups.dead_letters.letter_records import LetterSource, batch_size, by_partition, letter_of
+from kafka_share_proxy.sharegroups.dead_letters.letter_records import LetterSource, by_partition, letter_of
 from kafka_share_proxy.sharegroups.dead_letters.pace import GATHER_S, LetterPace, TransactionTime
 from kafka_share_proxy.sharegroups.dead_letters.target_topics import NotWritable, TargetTopic, TargetTopics
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
@@ -302,7 +302,7 @@ class DeadLetterWriter:
                 for each in write.letters()
             ]
         outside = by_partition(target.name, target.partitions, letters)
-        sizes = [batch_size(each.records) for each in outside]
+        sizes = [each.size for each in outside]
         if max(sizes) > target.batch_bytes or (sum(sizes) > TRANSACTION_BYTES_MAX and len(letters) > 1):
             if len(letters) == 1 and not any(each.records for each in sources.values()):
                 raise NotWritable(

@@ -19,6 +19,7 @@ from kafka_share_proxy.sharegroups.fetch.session_survey import MissingHead, Read
 from kafka_share_proxy.sharegroups.fetch.start_offsets import confirm_range
 from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, READ_BYTES_MIN, ShareKey
 from kafka_share_proxy.sharegroups.model.partition import ReadRecords
+from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records.batches import first_from
@@ -256,9 +257,10 @@ def _acquire_from(
         return None
     settings, now = services.coordinator.settings(key.group_id), services.timers.now()
     member_id = fetching.session.key.member_id
+    undelivered = chunk.undelivered() if isinstance(item.share.partition, QueuePartition) else chunk.aborted
     got = item.share.partition.acquire(
         member_id,
-        ReadRecords(item.offset, chunk.batches[begin:end], chunk.aborted, chunk.keys),
+        ReadRecords(item.offset, chunk.batches[begin:end], undelivered, chunk.keys),
         max_records,
         request.batch_size,
         fetching.version >= 2 and request.share_acquire_mode == RECORD_LIMIT,

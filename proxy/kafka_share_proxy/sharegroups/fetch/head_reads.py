@@ -21,6 +21,7 @@ from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.reading.chunk_cache import Chunk, ChunkCache
 from kafka_share_proxy.reading.far_records import FarRecords, FarSlice, Records
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.wire.records.batches import BatchTable
 from kafka_share_proxy.wire.records.order_keys import RecordKeys
 
 CHUNKS_PER_PARTITION = 16
@@ -31,6 +32,7 @@ CHUNKS_PER_PARTITION = 16
 class ShareChunk(Chunk):
     """Whole batches of one Fetch response. Another proxy may hold their bytes."""
 
+    batches: BatchTable
     records: Records
     aborted: Sequence[tuple[int, int]] = ()
     """Offsets (first, last) of records of aborted transactions, ascending. Empty unless read_committed."""
@@ -38,6 +40,13 @@ class ShareChunk(Chunk):
     """High watermark or last stable offset at the time of the read."""
     keys: RecordKeys | None = None
     """Keys of the records. None until a group with key order needs them."""
+    _undelivered: Sequence[tuple[int, int]] | None = None
+
+    def undelivered(self) -> Sequence[tuple[int, int]]:
+        """Return the offsets of aborted records and of control batches (sharegroups/README.md rule 73)."""
+        if self._undelivered is None:
+            self._undelivered = sorted([*self.aborted, *self.batches.marker_ranges()])
+        return self._undelivered
 
     def slice(self, first: int, last: int) -> memoryview | FarSlice:
         return self.records[self.batches[first].position : self.batches[last].position + self.batches[last].size]

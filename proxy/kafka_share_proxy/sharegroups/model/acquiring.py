@@ -72,7 +72,9 @@ class ReadRecords:
     batches: Sequence[BatchOffsets]
     """Whole log batches, ascending. The first may begin before fetch_offset. Empty: nothing new."""
     aborted: Sequence[tuple[int, int]] = ()
-    """batches.BatchTable.aborted_ranges(...) under read_committed, else empty."""
+    """Offsets (first, last) that are archived, ascending: records of aborted transactions under read_committed, and
+    control batches in a group with queue settings.
+    """
     keys: RecordKeys | None = None
     """Keys of the records, for a group with key order."""
 

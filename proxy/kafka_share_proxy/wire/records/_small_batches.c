@@ -1,13 +1,13 @@
-/* Record batches of magic 2 as state is appended in: some records without headers, not compressed, written in one pass, and
- * told by their keys without being opened. See records.build_batch and decode_records, which are the twins in Python: tests
- * hold them equal, and whatever is out of the common is left to them. Limited API of CPython 3.11.
+/* Record batches of magic 2 as state and dead letters are appended in, written in one pass. Batches of state are recognised
+ * by their keys. See records.build_batch and decode_records, the Python fallbacks: tests compare them, and unusual records
+ * are left to them. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "checksum.h"
 
-enum { VERSION = 2 }; /* records.BUILT_VERSION */
+enum { VERSION = 3 }; /* records.BUILT_VERSION */
 enum { HEADER = 61, LOG_OVERHEAD = 12, MAGIC_AT = 16, CRC_AT = 17, CRC_FROM = 21, COUNT_AT = 57, MAGIC = 2 };
 enum { OUT_OF_COMMON = 0x37 }; /* attributes: compressed, of a transaction, or a marker */
 enum { KEY, VALUE, HEADERS, TIMESTAMP, OFFSET, FIELDS }; /* of records.Record */
@@ -23,6 +23,7 @@ typedef struct {
 
 typedef struct {
     Field key, value;
+    PyObject *headers; /* a tuple, borrowed */
     int64_t timestamp;
     int64_t size; /* behind its own length */
 } Row;
@@ -76,12 +77,43 @@ static int read_number(int64_t *to, PyObject *from, int64_t least, int64_t most)
     return !is_other && *to >= least && *to <= most;
 }
 
+/* Read a header: a name, which is never null, and a value. */
+static int read_header(Field *name, Field *value, PyObject *header) {
+    if (!PyTuple_Check(header) || PyTuple_Size(header) != 2 || !PyUnicode_Check(PyTuple_GetItem(header, 0))) return 0;
+    name->bytes = (const uint8_t *)PyUnicode_AsUTF8AndSize(PyTuple_GetItem(header, 0), &name->size);
+    if (!name->bytes) PyErr_Clear(); /* a surrogate: the fallback raises the error */
+    return name->bytes && read_field(value, PyTuple_GetItem(header, 1));
+}
+
+/* The bytes of all headers of a record with their number, or -1. */
+static int64_t size_of_headers(PyObject *headers) {
+    const Py_ssize_t count = PyTuple_Size(headers);
+    int64_t total = size_of_varint(count);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Field name = {0}, value = {0};
+        if (!read_header(&name, &value, PyTuple_GetItem(headers, i))) return -1;
+        total += size_of_field(&name) + size_of_field(&value);
+    }
+    return total;
+}
+
+static uint8_t *put_headers(uint8_t *to, PyObject *headers) {
+    const Py_ssize_t count = PyTuple_Size(headers);
+    to = put_varint(to, count);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Field name = {0}, value = {0};
+        read_header(&name, &value, PyTuple_GetItem(headers, i)); /* as `size_of_headers` has read it */
+        to = put_field(put_field(to, &name), &value);
+    }
+    return to;
+}
+
 /* Whether it is a usual one. Timestamps are no less than -1, so that differences do not overflow. */
 static int read_record(Row *to, PyObject *record) {
     int64_t offset;
     if (!PyTuple_Check(record) || PyTuple_Size(record) < FIELDS) return 0;
-    PyObject *headers = PyTuple_GetItem(record, HEADERS);
-    if (!PyTuple_Check(headers) || PyTuple_Size(headers)) return 0;
+    to->headers = PyTuple_GetItem(record, HEADERS);
+    if (!PyTuple_Check(to->headers)) return 0;
     return read_field(&to->key, PyTuple_GetItem(record, KEY)) && read_field(&to->value, PyTuple_GetItem(record, VALUE))
         && read_number(&to->timestamp, PyTuple_GetItem(record, TIMESTAMP), -1, INT64_MAX)
         && read_number(&offset, PyTuple_GetItem(record, OFFSET), -1, -1);
@@ -93,8 +125,9 @@ static int64_t read_records(Row *rows, Py_ssize_t count, PyObject *records) {
     for (Py_ssize_t i = 0; i < count; i++) {
         Row *row = rows + i;
         if (!read_record(row, PyList_GetItem(records, i))) return -1;
-        int64_t delta = row->timestamp - rows->timestamp;
-        row->size = 2 + size_of_varint(delta) + size_of_varint(i) + size_of_field(&row->key) + size_of_field(&row->value);
+        const int64_t delta = row->timestamp - rows->timestamp, headers = size_of_headers(row->headers);
+        if (headers < 0) return -1;
+        row->size = 1 + size_of_varint(delta) + size_of_varint(i) + size_of_field(&row->key) + size_of_field(&row->value) + headers;
         total += size_of_varint(row->size) + row->size;
         if (total > INT32_MAX - HEADER) return -1;
     }
@@ -109,7 +142,7 @@ static uint8_t *put_records(uint8_t *to, const Row *rows, Py_ssize_t count) {
         to = put_varint(to, i);
         to = put_field(to, &rows[i].key);
         to = put_field(to, &rows[i].value);
-        *to++ = 0; /* headers */
+        to = put_headers(to, rows[i].headers);
     }
     return to;
 }

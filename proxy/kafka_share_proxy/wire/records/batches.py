@@ -29,6 +29,7 @@ BUILT_VERSION = 2
 ROW = Struct("<qqqqIIiihbx")
 """Fields of `Batch`, in their order. Proxies exchange rows in this format too."""
 KEPT, ABORTED, MARKER = range(3)
+_ONLY_MARKERS = bytes.maketrans(bytes((ABORTED, MARKER)), bytes((KEPT, ABORTED)))
 """Fates of a batch under read_committed."""
 
 _BASE_AT, _LAST_AT, _ATTRIBUTES_AT, _MAGIC_AT = 0, 8, 48, 50
@@ -144,6 +145,11 @@ class BatchTable(Sequence[Batch]):
 
     def aborted_ranges(self, aborted: Sequence[AbortedTransaction] | None) -> list[tuple[int, int]]:
         return _ranges(self.rows, self.fates(aborted)) if aborted else []
+
+    def marker_ranges(self) -> list[tuple[int, int]]:
+        """Return the offsets (first, last) of control batches."""
+        fates = self.fates(())
+        return _ranges(self.rows, fates.translate(_ONLY_MARKERS)) if MARKER in fates else []
 
 
 def split_complete(buffer: Any, fetch_offset: int = -1) -> tuple[BatchTable, int]:

@@ -28,12 +28,16 @@ try:
 except ImportError:  # no compiler was available at installation
     _small_batches = None  # type: ignore[assignment]
 
-BUILT_VERSION = 2
+BUILT_VERSION = 3
 """`VERSION` of the extension that matches this file. An older one is not used."""
 HEADER = Struct(">qiibIhiqqqhii")
 """Base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp, producer
 id, producer epoch, base sequence, number of records.
 """
+RECORD_OVERHEAD = 36
+"""Maximum bytes of a record in addition to its key, value and headers."""
+HEADER_OVERHEAD = 10
+"""Maximum bytes of the lengths of one header of a record."""
 VARINTS_REMEMBERED = 16_384
 """Number of encoded lengths and deltas that are cached."""
 LOG_OVERHEAD = 12
@@ -52,6 +56,7 @@ TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 
+_SIZE_AT = 8
 _MAGIC_AT = 16
 _CRC_AT = 17
 _CRC_FROM = 21
@@ -218,10 +223,10 @@ def build_batch(
     """
     placed = list(records)
     attributes = codec | (TRANSACTIONAL_MASK if is_transactional else 0) | (CONTROL_MASK if is_control else 0)
-    if codec == compression.NONE and last_offset is None:
+    if last_offset is None:
         small = _small(placed, base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes)
         if small is not None:
-            return small
+            return small if codec == compression.NONE else _compressed(small, codec)
     deltas = [r.offset - base_offset if r.offset >= 0 else i for i, r in enumerate(placed)]
     last = base_offset + deltas[-1] if last_offset is None and placed else last_offset
     if last is None or last < base_offset or (placed and not 0 <= min(deltas) <= max(deltas) <= last - base_offset):
@@ -245,6 +250,23 @@ def build_batch(
         len(placed),
     )
     return seal(header + body)
+
+
+def bytes_max(records: Iterable[Record]) -> int:
+    """Return the maximum bytes of a batch of these records that is not compressed."""
+    size = HEADER.size
+    for key, value, headers, *_ in records:
+        size += RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+        for name, content in headers:
+            size += HEADER_OVERHEAD + len(name if name.isascii() else name.encode()) + len(content or b"")
+    return size
+
+
+def _compressed(batch: bytes, codec: int) -> bytes:
+    """Compress the records of a batch whose attributes name the codec already."""
+    body = compression.compress(codec, batch[HEADER.size :])
+    size = _UINT32.pack(HEADER.size - LOG_OVERHEAD + len(body))
+    return seal(batch[:_SIZE_AT] + size + batch[LOG_OVERHEAD : HEADER.size] + body)
 
 
 def _never(*_: object) -> None: ...

@@ -195,11 +195,11 @@ async def compressed(run: CaseRun) -> None:
 
 @case_for_each(
     {
-        "aborted": ("read_committed", "block nothing", [(1, 2, 1)]),
-        "aborted-uncommitted": ("read_uncommitted", "block their keys", [(0, 1, 1)]),
+        "aborted": ("read_committed", "block nothing", [(2, 2, 1)]),
+        "aborted-uncommitted": ("read_uncommitted", "block their keys", [(0, 0, 1)]),
     },
     "queues.order.{name}",
-    "With {0} the records of an aborted transaction {1}, and its marker is acquired.",
+    "With {0} the records of an aborted transaction {1}, and its marker is not acquired.",
     RULE.format(75),
     needs=(*NEEDS, "isolation"),
 )

@@ -28,11 +28,9 @@ from kafka_share_proxy.feature.admin import Page, Pages, refused
 from kafka_share_proxy.feature.metrics import Metrics
 
 GROUPS = "/groups"
-MERGED: Mapping[str, Callable[[Mapping[int, Any]], Any]] = {
-    f"/{connections_page.PATH}": merged_pages.connections,
-    GROUPS: merged_pages.groups,
-}
-"""Pages to which every worker contributes. Any other is that of the one worker that has it."""
+CONNECTIONS = f"/{connections_page.PATH}"
+Merge = Callable[[Mapping[int, Any]], Mapping[str, Any]]
+"""Function that returns the page of the proxy, for those of the workers by number."""
 OWN = -1
 """Number of the supervisor's own metrics."""
 
@@ -85,7 +83,7 @@ class SupervisorPages:
             return Response(HTTPStatus.OK, self._metrics(responses), METRICS)
         if path.startswith("/readyz"):
             return _readiness(responses)
-        merge, good = MERGED.get(path.rstrip("/")), _good(responses)
+        merge, good = _merge(path), _good(responses)
         if merge is not None and good:
             return _json(HTTPStatus.OK, merge({number: json.loads(each.body) for number, each in good.items()}))
         return _most_specific([*good.values(), *responses.values()])
@@ -141,6 +139,13 @@ class _Pages(AdminPages):
 
 def _page(response: Response) -> Page:
     return response.status, json.loads(response.body)
+
+
+def _merge(path: str) -> Merge | None:
+    """Return the function for a page to which every worker contributes. None if one worker has the page."""
+    if path == CONNECTIONS or path.startswith(f"{CONNECTIONS}/"):
+        return merged_pages.connections
+    return merged_pages.groups if path.rstrip("/") == GROUPS else None
 
 
 def _good(responses: Mapping[int, Response]) -> dict[int, Response]:

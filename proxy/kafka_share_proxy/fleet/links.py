@@ -151,6 +151,11 @@ class FleetLinks:
         return sorted(self._edges)
 
     @property
+    def has_far(self) -> bool:
+        """True if a linked proxy is not a worker of this proxy's supervisor."""
+        return any(self._local_path(address) is None for address in self._edges)
+
+    @property
     def missing(self) -> list[str]:
         return sorted(self._table.peers - self._edges.keys())
 

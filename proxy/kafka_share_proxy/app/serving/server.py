@@ -313,7 +313,7 @@ class Server:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
         deadline = self._reactor.now() + self._config.drain_s
         spread = self._spread() if self._spreads_drain else None
-        if spread is not None and parts.home is not None:
+        if parts.home is not None and (spread is not None or parts.home.has_successors):
             await self._hand_over(parts, parts.home)
         self._has_handed_over = True
         spread = spread if self._spreads_drain else None  # a second signal may have ended the spreading meanwhile
@@ -328,11 +328,11 @@ class Server:
                 await trio.to_thread.run_sync(self._tracing.shutdown, abandon_on_cancel=True)
 
     async def _hand_over(self, parts: ServingParts, home: StateHome) -> None:
-        """Let other workers own all share groups. From then on connections that drain move to them."""
+        """Let other proxies own all share groups. From then on connections that drain move to other workers."""
         parts.plane.admission.close()
         with trio.move_on_after(HAND_OVER * self._config.drain_s):
             await home.hand_over()
-        if home.links is not None:
+        if home.links is not None and self._spreads_drain:
             parts.plane.moves_away = home.links.move_away
 
     def _spread(self) -> Spread | None:

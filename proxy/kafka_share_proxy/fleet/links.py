@@ -194,6 +194,10 @@ class FleetLinks:
         self._moved_away += 1
         return bool(paths) and self._clients.send_idle(path_of(paths[self._moved_away % len(paths)]), connection)
 
+    def give(self, path: str, connection: ForwardedConnection) -> bool:
+        """Send a connection between two requests to the proxy that listens at `path`. False if it stays."""
+        return self._clients.send_idle(path_of(path), connection, may_stay=True)
+
     def check_soon(self) -> None:
         """Follow a new table."""
         self._table_changed.set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -21,7 +21,7 @@ from kafka_share_proxy.app.observing.admin_listener import (
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.workers import merged_pages, worker_client
+from kafka_share_proxy.app.workers import covering_page, giving_page, merged_pages, worker_client
 from kafka_share_proxy.app.workers.merged_metrics import MergedMetrics
 from kafka_share_proxy.app.workers.worker_process import WorkerProcess
 from kafka_share_proxy.feature.admin import Page, Pages, refused
@@ -29,6 +29,9 @@ from kafka_share_proxy.feature.metrics import Metrics
 
 GROUPS = "/groups"
 CONNECTIONS = f"/{connections_page.PATH}"
+OF_WORKERS = (covering_page.PATH, giving_page.PATH)
+"""Pages of workers for their supervisor only."""
+METHODS = ("GET", "HEAD", "POST")
 Merge = Callable[[Mapping[int, Any]], Mapping[str, Any]]
 """Function that returns the page of the proxy, for those of the workers by number."""
 OWN = -1
@@ -67,6 +70,8 @@ class SupervisorPages:
         method, target = request.method.decode("ascii", "replace"), request.target.decode("ascii", "replace")
         path = target.partition("?")[0]
         from_page = any(name == b"origin" for name, _ in request.headers)
+        if method not in METHODS:
+            return admin_listener.refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET, HEAD and POST are served here")
         if method == "POST" or self._pages.has(path):
             page = await self._pages.response(method, path, peer=peer, from_page=from_page)
             if page is not None:
@@ -123,11 +128,13 @@ class _Pages(AdminPages):
         self._read, self._change = read, change
 
     def has(self, path: str) -> bool:
-        """Return True if the supervisor itself has this page."""
-        return any(path == f"/{own}" or path.startswith(f"/{own}/") for own in self.paths)
+        """Return True if the supervisor itself responds to this path."""
+        return _is_below(path, (*self.paths, *OF_WORKERS))
 
     async def response(self, method: str, path: str, *, peer: str, from_page: bool) -> Page | None:
         """See AdminPages."""
+        if _is_below(path, OF_WORKERS):
+            return refused(HTTPStatus.NOT_FOUND, "workers have this page for their supervisor only")
         if self.has(path):
             return await super().response(method, path, peer=peer, from_page=from_page)
         if method != "POST":
@@ -135,6 +142,10 @@ class _Pages(AdminPages):
             return _page(_most_specific([*_good(responses).values(), *responses.values()]))
         forbidden = self.forbidden(peer, from_page=from_page)
         return refused(HTTPStatus.FORBIDDEN, forbidden) if forbidden else _page(await self._change(path))
+
+
+def _is_below(path: str, pages: Iterable[str]) -> bool:
+    return any(path == f"/{page}" or path.startswith(f"/{page}/") for page in pages)
 
 
 def _page(response: Response) -> Page:

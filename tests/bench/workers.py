@@ -90,7 +90,7 @@ class Side:
             member = world.member(group)
             member.join([world.topic("owned")])
             lines = json.loads(self.front.send_request("/groups")[1])["groups"]
-            member.leave()
+            member.heartbeat(-1)
             return next(int(line["worker"]) for line in lines if line["group"] == group)
         finally:
             world.close()

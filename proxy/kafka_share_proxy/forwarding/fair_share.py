@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import ceil
 from typing import TYPE_CHECKING
 
 from kafka_share_proxy.forwarding import moved_connection
+from kafka_share_proxy.forwarding.drain_order import by_client
 
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.connection import ForwardedConnection
 
 
 def surplus(connections: Iterable[ForwardedConnection], workers: int) -> list[ForwardedConnection]:
-    """Return every `workers`-th connection of those that can be given, in the order of their clients."""
-    ordered = sorted(filter(moved_connection.can_be_given, connections), key=_order)
-    return ordered[workers - 1 :: workers]
-
-
-def _order(connection: ForwardedConnection) -> tuple[str, str, int]:
-    software = connection.software
-    return connection.client_host, "" if software is None else software.client_id or "", connection.id
+    """Return one of `workers` connections of each client, and of clients with fewer one in total, if they can move."""
+    given: list[ForwardedConnection] = []
+    due = 0
+    for own in by_client(connections):
+        due += len(own)
+        movable = list(filter(moved_connection.can_be_given, own))
+        count = min(due // workers, ceil(len(own) / workers), len(movable))
+        given += movable[:count]
+        due -= count * workers
+    return given

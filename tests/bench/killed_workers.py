@@ -40,7 +40,7 @@ RELAYED = "all connections to a broker are cut"
 
 
 class Working:
-    """A producer in a thread of its own."""
+    """Producer in a separate thread."""
 
     def __init__(self, name: str, bootstrap: str) -> None:
         self.name, self.acknowledged = name, list[float]()

@@ -10,7 +10,7 @@ from kafka_share_proxy.feature.admin import AdminRequest
 
 
 class Plane:
-    """Gives its connections, which are numbers, to whatever sends them."""
+    """Plane whose connections are numbers. It gives all of them."""
 
     def __init__(self) -> None:
         self.workers = 0

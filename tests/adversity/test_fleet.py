@@ -12,8 +12,11 @@ import time
 from collections.abc import Callable
 
 import pytest
+from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 
+from tests.support.blocking_connection import Connection
 from tests.support.fleet import LEASE_S, Fleet, acquired_again, elsewhere, far_group
+from tests.support.raw import Raw
 from tests.support.worlds import ACCEPT, RELEASE, RENEW, Member
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(480)]
@@ -123,6 +126,30 @@ def test_owner_that_leaves_in_order_is_followed_within_a_second(fleet: Fleet, fr
     fleet.settled("a", "b")
     print(f"longest wait while the owner left: {worst:.2f} s")
     assert worst < 1.5 + PACES * calm
+
+
+def test_owner_that_leaves_in_order_serves_its_connections_until_the_other_owns_everything(fleet: Fleet) -> None:
+    a, b = fleet.fronts["a"], fleet.fronts["b"]
+    begin = len(a.log.read_text())
+    assert fleet.owned("a") < PARTITIONS
+    leaving = threading.Thread(target=b.stop, daemon=True)
+    with Raw(b.bootstrap) as raw:
+        connection = raw.kept()
+        raw.send_request("Metadata", 12, on=connection, topics=[], allow_auto_topic_creation=False)
+        leaving.start()
+        with pytest.raises(ConnectionError):
+            serve_until_closed(raw, connection)
+    assert f"partitions={PARTITIONS} " in a.log.read_text()[begin:]
+    leaving.join()
+    b.start()
+    fleet.settled("a", "b")
+
+
+def serve_until_closed(raw: Raw, connection: Connection) -> None:
+    end = time.monotonic() + EVENT_S
+    while time.monotonic() < end:
+        raw.send_request("Metadata", 12, on=connection, topics=[], allow_auto_topic_creation=False)
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("trouble", ["cut", "stalled"])

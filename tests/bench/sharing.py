@@ -144,12 +144,12 @@ def new_group(bootstrap: str) -> str:
     return group
 
 
-def consume(bootstrap: str, records: int, consumers: int) -> Run:
-    """Let this many consumers of a new group share all records."""
+def consume(bootstrap: str, records: int, consumers: int, group: str = "") -> Run:
+    """Let this many consumers of a group share all records. Without a name the group is a new one."""
     java = [find_java(), "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", class_path("4.3.0")]
     arguments = [
         *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--num-records", str(records)),
-        *("--group", new_group(bootstrap), "--threads", str(consumers), "--hide-header", "--timeout", "60000"),
+        *("--group", group or new_group(bootstrap), "--threads", str(consumers), "--hide-header", "--timeout", "60000"),
         *("--show-detailed-stats", "--reporting-interval", "500"),
     ]
     command = [*java, "org.apache.kafka.tools.ShareConsumerPerformance", *arguments]

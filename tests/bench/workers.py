@@ -1,15 +1,16 @@
-"""Measure two workers against one: small requests, Produce, and share groups on several consumers.
+"""Measure several workers against one: small requests, Produce, and share groups.
 
     python -m tests.bench.workers [--rounds 5] [--workers 2] [--records 400000]
 
-Each proxy has its own 3.9 broker, and rounds are interleaved. Printed are the CPU of all processes of a
-proxy per request or record, as a multiple of that of one worker, and the rates. On a machine with fewer free cores than
+Each proxy has its own 3.9 broker, and rounds are interleaved. Printed are the CPU of all processes of a proxy per
+request or record, as a multiple of that of one worker, and the rates. On a machine with fewer free cores than
 processes only the CPU counts: it is what a core that is added brings.
 
-A worker that is less busy finds fewer requests when it wakes up, and each wakeup costs the same. The number of wakeups
-(voluntary context switches) for 100 requests is printed. One worker is measured with fewer connections too, and so with
-more wakeups: `at equal wakeups` compares several workers with what one takes for a request with as many wakeups as they
-have. `net` is the CPU without that of the same time without clients.
+Two readings. *The same load for each worker*: several workers have as many times the connections and requests a second
+of one, or a share group each. This is what more cores are for, and must cost at most CPU_MUST a request. *The same
+load in total*: each worker is less busy, finds fewer requests when it wakes up, and each wakeup costs the same. The
+number of wakeups (voluntary context switches) for 100 requests is printed. `net` is the CPU without that of the same
+time without clients.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 from kafka_share_proxy.localkafka.front import Front
@@ -33,20 +34,23 @@ from tests.bench.forwarding import build
 from tests.bench.measuring import cpu_seconds, load
 from tests.support.brokers import OLD, Running
 from tests.support.raw import Raw
+from tests.support.worlds import World
 
 CPU_MUST = 1.05
 """CPU of several workers a request, as a multiple of one worker's."""
-CONNECTIONS = 64
-CASES = {
-    "small requests, 64 connections": "-k poll -n 60000",
-    "Produce of 100 B, 64 connections": "-k produce -b 100 -p 2 -n 30000",
-}
+CONNECTIONS = 32
+"""Connections for each worker."""
+PACED_S = 4
+TOTAL_CONNECTIONS = 64
+PER_WORKER, TOTAL = "the same load for each worker", "the same load in total"
+CASES = {"small requests": ("-k", "poll"), "Produce of 100 B": ("-k", "produce", "-b", "100", "-p", "2")}
 """Arguments of the load generator."""
-FEWER = (2, 4, 8, 16, 32)
-"""Numbers of connections with which one worker is measured too."""
+RATES = {"small requests": 8000, "Produce of 100 B": 4000}
+"""Requests a second for each worker."""
+TOTAL_REQUESTS = {"small requests": 60_000, "Produce of 100 B": 30_000}
 IDLE_S = 5.0
 CONSUMERS = 4
-SHARING = f"share group, {CONSUMERS} consumers"
+SHARING = f"share groups, {CONSUMERS} consumers each"
 
 
 @dataclass
@@ -70,6 +74,26 @@ class Side:
         alive = json.loads(self.front.send_request("/livez")[1])
         workers: Mapping[str, int] = alive.get("workers", {})
         return [self.front.child.pid, *workers.values()]
+
+    def groups(self, count: int) -> list[str]:
+        """Return new share groups, each owned by another worker."""
+        by_worker: dict[int, str] = {}
+        while len(by_worker) < count:
+            group = sharing.new_group(self.front.bootstrap)
+            by_worker[0 if count == 1 else self._owner(group)] = group
+        return list(by_worker.values())
+
+    def _owner(self, group: str) -> int:
+        """Return the worker of a group, which shows once a member has joined. The member leaves."""
+        world = World("proxy", self.front.bootstrap, group)
+        try:
+            member = world.member(group)
+            member.join([world.topic("owned")])
+            lines = json.loads(self.front.send_request("/groups")[1])["groups"]
+            member.heartbeat(-1)
+            return next(int(line["worker"]) for line in lines if line["group"] == group)
+        finally:
+            world.close()
 
     def rest(self) -> None:
         """Measure it without clients."""
@@ -111,39 +135,30 @@ def run(kload: Path, sides: list[Side], rounds: int, records: int) -> None:
     for number in range(rounds + 1):
         for side in sides if number % 2 else reversed(sides):
             for case, arguments in CASES.items():
-                for connections in (CONNECTIONS, *(FEWER if side.workers == 1 else ())):
-                    work = partial(_requests, kload, side, f"{arguments} -c {connections}")
-                    side.measure(_name(case, connections), work, counts=number > 0)
-            side.measure(SHARING, partial(_records, side, records), counts=number > 0)
+                rate, counts = RATES[case] * side.workers, number > 0
+                paced = ("-c", CONNECTIONS * side.workers, "-R", rate, "-n", rate * PACED_S)
+                unpaced = ("-c", TOTAL_CONNECTIONS, "-n", TOTAL_REQUESTS[case])
+                for reading, offered in ((PER_WORKER, paced), (TOTAL, unpaced)):
+                    work = partial(_requests, kload, side, [*arguments, *map(str, offered)])
+                    side.measure(f"{case}, {reading}", work, counts=counts)
+            for reading, groups in ((PER_WORKER, side.workers), (TOTAL, 1)):
+                work = partial(_records, side, records, side.groups(groups))
+                side.measure(f"{SHARING}, {reading}", work, counts=number > 0)
 
 
-def _name(case: str, connections: int) -> str:
-    return case if connections == CONNECTIONS else f"{case} {connections}"
+def _requests(kload: Path, side: Side, arguments: list[str]) -> float:
+    return load(kload, side.port, arguments)["requests"]
 
 
-def at_equal_wakeups(one: Side, several: Side, case: str) -> float:
-    """Return the CPU of several workers a request, as a multiple of what one takes with as many wakeups."""
-    medians = [
-        (statistics.median(one.wakeups[name]), statistics.median(one.net_us[name]))
-        for name in (_name(case, connections) for connections in (CONNECTIONS, *FEWER))
-    ]
-    wakes = min(max(statistics.median(several.wakeups[case]), min(medians)[0]), max(medians)[0])
-    points = sorted(medians)
-    (before, low), (after, high) = next(pair for pair in pairwise(points) if pair[1][0] >= wakes)
-    expected = low + (high - low) * (wakes - before) / max(after - before, 1e-9)
-    return statistics.median(several.net_us[case]) / expected
-
-
-def _requests(kload: Path, side: Side, arguments: str) -> float:
-    return load(kload, side.port, arguments.split())["requests"]
-
-
-def _records(side: Side, records: int) -> float:
-    return sharing.consume(side.front.bootstrap, records, CONSUMERS).records
+def _records(side: Side, records: int, groups: list[str]) -> float:
+    """Let each of these groups read all records. Return how many were read."""
+    with ThreadPoolExecutor(len(groups)) as pool:
+        consume = partial(sharing.consume, side.front.bootstrap, records, CONSUMERS)
+        return sum(run.records for run in pool.map(consume, groups))
 
 
 def report(one: Side, several: Side) -> bool:
-    """Print all cases. Return True if each is within its bound."""
+    """Print all cases. Return True if each with the same load for each worker is within its bound."""
     is_within = True
     print(f"without clients: {one.idle * 100:.2f} % of a core with one, {several.idle * 100:.2f} % with several")
     for case in several.cpu_us:
@@ -152,17 +167,14 @@ def report(one: Side, several: Side) -> bool:
             for name in ("cpu_us", "net_us", "rate")
         )
         woke = [f"{statistics.median(each.wakeups[case]):.1f}" for each in (one, several)]
+        is_judged = case.endswith(PER_WORKER)
+        must = f"must {CPU_MUST}; " if is_judged else ""
         print(
-            f"{case:34} CPU x {cpu:.2f} (must {CPU_MUST}; net x {net:.2f}), "
+            f"{case:62} CPU x {cpu:.2f} ({must}net x {net:.2f}), "
             f"{statistics.median(one.cpu_us[case]):.1f} us with one; rate x {rate:.2f}; "
             f"wakeups for 100: {woke[0]} with one, {woke[1]} with several"
-            + (f"; at equal wakeups x {at_equal_wakeups(one, several, case):.2f}" if case in CASES else "")
         )
-        is_within &= cpu <= CPU_MUST
-    for name, figures in one.net_us.items():
-        if name not in several.cpu_us:
-            woke_up, cpu_us = statistics.median(one.wakeups[name]), statistics.median(figures)
-            print(f"one worker, {name}: {woke_up:.1f} wakeups for 100, {cpu_us:.1f} us net")
+        is_within &= not is_judged or cpu <= CPU_MUST
     return is_within
 
 

@@ -15,6 +15,7 @@ import pytest
 from kafka_share_proxy.fleet import moved_clients
 from kafka_share_proxy.fleet.moved_clients import ARRIVING_MAX, BUSY_SHARE, MovedClients
 from kafka_share_proxy.forwarding import moved_connection
+from kafka_share_proxy.forwarding.client_software import ClientSoftware
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.limits import Limits
@@ -220,6 +221,91 @@ def test_a_busy_worker_takes_over_connections_of_one_that_ends(workers: Workers)
     workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 1))
 
 
+def gives(workers: Workers, share: int = 1) -> int:
+    """Let the edge give one of `share` connections to the owner. Return how many it gives."""
+
+    def send(connection: ForwardedConnection) -> bool:
+        return workers.sender.send_idle(workers.path, connection, may_stay=True)
+
+    return workers.world.plane.give(share, send)
+
+
+def test_a_worker_gives_every_second_connection_of_each_client(workers: Workers) -> None:
+    pairs = [workers.world.pair() for _ in range(6)]
+    for place, connection in enumerate(workers.world.plane.connections()):
+        connection.software = ClientSoftware("aabbab"[place])
+    assert gives(workers, 2) == 3
+    workers.world.turn_until(lambda: (workers.here, workers.there) == (3, 3))
+    for plane in (workers.world.plane, workers.owner):
+        clients = [connection.software.client_id for connection in plane.connections() if connection.software]
+        assert set(clients) == {"a", "b"}
+    for number, (client, broker) in enumerate(pairs):
+        forwarded(client, broker, number, b"records")
+
+
+def test_a_connection_at_work_is_given_after_its_response(workers: Workers) -> None:
+    client, broker = workers.world.pair()
+    client.send(request(FETCH, 11, 1))
+    broker.expect(request(FETCH, 11, 1))
+    assert gives(workers) == 1
+    workers.world.turn()
+    client.send(request(FETCH, 11, 2))
+    workers.world.turn()
+    assert (workers.here, workers.there) == (1, 0)
+    broker.send(response(1, b"records"))
+    client.expect(response(1, b"records"))
+    broker.expect(request(FETCH, 11, 2))
+    assert (workers.here, workers.there) == (0, 1)
+    broker.send(response(2, b"more"))
+    client.expect(response(2, b"more"))
+
+
+def test_a_connection_that_cannot_be_given_is_served_as_before(workers: Workers) -> None:
+    """Refused by the other worker, or without such a worker."""
+    client, broker = workers.world.pair()
+    forwarded(client, broker, 1, b"records")
+    workers.owner.admission.close()
+    assert gives(workers) == 1
+    workers.world.turn_until(lambda: "connection-not-moved" in workers.world.events())
+    forwarded(client, broker, 2, b"more")
+    workers.receiver.close()
+    workers.world.turn()
+    assert gives(workers) == 1
+    workers.world.turn()
+    forwarded(client, broker, 3, b"more")
+    assert (workers.here, workers.there) == (1, 0)
+
+
+def test_connections_that_came_to_their_owner_or_have_something_here_are_not_given(workers: Workers) -> None:
+    for _ in range(2):
+        workers.world.pair()
+    first, second = workers.world.plane.connections()
+    first.moves = 1
+    second.on_close(lambda: None)
+    assert gives(workers) == 0
+
+
+def test_a_connection_does_not_move_within_an_exchange_of_sasl(workers: Workers) -> None:
+    client, broker = begun_sasl(workers)
+    assert gives(workers) == 1
+    workers.world.turn()
+    assert (workers.here, workers.there) == (1, 0)
+    client.send(request(SASL_AUTHENTICATE, 1, 2))
+    broker.expect(request(SASL_AUTHENTICATE, 1, 2))
+
+
+def begun_sasl(workers: Workers) -> tuple[Peer, Peer]:
+    """Return a client between the two requests of an exchange, and its broker."""
+    client = workers.world.client()
+    client.send(request(SASL_HANDSHAKE, 1, 1, b"\0\5PLAIN"))
+    workers.world.turn_until(lambda: workers.world.brokers)
+    broker = workers.world.brokers[0]
+    broker.frame()
+    broker.send(response(1, b"\0\0\0\0\0\0"))
+    client.expect(response(1, b"\0\0\0\0\0\0"))
+    return client, broker
+
+
 def test_requests_after_the_moving_one_are_served_in_their_order(workers: Workers) -> None:
     client, broker = workers.world.pair()
     tail = produce(5, 1)
@@ -266,13 +352,7 @@ def test_a_moved_connection_is_counted_once(workers: Workers) -> None:
 
 
 def test_user_software_and_age_move_too(workers: Workers) -> None:
-    client, broker = workers.world.client(), None
-    client.send(request(SASL_HANDSHAKE, 1, 1, b"\0\5PLAIN"))
-    workers.world.turn_until(lambda: workers.world.brokers)
-    broker = workers.world.brokers[0]
-    broker.frame()
-    broker.send(response(1, b"\0\0\0\0\0\0"))
-    client.expect(response(1, b"\0\0\0\0\0\0"))
+    client, broker = begun_sasl(workers)
     token = b"\0alice\0secret"
     client.send(request(SASL_AUTHENTICATE, 0, 2, b"\xff\xff" + len(token).to_bytes(4, "big") + token))
     broker.frame()

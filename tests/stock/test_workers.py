@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from kafka_share_proxy.localkafka.addresses import HOST
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 
+from tests.support.blocking_connection import Connection
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.raw import Raw, until
 from tests.support.worlds import World
@@ -50,6 +52,11 @@ def pids(front: Front) -> dict[str, int]:
     """Workers by number."""
     workers: dict[str, int] = read(front, "/livez")["workers"]
     return workers
+
+
+def serving(front: Front) -> int:
+    """Return the number of workers that are ready."""
+    return sum(json.loads(front.send_request("/readyz")[1])["workers"].values())
 
 
 def post(front: Front, path: str) -> tuple[int, Any]:
@@ -131,6 +138,37 @@ def test_a_killed_worker_is_replaced_under_its_number_and_no_record_is_lost(
     until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served")
 
 
+def test_a_worker_that_replaces_another_gets_connections_of_the_others_which_stay_open(front: Front) -> None:
+    until(lambda: serving(front) == 2, "both workers")
+    killed, other = pids(front)
+    with Raw(front.bootstrap) as raw:
+        (address,) = raw.brokers().values()
+        connections = [raw.connect(address) for _ in range(CLIENTS)]
+
+        def served() -> int:
+            return sum(is_served(raw, connection) for connection in connections)
+
+        def by_worker() -> Counter[str]:
+            lines = read(front, "/connections")["connections"]
+            return Counter(str(line["worker"]) for line in lines if line["listener"] != "bootstrap")
+
+        assert served() == CLIENTS
+        kept = by_worker()[other]
+        os.kill(pids(front)[killed], signal.SIGKILL)
+        until(lambda: by_worker()[killed] == kept // 2, "half of the connections at the new worker")
+        assert by_worker()[other] == kept - kept // 2
+        assert served() == kept
+    until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served")
+
+
+def is_served(raw: Raw, connection: Connection) -> bool:
+    try:
+        raw.send_request("Metadata", 12, on=connection, topics=[], allow_auto_topic_creation=False)
+    except OSError:
+        return False
+    return True
+
+
 def test_counters_do_not_fall_when_a_worker_ends(front: Front) -> None:
     with socket.create_connection((HOST, front.port), timeout=5):
         until(lambda: metric(front, "ksp_connections ") >= 1, "the connection to be counted")
@@ -142,6 +180,7 @@ def test_counters_do_not_fall_when_a_worker_ends(front: Front) -> None:
 
 
 def test_a_setting_that_is_applied_live_reaches_every_worker(front: Front) -> None:
+    until(lambda: serving(front) == 2, "both workers")
     before = pids(front)
     change(front, lambda settings: settings.update(log_level="debug"))
     assert post(front, "/reload") == (200, {"changed": ["log_level"], "needs_restart": []})

@@ -112,6 +112,11 @@ class StateHome:
     def hosted(self, topic: str) -> HostedState | None:
         return next((hosted for hosted in self.states if hosted.state.topic == topic), None)
 
+    @property
+    def has_successors(self) -> bool:
+        """True if proxies that do not end with this one can own everything."""
+        return self.links is not None and self.links.has_far
+
     def state(self) -> dict[str, object]:
         """Return fields of /readyz."""
         fields: dict[str, object] = {"state_partitions": len(self.served)}

@@ -151,6 +151,11 @@ class FleetLinks:
         return sorted(self._edges)
 
     @property
+    def has_far(self) -> bool:
+        """True if a linked proxy is not a worker of this proxy's supervisor."""
+        return any(self._local_path(address) is None for address in self._edges)
+
+    @property
     def missing(self) -> list[str]:
         return sorted(self._table.peers - self._edges.keys())
 
@@ -188,6 +193,10 @@ class FleetLinks:
         paths = [path for path in map(self._local_path, owners) if path is not None]
         self._moved_away += 1
         return bool(paths) and self._clients.send_idle(path_of(paths[self._moved_away % len(paths)]), connection)
+
+    def give(self, path: str, connection: ForwardedConnection) -> bool:
+        """Send a connection between two requests to the proxy that listens at `path`. False if it stays."""
+        return self._clients.send_idle(path_of(path), connection, may_stay=True)
 
     def check_soon(self) -> None:
         """Follow a new table."""

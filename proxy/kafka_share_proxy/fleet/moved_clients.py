@@ -90,18 +90,25 @@ class MovedClients:
         connection, frame = call.connection, call.frame
         if not isinstance(connection, ForwardedConnection) or frame is None:
             return None
-        leaving = self._send(path, connection, ClientState.SERVING, frame)
+        leaving = self._send(path, connection, ClientState.SERVING, frame, moved_connection.stay)
         return None if leaving is None else leaving.stayed
 
-    def send_idle(self, path: str, connection: ForwardedConnection) -> bool:
+    def send_idle(self, path: str, connection: ForwardedConnection, *, may_stay: bool = False) -> bool:
         """Send a connection between two requests to the worker at `path`. False if it stays.
 
-        A connection that the worker refuses drains, and is not sent again.
+        A connection that the worker refuses is served here again if it `may_stay`. Otherwise it drains, and is not sent
+        again.
         """
-        return self._send(path, connection, ClientState.PASSING, None) is not None
+        stay = moved_connection.stay_open if may_stay else moved_connection.stay_for_good
+        return self._send(path, connection, ClientState.PASSING, None, stay) is not None
 
     def _send(
-        self, path: str, connection: ForwardedConnection, at: ClientState, request: memoryview | None
+        self,
+        path: str,
+        connection: ForwardedConnection,
+        at: ClientState,
+        request: memoryview | None,
+        stay: Callable[[ForwardedConnection], None],
     ) -> _Leaving | None:
         descriptors = moved_connection.sockets_of(connection, at)
         state = None if descriptors is None else moved_connection.taken(connection, request)
@@ -117,7 +124,6 @@ class MovedClients:
             self._notes("connection-not-moved", connection=connection.id, reason=str(error))
             return None
         moved_connection.begin(connection)
-        stay = moved_connection.stay if request is not None else moved_connection.stay_for_good
         return _Leaving(self._reactor, end, connection, stay, self._notes)
 
     def _accept(self, end: socket.socket, _host: str) -> None:

@@ -53,6 +53,7 @@ class ForwardedConnection:
 
     __slots__ = (
         "_drain_reason",
+        "_gives_way",
         "_injected",
         "_local",
         "_on_close",
@@ -102,6 +103,8 @@ class ForwardedConnection:
         self._injected: InjectedRequests | None = None
         self._on_close: list[Callable[[], None]] | None = None
         self._drain_reason = ""
+        self._gives_way: Callable[[ForwardedConnection], bool] | None = None
+        """See `give_way`."""
         self.reached: Address | None = None
         """Address of the broker. None until the upstream connection is established."""
         self.moves = 0
@@ -252,7 +255,7 @@ class ForwardedConnection:
         requests = self.requests
         if not requests.walks_on or self.upstream.refuses or self.upstream.has_unsent:
             return False
-        return not (requests.is_full or (self._drain_reason and requests.at_boundary))
+        return not (requests.is_full or (self._ends_requests and requests.at_boundary))
 
     @property
     def reads_broker(self) -> bool:
@@ -261,6 +264,11 @@ class ForwardedConnection:
     @property
     def _client_pending(self) -> int:
         return len(self.pending) - (self._injected.in_flight if self._injected is not None else 0)
+
+    @property
+    def _ends_requests(self) -> bool:
+        """True if no further request is read."""
+        return bool(self._drain_reason) or self._gives_way is not None
 
     @property
     def _all_responded(self) -> bool:
@@ -280,13 +288,24 @@ class ForwardedConnection:
             return
         if self.responses.is_paused and not self.client.has_unsent:
             self.responses.resume_soon()
-        if self._drain_reason and self.requests.at_boundary and not self.state.now.is_muted and self._all_responded:
-            reason, self._drain_reason = self._drain_reason, ""  # it may move
+        is_between = self.requests.at_boundary and not self.state.now.is_muted and self._all_responded
+        if self._ends_requests and is_between and self._has_left(may_move=may_move):
+            return
+        self.watch()
+
+    def _has_left(self, *, may_move: bool) -> bool:
+        """Move between two requests, or close if this is a drain. Return False if the connection stays."""
+        give, self._gives_way = self._gives_way, None
+        reason, self._drain_reason = self._drain_reason, ""  # it may move
+        if reason:
             if not (may_move and self.plane.moves_away(self)):
                 self._leave_client()
                 self.end("connection-closed", reason=reason)
-            return
-        self.watch()
+            return True
+        if give is not None and give(self):
+            return True
+        self.requests.resume_soon()
+        return False
 
     def _serve_on(self, local: LocalRequests) -> None:
         if self.state.now is ClientState.MUTED and self._all_responded:
@@ -308,7 +327,7 @@ class ForwardedConnection:
         if broker is None or not broker.is_open:
             return
         broker.want((READ if self.reads_broker else 0) | (WRITE if broker.has_unsent else 0))
-        watched = self._drain_reason or (self._injected is not None and self._injected.are_held)
+        watched = self._ends_requests or (self._injected is not None and self._injected.are_held)
         requests.flows = reads and not watched and requests.is_straight
         straight = not (stalls or watched or requests.is_full or state.is_muted or state is ClientState.HANDSHAKING)
         self.responses.flows = straight and self.responses.is_straight
@@ -321,11 +340,16 @@ class ForwardedConnection:
         return self.state.now is ClientState.MOVING
 
     @property
+    def is_needed(self) -> bool:
+        """True if something in this process ends with the connection, as a share session does, or if it drains."""
+        return bool(self._on_close or self._drain_reason)
+
+    @property
     def is_independent(self) -> bool:
         """True if nothing in this process but the request being served needs the connection."""
         sends = self._injected is not None and self._injected.are_held
         responds = self.pending or self.responses.is_busy
-        return not (self._on_close or self._drain_reason or sends or responds) and self._all_responded
+        return not (self.is_needed or sends or responds) and self._all_responded
 
     # the end
 
@@ -404,7 +428,7 @@ class ForwardedConnection:
         overdue = self.timeouts.overdue(self, now)
         if overdue is not None:
             self.end(overdue[0], reason=overdue[1])
-        elif self.timeouts.is_old(now) and not (self._on_close or self._drain_reason):
+        elif self.timeouts.is_old(now) and not self.is_needed:
             self.drain("limits.connection_age_s")
         elif self._injected is not None:
             self._injected.keep_alive(now)
@@ -413,3 +437,11 @@ class ForwardedConnection:
         """Read no further request. Once all responses are sent, let another process continue, or close."""
         self._drain_reason = reason
         self.update(may_move=may_move)
+
+    def give_way(self, send: Callable[[ForwardedConnection], bool]) -> None:
+        """Read no further request. Once all responses are sent, let another process continue.
+
+        `send` sends the connection there. It returns False if the connection stays here, and is served as before.
+        """
+        self._gives_way = send
+        self.update()

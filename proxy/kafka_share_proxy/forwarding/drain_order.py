@@ -24,12 +24,17 @@ class Spread:
     """Part of the time between two connections that this process waits, so that not all close one together."""
 
 
-def due(connections: Iterable[ForwardedConnection], spread: Spread) -> Iterator[tuple[ForwardedConnection, float]]:
-    """Yield each connection with the seconds until its end. Those of one client are far apart."""
-    by_client = defaultdict(list)
+def by_client(connections: Iterable[ForwardedConnection]) -> Iterable[list[ForwardedConnection]]:
+    """Return the connections of each client, by address and client id."""
+    clients = defaultdict(list)
     for connection in connections:
         software = connection.software
-        by_client[connection.client_host, None if software is None else software.client_id].append(connection)
-    ordered = [each for each in chain(*zip_longest(*by_client.values())) if each is not None]
+        clients[connection.client_host, None if software is None else software.client_id].append(connection)
+    return clients.values()
+
+
+def due(connections: Iterable[ForwardedConnection], spread: Spread) -> Iterator[tuple[ForwardedConnection, float]]:
+    """Yield each connection with the seconds until its end. Those of one client are far apart."""
+    ordered = [each for each in chain(*zip_longest(*by_client(connections))) if each is not None]
     for place, connection in enumerate(ordered):
         yield connection, spread.delay_s + spread.seconds * (place + spread.share) / len(ordered)

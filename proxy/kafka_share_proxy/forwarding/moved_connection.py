@@ -32,10 +32,18 @@ def sockets_of(connection: ForwardedConnection, state: ClientState = ClientState
     client, broker = connection.client.transport, connection.upstream.socket
     if broker is None or not isinstance(client, PlainTransport) or not isinstance(broker.transport, PlainTransport):
         return None
-    is_open = connection.state.now is state and connection.upstream.is_open
+    is_open = connection.state.now is state and connection.upstream.is_open and connection.sasl.is_between_exchanges
     has_moves_left = connection.moves < MOVES_MAX or not connection.plane.admission.is_open
     may_move = is_open and connection.is_independent and has_moves_left
     return (client.fd, broker.transport.fd) if may_move else None
+
+
+def can_be_given(connection: ForwardedConnection) -> bool:
+    """Return True if a connection can move between two requests. One that was moved before stays with its owner."""
+    client, broker = connection.client.transport, connection.upstream.socket
+    if broker is None or connection.moves or connection.is_needed:
+        return False
+    return isinstance(client, PlainTransport) and isinstance(broker.transport, PlainTransport)
 
 
 def taken(connection: ForwardedConnection, request: memoryview | None) -> messages.MovedClient | None:
@@ -79,6 +87,13 @@ def stay_for_good(connection: ForwardedConnection) -> None:
     """Drain a connection that was sent between two requests, because the other process has refused it."""
     connection.state.move(ClientState.PASSING)
     connection.drain(may_move=False)
+
+
+def stay_open(connection: ForwardedConnection) -> None:
+    """Continue a connection that was sent between two requests, because the other process has refused it."""
+    connection.state.move(ClientState.PASSING)
+    connection.requests.resume_soon()
+    connection.update()
 
 
 def cut(connection: ForwardedConnection) -> None:

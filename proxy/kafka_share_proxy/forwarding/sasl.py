@@ -56,6 +56,11 @@ class Sasl:
         return self._claimed.name
 
     @property
+    def is_between_exchanges(self) -> bool:
+        """True unless an exchange has begun, or has failed."""
+        return self.stage in _JUDGED
+
+    @property
     def is_done(self) -> bool:
         return self.stage is SaslStage.DONE
 

@@ -58,7 +58,27 @@ async def test_a_worker_accepts_the_clients_of_one_that_ended_until_it_is_replac
     assert asked == [("admin-0", "/covers/1/begin")]
     workers.put(1)
     await covers.follow(workers)
-    assert asked[1:] == [("admin-0", "/covers/1/end")]
+    assert asked[1:2] == [("admin-0", "/covers/1/end")]
+
+
+async def test_the_others_give_connections_to_a_worker_that_has_replaced_one(asked: Asked) -> None:
+    covers, workers = CoveredPlaces(), ThreeWorkers()
+    workers.end(1)
+    await covers.follow(workers)
+    workers.put(1)
+    workers.serving()[1].number = 7
+    asked.clear()
+    await covers.follow(workers)
+    await covers.follow(workers)
+    assert asked[1:] == [("admin-0", "/gives/7/3"), ("admin-2", "/gives/7/3")]
+
+
+async def test_nothing_is_given_while_a_place_has_no_worker(asked: Asked) -> None:
+    covers, workers = CoveredPlaces(), ThreeWorkers()
+    for place in (1, 0):
+        workers.end(place)
+        await covers.follow(workers)
+    assert not any("gives" in target for _, target in asked)
 
 
 async def test_if_the_covering_worker_ends_another_covers_both(asked: Asked) -> None:

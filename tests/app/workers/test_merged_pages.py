@@ -1,16 +1,36 @@
 """Pages of all workers as those of one proxy."""
 
+from typing import Any
+
 from kafka_share_proxy.app.observing.status_html import HEAD, TAIL
 from kafka_share_proxy.app.workers import merged_pages
+from kafka_share_proxy.forwarding.connection_list import LISTED_MAX
 
 
-def test_each_connection_names_its_worker() -> None:
+def line(client: str, waits_s: int = 0, request_bytes: int = 0) -> dict[str, Any]:
+    return {"client": client, "waits_s": waits_s, "request_bytes": request_bytes, "response_bytes": 0}
+
+
+def test_each_connection_names_its_worker_and_those_that_wait_longest_are_first() -> None:
     bodies = {
-        0: {"connections": [{"client": "a"}], "left_out": 1},
-        3: {"connections": [{"client": "b"}], "left_out": 2},
+        0: {"connections": [line("a", 3), line("b", 0, 10)], "left_out": 1},
+        3: {"connections": [line("c", 5), line("d", 0, 20)], "left_out": 2},
     }
-    listed = [{"client": "a", "worker": 0}, {"client": "b", "worker": 3}]
-    assert merged_pages.connections(bodies) == {"connections": listed, "left_out": 3}
+    merged = merged_pages.connections(bodies)
+    assert [(each["client"], each["worker"]) for each in merged["connections"]] == [
+        ("c", 3),
+        ("a", 0),
+        ("d", 3),
+        ("b", 0),
+    ]
+    assert merged["left_out"] == 3
+
+
+def test_a_list_of_connections_is_as_long_as_that_of_one_worker() -> None:
+    bodies = {number: {"connections": [line("a", number)] * LISTED_MAX, "left_out": 0} for number in range(3)}
+    merged = merged_pages.connections(bodies)
+    assert {each["worker"] for each in merged["connections"]} == {2}
+    assert (len(merged["connections"]), merged["left_out"]) == (LISTED_MAX, 2 * LISTED_MAX)
 
 
 def test_a_group_of_a_sibling_is_not_elsewhere() -> None:

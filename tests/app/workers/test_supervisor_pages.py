@@ -109,6 +109,30 @@ async def test_without_any_response_the_reason_is_said(workers: Workers) -> None
     assert await workers.get("/groups") == (503, {"reason": "no worker responds"})
 
 
+@pytest.mark.parametrize("target", ["/connections", "/connections/orders-app"])
+async def test_the_connections_of_all_workers_are_listed_also_of_one_client(workers: Workers, target: str) -> None:
+    line = {"waits_s": 0, "request_bytes": 1, "response_bytes": 1}
+    workers.all_respond(target, *[(200, {"connections": [line], "left_out": 0})] * 2)
+    status, body = await workers.get(target)
+    assert (status, [each["worker"] for each in body["connections"]]) == (200, [0, 1])
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("target", ["/covers/0/begin", "/covers/0/end", "/gives/0/2", "/covers"])
+async def test_pages_for_the_supervisor_are_served_to_no_other_client(
+    workers: Workers, target: str, method: str
+) -> None:
+    workers.all_respond(target, *[(200, {})] * 2)
+    assert (await workers.get(target, method))[0] == 404
+    assert workers.posted == []
+
+
+async def test_other_methods_are_refused(workers: Workers) -> None:
+    workers.all_respond("/groups", *[(200, GROUPS)] * 2)
+    reason = "only GET, HEAD and POST are served here"
+    assert await workers.get("/groups", "DELETE") == (405, {"reason": reason})
+
+
 async def test_a_group_is_shown_by_the_worker_that_holds_it(workers: Workers) -> None:
     workers.all_respond("/groups/a", NO_GROUP, (200, {"group": "a"}))
     assert await workers.get("/groups/a") == (200, {"group": "a"})

@@ -33,15 +33,18 @@ from kafka_share_proxy.app.serving.garbage_collection import Garbage
 from kafka_share_proxy.app.serving.reloading import Reloading
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.workers import covering_page
+from kafka_share_proxy.app.workers import covering_page, giving_page
 from kafka_share_proxy.app.workers.covering_page import CoveringPage
+from kafka_share_proxy.app.workers.giving_page import GivingPage
 from kafka_share_proxy.app.workers.seat import RETIRE, Seat
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
 from kafka_share_proxy.durable.state_home import StateHome
+from kafka_share_proxy.feature.admin import Pages
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
+from kafka_share_proxy.fleet.links import FleetLinks
 from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.drain_order import Spread
 from kafka_share_proxy.forwarding.ports import Bind
@@ -193,7 +196,7 @@ class Server:
                 reload_page.PATH: partial(reload_page.response, self._reloading.reload),
                 connections_page.PATH: ConnectionsPage(self._plane).response,
                 trace_page.PATH: TracePage(self._plane, lambda: self._config.trace, self._worker).response,
-                **({} if seat is None else {covering_page.PATH: CoveringPage(seat.supervisor, self._plane).response}),
+                **({} if seat is None else self._pages_of_worker(seat)),
             },
         )
         self._garbage = Garbage(reactor.call_from_thread, self._is_idle)
@@ -313,7 +316,7 @@ class Server:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
         deadline = self._reactor.now() + self._config.drain_s
         spread = self._spread() if self._spreads_drain else None
-        if spread is not None and parts.home is not None:
+        if parts.home is not None and (spread is not None or parts.home.has_successors):
             await self._hand_over(parts, parts.home)
         self._has_handed_over = True
         spread = spread if self._spreads_drain else None  # a second signal may have ended the spreading meanwhile
@@ -328,11 +331,11 @@ class Server:
                 await trio.to_thread.run_sync(self._tracing.shutdown, abandon_on_cancel=True)
 
     async def _hand_over(self, parts: ServingParts, home: StateHome) -> None:
-        """Let other workers own all share groups. From then on connections that drain move to them."""
+        """Let other proxies own all share groups. From then on connections that drain move to other workers."""
         parts.plane.admission.close()
         with trio.move_on_after(HAND_OVER * self._config.drain_s):
             await home.hand_over()
-        if home.links is not None:
+        if home.links is not None and self._spreads_drain:
             parts.plane.moves_away = home.links.move_away
 
     def _spread(self) -> Spread | None:
@@ -426,6 +429,15 @@ class Server:
 
     def _plane(self) -> Plane | None:
         return None if self._parts is None else self._parts.plane
+
+    def _links(self) -> FleetLinks | None:
+        return None if self._parts is None or self._parts.home is None else self._parts.home.links
+
+    def _pages_of_worker(self, seat: Seat) -> dict[str, Pages]:
+        return {
+            covering_page.PATH: CoveringPage(seat.supervisor, self._plane).response,
+            giving_page.PATH: GivingPage(seat, self._plane, self._links).response,
+        }
 
     def _is_idle(self) -> bool:
         return self._parts is None or self._parts.plane.is_idle

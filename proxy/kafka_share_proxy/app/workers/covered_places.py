@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import trio
 
-from kafka_share_proxy.app.workers import worker_client
+from kafka_share_proxy.app.workers import giving_page, worker_client
 from kafka_share_proxy.app.workers.covering_page import BEGIN, END, PATH
 from kafka_share_proxy.app.workers.generation import Generation
 from kafka_share_proxy.app.workers.worker_process import WorkerProcess
@@ -27,6 +27,7 @@ class CoveredPlaces:
                 if place in generation.serving() or worker.ended.is_set():
                     del self._covers[place]
                     await _request(worker, place, END)
+                    await _share(generation, place)
             if not generation.was_ready:
                 return  # a place without a worker has had none, and gets no clients yet
             for place in generation.places:
@@ -35,6 +36,16 @@ class CoveredPlaces:
                     worker = next(iter(serving.values()))
                     if await _request(worker, place, BEGIN):
                         self._covers[place] = worker
+
+
+async def _share(generation: Generation, place: int) -> None:
+    """Give the worker at this place, if there is one again, connections of all others: clients stay with those."""
+    serving = generation.serving()
+    new = serving.pop(place, None)
+    if new is not None:
+        for other in serving.values():
+            target = f"/{giving_page.PATH}/{new.number}/{len(generation.places)}"
+            await worker_client.request(other.admin, "POST", target)
 
 
 async def _request(worker: WorkerProcess, place: int, what: str) -> bool:

@@ -55,7 +55,12 @@ class Places:
         }
 
     def _links(self, number: int) -> str:
-        return str(self._folder / f"links-{number}")
+        return links(self._folder, number)
+
+
+def links(folder: Path, number: int) -> str:
+    """Return the path at which a worker accepts the others."""
+    return str(folder / f"links-{number}")
 
 
 def _name(config: Config, number: int | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -21,18 +21,19 @@ from kafka_share_proxy.app.observing.admin_listener import (
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.workers import merged_pages, worker_client
+from kafka_share_proxy.app.workers import covering_page, giving_page, merged_pages, worker_client
 from kafka_share_proxy.app.workers.merged_metrics import MergedMetrics
 from kafka_share_proxy.app.workers.worker_process import WorkerProcess
 from kafka_share_proxy.feature.admin import Page, Pages, refused
 from kafka_share_proxy.feature.metrics import Metrics
 
 GROUPS = "/groups"
-MERGED: Mapping[str, Callable[[Mapping[int, Any]], Any]] = {
-    f"/{connections_page.PATH}": merged_pages.connections,
-    GROUPS: merged_pages.groups,
-}
-"""Pages to which every worker contributes. Any other is that of the one worker that has it."""
+CONNECTIONS = f"/{connections_page.PATH}"
+OF_WORKERS = (covering_page.PATH, giving_page.PATH)
+"""Pages of workers for their supervisor only."""
+METHODS = ("GET", "HEAD", "POST")
+Merge = Callable[[Mapping[int, Any]], Mapping[str, Any]]
+"""Function that returns the page of the proxy, for those of the workers by number."""
 OWN = -1
 """Number of the supervisor's own metrics."""
 
@@ -69,6 +70,8 @@ class SupervisorPages:
         method, target = request.method.decode("ascii", "replace"), request.target.decode("ascii", "replace")
         path = target.partition("?")[0]
         from_page = any(name == b"origin" for name, _ in request.headers)
+        if method not in METHODS:
+            return admin_listener.refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET, HEAD and POST are served here")
         if method == "POST" or self._pages.has(path):
             page = await self._pages.response(method, path, peer=peer, from_page=from_page)
             if page is not None:
@@ -85,7 +88,7 @@ class SupervisorPages:
             return Response(HTTPStatus.OK, self._metrics(responses), METRICS)
         if path.startswith("/readyz"):
             return _readiness(responses)
-        merge, good = MERGED.get(path.rstrip("/")), _good(responses)
+        merge, good = _merge(path), _good(responses)
         if merge is not None and good:
             return _json(HTTPStatus.OK, merge({number: json.loads(each.body) for number, each in good.items()}))
         return _most_specific([*good.values(), *responses.values()])
@@ -125,11 +128,13 @@ class _Pages(AdminPages):
         self._read, self._change = read, change
 
     def has(self, path: str) -> bool:
-        """Return True if the supervisor itself has this page."""
-        return any(path == f"/{own}" or path.startswith(f"/{own}/") for own in self.paths)
+        """Return True if the supervisor itself responds to this path."""
+        return _is_below(path, (*self.paths, *OF_WORKERS))
 
     async def response(self, method: str, path: str, *, peer: str, from_page: bool) -> Page | None:
         """See AdminPages."""
+        if _is_below(path, OF_WORKERS):
+            return refused(HTTPStatus.NOT_FOUND, "workers have this page for their supervisor only")
         if self.has(path):
             return await super().response(method, path, peer=peer, from_page=from_page)
         if method != "POST":
@@ -139,8 +144,19 @@ class _Pages(AdminPages):
         return refused(HTTPStatus.FORBIDDEN, forbidden) if forbidden else _page(await self._change(path))
 
 
+def _is_below(path: str, pages: Iterable[str]) -> bool:
+    return any(path == f"/{page}" or path.startswith(f"/{page}/") for page in pages)
+
+
 def _page(response: Response) -> Page:
     return response.status, json.loads(response.body)
+
+
+def _merge(path: str) -> Merge | None:
+    """Return the function for a page to which every worker contributes. None if one worker has the page."""
+    if path == CONNECTIONS or path.startswith(f"{CONNECTIONS}/"):
+        return merged_pages.connections
+    return merged_pages.groups if path.rstrip("/") == GROUPS else None
 
 
 def _good(responses: Mapping[int, Response]) -> dict[int, Response]:

@@ -10,8 +10,10 @@ something that must be reached is not.
 Where the time goes is shown by the CPU time that broker, proxy and clients take for a commit of the 16 clients, and by
 how many commits share an append. For comparison the lower bound (`commits_at_the_least`): plain commits through the
 proxy, each with the appends of an individual one in a Produce directly to the broker. So it has all that individual
-commits ask of a broker, and nothing of what they ask of a proxy: no proxy is faster. Brokers run as in production,
-after a round that does not count. On a machine with two cores broker, proxy and clients share these.
+commits ask of a broker, and nothing of what they ask of a proxy: no proxy is faster. With ranges in the metadata the
+lower bound is a relay in C (`relay.c`) that carries what the proxy would send: plain commits with the same offset and
+metadata. Brokers run as in production, after a round that does not count. On a machine with two cores broker, proxy and
+clients share these.
 """
 
 from __future__ import annotations
@@ -20,20 +22,24 @@ import argparse
 import itertools
 import math
 import re
+import socket
 import statistics
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from kafka_share_proxy.commits.state_records import PARTITIONS
+from kafka_share_proxy.localkafka.addresses import free_ports
+from kafka_share_proxy.localkafka.children import Child
 from kafka_share_proxy.wire.codec import frames
 
+from tests.bench import forwarding
 from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, one_after_the_other, response
 from tests.bench.measuring import cpu_seconds, middle
 from tests.support.brokers import COORDINATORS, FULL_SPEED, Front, Running
@@ -43,13 +49,17 @@ from tests.support.raw import Raw, Topic, until
 OFFSET_COMMIT, VERSION = 8, 8
 CLIENTS = 16
 FLOOR = "floor"
-KINDS = ("broker", "plain", "known", "individual", FLOOR)
+RELAY = "relay"
+FLOORS = {"topic": FLOOR, "metadata": RELAY}
+"""`commits.state` -> the kind that is its lower bound."""
+KINDS = ("broker", "plain", "known", "individual", FLOOR, RELAY)
 WORDS = {
     "broker": "plain, straight to the broker",
     "plain": "plain through the proxy",
     "known": "plain, of a group with ranges",
     "individual": "individual",
     FLOOR: "floor: plain, and appends",
+    RELAY: "floor: same text by a relay",
 }
 ROUND_TIMES = 3
 """Factor by which a client of 16 commits as often as a single one: a round takes seconds."""
@@ -69,17 +79,22 @@ def requests(kind: str, group: str, topic: str, count: int) -> list[bytes]:
     """Commits of one client, one after the other."""
     if kind == "individual":
         return [commit(group, topic, n, 0, f"ic/1;{n + 10}-{n + 10}") for n in range(count)]
+    if kind == RELAY:
+        return [commit(group, topic, n, 0, f"ic/1;9-{n + 10}") for n in range(count)]
     return [commit(group, topic, n, n + 1) for n in range(count)]
 
 
 class Client:
-    """A connection to the coordinator of a group."""
+    """A connection to the coordinator of a group, or to the relay in front of the only broker."""
 
-    def __init__(self, bootstrap: str, group: str) -> None:
+    def __init__(self, bootstrap: str, group: str, relay_port: int | None = None) -> None:
         self._raw = Raw(bootstrap)
-        self.socket = self._raw.on_coordinator(group)._socket
+        coordinator = self._raw.on_coordinator(group)._socket
+        self.socket = coordinator if relay_port is None else socket.create_connection(("127.0.0.1", relay_port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
+        self.socket.close()
         self._raw.close()
 
     def send(self, request: bytes) -> None:
@@ -108,6 +123,7 @@ class Side:
     floor_topic: Topic
     """Takes the place of the topic of ranges where there is no proxy."""
     numbers: Iterator[int]
+    relay_port: int
     latency_ms: dict[str, list[float]] = field(default_factory=dict)
     per_second: dict[str, list[float]] = field(default_factory=dict)
     cpu_us: dict[str, dict[str, list[float]]] = field(default_factory=dict)
@@ -118,7 +134,8 @@ class Side:
     def client(self, kind: str) -> tuple[Client, str]:
         """Return a client and its group, which has one range if it should be known."""
         group = f"{kind}-{next(self.numbers)}"
-        made = Client(self.broker if kind == "broker" else self.proxy, group)
+        bootstrap = self.broker if kind in ("broker", RELAY) else self.proxy
+        made = Client(bootstrap, group, self.relay_port if kind == RELAY else None)
         if kind == "known":
             made.send(commit(group, self.topic.name, 1, 0, "ic/1;1000000-1000000"))
         if kind == "individual":
@@ -236,7 +253,7 @@ def line(side: Side, kind: str) -> str:
     cpu = " ".join(f"{name} {middle(used):4.0f}" for name, used in side.cpu_us[kind].items())
     text = f"{side.name:22} {WORDS[kind]:30} {median_ms:6.2f} ms {times_ms:5.2f}x {rate:7.0f}/s {times:5.2f}x  {cpu} us"
     per_append = side.median(side.per_append, kind)
-    return f"{text}  {per_append:.1f} an append" if kind in ("individual", FLOOR) else text
+    return text if math.isnan(per_append) else f"{text}  {per_append:.1f} an append"
 
 
 def measure(
@@ -263,7 +280,10 @@ def measure(
         text += f"; one Produce takes {append_ms:.2f} ms, behind a commit {floor_ms:.2f} ms"
         bounds += f"; floor: {at_most:.2f}x"
     else:
-        text += f" (must: {MORE_MS:g} ms)"
+        floor_ms = side.median(side.latency_ms, RELAY) - side.median(side.latency_ms, "plain")
+        at_most = side.median(side.per_second, RELAY) / side.median(side.per_second, "plain")
+        text += f" (must: {MORE_MS:g} ms); by a relay: {floor_ms:.2f} ms"
+        bounds += f"; by a relay: {at_most:.2f}x"
     say(text)
     say(f"{side.name} individual, {CLIENTS} clients: {share:.2f}x of plain ({bounds})")
     return share >= fewest and (FLOOR in kinds or more_ms <= MORE_MS)
@@ -273,6 +293,40 @@ def appends_of(front: Front) -> float:
     """Produce requests that the proxy has sent for its state."""
     found = re.search(r"^ksp_commit_append_requests_total (\S+)", front.send_request("/metrics")[1], re.MULTILINE)
     return float(found[1]) if found else math.nan
+
+
+@contextmanager
+def side_of(name: str, state: str, relay: Path) -> Iterator[Side]:
+    """A broker, a proxy with this `commits.state` and a relay in front of it."""
+    release, properties = COORDINATORS[name]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        running = Running(folder)
+        stack.callback(running.close)
+        kafka = running.cluster(release, java_options=FULL_SPEED, properties=properties)
+        front = running.front(kafka.bootstrap, {"commits": {"state": state}})
+        until(lambda: front.send_request("/readyz/commits")[0], "ranges to be loaded")
+        with Raw(front.bootstrap) as raw:
+            topic, floor_topic = raw.create_topic("bench"), raw.create_topic("bench-floor", PARTITIONS)
+        broker, proxy = kafka.nodes[0].child, front.child
+        assert broker is not None
+        assert proxy is not None
+        (relay_port,) = free_ports(1)
+        relaying = Child([str(relay), str(relay_port), str(kafka.nodes[0].port)], folder / "relay.log")
+        stack.callback(relaying.kill)
+        forwarding.wait_for(relay_port)
+        pids = {"broker": broker.pid, "proxy": proxy.pid}
+        yield Side(
+            name=f"{name} {state}",
+            broker=kafka.bootstrap,
+            proxy=front.bootstrap,
+            pids=pids,
+            appends=partial(appends_of, front),
+            topic=topic,
+            floor_topic=floor_topic,
+            numbers=iter(range(1_000_000)),
+            relay_port=relay_port,
+        )
 
 
 def main() -> None:
@@ -285,25 +339,14 @@ def main() -> None:
     parser.add_argument("--states", nargs="+", choices=STATES, default=STATES, help="of `commits.state`")
     options = parser.parse_args()
     reached = True
-    for name, state in itertools.product(options.sides, options.states):
-        release, properties = COORDINATORS[name]
-        with ExitStack() as stack:
-            running = Running(Path(stack.enter_context(tempfile.TemporaryDirectory())))
-            stack.callback(running.close)
-            kafka = running.cluster(release, java_options=FULL_SPEED, properties=properties)
-            front = running.front(kafka.bootstrap, {"commits": {"state": state}})
-            until(lambda front=front: front.send_request("/readyz/commits")[0], "ranges to be loaded")
-            with Raw(front.bootstrap) as raw:
-                topic, floor_topic = raw.create_topic("bench"), raw.create_topic("bench-floor", PARTITIONS)
-            broker, proxy = kafka.nodes[0].child, front.child
-            assert broker is not None
-            assert proxy is not None
-            pids = {"broker": broker.pid, "proxy": proxy.pid}
-            appends, numbers = partial(appends_of, front), iter(range(1_000_000))
-            side = Side(f"{name} {state}", kafka.bootstrap, front.bootstrap, pids, appends, topic, floor_topic, numbers)
-            say = partial(print, flush=True)
-            kinds = [kind for kind in options.kinds if kind != FLOOR or state == "topic"]
-            reached &= measure(side, options.rounds, options.commits, say, kinds, FEWEST[state])
+    with tempfile.TemporaryDirectory() as folder:
+        relay = forwarding.build(Path(folder), "relay")
+        for name, state in itertools.product(options.sides, options.states):
+            floors = [floor for each, floor in FLOORS.items() if each != state]
+            kinds = [kind for kind in options.kinds if kind not in floors]
+            with side_of(name, state, relay) as side:
+                say = partial(print, flush=True)
+                reached &= measure(side, options.rounds, options.commits, say, kinds, FEWEST[state])
     sys.exit(not reached)
 
 

@@ -159,3 +159,35 @@ async def test_no_common_version_of_api_versions_is_a_clear_error(autojump_clock
         with pytest.raises(RemoteProtocolError, match="ApiVersions 8 to 9, none is known here"):
             await cluster_connection.open_connection(A, settings)
         nursery.cancel_scope.cancel()
+
+
+async def test_an_equal_response_is_decoded_once_and_another_one_again(autojump_clock: trio.testing.MockClock) -> None:
+    """Only the correlation id differs between looks at a topic. Each of them must still be the response's own."""
+    async with trio.open_nursery() as nursery:
+        broker = Broker()
+        request = registry.message("MetadataRequest")(topics=[])
+        async with cluster_connection.connection(A, ClusterClientSettings(connect=Net(nursery, {A: broker}))) as opened:
+            first = await opened.send_request(ApiKey.METADATA, request)
+            assert await opened.send_request(ApiKey.METADATA, request) is first
+            older = await opened.send_request(ApiKey.METADATA, request, version=1)
+            assert older is not first
+            broker.named[2] = Address("b2", 9093)
+            changed = await opened.send_request(ApiKey.METADATA, request)
+            assert [each.node_id for each in changed.brokers or ()] == [1, 2]
+            broker.garbage = frames.response(ApiKey.METADATA, 12, 99, changed)
+            with pytest.raises(RemoteProtocolError, match="responded to request 99 instead of 6"):
+                await opened.send_request(ApiKey.METADATA, request)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_large_response_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A cluster with 100,000 partitions must not cost their memory for each connection."""
+    monkeypatch.setattr(cluster_connection, "REPEATED_BYTES", 8)
+    async with trio.open_nursery() as nursery:
+        request, net = registry.message("MetadataRequest")(topics=[]), Net(nursery, {A: Broker()})
+        async with cluster_connection.connection(A, ClusterClientSettings(connect=net)) as opened:
+            first = await opened.send_request(ApiKey.METADATA, request)
+            assert await opened.send_request(ApiKey.METADATA, request) is not first
+        nursery.cancel_scope.cancel()

@@ -57,7 +57,8 @@ def load_all(folder: Path) -> None:
 
 def compare(seed: int, seconds: float) -> str:
     """Compare the walk and the audit of forwarded share groups with their twins; raises AssertionError."""
-    from tests.forwarding import test_forwarded_shares, test_walk  # once the extensions are loaded
+    from tests.forwarding.observed import test_forwarded_shares  # once the extensions are loaded
+    from tests.forwarding.walk import test_walk
 
     dice, deadline, turns = random.Random(seed), time.monotonic() + seconds, 0
     while time.monotonic() < deadline:

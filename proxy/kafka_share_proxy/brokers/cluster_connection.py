@@ -18,7 +18,7 @@ import trio
 
 from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.wire import broker_versions, sasl
-from kafka_share_proxy.wire.codec import frame_sizes, frames
+from kafka_share_proxy.wire.codec import frame_sizes, frames, headers
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
@@ -36,6 +36,11 @@ RESPONSE_TIMEOUT_S = 15.0
 SESSION_SHARE = 0.8
 """Fraction of the session lifetime after which a session is renewed (KIP-368)."""
 READ_BYTES = 64 << 10
+CORRELATION_ID_BYTES = 4
+REPEATED = frozenset((ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS))
+"""APIs that are requested periodically, and whose response is usually the same."""
+REPEATED_BYTES = 64 << 10
+"""Maximum bytes of a response that is kept to recognise the next one."""
 
 
 class AuthenticationFailed(ProxyError):
@@ -111,9 +116,11 @@ class ClusterConnection:
         self.correlation_ids = count(1)
         """Continued by a caller that has the stream, so that no two consecutive requests have the same id."""
         self._received = bytearray()
+        self._last: dict[int, tuple[int, bytes, Any]] = {}
+        """Version, bytes after the correlation id, and message of the last response, by API key in `REPEATED`."""
 
     async def send_request(self, key: int, message: RequestMessage[R], version: int | None = None) -> R:
-        """Return the response, in the highest common version unless one is passed.
+        """Return the response, in the highest common version unless one is passed. It must not be changed.
 
         Raises UpstreamLost if the connection ends or stays silent, RemoteProtocolError if the response is invalid. The
         connection is unusable after either.
@@ -124,13 +131,24 @@ class ClusterConnection:
         frame = await self._respond_to(request)
         if key == ApiKey.API_VERSIONS and broker_versions.is_unsupported_version(frame):
             chosen = 0
-        response: R
-        correlation_id_received, response = frames.decode_response(key, chosen, frame)
+        correlation_id_received, response = self._decoded(key, chosen, frame)
         if correlation_id_received != correlation_id:
             raise RemoteProtocolError(
                 f"{self.address} responded to request {correlation_id_received} instead of {correlation_id}"
             )
-        return response
+        decoded: R = response
+        return decoded
+
+    def _decoded(self, key: int, version: int, frame: bytes) -> tuple[int, Any]:
+        """Decode a response, unless it equals the last one: topics of 50 partitions are looked up every 10 s."""
+        if key not in REPEATED or len(frame) > REPEATED_BYTES:
+            return frames.decode_response(key, version, frame)
+        last, content = self._last.get(key), frame[CORRELATION_ID_BYTES:]
+        if last is not None and last[:2] == (version, content):
+            return headers.correlation_id(frame), last[2]
+        correlation_id, response = frames.decode_response(key, version, frame)
+        self._last[key] = version, content, response
+        return correlation_id, response
 
     def hand_over(self) -> trio.abc.Stream:
         """Return the stream, for a caller that pipelines requests.

@@ -90,7 +90,7 @@ async def _read_from(node_id: int, source: ReplaySource, replays: dict[int, Repl
             replays[partition].next_offset = max(replays[partition].next_offset, offset)
         pace = Pace()
         while remaining := {partition: replay for partition, replay in replays.items() if not replay.done}:
-            for entry in await fetch(opened, source, remaining):
+            for entry in await fetch(opened, source, positions(remaining)):
                 check(source.topic, entry.partition_index, entry.error_code)
                 await take(remaining[entry.partition_index], entry.records, pace)
 
@@ -124,18 +124,22 @@ def _records_unless_unwanted(unwanted: bytes, batch: Buffer) -> Sequence[Record]
     return () if unwanted and records.has_only_keys(batch, unwanted) else records.decode_records(batch)
 
 
+def positions(replays: Mapping[int, Replay]) -> dict[int, int]:
+    """Return the next offset to fetch, by partition."""
+    return {partition: replay.next_offset for partition, replay in replays.items()}
+
+
 async def fetch(
     opened: ClusterConnection,
     source: ReplaySource,
-    replays: Mapping[int, Replay],
+    positions: Mapping[int, int],
     wait_ms: int = FETCH_WAIT_MS,
     session: topic_log.LogSession | None = None,
 ) -> list[messages.FetchResponse.PartitionData]:
-    """Return entries, errors included. `wait_ms`: how long a broker without new records waits.
+    """Fetch from `positions` (partition -> offset). Return entries, errors included.
 
-    `session`: the response then omits unchanged partitions.
+    `wait_ms`: how long a broker without new records waits. `session`: the response then omits unchanged partitions.
     """
-    positions = {partition: replay.next_offset for partition, replay in replays.items()}
     return await topic_log.fetch(
         opened,
         source.topic,

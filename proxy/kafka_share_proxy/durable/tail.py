@@ -100,6 +100,8 @@ class Tail:
         self._is_missing = False
         self._was_loaded = False
         """True if all partitions were loaded since one was read anew."""
+        self._selections = 0
+        """Number of changes of the partitions to read, or of their replays."""
         self._topic_id = b""
         self._changed = trio.Event()
         self._fault: Exception | None = None
@@ -185,6 +187,7 @@ class Tail:
     def _forget(self, partitions: Iterable[int]) -> None:
         dropped = list(partitions)
         self._was_loaded = False
+        self._selections += 1
         for partition in dropped:
             del self._followed[partition]
             self.unreadable.pop(partition, None)
@@ -224,11 +227,12 @@ class Tail:
             ends = await replay.offsets(opened, topic, partitions, topic_log.LATEST)
             for partition in partitions:
                 self._begin(self._followed[partition], starts[partition], ends[partition])
-            while replays := {p: self._followed[p].replay for p in partitions if p not in self.unreadable}:
+            replays, positions = self._selected(partitions)
+            while replays:
                 self._notify()
-                sent = trio.current_time()
+                sent, selection = trio.current_time(), self._selections
                 due.move(sent + FETCH_WAIT_S)
-                entries = await replay.fetch(opened, source, replays, round(FETCH_WAIT_S * 1000), session)
+                entries = await replay.fetch(opened, source, positions, round(FETCH_WAIT_S * 1000), session)
                 waited = trio.current_time() - sent >= FETCH_WAIT_S
                 pace = replay.Pace()
                 for entry in entries:
@@ -237,6 +241,13 @@ class Tail:
                 self._trouble.ended()
                 if not waited and self.is_all_loaded:
                     await trio.sleep(OWNED_PAUSE_S if all(map(self.is_owned, replays)) else PAUSE_S)
+                if entries or selection != self._selections:  # idle rounds have neither, and every proxy makes them
+                    replays, positions = self._selected(partitions)
+
+    def _selected(self, partitions: Iterable[int]) -> tuple[dict[int, Replay], dict[int, int]]:
+        """Return replays and positions of the partitions to read."""
+        replays = {p: self._followed[p].replay for p in partitions if p not in self.unreadable}
+        return replays, replay.positions(replays)
 
     def _begin(self, followed: _Followed, start: int, end: int) -> None:
         followed.replay.next_offset = max(followed.replay.next_offset, start)
@@ -263,6 +274,7 @@ class Tail:
             await replay.take(followed.replay, entry.records, pace)
         except RemoteProtocolError as error:
             self.unreadable[partition] = str(error)
+            self._selections += 1
             self._access.notes(self._state.event("unreadable"), partition=partition, reason=str(error))
             self._notify()
             return

@@ -40,7 +40,8 @@ class ShareChunk(Chunk):
     """Keys of the records. None until a group with key order needs them."""
 
     def slice(self, first: int, last: int) -> memoryview | FarSlice:
-        return self.records[self.batches[first].position : self.batches[last].position + self.batches[last].size]
+        end = self.batches[last]
+        return self.records[self.batches[first].position : end.position + end.size]
 
     def dropped(self) -> None:
         if isinstance(self.records, FarRecords):

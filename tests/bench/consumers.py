@@ -10,6 +10,8 @@ decompresses and decodes in its threads. Clients as they come, but for checksums
     ours, of        the same records, read by `records.of(partition)`
     ours, looped    `poll`, with the loop of `ours, iterated` around its records: what `async for` is compared with
     ours, iterated  `async for record in consumer`
+    ours, decoded   only the records: batches that were received before, checked, opened, built and added up in the
+                    same loop, without a consumer; what no change around the decoding can go below
     aiokafka        `getmany(max_records=500)`, with its extensions in C
     kafka-python    `poll`, 500 records at most
     confluent       `consume(500)`
@@ -29,13 +31,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka_share_proxy.wire.records.batches import split_complete
+from kafka_share_proxy.wire.records.fetched_records import fetched_records
 from rich.console import Console
 from rich.table import Table
 
@@ -166,6 +170,37 @@ def ours_iterated(bootstrap: str, topic: str, meter: Meter) -> None:
     trio.run(read)
 
 
+def ours_decoded(bootstrap: str, topic: str, meter: Meter) -> None:
+    """The decoding of `ours` alone, with the application's loop."""
+    from kafka_share_proxy.client.polled_records import ConsumerRecord
+
+    received = list(_received(bootstrap, topic))
+    for partition, offset, data in received:
+        for found in fetched_records(data, offset):
+            records = found.records
+            if meter.came(len(records), of_poll(records.iterated(ConsumerRecord, (topic, partition)))):
+                return
+
+
+def _received(bootstrap: str, topic: str) -> Iterator[tuple[int, int, bytes]]:
+    """(partition, offset, record batches) of the whole topic."""
+    with Raw(bootstrap) as raw:
+        for partition in range(PARTITIONS):
+            offset = 0
+            while True:
+                place = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+                response = raw.send_request(
+                    "Fetch", 12, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation_level=0, session_epoch=-1,
+                    topics=[{"topic": topic, "partitions": [place]}],
+                )  # fmt: skip
+                data = bytes(response.responses[0].partitions[0].records or b"")
+                batches, size = split_complete(data)
+                if not size:
+                    break
+                yield partition, offset, data[:size]
+                offset = batches[-1].last_offset + 1
+
+
 def aiokafka(bootstrap: str, topic: str, meter: Meter) -> None:
     """With `getmany`."""
 
@@ -238,6 +273,7 @@ CLIENTS: dict[str, Callable[[str, str, Meter], None]] = {
     "ours, of": ours(of_partitions),
     "ours, looped": ours_looped,
     "ours, iterated": ours_iterated,
+    "ours, decoded": ours_decoded,
     "aiokafka": aiokafka,
     "kafka-python": kafka_python,
     "confluent": confluent,

@@ -5,6 +5,10 @@ either proxy.
 
 Two proxies of one fleet in front of one broker without share groups, one client. Rounds at the owner and at the other
 proxy take turns; medians of the rounds are printed, with the ratio.
+
+A ShareFetch that requests nothing shows what the exchange between the two proxies takes: one request, one response,
+and two processes that wake. The floor is the time at the owner with one such exchange. What is above it is done twice,
+or in further exchanges.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.brokers import OLD, Running
@@ -24,9 +29,9 @@ PRODUCES = 250
 VALUE = b"v" * 1024
 
 
-def play(member: Member, topic: object, seconds: float) -> tuple[list[float], list[float], int]:
-    """(times of fetches, times of acknowledgements, records) of this many seconds."""
-    fetches, acks, records = list[float](), list[float](), 0
+def play(member: Member, topic: object, seconds: float) -> tuple[list[float], list[float], list[float], int]:
+    """(times of fetches, of acknowledgements, and of fetches of nothing; records) of this many seconds."""
+    fetches, acks, empty, records = list[float](), list[float](), list[float](), 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         began = time.perf_counter()
@@ -34,12 +39,14 @@ def play(member: Member, topic: object, seconds: float) -> tuple[list[float], li
         assert response.error == 0, response.plain
         fetched = time.perf_counter()
         fetches.append(fetched - began)
+        member.fetch(topic, silent=True, records=0, max_bytes=0, wait_ms=0)  # type: ignore[arg-type]
+        empty.append(time.perf_counter() - fetched)
         for first, last, _ in response.acquired(topic):  # type: ignore[arg-type]
             began = time.perf_counter()
             member.acknowledge((topic, 0, first, last, ACCEPT), silent=True)  # type: ignore[arg-type]
             acks.append(time.perf_counter() - began)
             records += last - first + 1
-    return fetches, acks, records
+    return fetches, acks, empty, records
 
 
 def owner_of(fleet: Fleet, world: World) -> tuple[str, str]:
@@ -76,21 +83,28 @@ def measure(fleet: Fleet, rounds: int, seconds: float) -> None:
     for name in (owner, other):
         world = fleet.world(name, "bench")
         members[name] = elsewhere(world, Member(one, group, name), name)
-    found: dict[str, list[tuple[float, float, float]]] = {owner: [], other: []}
+    found: dict[str, list[tuple[float, float, float, float]]] = {owner: [], other: []}
     for number in range(rounds):
         for name, member in sorted(members.items(), reverse=bool(number % 2)):
             member.disconnect()
             member.epoch = 0
-            fetches, acks, records = play(member, topic, seconds)
-            if acks:
-                row = statistics.median(fetches) * 1e3, statistics.median(acks) * 1e3, records / seconds
-                found[name].append(row)
+            *times, records = play(member, topic, seconds)
+            if times[1]:
+                fetch, ack, empty = (statistics.median(each) * 1e3 for each in times)
+                found[name].append((fetch, ack, empty, records / seconds))
     rows = {name: tuple(map(statistics.median, zip(*each, strict=True))) for name, each in found.items()}
     for name, words in ((owner, "at the owner"), (other, "at the other")):
-        fetch, ack, rate = rows[name]
-        print(f"{words:13} fetch {fetch:6.2f} ms  acknowledge {ack:6.2f} ms  {rate:9,.0f} records/s")
-    ratios = [rows[other][n] / rows[owner][n] for n in range(3)]
-    print(f"{'ratio':13} fetch {ratios[0]:6.2f}     acknowledge {ratios[1]:6.2f}     {ratios[2]:9.2f}")
+        show(words, "{:6.2f} ms", "{:9,.0f} records/s", rows[name])
+    show("ratio", "{:6.2f}   ", "{:9.2f}", [rows[other][n] / rows[owner][n] for n in range(4)])
+    exchange = rows[other][2] - rows[owner][2]
+    floors = [1 + exchange / rows[owner][n] for n in range(2)]
+    print(f"{'floor':13} fetch {floors[0]:6.2f}     acknowledge {floors[1]:6.2f}     (one exchange: {exchange:.2f} ms)")
+
+
+def show(words: str, time_format: str, rate_format: str, row: Sequence[float]) -> None:
+    """Print times of fetch, acknowledgement and empty fetch, and a rate."""
+    fetch, ack, empty = map(time_format.format, row[:3])
+    print(f"{words:13} fetch {fetch}  acknowledge {ack}  empty {empty}  {rate_format.format(row[3])}")
 
 
 if __name__ == "__main__":

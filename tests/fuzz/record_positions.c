@@ -163,7 +163,7 @@ static int one(uint64_t turn, uint8_t *room) {
 }
 
 static int area_or_run(uint64_t turn, uint8_t *room) {
-    if (turn % 10000 == 0) look_around((int)(turn / 10000 % 3));
+    if (turn % 10000 == 0) look_around((int)(turn / 10000 % 4));
     return turn % 2 ? one(turn, room) : one_run(turn, room);
 }
 

@@ -58,6 +58,8 @@ class Chunk:
     read_at: float
     next_offset: int = field(init=False)
     """Offset after the last batch."""
+    batches_bytes: int = field(init=False)
+    """Bytes of all batches."""
     _end: int = field(init=False)
     """Position after the last batch."""
 
@@ -65,6 +67,7 @@ class Chunk:
         last = self.batches[-1]
         self.next_offset = last.last_offset + 1
         self._end = last.position + last.size
+        self.batches_bytes = self.bytes_from(0)
 
     @property
     def bytes(self) -> int:

@@ -219,9 +219,9 @@ def test_long_records(size: int) -> None:
 
 
 @needs_c
-@pytest.mark.parametrize("most", [0, 1, 2])
+@pytest.mark.parametrize("most", [0, 1, 2, 3])
 def test_every_processor_gives_the_same(most: int) -> None:
-    """One without the instructions used here, one with the older ones, and the one that runs this."""
+    """One without the instructions used here, one with some of them, one with the older ones, and the one that runs this."""
     sources = [sample(seed, 9 * seed, gaps=seed % 2 == 1) for seed in range(1, 12)]
     sources += [records.build_batch(0, shapes())]
     sources += [records.build_batch(0, [Record(b"%016d" % n, bytes(n * 7), (), 0, n) for n in range(150, 400)])]
@@ -235,7 +235,7 @@ def test_every_processor_gives_the_same(most: int) -> None:
                 assert same(source, cut, range(cut.slots), 0) is not None
                 assert same(source, cut, [0], 20) is not None
     finally:
-        slicing._slicing.pretend(2)
+        slicing._slicing.pretend(3)
 
 
 @needs_c

@@ -443,7 +443,7 @@ static const char *read_header(Job *job) {
 
 /* NULL, or what is wrong with the records. `notes` must have room for `count` records. */
 static const char *scan(Job *job) {
-    if (!(has_pieces() ? walk_new(job) : is_wide ? walk_wide(job) : walk_plain(job))) return "a record that does not fit into its batch";
+    if (!(is_new ? walk_new(job) : is_wide ? walk_wide(job) : walk_plain(job))) return "a record that does not fit into its batch";
     for (uint32_t i = 0; i <= job->parts; i++) {
         Part *part = &job->part[i];
         part->size = (uint32_t)part->tally;
@@ -536,7 +536,7 @@ static uint32_t pieces_from = 512; /* mean bytes of a record: below, joining cos
 WIDE static void fill_wide(Job *job) { fill_by_stretches(job); }
 
 /* Long records: each is summed up once, for the input and for its part. */
-FOLDING static void fill_by_pieces(Job *job) {
+MULTIPLYING static void fill_by_pieces(Job *job) {
     const uint8_t *read = job->is_open ? job->batch + job->read : NULL;
     const uint32_t near_end = notes_near_end(job);
     uint32_t whole = ~job->crc;
@@ -858,7 +858,8 @@ static PyObject *murmur2_of(PyObject *module, PyObject *data) {
     return PyLong_FromUnsignedLong(hash);
 }
 
-PyDoc_STRVAR(pretend_doc, "pretend(most): use no more of the processor than 0: nothing, 1: its simple instructions, 2: all");
+PyDoc_STRVAR(pretend_doc,
+             "pretend(most): use no more of the processor than 0: nothing, 1: its simple instructions, 2: products, 3: all");
 
 static PyObject *pretend(PyObject *module, PyObject *most) {
     (void)module;

@@ -15,6 +15,7 @@
 #include <immintrin.h>
 #define HAS_X86 1
 #define WIDE __attribute__((target("avx2,bmi,bmi2")))
+#define MULTIPLYING __attribute__((target("pclmul,sse4.2")))
 #define FOLDING __attribute__((target("avx2,bmi,bmi2,vpclmulqdq,pclmul,sse4.2")))
 #endif
 #if defined(__GNUC__) && defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
@@ -134,73 +135,121 @@ WITH_CRC static uint32_t crc_by_instruction(uint32_t start, const uint8_t *p, si
 #define MOVED(crc, bytes)                                                                           \
     _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)(crc)), _mm_cvtsi32_si128((int)over_zeros[bytes]), 0)
 #define REDUCED(product) _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product))
-#define FOLDED(x, by, y)                                                                            \
+#define FOLDED(x, by, y) \
+    _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, by, 0x00), _mm_clmulepi64_si128(x, by, 0x11)), y)
+#define LOADED(p) _mm_loadu_si128((const __m128i *)(p))
+#define TWO_FOLDED(x, by, y)                                                                        \
     _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(x, by, 0x00), _mm256_clmulepi64_epi128(x, by, 0x11)), y)
-#define LOADED(p) _mm256_loadu_si256((const __m256i *)(p))
+#define TWO_LOADED(p) _mm256_loadu_si256((const __m256i *)(p))
+
+/* The factors for bytes that lie d bits apart: x^(d + 31) and x^(d - 33) modulo the polynomial. */
+#define OVER_128 0x0D3B6092, 0x6992CEA2
+#define OVER_64 0x9E4ADDF8, 0x740EEF02
+#define OVER_32 0xBA4FC28E, 0x3DA6D0CB
+#define OVER_16 0x493C7D27, 0xF20C0DFE
 
 /* The register over some bytes and then a piece of at most PIECE_MAX, over which a register of 0 becomes `of_piece`. */
-FOLDING INLINE uint64_t joined(uint64_t crc, uint64_t of_piece, size_t size) { return REDUCED(MOVED(crc, size)) ^ of_piece; }
+MULTIPLYING INLINE uint64_t joined(uint64_t crc, uint64_t of_piece, size_t size) {
+    return REDUCED(MOVED(crc, size)) ^ of_piece;
+}
 
-/* What 128 bytes make of a register of 0. The factors here and below are x^(d + 31) and x^(d - 33) modulo the polynomial,
- * for bytes that lie d bits apart. */
-FOLDING INLINE uint64_t crc_of_folded(__m256i a, __m256i b, __m256i c, __m256i d) {
-    const __m256i by_64 = _mm256_set_epi64x(0x9E4ADDF8, 0x740EEF02, 0x9E4ADDF8, 0x740EEF02);
-    const __m256i by_32 = _mm256_set_epi64x(0xBA4FC28E, 0x3DA6D0CB, 0xBA4FC28E, 0x3DA6D0CB);
-    const __m128i by_16 = _mm_set_epi64x(0x493C7D27, 0xF20C0DFE);
-    c = FOLDED(a, by_64, c);
-    d = FOLDED(b, by_64, d);
-    d = FOLDED(c, by_32, d);
-    __m128i low = _mm256_castsi256_si128(d), high = _mm256_extracti128_si256(d, 1);
-    high = _mm_xor_si128(high, _mm_xor_si128(_mm_clmulepi64_si128(low, by_16, 0x00), _mm_clmulepi64_si128(low, by_16, 0x11)));
+/* What 32 bytes make of a register of 0. */
+MULTIPLYING INLINE uint64_t crc_of_two(__m128i low, __m128i high) {
+    high = FOLDED(low, _mm_set_epi64x(OVER_16), high);
     return _mm_crc32_u64(_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(high)), (uint64_t)_mm_extract_epi64(high, 1));
 }
 
-/* A turn takes 31 words of eight bytes: 16 at the front are folded onto the 16 that follow, while the instruction takes five
- * of each of three runs behind. */
-enum { TURN = 31, FOLD_BYTES = 128, RUN_BYTES = 40, PIECE_AHEAD = 4096 };
+/* A piece of at most PIECE_MAX: turns of FOLD_BYTES at its front are folded onto those that follow, while the instruction
+ * takes some of each of three runs behind them. */
+enum { FOLD_BYTES = 128, PIECE_AHEAD = 4096 };
+typedef struct {
+    uint64_t first, second, third; /* registers of the runs */
+    const uint8_t *at, *end;       /* how far the first run has got, and where it ends */
+    size_t run, rest;              /* bytes of a run; less than 24 bytes behind the third one */
+} Runs;
 
-/* What at most PIECE_MAX bytes make of a register of 0. SendsRequests for bytes PIECE_AHEAD behind them: pieces come in a row. */
-FOLDING INLINE uint64_t crc_of_piece(const uint8_t *p, size_t size) {
-    const size_t turns = size / 8 / TURN, run = (size / 8 - FOLD_BYTES / 8 * turns) / 3 * 8;
-    const size_t rest = size - FOLD_BYTES * turns - 3 * run; /* less than 24, behind the third run */
-    const uint8_t *at = p + FOLD_BYTES * turns, *const end = at + run, *soon = p;
-    uint64_t first = 0, second = 0, third = 0;
-    __m128i product = _mm_setzero_si128();
-    if (turns) {
-        const __m256i by = _mm256_set_epi64x(0x0D3B6092, 0x6992CEA2, 0x0D3B6092, 0x6992CEA2);
-        __m256i a = LOADED(p), b = LOADED(p + 32), c = LOADED(p + 64), d = LOADED(p + 96);
-        for (size_t left = turns;;) {
-            for (int i = 0; i < 4; i++) PREFETCH(soon, PIECE_AHEAD + 64 * i);
-            soon += 8 * TURN;
-            for (int i = 0; i < RUN_BYTES; i += 8) {
-                first = CRC8(first, at + i);
-                second = CRC8(second, at + i + run);
-                third = CRC8(third, at + i + 2 * run);
-            }
-            at += RUN_BYTES;
-            if (!--left) break;
-            p += FOLD_BYTES;
-            a = FOLDED(a, by, LOADED(p));
-            b = FOLDED(b, by, LOADED(p + 32));
-            c = FOLDED(c, by, LOADED(p + 64));
-            d = FOLDED(d, by, LOADED(p + 96));
-        }
-        product = MOVED(crc_of_folded(a, b, c, d), 3 * run + rest);
+INLINE Runs runs_of(const uint8_t *p, size_t size, size_t turns) {
+    Runs runs = {.at = p + FOLD_BYTES * turns, .run = (size / 8 - FOLD_BYTES / 8 * turns) / 3 * 8};
+    runs.end = runs.at + runs.run;
+    runs.rest = size - FOLD_BYTES * turns - 3 * runs.run;
+    return runs;
+}
+
+MULTIPLYING INLINE void take_of_runs(Runs *runs, int bytes) {
+#pragma GCC unroll 5
+    for (int i = 0; i < bytes; i += 8) {
+        runs->first = CRC8(runs->first, runs->at + i);
+        runs->second = CRC8(runs->second, runs->at + i + runs->run);
+        runs->third = CRC8(runs->third, runs->at + i + 2 * runs->run);
     }
-    for (; at < end; at += 8) {
-        first = CRC8(first, at);
-        second = CRC8(second, at + run);
-        third = CRC8(third, at + 2 * run);
-    }
-    at += 2 * run;
-    for (size_t words = rest / 8; words; words--, at += 8) third = CRC8(third, at);
-    if (rest & 4) { third = _mm_crc32_u32((uint32_t)third, native32(at)); at += 4; }
-    for (size_t bytes = rest & 3; bytes; bytes--, at++) third = CRC1(third, at);
-    product = _mm_xor_si128(product, _mm_xor_si128(MOVED(first, 2 * run + rest), MOVED(second, run + rest)));
+    runs->at += bytes;
+}
+
+/* What the piece makes of a register of 0, with what its folded front makes of one. */
+MULTIPLYING INLINE uint64_t crc_of_runs(Runs runs, uint64_t front) {
+    while (runs.at < runs.end) take_of_runs(&runs, 8);
+    const uint8_t *at = runs.at + 2 * runs.run;
+    uint64_t third = runs.third;
+    for (size_t words = runs.rest / 8; words; words--, at += 8) third = CRC8(third, at);
+    if (runs.rest & 4) { third = _mm_crc32_u32((uint32_t)third, native32(at)); at += 4; }
+    for (size_t bytes = runs.rest & 3; bytes; bytes--, at++) third = CRC1(third, at);
+    __m128i product = _mm_xor_si128(MOVED(runs.first, 2 * runs.run + runs.rest), MOVED(runs.second, runs.run + runs.rest));
+    if (front) product = _mm_xor_si128(product, MOVED(front, 3 * runs.run + runs.rest));
     return REDUCED(product) ^ third;
 }
 
-FOLDING static uint32_t crc_by_pieces(uint32_t crc, const uint8_t *p, size_t size) {
+/* What at most PIECE_MAX bytes make of a register of 0. Asks for bytes PIECE_AHEAD behind them: pieces come in a row. Where
+ * two products are one instruction, a turn takes 31 words of eight bytes, else 25. */
+enum { WIDE_RUN = 40, NARROW_RUN = 24 };
+
+FOLDING static uint64_t crc_of_piece_wide(const uint8_t *p, size_t size) {
+    const size_t turns = size / (FOLD_BYTES + 3 * WIDE_RUN);
+    const uint8_t *soon = p;
+    Runs runs = runs_of(p, size, turns);
+    if (!turns) return crc_of_runs(runs, 0);
+    const __m256i by = _mm256_set_epi64x(OVER_128, OVER_128), by_64 = _mm256_set_epi64x(OVER_64, OVER_64);
+    __m256i a = TWO_LOADED(p), b = TWO_LOADED(p + 32), c = TWO_LOADED(p + 64), d = TWO_LOADED(p + 96);
+    for (size_t left = turns;;) {
+        for (int i = 0; i < 4; i++) PREFETCH(soon, PIECE_AHEAD + 64 * i);
+        soon += FOLD_BYTES + 3 * WIDE_RUN;
+        take_of_runs(&runs, WIDE_RUN);
+        if (!--left) break;
+        p += FOLD_BYTES;
+        a = TWO_FOLDED(a, by, TWO_LOADED(p));
+        b = TWO_FOLDED(b, by, TWO_LOADED(p + 32));
+        c = TWO_FOLDED(c, by, TWO_LOADED(p + 64));
+        d = TWO_FOLDED(d, by, TWO_LOADED(p + 96));
+    }
+    c = TWO_FOLDED(a, by_64, c);
+    d = TWO_FOLDED(b, by_64, d);
+    d = TWO_FOLDED(c, _mm256_set_epi64x(OVER_32, OVER_32), d);
+    return crc_of_runs(runs, crc_of_two(_mm256_castsi256_si128(d), _mm256_extracti128_si256(d, 1)));
+}
+
+MULTIPLYING static uint64_t crc_of_piece_narrow(const uint8_t *p, size_t size) {
+    enum { EACH = FOLD_BYTES / 16 };
+    const size_t turns = size / (FOLD_BYTES + 3 * NARROW_RUN);
+    Runs runs = runs_of(p, size, turns);
+    if (!turns) return crc_of_runs(runs, 0);
+    const __m128i by = _mm_set_epi64x(OVER_128), by_64 = _mm_set_epi64x(OVER_64), by_32 = _mm_set_epi64x(OVER_32);
+    __m128i folded[EACH];
+#pragma GCC unroll 8
+    for (int i = 0; i < EACH; i++) folded[i] = LOADED(p + 16 * i);
+    for (size_t left = turns;;) {
+        take_of_runs(&runs, NARROW_RUN);
+        if (!--left) break;
+        p += FOLD_BYTES;
+#pragma GCC unroll 8
+        for (int i = 0; i < EACH; i++) folded[i] = FOLDED(folded[i], by, LOADED(p + 16 * i));
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) folded[i + 4] = FOLDED(folded[i], by_64, folded[i + 4]);
+    return crc_of_runs(runs, crc_of_two(FOLDED(folded[4], by_32, folded[6]), FOLDED(folded[5], by_32, folded[7])));
+}
+
+static uint64_t (*crc_of_piece)(const uint8_t *, size_t) = crc_of_piece_narrow;
+
+MULTIPLYING static uint32_t crc_by_pieces(uint32_t crc, const uint8_t *p, size_t size) {
     for (size_t now; size; p += now, size -= now) {
         now = size < PIECE_MAX ? size : PIECE_MAX;
         crc = (uint32_t)joined(crc, crc_of_piece(p, now), now);
@@ -208,7 +257,7 @@ FOLDING static uint32_t crc_by_pieces(uint32_t crc, const uint8_t *p, size_t siz
     return crc;
 }
 
-FOLDING static uint32_t moved_by_pieces(uint32_t crc, size_t size) {
+MULTIPLYING static uint32_t moved_by_pieces(uint32_t crc, size_t size) {
     for (; size > PIECE_MAX; size -= PIECE_MAX) crc = (uint32_t)joined(crc, 0, PIECE_MAX);
     return (uint32_t)joined(crc, 0, size);
 }
@@ -218,21 +267,24 @@ FOLDING static uint32_t moved_by_pieces(uint32_t crc, size_t size) {
 
 static uint32_t (*crc_of)(uint32_t, const uint8_t *, size_t) = crc_by_table;
 static int is_wide; /* whether the processor takes eight numbers at a time */
+static int is_new;  /* whether it also takes two products at a time, and picks bits quickly */
 
-enum { PLAIN = 0, INSTRUCTIONS = 1, ALL = 2 };
+enum { PLAIN = 0, INSTRUCTIONS = 1, PRODUCTS = 2, ALL = 3 };
 
 /* Chooses what the processor can do, or less, as an older one would: see `most`. */
 static void look_around(int most) {
     (void)most;
     crc_of = crc_by_table;
-    is_wide = 0;
+    is_wide = is_new = 0;
 #if defined(HAS_X86)
     __builtin_cpu_init();
     if (most < INSTRUCTIONS || !__builtin_cpu_supports("sse4.2")) return;
     crc_of = crc_by_instruction;
     is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-    if (most < ALL || !is_wide || !__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("vpclmulqdq")) return;
+    if (most < PRODUCTS || !__builtin_cpu_supports("pclmul")) return;
     crc_of = crc_by_pieces;
+    is_new = most >= ALL && is_wide && __builtin_cpu_supports("vpclmulqdq");
+    crc_of_piece = is_new ? crc_of_piece_wide : crc_of_piece_narrow;
 #elif defined(HAS_ARM_CRC)
     if (most >= INSTRUCTIONS) crc_of = crc_by_instruction;
 #endif

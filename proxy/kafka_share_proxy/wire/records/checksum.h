@@ -1,8 +1,8 @@
-/* CRC-32C, and what the processor here can do: for every kernel that checks or writes batches.
+/* CRC-32C with the features of this processor, for every kernel that checks or writes batches.
  *
- * Three ways, the best that there is: eight tables; the instruction, in three streams at a time; the same beside
- * multiplication without carry, as they are different units of the processor. The last sums up pieces, which can be laid
- * together: the checksum of a record that is copied is made once, and counts for what it comes from and what it goes to.
+ * Three implementations, of which the fastest available is used: eight tables; the CRC instruction, in three streams at a
+ * time; the same in parallel with carry-less multiplication, as they are different units of the processor. The last adds up
+ * pieces whose checksums can be combined: the checksum of a copied record is computed once, for the source and the copy.
  */
 #ifndef KSP_CHECKSUM_H
 #define KSP_CHECKSUM_H
@@ -99,8 +99,8 @@ INLINE uint64_t shifted(uint32_t table[4][256], uint64_t crc) {
     return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^ table[3][crc >> 24 & 255];
 }
 
-/* One stream waits three cycles for each instruction; three of them keep it busy. What comes next is asked for early:
- * the processor's own look-ahead does not get used to three places that jump. */
+/* One stream waits three cycles for each instruction; three of them keep it busy. The next bytes are prefetched, because
+ * the processor's own prefetcher does not recognise three positions that jump. */
 #define THREE_STREAMS(run, table, line)                                                             \
     for (; size >= 3 * (run); p += 3 * (run), size -= 3 * (run)) {                                  \
         uint64_t second = 0, third = 0;                                                             \
@@ -159,10 +159,10 @@ FOLDING INLINE uint64_t crc_of_folded(__m256i a, __m256i b, __m256i c, __m256i d
  * of each of three runs behind. */
 enum { TURN = 31, FOLD_BYTES = 128, RUN_BYTES = 40, PIECE_AHEAD = 4096 };
 
-/* What at most PIECE_MAX bytes make of a register of 0. SendsRequests for bytes PIECE_AHEAD behind them: pieces come in a row. */
+/* What at most PIECE_MAX bytes make of a register of 0. Prefetches the bytes PIECE_AHEAD after them: pieces follow each other. */
 FOLDING INLINE uint64_t crc_of_piece(const uint8_t *p, size_t size) {
     const size_t turns = size / 8 / TURN, run = (size / 8 - FOLD_BYTES / 8 * turns) / 3 * 8;
-    const size_t rest = size - FOLD_BYTES * turns - 3 * run; /* less than 24, behind the third run */
+    const size_t rest = size - FOLD_BYTES * turns - 3 * run; /* less than 24, after the third run */
     const uint8_t *at = p + FOLD_BYTES * turns, *const end = at + run, *soon = p;
     uint64_t first = 0, second = 0, third = 0;
     __m128i product = _mm_setzero_si128();

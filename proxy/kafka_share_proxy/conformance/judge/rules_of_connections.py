@@ -16,7 +16,6 @@ FIRST = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
 LOGIN = FIRST | {ApiKey.SASL_AUTHENTICATE}
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-
 RULES = ClientRules()
 
 

@@ -43,7 +43,6 @@ ACKS = frozenset({-1, 0, 1})
 SPECIAL_TIMESTAMP_MIN = -6
 """Lowest special timestamp of ListOffsets (KIP-1005, KIP-1023)."""
 
-
 RULES = ClientRules()
 
 

@@ -19,7 +19,6 @@ NO_EPOCH = -1
 """Epoch of a commit without membership."""
 JOIN_EPOCH = 0
 
-
 RULES = ClientRules()
 
 

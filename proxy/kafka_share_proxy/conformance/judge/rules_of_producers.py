@@ -17,7 +17,6 @@ FETCH = frozenset({ApiKey.FETCH})
 SESSIONLESS = frozenset({0, -1})
 """Session epochs of a full fetch: a new session, or none (KIP-227)."""
 
-
 RULES = ClientRules()
 
 

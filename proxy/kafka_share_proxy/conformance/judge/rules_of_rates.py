@@ -28,7 +28,6 @@ AT_THE_LEADER = frozenset(
 )
 INTERVAL_MIN_S = 0.1
 
-
 RULES = ClientRules()
 
 

@@ -25,7 +25,6 @@ RENEW_SINCE = 2
 CHECKED_MAX = 10_000
 """Maximum number of offsets of one batch that are compared with the held ones."""
 
-
 RULES = ClientRules()
 
 

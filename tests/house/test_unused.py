@@ -20,7 +20,6 @@ OTHER_TEXT = "\n".join(
 WAIVED: dict[str, str] = {
     "BrokerShareLimits": "read by the names of the broker's settings",
     "ClusterCalls": "methods of the public consumers",
-    "CommittedEntry.after_metadata": "the C extension fills it by position",
     "FULL_SPEED": "Java options of the benches",
     "HANDSHAKE_KINDS": "the golden files of earlier versions are cut there",
     "KeyRanges.range_of": "the definition that the columns are compared with",

@@ -36,7 +36,7 @@ API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 LONG_NAME = 16_000
 LARGE = struct.pack(">hhih", 18, 3, 1, -1) + b"\0" + uvarint(LONG_NAME + 1) + b"x" * LONG_NAME + b"\x021\0"
 REQUESTS = {"small": API_VERSIONS * 200, "large": struct.pack(">i", len(LARGE)) + LARGE}
-"""Requests whose bytes come in a TLS record each: pipelined small ones, or a large one (ApiVersions v3)."""
+"""Requests of which every byte is sent in a separate TLS record: pipelined small ones, or a large ApiVersions v3."""
 
 
 def client_hello() -> bytes:

@@ -58,15 +58,15 @@ def open_consumer(
     interceptors: Iterable[ConsumerInterceptor] = (),
     **options: Unpack[ConsumerKeywords],
 ) -> AbstractAsyncContextManager[Consumer]:
-    """A consumer for the time of an `async with` block; at its end the group is left.
+    """Open a consumer for the time of an `async with` block, which leaves the group at its end.
 
     Args:
         bootstrap: `host:port,host:port`, or several of these.
-        group: the group id; None: nothing can be subscribed to or committed.
+        group: the group id. None: the consumer can neither subscribe nor commit.
         topics: to subscribe to.
         pattern: a regular expression over whole topic names, to subscribe to all that match.
         partitions: to read without sharing them.
-        listener: callbacks of rebalances; the lists that poll returns do as well.
+        listener: callbacks of rebalances. Without one, the result of poll shows them.
         revoke_in_same_poll: release partitions within the poll that reports their revocation, as Kafka's own clients
             do.
         check_crcs: compare checksums of record batches.

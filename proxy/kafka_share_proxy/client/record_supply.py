@@ -88,12 +88,12 @@ class RecordSupply:
     def take(
         self, records_max: int, room: Room, bytes_max: int = POLL_BYTES_MAX, *, may_raise: bool = True
     ) -> list[PartitionRecords]:
-        """Parts may be empty, for example past control records. Positions do not change.
+        """Return records as parts of batches. Positions do not change. A part may be empty, for example past control
+        records.
 
         Raises:
-            RecordsUnreadable: the next batch cannot be read. Its position stays, and it is read again. If raising is
-                not
-            allowed, a later call raises it.
+            RecordsUnreadable: the next batch cannot be read. Its position stays, and it is read again. Without
+                `may_raise`, a later call raises it.
         """
         taken = self._of_ready(records_max, room, may_raise)
         if not taken and records_max > 0:
@@ -137,7 +137,7 @@ class _Taking:
         return self._remaining <= 0 or self._opened >= OPENED_BYTES_MAX
 
     def all_of(self, reading: _Reading, *, may_raise: bool) -> bool:
-        """True if no allowed records of the chunk are left. Raises RecordsUnreadable."""
+        """Take as many records of a chunk as allowed. Return True at its end. Raises RecordsUnreadable."""
         partition = reading.chunk.partition
         if partition in self._stopped:
             return False

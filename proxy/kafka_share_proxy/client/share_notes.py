@@ -26,6 +26,7 @@ _log = logging.getLogger("kafka_share_proxy.requests")
 
 
 def note_results(observe: Observe) -> Callable[[AcknowledgementResult], None]:
+    """Return a callback that reports results of acknowledgements to `observe`."""
     is_delay_reported = False
 
     def note(result: AcknowledgementResult) -> None:

@@ -51,7 +51,7 @@ def open_share_consumer(
     observe: Observe = ignore,
     **options: Unpack[ShareConsumerKeywords],
 ) -> AbstractAsyncContextManager[ShareConsumer]:
-    """A share consumer (KIP-932) for the time of an `async with` block; at its end the group is left.
+    """Open a share consumer (KIP-932) for the time of an `async with` block, which leaves the group at its end.
 
     Args:
         bootstrap: `host:port,host:port`, or several of these.
@@ -61,7 +61,7 @@ def open_share_consumer(
         check_crcs: compare checksums of record batches.
         key_deserializer: makes objects of the bytes of keys; not called for null.
         value_deserializer: the same for values. Errors are raised as RecordDeserializationError.
-        client_id: what requests say of the program; quotas and logs of brokers name it.
+        client_id: name of the program in requests, in quotas and in the logs of brokers.
         tls: True: certificates that the system trusts; or a context of your own.
         sasl: mechanism, user name, password; the password may be what reads it. Or OAuthBearer(token callback).
         connect: dials (host, port).

@@ -42,10 +42,11 @@ def test_each_row_becomes_a_case_with_its_values(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(CASES, "add", own.add)
 
     @case_for_each(
-        {"low": (1, "x"), "high": (9, "y")}, "s.subject.{name}", "{0} is {1}.", "KIP-0", needs=("Fetch:{0}",),
+        {"low": (1, "x"), "high": (9, "y")}, "s.subject.{name}", "KIP-0", needs=("Fetch:{0}",),
         differs={"high": {"3.9": "why"}},
     )  # fmt: skip
     async def declared(_run: object, number: int, text: str) -> None:
+        """{0} is {1}."""
         seen.append((number, text))
 
     low, high = own.select()

@@ -136,7 +136,7 @@ def test_who_begins_when_the_lock_has_ended_is_too_late() -> None:
 def test_a_record_is_worked_on_once() -> None:
     play = Play()
     play.begin(3)
-    with pytest.raises(ValueError, match="worked on already"):
+    with pytest.raises(ValueError, match="already being processed"):
         play.begin(3)
 
 

@@ -122,7 +122,7 @@ BROKEN = {
     "a timestamp cut off": (varlong(9) + b"\0" + b"\xff" * 8, "record 0 .*timestamp"),
     "a timestamp of 65 bits": (varlong(14) + b"\0" + b"\xff" * 9 + b"\x03" + bytes(9), "record 0 .*timestamp"),
     "a negative offset delta": (one(delta=-1), "record 0 .*offset"),
-    "an offset delta behind the last": (one(delta=10), "record 0 .*offset"),
+    "an offset delta after the last": (one(delta=10), "record 0 .*offset"),
     "an offset delta of 64 bits": (one(delta=(1 << 63) - 1), "record 0 .*offset"),
     "a key of length -2": (one(key=b"\x03"), "record 0 .*key"),
     "a key beyond the record": (one(key=b"\x40k"), "record 0 .*key"),
@@ -134,8 +134,8 @@ BROKEN = {
     "a header without a name": (one(headers=b"\x02\x01\0"), "record 0 .*headers"),
     "a header value beyond the record": (one(headers=b"\x02\x02a\x10b"), "record 0 .*headers"),
     "a header value of length -2": (one(headers=b"\x02\x02a\x03"), "record 0 .*headers"),
-    "bytes behind the headers": (one(headers=b"\0\0"), "record 0 .*headers"),
-    "bytes behind the last record": (one() + b"\0", r"record 1 \(from 0\): bytes"),
+    "bytes after the headers": (one(headers=b"\0\0"), "record 0 .*headers"),
+    "bytes after the last record": (one() + b"\0", r"record 1 \(from 0\): bytes"),
 }
 
 
@@ -167,7 +167,7 @@ def test_a_count_of_too_many_is_refused(kernel: str, count: int) -> None:
 @every_kernel
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_count_of_too_few_is_refused(kernel: str, count: int) -> None:
-    with pytest.raises(ValueError, match="bytes stand behind the last one"):
+    with pytest.raises(ValueError, match="bytes follow the last record"):
         found(kernel, one() + one(delta=1), count)
 
 
@@ -179,7 +179,7 @@ def test_offsets_and_counts_that_no_batch_has(kernel: str, numbers: tuple[int, i
 
 
 @every_kernel
-def test_a_record_that_does_not_stand_behind_the_others_is_left_out(kernel: str) -> None:
+def test_a_record_without_a_higher_offset_is_left_out(kernel: str) -> None:
     """Java's consumer skips records below its position, which the previous record has moved (CompletedFetch)."""
     area = b"".join(one(b"\x02%d" % number, delta=delta) for number, delta in enumerate((3, 3, 1, 4, 0, 9)))
     positions = found(kernel, area, 6)

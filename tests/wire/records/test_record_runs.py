@@ -79,13 +79,13 @@ def test_what_stands_in_front_of_a_wrong_batch_is_found(kernel: str, turn: int) 
     assert (behind, wrong) == (
         sum(map(len, good[:turn])), f"the checksum of the record batch at offset {5 * turn} is wrong"
     )  # fmt: skip
-    assert "bytes stand behind the last one" not in str(KERNELS[kernel](data, 0, len(data), False)[2])
+    assert "bytes follow the last record" not in str(KERNELS[kernel](data, 0, len(data), False)[2])
 
 
 @every_kernel
 def test_a_record_that_lies_is_named_with_its_batch(kernel: str) -> None:
     front = records.build_batch(0, [Record(b"k")])
-    for count, words in ((1, "record 1 (from 0): bytes stand behind the last one"), (99, "99 records cannot be in ")):
+    for count, words in ((1, "record 1 (from 0): bytes follow the last record"), (99, "99 records cannot be in ")):
         spoilt = bytearray(records.build_batch(7, [Record(b"k"), Record(b"l")]))
         spoilt[57:61] = struct.pack(">i", count)
         data = front + records.seal(bytes(spoilt))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kafka_share_proxy.conformance.judge.events import ReceivedRequest
+from kafka_share_proxy.conformance.sentences import sentence_of
 
 Severity = Literal["error", "advice"]
 """An error violates the protocol. An advice is allowed, and harms brokers or the client itself."""
@@ -15,7 +16,7 @@ Check = Callable[[Any, Any], Iterator[str]]
 """Receives the event and the history before it, and yields what is wrong, one sentence for each finding."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ClientRule:
     """A rule for clients."""
 
@@ -30,6 +31,28 @@ class ClientRule:
     keys: frozenset[int] = frozenset()
     """API keys of the requests that the rule checks. Empty: all."""
     severity: Severity = "error"
+
+
+class ClientRules(list[ClientRule]):
+    """Rules in the order of their declaration."""
+
+    def rule(
+        self,
+        rule_id: str,
+        source: str,
+        *,
+        on: type = ReceivedRequest,
+        keys: frozenset[int] = frozenset(),
+        severity: Severity = "error",
+    ) -> Callable[[Check], Check]:
+        """Declare a function to be the check of a rule. Its docstring is the sentence."""
+
+        def declare(check: Check) -> Check:
+            sentence = sentence_of(check)
+            self.append(ClientRule(rule_id, sentence, source, check, on, keys, severity))
+            return check
+
+        return declare
 
 
 @dataclass(slots=True)

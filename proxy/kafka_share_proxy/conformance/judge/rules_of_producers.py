@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kafka_share_proxy.conformance.judge.events import ReceivedRequest
 from kafka_share_proxy.conformance.judge.history import History
 from kafka_share_proxy.conformance.judge.producer_history import IMPLICIT_FROM, batches, produced
-from kafka_share_proxy.conformance.judge.rule import ClientRule
+from kafka_share_proxy.conformance.judge.rule import ClientRules
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.records import records
@@ -17,8 +17,12 @@ FETCH = frozenset({ApiKey.FETCH})
 SESSIONLESS = frozenset({0, -1})
 """Session epochs of a full fetch: a new session, or none (KIP-227)."""
 
+RULES = ClientRules()
 
+
+@RULES.rule("produce-batch-invalid", "ProduceRequest.validateRecords; LogValidator", keys=PRODUCE)
 def _batch(event: ReceivedRequest, _: History) -> Iterator[str]:
+    """Each partition has one batch of magic 2, from base offset 0, with its checksum."""
     for place, data in produced(event):
         name = f"partition {place[1]}"
         try:
@@ -46,7 +50,9 @@ def _wrong(header: records.BatchHeader, data: bytes) -> Iterator[str]:
         yield "the checksum is wrong"
 
 
+@RULES.rule("produce-sequence-gap", "KIP-98; ProducerAppendInfo.checkSequence", keys=PRODUCE)
 def _sequence(event: ReceivedRequest, history: History) -> Iterator[str]:
+    """The sequence numbers of a partition continue without gap or repetition, except after an error."""
     for place, batch in batches(event):
         producer = None if batch is None else history.producers.producers.get(batch.producer_id)
         if batch is None or producer is None or place in producer.doubtful or batch.producer_epoch != producer.epoch:
@@ -56,14 +62,18 @@ def _sequence(event: ReceivedRequest, history: History) -> Iterator[str]:
             yield f"partition {place[1]}: sequence {batch.base_sequence} after {expected - 1}"
 
 
+@RULES.rule("producer-epoch-lower", "KIP-98; KIP-360", keys=PRODUCE)
 def _epoch(event: ReceivedRequest, history: History) -> Iterator[str]:
+    """The epoch of a producer never decreases."""
     for place, batch in batches(event):
         producer = None if batch is None else history.producers.producers.get(batch.producer_id)
         if batch is not None and producer is not None and batch.producer_epoch < producer.epoch:
             yield f"partition {place[1]}: producer epoch {batch.producer_epoch} after {producer.epoch}"
 
 
+@RULES.rule("transaction-partition-missing", "KIP-98; KIP-890", keys=PRODUCE)
 def _transaction(event: ReceivedRequest, history: History) -> Iterator[str]:
+    """Before Produce v12 a partition is added to the transaction before its first batch."""
     for place, batch in batches(event):
         if batch is None or not batch.is_transactional:
             continue
@@ -74,7 +84,9 @@ def _transaction(event: ReceivedRequest, history: History) -> Iterator[str]:
             yield f"partition {place[1]} of {place[0]!r} is not part of the transaction"
 
 
+@RULES.rule("fetch-session-epoch", "KIP-227; FetchMetadata.nextEpoch", keys=FETCH)
 def _session(event: ReceivedRequest, history: History) -> Iterator[str]:
+    """The epoch of a fetch session increases by one with each request."""
     request = event.request
     if event.version < 7 or request.session_epoch in SESSIONLESS:
         return
@@ -83,53 +95,8 @@ def _session(event: ReceivedRequest, history: History) -> Iterator[str]:
         yield f"session epoch {request.session_epoch} instead of {expected}"
 
 
+@RULES.rule("fetch-forgets-nothing", "KIP-227", keys=FETCH, severity="advice")
 def _forgotten(event: ReceivedRequest, _: History) -> Iterator[str]:
+    """Only incremental fetches forget partitions."""
     if event.version >= 7 and event.request.session_epoch in SESSIONLESS and event.request.forgotten_topics_data:
         yield f"a full fetch (session epoch {event.request.session_epoch}) forgets partitions"
-
-
-RULES = (
-    ClientRule(
-        id="produce-batch-invalid",
-        sentence="Each partition has one batch of magic 2, from base offset 0, with its checksum.",
-        source="ProduceRequest.validateRecords; LogValidator",
-        check=_batch,
-        keys=PRODUCE,
-    ),
-    ClientRule(
-        id="produce-sequence-gap",
-        sentence="The sequence numbers of a partition continue without gap or repetition, except after an error.",
-        source="KIP-98; ProducerAppendInfo.checkSequence",
-        check=_sequence,
-        keys=PRODUCE,
-    ),
-    ClientRule(
-        id="producer-epoch-lower",
-        sentence="The epoch of a producer never decreases.",
-        source="KIP-98; KIP-360",
-        check=_epoch,
-        keys=PRODUCE,
-    ),
-    ClientRule(
-        id="transaction-partition-missing",
-        sentence="Before Produce v12 a partition is added to the transaction before its first batch.",
-        source="KIP-98; KIP-890",
-        check=_transaction,
-        keys=PRODUCE,
-    ),
-    ClientRule(
-        id="fetch-session-epoch",
-        sentence="The epoch of a fetch session increases by one with each request.",
-        source="KIP-227; FetchMetadata.nextEpoch",
-        check=_session,
-        keys=FETCH,
-    ),
-    ClientRule(
-        id="fetch-forgets-nothing",
-        sentence="Only incremental fetches forget partitions.",
-        source="KIP-227",
-        check=_forgotten,
-        keys=FETCH,
-        severity="advice",
-    ),
-)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_share_proxy.conformance.judge.events import Inspection, ReceivedRequest
 from kafka_share_proxy.conformance.judge.history import History
-from kafka_share_proxy.conformance.judge.rule import ClientRule
+from kafka_share_proxy.conformance.judge.rule import ClientRules
 from kafka_share_proxy.conformance.judge.share_history import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -25,8 +25,12 @@ RENEW_SINCE = 2
 CHECKED_MAX = 10_000
 """Maximum number of offsets of one batch that are compared with the held ones."""
 
+RULES = ClientRules()
 
+
+@RULES.rule("share-session-epoch", "KIP-932; ShareSessionCache", keys=SHARE_KEYS)
 def _epoch(event: ReceivedRequest, history: History) -> Iterator[str]:
+    """The epoch of a share session is 0 to open it, -1 to close it, else one more than the last."""
     epoch = event.request.share_session_epoch
     session = history.shares.find(event)
     if epoch < FINAL_EPOCH:
@@ -44,7 +48,9 @@ def _was_closed(event: ReceivedRequest, history: History) -> bool:
     return session is not None and session.closed
 
 
+@RULES.rule("acknowledge-not-held", "KIP-932; SharePartition.acknowledge", keys=SHARE_KEYS)
 def _held(event: ReceivedRequest, history: History) -> Iterator[str]:
+    """A member acknowledges only offsets that it acquired and has not acknowledged."""
     session = history.shares.find(event)
     if session is None or session.doubtful:
         return
@@ -60,7 +66,9 @@ def _held(event: ReceivedRequest, history: History) -> Iterator[str]:
                 yield f"{name}: offset {missing} is not held by the member"
 
 
+@RULES.rule("acknowledge-batches-invalid", "KIP-932; KafkaApis.validateAcknowledgementBatches", keys=SHARE_KEYS)
 def _batches(event: ReceivedRequest, _: History) -> Iterator[str]:
+    """Acknowledgement batches ascend without overlap, each with one type or a type for each offset."""
     for place, batches in acknowledged(event):
         end = -1
         for batch in batches:
@@ -83,12 +91,16 @@ def _wrong_batch(batch: Any) -> str:
     return f"has the unknown type {unknown[0]}" if unknown else ""
 
 
+@RULES.rule("acknowledge-in-first-fetch", "KIP-932; SharePartitionManager.newContext", keys=SHARE_KEYS)
 def _initial(event: ReceivedRequest, _: History) -> Iterator[str]:
+    """The request that opens a share session acknowledges nothing."""
     if event.request.share_session_epoch == INITIAL_EPOCH and next(acknowledged(event), None) is not None:
         yield "the request that opens a session acknowledges records"
 
 
+@RULES.rule("renew-flag-wrong", "KIP-1222", keys=SHARE_KEYS)
 def _renew(event: ReceivedRequest, _: History) -> Iterator[str]:
+    """A request with RENEW says so, and fetches nothing."""
     kinds = {kind for _, batches in acknowledged(event) for batch in batches for kind in batch.acknowledge_types}
     flag = event.version >= RENEW_SINCE and event.request.is_renew_ack
     if RENEW in kinds and not flag:
@@ -101,66 +113,18 @@ def _fetches(request: Any) -> bool:
     return any((request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms))
 
 
+@RULES.rule(
+    "share-forgets-nothing", "KIP-932; ShareSessionHandler", keys=frozenset({ApiKey.SHARE_FETCH}), severity="advice"
+)
 def _forgotten(event: ReceivedRequest, _: History) -> Iterator[str]:
+    """Only requests within a share session forget partitions."""
     if event.request.forgotten_topics_data and event.request.share_session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         yield f"partitions are forgotten at epoch {event.request.share_session_epoch}"
 
 
+@RULES.rule("final-epoch-missing", "KIP-932; ShareConsumeRequestManager.acknowledgeOnClose", on=Inspection)
 def _abandoned(_: Inspection, history: History) -> Iterator[str]:
+    """A member closes its share session (epoch -1) before it closes the connection."""
     for session in history.shares.sessions.values():
         if session.abandoned:
             yield f"member {session.member_id} of group {session.group_id} closed its connection to node {session.node}"
-
-
-RULES = (
-    ClientRule(
-        id="share-session-epoch",
-        sentence="The epoch of a share session is 0 to open it, -1 to close it, else one more than the last.",
-        source="KIP-932; ShareSessionCache",
-        check=_epoch,
-        keys=SHARE_KEYS,
-    ),
-    ClientRule(
-        id="acknowledge-not-held",
-        sentence="A member acknowledges only offsets that it acquired and has not acknowledged.",
-        source="KIP-932; SharePartition.acknowledge",
-        check=_held,
-        keys=SHARE_KEYS,
-    ),
-    ClientRule(
-        id="acknowledge-batches-invalid",
-        sentence="Acknowledgement batches ascend without overlap, each with one type or a type for each offset.",
-        source="KIP-932; KafkaApis.validateAcknowledgementBatches",
-        check=_batches,
-        keys=SHARE_KEYS,
-    ),
-    ClientRule(
-        id="acknowledge-in-first-fetch",
-        sentence="The request that opens a share session acknowledges nothing.",
-        source="KIP-932; SharePartitionManager.newContext",
-        check=_initial,
-        keys=SHARE_KEYS,
-    ),
-    ClientRule(
-        id="renew-flag-wrong",
-        sentence="A request with RENEW says so, and fetches nothing.",
-        source="KIP-1222",
-        check=_renew,
-        keys=SHARE_KEYS,
-    ),
-    ClientRule(
-        id="share-forgets-nothing",
-        sentence="Only requests within a share session forget partitions.",
-        source="KIP-932; ShareSessionHandler",
-        check=_forgotten,
-        keys=frozenset({ApiKey.SHARE_FETCH}),
-        severity="advice",
-    ),
-    ClientRule(
-        id="final-epoch-missing",
-        sentence="A member closes its share session (epoch -1) before it closes the connection.",
-        source="KIP-932; ShareConsumeRequestManager.acknowledgeOnClose",
-        check=_abandoned,
-        on=Inspection,
-    ),
-)

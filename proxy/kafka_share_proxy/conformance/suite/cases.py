@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kafka_share_proxy.conformance.sentences import sentence_of
+
 if TYPE_CHECKING:
     from kafka_share_proxy.conformance.suite.case_run import CaseRun
 
@@ -73,17 +75,16 @@ CASES = Registry()
 
 def case(
     case_id: str,
-    sentence: str,
     source: str,
     *,
     needs: Sequence[str] = (),
     differs: Mapping[str, str] | None = None,
     limit_s: float = LIMIT_S,
 ) -> Callable[[Body], Body]:
-    """Declare a function to be the body of a case."""
+    """Declare a function to be the body of a case. Its docstring is the sentence."""
 
     def declare(body: Body) -> Body:
-        CASES.add(Case(case_id, sentence, source, body, tuple(needs), differs or {}, limit_s))
+        CASES.add(Case(case_id, sentence_of(body), source, body, tuple(needs), differs or {}, limit_s))
         return body
 
     return declare
@@ -92,7 +93,6 @@ def case(
 def case_for_each(
     rows: Mapping[str, Sequence[Any]],
     case_id: str,
-    sentence: str,
     source: str,
     *,
     needs: Sequence[str] = (),
@@ -100,10 +100,11 @@ def case_for_each(
     limit_s: float = LIMIT_S,
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
     """Declare one case for each row: the name of a row replaces {name} in the id and its values {0}, {1} ... in the
-    sentence and in `needs`; the body receives the values after the run. `differs` is by the name of the row.
+    docstring and in `needs`; the body receives the values after the run. `differs` is by the name of the row.
     """
 
     def declare(body: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        sentence = sentence_of(body)
         for name, values in rows.items():
             CASES.add(
                 Case(

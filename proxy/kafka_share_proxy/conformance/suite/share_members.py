@@ -122,6 +122,11 @@ class ShareSessionMember:
         values = {"is_renew_ack": renew} if chosen >= 2 else {}
         return await self._send("ShareAcknowledge", chosen, (), acks, epoch, on, values | fields)
 
+    async def acknowledge_code(self, *acks: Ack, **options: Any) -> int:
+        """Send a ShareAcknowledge; return the error code of the first partition in it."""
+        topic, partition, *_ = acks[0]
+        return int(entry(await self.acknowledge(*acks, **options), topic, partition).error_code)
+
     def _version(self, api: str, version: int | None, needs_second: bool) -> int:
         return self.run.cluster.version(api, version) if not needs_second else 2
 

@@ -114,6 +114,11 @@ async def begin_transactions(run: CaseRun, transactional_id: str | None = None, 
     return Producer(run, response.producer_id, response.producer_epoch, name, coordinator)
 
 
+async def topic_and_producer(run: CaseRun) -> tuple[CaseTopic, Producer]:
+    """Return a topic, and a producer with a transactional id. Raises SetUpFailed."""
+    return await run.topic(), await begin_transactions(run)
+
+
 async def _init_producer_id(run: CaseRun, coordinator: PeerConnection | None, name: str | None, timeout_ms: int) -> Any:
     """Return the response, after waiting for the coordinator and an earlier transaction. Raises SetUpFailed."""
     for _ in range(ATTEMPTS):

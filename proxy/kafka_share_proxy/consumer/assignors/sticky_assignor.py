@@ -21,7 +21,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class StickyAssignor:
-    """Members have given up their partitions when they join, and list them in the user data."""
+    """Assignor `sticky`: members give up their partitions when they join, and list them in the user data."""
 
     name = "sticky"
     protocol = RebalanceProtocol.EAGER
@@ -40,7 +40,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """A partition is not assigned until its owner has released it."""
+    """Assignor `cooperative-sticky`: a partition is not assigned until its owner has released it."""
 
     name = "cooperative-sticky"
     protocol = RebalanceProtocol.COOPERATIVE
@@ -85,6 +85,7 @@ def _assign(
 
 
 def changing_hands(assigned: Assigned, members: Members) -> dict[TopicPartition, str]:
+    """Return the new owner of each partition that its present owner must release first."""
     given_up = {
         each for member_id, partitions in assigned.items() for each in {*members[member_id].owned} - {*partitions}
     }

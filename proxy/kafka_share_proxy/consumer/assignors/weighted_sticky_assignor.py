@@ -37,7 +37,7 @@ GOOD = 1.01
 
 
 class WeightedStickyAssignor:
-    """See CooperativeStickyAssignor."""
+    """Assignor `weighted-sticky`: a partition is not assigned until its owner has released it."""
 
     name = "weighted-sticky"
     protocol = RebalanceProtocol.COOPERATIVE

@@ -13,7 +13,10 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class SlotCommits:
-    """Without slots every partition is committed under its own name."""
+    """Commits and committed offsets of one consumer: a partition is committed once for each slot that it reads.
+
+    Without slots, every partition is committed under its name.
+    """
 
     def __init__(self, key_filter: KeyFilter | None, commits: CommitRequests, committed: CommittedRequests) -> None:
         self._filter = key_filter if key_filter is not None and key_filter.slots else None

@@ -279,7 +279,7 @@ class ClassicMembership(GroupMembership):
             self._again(now, "a member's subscription is malformed")
             return [BackgroundError(error=error)]
         except ConsumerError as error:
-            return self._give_in(error, now)
+            return self._fail(error, now)
         if self._flow.state is State.PREPARING_REBALANCE:
             self._flow.trace.to(State.COMPLETING_REBALANCE, now, f"generation {response.generation_id}")
         self._sync_due = response.protocol_name
@@ -317,7 +317,7 @@ class ClassicMembership(GroupMembership):
 
     def _failed(self, request: UnsentRequest, failure: RequestFailure, now: float) -> list[BackgroundEvent]:
         if not failure.is_retriable:
-            return self._give_in(ConsumerError(f"{request.api}: {failure.reason}"), now)
+            return self._fail(ConsumerError(f"{request.api}: {failure.reason}"), now)
         self._coordinator.note(failure, now)
         self._again_after(request.api, now, failure.kind.value)
         return []
@@ -337,7 +337,7 @@ class ClassicMembership(GroupMembership):
         if code in RETRIABLE:
             self._again_after(api, now, code.name)
             return []
-        return self._give_in(BrokerRefused(api, code, f"group {self._options.group_id}"), now)
+        return self._fail(BrokerRefused(api, code, f"group {self._options.group_id}"), now)
 
     def _again_after(self, api: str, now: float, reason: str) -> None:
         if api == "Heartbeat":
@@ -361,7 +361,7 @@ class ClassicMembership(GroupMembership):
         self._rejoin = reason
         return self._flow.lose_everything(now, reason)
 
-    def _give_in(self, error: ConsumerError, now: float) -> list[BackgroundEvent]:
+    def _fail(self, error: ConsumerError, now: float) -> list[BackgroundEvent]:
         self.fatal = error
         self._forget()
         return [BackgroundError(error=error), *self._flow.lose_everything(now, str(error))]

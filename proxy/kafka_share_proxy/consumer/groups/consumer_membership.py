@@ -122,7 +122,7 @@ class ConsumerMembership(GroupMembership):
             return []
         if isinstance(outcome, RequestFailure):
             if not outcome.is_retriable:
-                return self._give_in(ConsumerError(f"{request.api}: {outcome.reason}"), now)
+                return self._fail(ConsumerError(f"{request.api}: {outcome.reason}"), now)
             self._coordinator.note(outcome, now)
             self._resend(epoch, now)
             return []
@@ -297,7 +297,7 @@ class ConsumerMembership(GroupMembership):
             self._resend(epoch, now)
             return []
         about = f"group {self._options.group_id}"
-        return self._give_in(BrokerRefused("ConsumerGroupHeartbeat", code, about, detail), now)
+        return self._fail(BrokerRefused("ConsumerGroupHeartbeat", code, about, detail), now)
 
     def _resend(self, epoch: int, now: float) -> None:
         """Send everything: the coordinator may not have received the last request."""
@@ -311,7 +311,7 @@ class ConsumerMembership(GroupMembership):
         self._forget()
         return self._flow.lose_everything(now, reason)
 
-    def _give_in(self, error: ConsumerError, now: float) -> list[BackgroundEvent]:
+    def _fail(self, error: ConsumerError, now: float) -> list[BackgroundEvent]:
         self.fatal = error
         self._forget()
         return [BackgroundError(error=error), *self._flow.lose_everything(now, str(error))]

@@ -99,7 +99,7 @@ class ShareHolds:
     def deliver(
         self, partition: TopicPartition, offsets: Iterable[int], session: ShareSession, lock_until: float
     ) -> int:
-        """Return the number of the delivery."""
+        """Hold delivered records until their locks end. Return the number of the delivery."""
         self._deliveries += 1
         holds = self._of.setdefault(partition, {})
         for offset in offsets:
@@ -113,7 +113,7 @@ class ShareHolds:
     def settle(
         self, session: ShareSession, partition: TopicPartition, offsets: Iterable[int], kind: AcknowledgeType
     ) -> None:
-        """Acknowledge offsets that the application was never given."""
+        """Acknowledge offsets that were never returned to the application."""
         acks = dict.fromkeys(offsets, kind)
         if acks:
             session.due.setdefault(partition, {}).update(acks)
@@ -135,7 +135,7 @@ class ShareHolds:
         return hold.lost is not None
 
     def find(self, partition: TopicPartition, offset: int, delivery: int) -> Hold:
-        """The hold may be lost.
+        """Return the hold of a delivered record. It may be lost.
 
         Raises ValueError if the record was not delivered here, or is acknowledged already.
         """

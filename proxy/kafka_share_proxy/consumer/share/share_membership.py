@@ -137,7 +137,7 @@ class ShareMembership:
             return []
         if isinstance(outcome, RequestFailure):
             if not outcome.is_retriable:
-                return self._give_in(FatalGroupError(f"{request.api}: {outcome.reason}"), now)
+                return self._fail(FatalGroupError(f"{request.api}: {outcome.reason}"), now)
             self._coordinator.note(outcome, now)
             self._resend(now)
             return []
@@ -241,7 +241,7 @@ class ShareMembership:
             return []
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return [BackgroundError(error=error)]
-        return self._give_in(error, now)
+        return self._fail(error, now)
 
     def _resend(self, now: float) -> None:
         """Send everything: the coordinator may not have processed the last heartbeat."""
@@ -249,7 +249,7 @@ class ShareMembership:
         self._next_heartbeat = now
         self._reported_topics = None
 
-    def _give_in(self, error: ConsumerError, now: float) -> list[BackgroundEvent]:
+    def _fail(self, error: ConsumerError, now: float) -> list[BackgroundEvent]:
         self.fatal = error
         self.trace.to(ShareMemberState.REFUSED, now, str(error))
         self._forget()

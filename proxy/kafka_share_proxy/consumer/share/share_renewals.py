@@ -42,17 +42,17 @@ class ShareRenewals:
     def begin(
         self, partition: TopicPartition, offset: int, delivery: int, on_lost: Callable[[], None], now: float
     ) -> ShareJob:
-        """`on_lost` is called once if the lock is lost; it must not raise.
+        """Renew the lock of a record from now on. `on_lost` is called once if the lock is lost, and must not raise.
 
-        Raises ValueError if the record is acknowledged, was never delivered, or is worked on already; LockLostError if
-        it is too late.
+        Raises ValueError if the record is acknowledged, was never delivered, or is already being processed;
+        LockLostError if the lock is lost.
         """
         hold = self._held.find(partition, offset, delivery)
         self._held.lose_if_expired(partition, offset, hold, now)
         if hold.lost is not None:
             raise hold.lost
         if hold.on_lost is not None:
-            raise ValueError(f"{partition} at offset {offset} is worked on already")
+            raise ValueError(f"{partition} at offset {offset} is already being processed")
         hold.on_lost = on_lost
         job = ShareJob(partition, offset, hold)
         self._jobs.setdefault(hold.session, set()).add(job)

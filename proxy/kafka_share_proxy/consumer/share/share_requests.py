@@ -112,7 +112,7 @@ class ShareRequests:
         return bool(self._buffer)
 
     def take(self, now: float) -> AcquiredChunk | None:
-        """Skip chunks with expired locks: their records are delivered again."""
+        """Return the next chunk. Chunks with expired locks are skipped: their records are delivered again."""
         while self._buffer:
             chunk = self._buffer.popleft()
             if chunk.lock_until > now:
@@ -123,7 +123,7 @@ class ShareRequests:
         return self._sessions.get(session.node_id) is session
 
     def keep_only(self, partitions: Partitions) -> None:
-        """Buffered records of other partitions are released immediately."""
+        """Keep these partitions only. Buffered records of others are released immediately."""
         dropped = [chunk for chunk in self._buffer if chunk.partition not in partitions]
         self._buffer = deque(chunk for chunk in self._buffer if chunk.partition in partitions)
         for chunk in dropped:

@@ -50,10 +50,10 @@ static int add_partition(Reader *from, int64_t version, PyObject *topic, PyObjec
     int64_t offset = number(from, 8), epoch = version >= EPOCH_SINCE ? number(from, 4) : -1;
     Py_ssize_t metadata_at = from->at;
     PyObject *metadata = text(from, from->is_flexible, 1);
-    Py_ssize_t behind = from->at;
+    Py_ssize_t entry_end = from->at;
     no_tags(from);
     PyObject *entry = from->is_wrong || !metadata ? NULL
-        : Py_BuildValue("(OiLiOnnn)", topic, (int)index, (long long)offset, (int)epoch, metadata, offset_at, metadata_at, behind);
+        : Py_BuildValue("(OiLiOnnn)", topic, (int)index, (long long)offset, (int)epoch, metadata, offset_at, metadata_at, entry_end);
     int result = entry ? PyList_Append(entries, entry) : -1;
     Py_XDECREF(entry);
     Py_XDECREF(metadata);
@@ -163,13 +163,13 @@ static void put_number(Writer *to, int64_t value, int count) {
     put(to, bytes, count);
 }
 
-/* A whole number of a tuple; -1 and an exception where it is none. */
+/* Return an integer of a tuple, -1 and an exception if it is none. */
 static int64_t item(PyObject *tuple, Py_ssize_t at) {
     PyObject *found = PyTuple_GetItem(tuple, at);
     return found ? PyLong_AsLongLong(found) : -1;
 }
 
-enum { OFFSET_AT = 5, METADATA_AT, BEHIND_METADATA, SHORT_TEXT_MAX = 126 }; /* of commit_frames.CommittedEntry */
+enum { OFFSET_AT = 5, METADATA_AT, AFTER_METADATA, SHORT_TEXT_MAX = 126 }; /* of commit_frames.CommittedEntry */
 
 static int put_text(Writer *to, int64_t version, PyObject *text) {
     Py_ssize_t size = 0;
@@ -184,13 +184,13 @@ static int put_text(Writer *to, int64_t version, PyObject *text) {
     return 0;
 }
 
-/* One partition, and what stands in front of it from `from` on; where the rest begins. -1: an exception. */
+/* Copy the bytes from `from` to a partition, and the partition. Return the start of the rest, -1 on an exception. */
 static Py_ssize_t put_entry(Writer *to, const Py_buffer *frame, Py_ssize_t from, int64_t version, PyObject *entry, PyObject *fields) {
-    int64_t offset_at = item(entry, OFFSET_AT), metadata_at = item(entry, METADATA_AT), behind = item(entry, BEHIND_METADATA);
+    int64_t offset_at = item(entry, OFFSET_AT), metadata_at = item(entry, METADATA_AT), after_metadata = item(entry, AFTER_METADATA);
     int64_t offset = item(fields, 0), epoch = item(fields, 1);
     PyObject *metadata = PyTuple_GetItem(fields, 2);
     if (PyErr_Occurred()) return -1;
-    if (offset_at < from || metadata_at < offset_at || behind < metadata_at || frame->len < behind) {
+    if (offset_at < from || metadata_at < offset_at || after_metadata < metadata_at || frame->len < after_metadata) {
         PyErr_SetString(PyExc_ValueError, "the entry is not of this frame");
         return -1;
     }
@@ -198,9 +198,9 @@ static Py_ssize_t put_entry(Writer *to, const Py_buffer *frame, Py_ssize_t from,
     put(to, bytes + from, (Py_ssize_t)offset_at - from);
     put_number(to, offset, 8);
     if (version >= EPOCH_SINCE) put_number(to, epoch, 4);
-    if (metadata == Py_None) put(to, bytes + metadata_at, (Py_ssize_t)(behind - metadata_at));
+    if (metadata == Py_None) put(to, bytes + metadata_at, (Py_ssize_t)(after_metadata - metadata_at));
     else if (put_text(to, version, metadata)) return -1;
-    return (Py_ssize_t)behind;
+    return (Py_ssize_t)after_metadata;
 }
 
 static int put_request(Writer *to, const Py_buffer *frame, int64_t version, PyObject *entries, PyObject *fields) {

@@ -204,13 +204,13 @@ def _python_rewritten(
 ) -> bytes:
     pieces: list[Buffer] = []
     at = _INT32.size
-    for (_, _, _, _, _, offset_at, metadata_at, behind), (offset, leader_epoch, metadata) in zip(
+    for (_, _, _, _, _, offset_at, metadata_at, after_metadata), (offset, leader_epoch, metadata) in zip(
         entries, fields, strict=True
     ):
         pieces.append(frame[at:offset_at])
         pieces.append(_OFFSET_AND_EPOCH.pack(offset, leader_epoch) if version >= _EPOCH_SINCE else _INT64.pack(offset))
-        pieces.append(frame[metadata_at:behind] if metadata is None else _text(version, metadata.encode()))
-        at = behind
+        pieces.append(frame[metadata_at:after_metadata] if metadata is None else _text(version, metadata.encode()))
+        at = after_metadata
     body = b"".join((*pieces, frame[at:]))
     return _INT32.pack(len(body)) + body
 

@@ -142,7 +142,7 @@ def _carrying(spec: MessageSpec) -> list[StructSpec]:
         names = [field.name.lower() for field in struct_.fields]
         if "host" in names and "port" in names:
             if names.index("port") != names.index("host") + 1:
-                raise SchemaError(f"{spec.name}.{struct_.name}: host and port do not stand side by side")
+                raise SchemaError(f"{spec.name}.{struct_.name}: host and port are not adjacent fields")
             structs.append(struct_)
     return structs
 

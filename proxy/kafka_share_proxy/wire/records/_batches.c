@@ -1,7 +1,7 @@
 /* The headers of all record batches of one Fetch answer as rows of one table: producers that do not linger write batches
  * of 88 bytes, and an answer of 4 MiB has 50,000 of them.
  *
- * The rules are those of the twin in batches.py; tests hold the two equal. No read leaves the buffer: every size is
+ * The rules are those of the Python fallback in batches.py; tests compare the two. No read leaves the buffer: every size is
  * compared with what is left before it is believed. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
@@ -12,14 +12,14 @@
 #include <stdlib.h>
 
 #if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "rows are of little-endian numbers: the twin in Python serves here"
+#error "rows have little-endian numbers: use the Python fallback"
 #endif
 
 enum { VERSION = 2, LOG_OVERHEAD = 12, MAGIC_AT = 16, HEADER = 61, ROW = 52, MASK_OLD = 0x0F, COMPRESSED = 0x07 };
 enum { TRANSACTIONAL = 0x10, CONTROL = 0x20 };
 enum { KEPT = 0, ABORTED = 1, MARKER = 2 };
 
-/* Where the fields of a row stand; batches.ROW has the same. */
+/* Positions of the fields of a row, as in batches.ROW. */
 enum { BASE = 0, LAST = 8, TIMESTAMP = 16, PRODUCER = 24, POSITION = 32, SIZE = 36, EPOCH = 40, COUNT = 44, ATTRIBUTES = 48 };
 enum { MAGIC = 50 };
 

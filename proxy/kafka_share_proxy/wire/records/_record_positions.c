@@ -1,10 +1,11 @@
-/* All records of record batches of magic 2 in one pass: where each has its key, value and headers, as columns of numbers;
- * objects made of a range of them, and samples of keys. Of one batch whose records were opened, or of a run of batches as they came, as
- * producers that do not linger write a batch for each record.
+/* Locate all records of record batches of magic 2 in one pass: positions of keys, values and headers as columns of numbers.
+ * Build objects from a range of records, and sample keys. Input: the records of one batch, or a run of batches as received,
+ * as producers without linger write a batch for each record.
  *
- * The rules are those of the twins in record_positions.py, record_runs.py and key_samples.py; tests and a fuzzer hold them equal. No read leaves the bytes:
- * every length is compared with what is left before it is believed, and every position again before it is used. Limited API
- * of CPython 3.11. With RECORD_POSITIONS_CORE defined it is plain C, for a driver under sanitizers.
+ * The rules are those of the Python fallbacks in record_positions.py, record_runs.py and key_samples.py; tests and a fuzzer
+ * compare them. No read leaves the bytes: every length is compared with the remaining bytes before it is used, and every
+ * position is checked again before it is used. Limited API of CPython 3.11. With RECORD_POSITIONS_CORE defined it is plain
+ * C, for a driver under sanitizers.
  */
 #ifndef RECORD_POSITIONS_CORE
 #define PY_SSIZE_T_CLEAN
@@ -46,8 +47,8 @@ typedef struct {
     size_t found;   /* rows that the columns have */
 } Area;
 
-/* NULL, or what is wrong with record `at`. The columns have room for `count` more rows. A record that does not stand at a
- * higher offset than those in front of it is left out. */
+/* NULL, or what is wrong with record `at`. The columns have room for `count` more rows. A record whose
+ * offset is not higher than all before it is left out. */
 static const char *find_all(Area *of, const Columns *to) {
     const uint8_t *const origin = of->origin, *const area_end = of->bytes + of->size, *p = of->bytes;
     const int64_t base_offset = of->base_offset;
@@ -55,7 +56,7 @@ static const char *find_all(Area *of, const Columns *to) {
     size_t row = of->found;
     for (of->at = 0; of->at < of->count; of->at++) {
         int64_t length, timestamp, delta, key, value, headers;
-        if (!(p = varint(p, area_end, &length)) || length < 1 || length > area_end - p) return "its length is none, or more than is left";
+        if (!(p = varint(p, area_end, &length)) || length < 1 || length > area_end - p) return "its length is not positive, or exceeds the remaining bytes";
         const uint8_t *const end = p + length;
         if (!(p = varint(p + 1, end, &timestamp))) return "its timestamp does not fit into it";
         if (!(p = varint(p, end, &delta)) || delta < 0 || delta > of->offsets) return "its offset is not within the batch";
@@ -65,7 +66,7 @@ static const char *find_all(Area *of, const Columns *to) {
         if (!(p = sized(p, end, &value))) return "its value does not fit into it";
         const uint8_t *const value_start = p;
         p += value < 0 ? 0 : value;
-        if (!(p = varint(p, end, &headers)) || after_headers(p, end, headers) != end) return "its headers do not fill what is left of it";
+        if (!(p = varint(p, end, &headers)) || after_headers(p, end, headers) != end) return "its headers do not end where it ends";
         if (LIKELY(base_offset + delta > before)) {
             before = base_offset + delta;
             put64(to->wide[OFFSET], row, before);
@@ -81,7 +82,7 @@ static const char *find_all(Area *of, const Columns *to) {
         }
         p = end;
     }
-    if (p != area_end) return "bytes stand behind the last one";
+    if (p != area_end) return "bytes follow the last record";
     of->before = before;
     of->found = row;
     return NULL;
@@ -92,7 +93,7 @@ static int has_offsets(const Area *of) {
 }
 static int has_room(const Area *of) { return (uint64_t)of->count * RECORD_MIN <= of->size; }
 
-/* ---- batches as they came ---- */
+/* ---- batches as received ---- */
 
 enum { HEADER = 61, LOG_OVERHEAD = 12, MAGIC_AT = 16, CRC_AT = 17, CRC_FROM = 21, ATTRIBUTES_AT = 22, DELTA_AT = 23 };
 enum { BASE_TIMESTAMP_AT = 27, MAX_TIMESTAMP_AT = 35, COUNT_AT = 57, COMPRESSION_MASK = 7, TIMESTAMP_TYPE_MASK = 8 };
@@ -184,15 +185,15 @@ static size_t samples_max(const Area *of, const Sampling *to) {
     return of->count > to->first ? (of->count - to->first - 1) / to->every + 1 : 0;
 }
 
-/* NULL, or what is wrong with record `at`. Of records that are not looked at only the length is read, and nothing at all
- * behind the last one that is. */
+/* NULL, or what is wrong with record `at`. Of records that are not sampled only the length is read, and nothing after
+ * the last sample. */
 static const char *sample_keys(Area *of, Sampling *to) {
     const uint8_t *const area_end = of->bytes + of->size, *p = of->bytes;
     uint64_t next = to->first;
-    const uint64_t behind = to->first + (uint64_t)samples_max(of, to) * to->every;
-    for (of->at = 0; of->at < of->count && next < behind; of->at++) {
+    const uint64_t end_of_samples = to->first + (uint64_t)samples_max(of, to) * to->every;
+    for (of->at = 0; of->at < of->count && next < end_of_samples; of->at++) {
         int64_t length, timestamp, delta, key, value;
-        if (!(p = varint(p, area_end, &length)) || length < 1 || length > area_end - p) return "its length is none, or more than is left";
+        if (!(p = varint(p, area_end, &length)) || length < 1 || length > area_end - p) return "its length is not positive, or exceeds the remaining bytes";
         const uint8_t *const end = p + length;
         if (of->at == next) {
             next += to->every;
@@ -324,7 +325,7 @@ static PyObject *fault_text(const Run *of, const uint8_t *p, int fault, const ch
     const long long offset = of->end - p < 8 ? -1 : (long long)big64(p);
     switch (fault) {
     case ALL_RIGHT: return Py_NewRef(Py_None);
-    case NO_BATCH: return PyUnicode_FromFormat("no record batch that is not compressed stands at byte %zd", (Py_ssize_t)(p - of->bytes));
+    case NO_BATCH: return PyUnicode_FromFormat("there is no uncompressed record batch at byte %zd", (Py_ssize_t)(p - of->bytes));
     case WRONG_CHECKSUM: return PyUnicode_FromFormat("the checksum of the record batch at offset %lld is wrong", offset);
     case NO_ROOM: return PyUnicode_FromFormat("the record batch at offset %lld: %u records cannot be in %zu bytes", offset,
                                               (unsigned)of->area.count, of->area.size);
@@ -344,11 +345,11 @@ static PyObject *found_in_run(Run *of, const uint8_t *start) {
     PyThreadState *state = NULL;
     const int release = of->end - start >= RELEASE_FROM;
     if (release) state = PyEval_SaveThread();
-    const uint8_t *const behind = find_run(of, &columns, rows, start, &fault, &wrong);
+    const uint8_t *const run_end = find_run(of, &columns, rows, start, &fault, &wrong);
     if (release) PyEval_RestoreThread(state);
     if (of->area.found < rows && !(found = shortened(found, &columns, of->area.found))) return NULL;
-    PyObject *text = fault_text(of, behind, fault, wrong);
-    if (text) return Py_BuildValue("(NnN)", found, (Py_ssize_t)(behind - of->bytes), text);
+    PyObject *text = fault_text(of, run_end, fault, wrong);
+    if (text) return Py_BuildValue("(NnN)", found, (Py_ssize_t)(run_end - of->bytes), text);
     Py_DECREF(found);
     return NULL;
 }
@@ -529,7 +530,7 @@ static void drop_records(Records *self) {
     memset(content_of(self), 0, RECORDS_CONTENT);
 }
 
-/* Whether there was an iterator behind this one, whose place it has taken. */
+/* Replace this iterator by the one after it. Returns 0 if there is none. */
 static int continued(Records *self) {
     Records *after = self->after;
     if (!after) return 0;
@@ -582,7 +583,7 @@ static PyObject *records(PyObject *module, PyObject *const *args, Py_ssize_t cou
     }
     self->columns = Py_NewRef(args[1]);
     for (int i = 4; i < 8; i++) Py_INCREF(args[i]);
-    if (given) { /* its content moves, so that nobody else can refer to it and no circle comes about */
+    if (given) { /* its content moves: no other object can refer to it, and no reference cycle can arise */
         memcpy(content_of(after), content_of(given), RECORDS_CONTENT);
         memset(content_of(given), 0, RECORDS_CONTENT);
         self->after = after;

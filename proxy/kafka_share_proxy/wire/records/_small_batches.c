@@ -1,6 +1,6 @@
-/* Record batches of magic 2 as state and dead letters are appended in, written in one pass. Batches of state are recognised
- * by their keys. See records.build_batch and decode_records, the Python fallbacks: tests compare them, and unusual records
- * are left to them. Limited API of CPython 3.11.
+/* Record batches of magic 2, as state and dead letters are appended, written in one pass. Batches of state are recognised by
+ * their keys without decoding. The Python fallbacks are records.build_batch and decode_records: tests compare them, and they
+ * process unusual records. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -25,7 +25,7 @@ typedef struct {
     Field key, value;
     PyObject *headers; /* a tuple, borrowed */
     int64_t timestamp;
-    int64_t size; /* behind its own length */
+    int64_t size; /* of the record, without the length field before it */
 } Row;
 
 /* ---- sizes and bytes ---- */
@@ -203,8 +203,8 @@ static int is_usual(const uint8_t *batch, size_t size) {
         && big32(batch + CRC_AT) == crc32c(0, batch + CRC_FROM, size - CRC_FROM);
 }
 
-/* Behind the record at `p`; NULL: its key does not begin so, or it is none. */
-static const uint8_t *behind_record(const uint8_t *p, const uint8_t *end, const uint8_t *prefix, Py_ssize_t length) {
+/* End of the record at `p`. NULL if its key does not begin with the prefix, or if it is not a valid record. */
+static const uint8_t *after_record(const uint8_t *p, const uint8_t *end, const uint8_t *prefix, Py_ssize_t length) {
     int64_t size, number, key;
     if (!(p = varint(p, end, &size)) || size < 1 || size > end - p) return NULL;
     end = p + size;
@@ -213,8 +213,8 @@ static const uint8_t *behind_record(const uint8_t *p, const uint8_t *end, const 
 }
 
 static const char has_only_doc[] =
-    "has_only(batch, prefix): whether it is a usual batch, and the keys of all its records begin so; False also where that is"
-    " not told here.";
+    "has_only(batch, prefix): True if the bytes are one plain batch in which every key begins with the prefix. False also"
+    " for batches that this kernel does not read.";
 
 static PyObject *has_only(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
@@ -229,7 +229,7 @@ static PyObject *has_only(PyObject *module, PyObject *const *args, Py_ssize_t co
     int found = is_usual(p, (size_t)batch.len);
     uint32_t records = found ? big32(p + COUNT_AT) : 0;
     for (p += found ? HEADER : 0; records && found; records--) {
-        p = behind_record(p, end, prefix.buf, prefix.len);
+        p = after_record(p, end, prefix.buf, prefix.len);
         found = p != NULL;
     }
     found = found && p == end;

@@ -1,8 +1,8 @@
-/* CRC-32C, and what the processor here can do: for every kernel that checks or writes batches.
+/* CRC-32C with the features of this processor, for every kernel that checks or writes batches.
  *
- * Three ways, the best that there is: eight tables; the instruction, in three streams at a time; the same beside
- * multiplication without carry, as they are different units of the processor. The last sums up pieces, which can be laid
- * together: the checksum of a record that is copied is made once, and counts for what it comes from and what it goes to.
+ * Three implementations, of which the fastest available is used: eight tables; the CRC instruction, in three streams at a
+ * time; the same in parallel with carry-less multiplication, as they are different units of the processor. The last adds up
+ * pieces whose checksums can be combined: the checksum of a copied record is computed once, for the source and the copy.
  */
 #ifndef KSP_CHECKSUM_H
 #define KSP_CHECKSUM_H
@@ -100,8 +100,8 @@ INLINE uint64_t shifted(uint32_t table[4][256], uint64_t crc) {
     return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^ table[3][crc >> 24 & 255];
 }
 
-/* One stream waits three cycles for each instruction; three of them keep it busy. What comes next is asked for early:
- * the processor's own look-ahead does not get used to three places that jump. */
+/* One stream waits three cycles for each instruction; three of them keep it busy. The next bytes are prefetched, because
+ * the processor's own prefetcher does not recognise three positions that jump. */
 #define THREE_STREAMS(run, table, line)                                                             \
     for (; size >= 3 * (run); p += 3 * (run), size -= 3 * (run)) {                                  \
         uint64_t second = 0, third = 0;                                                             \
@@ -198,8 +198,8 @@ MULTIPLYING INLINE uint64_t crc_of_runs(Runs runs, uint64_t front) {
     return REDUCED(product) ^ third;
 }
 
-/* What at most PIECE_MAX bytes make of a register of 0. Asks for bytes PIECE_AHEAD behind them: pieces come in a row. Where
- * two products are one instruction, a turn takes 31 words of eight bytes, else 25. */
+/* What at most PIECE_MAX bytes make of a register of 0. Prefetches the bytes PIECE_AHEAD after them: pieces follow each
+ * other. Where two products are one instruction, a turn takes 31 words of eight bytes, else 25. */
 enum { WIDE_RUN = 40, NARROW_RUN = 24 };
 
 FOLDING static uint64_t crc_of_piece_wide(const uint8_t *p, size_t size) {

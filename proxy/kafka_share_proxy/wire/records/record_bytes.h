@@ -1,5 +1,5 @@
-/* Numbers, varints and lengths as they stand in record batches: for every kernel that reads them. Whatever the bytes are,
- * no read leaves them: a function that is told `end` reads nothing at or behind it.
+/* Numbers, varints and lengths in record batches, for every kernel that reads them. For any bytes, a function with the
+ * argument `end` reads no byte at `end` or after it.
  */
 #ifndef KSP_RECORD_BYTES_H
 #define KSP_RECORD_BYTES_H

@@ -186,13 +186,13 @@ def find(
 
 # Python fallback of the extension
 
-_LENGTH = "its length is none, or more than is left"
+_LENGTH = "its length is not positive, or exceeds the remaining bytes"
 _TIMESTAMP = "its timestamp does not fit into it"
 _OFFSET = "its offset is not within the batch"
 _KEY = "its key does not fit into it"
 _VALUE = "its value does not fit into it"
-_HEADERS = "its headers do not fill what is left of it"
-_AFTER = "bytes stand behind the last one"
+_HEADERS = "its headers do not end where it ends"
+_AFTER = "bytes follow the last record"
 
 
 class _Misfit(Exception):

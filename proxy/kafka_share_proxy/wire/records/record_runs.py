@@ -45,7 +45,7 @@ def _python_find_run(data: Buffer, start: int, end: int, check_crcs: bool) -> tu
     except RemoteProtocolError as error:
         wrong = str(error)
     if wrong is None and start < end:
-        wrong = f"no record batch that is not compressed stands at byte {start}"
+        wrong = f"there is no uncompressed record batch at byte {start}"
     return b"".join([column.tobytes() for column in columns]), start, wrong
 
 

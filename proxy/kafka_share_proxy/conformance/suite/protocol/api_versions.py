@@ -27,11 +27,11 @@ CLIENT = {"client_software_name": "conformance", "client_software_version": "1"}
 @case_for_each(
     {str(version): (version,) for version in range(6)},
     "apiversions.versions.v{name}",
-    "ApiVersions v{0} returns a range for each API, ApiVersions itself included.",
     SCHEMA,
     needs=("ApiVersions:{0}",),
 )
 async def each_version(run: CaseRun, version: int) -> None:
+    """ApiVersions v{0} returns a range for each API, ApiVersions itself included."""
     connection = await run.connect()
     response = await connection.request("ApiVersions", version, **(CLIENT if version >= 3 else {}))
     equal("ErrorCode", response.error_code, ErrorCode.NONE)
@@ -43,12 +43,9 @@ async def each_version(run: CaseRun, version: int) -> None:
     equal("empty or negative ranges", empty, {})
 
 
-@case(
-    "apiversions.versions.same-in-all",
-    "Every version of ApiVersions below 4 returns the same ranges.",
-    SCHEMA,
-)
+@case("apiversions.versions.same-in-all", SCHEMA)
 async def same_in_all(run: CaseRun) -> None:
+    """Every version of ApiVersions below 4 returns the same ranges."""
     connection = await run.connect()
     actual = []
     for version in range(4):
@@ -57,12 +54,9 @@ async def same_in_all(run: CaseRun) -> None:
     equal("ranges of versions 1 to 3", actual[1:], [actual[0]] * 3)
 
 
-@case(
-    "apiversions.versions.too-high",
-    "An unknown version of ApiVersions gets UNSUPPORTED_VERSION in the layout of version 0, with its own range.",
-    "KIP-511; ApiVersionsResponse.json",
-)
+@case("apiversions.versions.too-high", "KIP-511; ApiVersionsResponse.json")
 async def too_high(run: CaseRun) -> None:
+    """An unknown version of ApiVersions gets UNSUPPORTED_VERSION in the layout of version 0, with its own range."""
     connection = await run.connect()
     frame = struct.pack(">hhih", API_VERSIONS, 99, 77, 1) + b"c" + b"\0"
     exchange = await connection.send_frame(API_VERSIONS, 0, frame)
@@ -76,22 +70,18 @@ async def too_high(run: CaseRun) -> None:
 @case_for_each(
     {"empty": ("",), "space": ("a b",), "slash": ("a/b",)},
     "apiversions.versions.software-name-{name}",
-    "ApiVersions v3 with the client software name {0!r} gets INVALID_REQUEST.",
     "KIP-511; ApiVersionsRequest.isValid",
 )
 async def software_name(run: CaseRun, name: str) -> None:
+    """ApiVersions v3 with the client software name {0!r} gets INVALID_REQUEST."""
     connection = await run.connect()
     response = await connection.request("ApiVersions", 3, client_software_name=name, client_software_version="1")
     equal("ErrorCode", response.error_code, ErrorCode.INVALID_REQUEST)
 
 
-@case(
-    "apiversions.features.consistent",
-    "Each finalized feature is supported at its level (v4: earlier versions leave out those from level 0).",
-    "KIP-584; ApiVersionsResponse.json",
-    needs=("ApiVersions:4",),
-)
+@case("apiversions.features.consistent", "KIP-584; ApiVersionsResponse.json", needs=("ApiVersions:4",))
 async def features(run: CaseRun) -> None:
+    """Each finalized feature is supported at its level (v4: earlier versions leave out those from level 0)."""
     response = await run.request("ApiVersions", await run.connect(), 4, **CLIENT)
     supported = {each.name: (each.min_version, each.max_version) for each in response.supported_features}
     wrong = {
@@ -102,12 +92,9 @@ async def features(run: CaseRun) -> None:
     equal("finalized features beyond the supported ones", wrong, {})
 
 
-@case(
-    "apiversions.versions.fetch-with-produce",
-    "A broker offers Produce, Fetch, Metadata, FindCoordinator and ApiVersions.",
-    "ApiKeys (broker listener)",
-)
+@case("apiversions.versions.fetch-with-produce", "ApiKeys (broker listener)")
 async def basics(run: CaseRun) -> None:
+    """A broker offers Produce, Fetch, Metadata, FindCoordinator and ApiVersions."""
     needed = {"Produce", "Fetch", "Metadata", "FindCoordinator", "ApiVersions"}
     missing = sorted(api for api in needed if KEYS[api] not in run.capabilities.versions)
     equal("missing APIs", missing, [])
@@ -127,11 +114,11 @@ async def peer_of(run: CaseRun, request: HarmlessRequest) -> PeerConnection:
 @case_for_each(
     {f"{each.api}.v{version}": (each.api, version, each) for each, version in harmless_requests.by_version()},
     "apiversions.layout.{name}",
-    "The response to {0} v{1} has the layout and header of that version, and the value that its request calls for.",
     "the schema of the response; RequestHeader.json, ResponseHeader.json",
     needs=("{0}:{1}",),
 )
 async def layout(run: CaseRun, api: str, version: int, request: HarmlessRequest) -> None:
+    """The response to {0} v{1} has the layout and header of that version, and the value that its request calls for."""
     connection = await peer_of(run, request)
 
     async def loaded() -> Any:
@@ -162,13 +149,9 @@ def encoded(api: str, version: int, request: HarmlessRequest, **changed: Any) ->
 APIS = {api: (api,) for api in harmless_requests.newest()}
 
 
-@case_for_each(
-    APIS,
-    "apiversions.too-high.{name}",
-    "A version of {0} above the offered ones ends the connection.",
-    "SocketServer.processCompletedReceives (InvalidRequestException)",
-)
+@case_for_each(APIS, "apiversions.too-high.{name}", "SocketServer.processCompletedReceives (InvalidRequestException)")
 async def version_too_high(run: CaseRun, api: str) -> None:
+    """A version of {0} above the offered ones ends the connection."""
     newest_version(run, api)
     connection = await run.connect()
     highest = run.capabilities.versions[KEYS[api]][1]
@@ -177,13 +160,9 @@ async def version_too_high(run: CaseRun, api: str) -> None:
     true("connection", await connection.is_closed_by_peer(), "closed by the peer")
 
 
-@case_for_each(
-    APIS,
-    "apiversions.truncated.{name}",
-    "A {0} request whose frame ends within its body ends the connection, and no other.",
-    "RequestContext.parseRequest (InvalidRequestException)",
-)
+@case_for_each(APIS, "apiversions.truncated.{name}", "RequestContext.parseRequest (InvalidRequestException)")
 async def truncated(run: CaseRun, api: str) -> None:
+    """A {0} request whose frame ends within its body ends the connection, and no other."""
     version = newest_version(run, api)
     request = harmless_requests.newest()[api]
     frame = encoded(api, version, request)
@@ -233,13 +212,9 @@ NULLABLE_FREE = {
 }
 
 
-@case_for_each(
-    NULLABLE_FREE,
-    "apiversions.null.{name}",
-    "Null in a field of {0} that must not be null ends the connection.",
-    "the schema of the request (nullableVersions)",
-)
+@case_for_each(NULLABLE_FREE, "apiversions.null.{name}", "the schema of the request (nullableVersions)")
 async def null_field(run: CaseRun, api: str) -> None:
+    """Null in a field of {0} that must not be null ends the connection."""
     version = newest_version(run, api)
     frame = _null_frame(api, version, harmless_requests.newest()[api])
     if frame is None:
@@ -255,10 +230,10 @@ async def null_field(run: CaseRun, api: str) -> None:
 @case_for_each(
     {"0": (0,), "largest": (2**31 - 1,), "negative": (-1,), "smallest": (-(2**31),)},
     "apiversions.header.correlation-id-{name}",
-    "The correlation id {0} is returned unchanged.",
     HEADERS,
 )
 async def correlation_id(run: CaseRun, number: int) -> None:
+    """The correlation id {0} is returned unchanged."""
     connection = await run.connect()
     frame = frames.request(API_VERSIONS, 0, number, "c", build("ApiVersions"))[4:]
     exchange = await connection.send_frame(API_VERSIONS, 0, frame)
@@ -269,10 +244,10 @@ async def correlation_id(run: CaseRun, number: int) -> None:
 @case_for_each(
     {"null": (None,), "empty": ("",), "long": ("c" * 2000,), "not-ascii": ("grün",)},
     "apiversions.header.client-id-{name}",
-    "A request with such a client id is served ({name}).",
     HEADERS,
 )
 async def client_id(run: CaseRun, name: str | None) -> None:
+    """A request with such a client id is served ({name})."""
     connection = await run.connect()
     connection.client_id = name
     equal("ErrorCode", (await connection.request("ApiVersions", 0)).error_code, ErrorCode.NONE)
@@ -280,12 +255,9 @@ async def client_id(run: CaseRun, name: str | None) -> None:
     true("brokers", len(response.brokers) > 0, "at least one", len(response.brokers))
 
 
-@case(
-    "apiversions.header.unknown-tag",
-    "An unknown tagged field in a request header is ignored.",
-    "KIP-482; RequestHeader.json v2",
-)
+@case("apiversions.header.unknown-tag", "KIP-482; RequestHeader.json v2")
 async def unknown_header_tag(run: CaseRun) -> None:
+    """An unknown tagged field in a request header is ignored."""
     connection = await run.connect()
     version = run.cluster.version("Metadata")
     header = headers.RequestHeader(KEYS["Metadata"], version, 9, "c", ((UNKNOWN_TAG, b"abc"),))
@@ -304,10 +276,10 @@ def encoded_body(api: str, version: int, **values: Any) -> bytes:
 @case_for_each(
     {api: (api,) for api in ("Metadata", "ApiVersions", "FindCoordinator", "DescribeCluster", "ListGroups")},
     "apiversions.header.unknown-body-tag-{name}",
-    "An unknown tagged field in the body of {0} is ignored.",
     "KIP-482",
 )
 async def unknown_body_tag(run: CaseRun, api: str) -> None:
+    """An unknown tagged field in the body of {0} is ignored."""
     version = 3 if api == "ApiVersions" else newest_version(run, api)
     fields = CLIENT if api == "ApiVersions" else dict(harmless_requests.newest()[api].fields)
     message = build(api, **fields)
@@ -317,12 +289,9 @@ async def unknown_body_tag(run: CaseRun, api: str) -> None:
     true("response", response is not None, "decoded")
 
 
-@case(
-    "apiversions.frames.pipelined",
-    "Responses to pipelined requests are sent in the order of the requests.",
-    "KIP (protocol guide): requests of a connection are processed in order",
-)
+@case("apiversions.frames.pipelined", "KIP (protocol guide): requests of a connection are processed in order")
 async def pipelined(run: CaseRun) -> None:
+    """Responses to pipelined requests are sent in the order of the requests."""
     connection = await run.connect()
     version = run.cluster.version("Metadata")
     sent = []
@@ -336,12 +305,9 @@ async def pipelined(run: CaseRun) -> None:
     equal("responses", len([each for each in sent if each.response]), 10)
 
 
-@case(
-    "apiversions.frames.behind-a-waiting-one",
-    "A response is not sent before that of an earlier request that waits.",
-    "SocketServer (one request of a connection at a time)",
-)
+@case("apiversions.frames.behind-a-waiting-one", "SocketServer (one request of a connection at a time)")
 async def behind_a_waiting_one(run: CaseRun) -> None:
+    """A response is not sent before that of an earlier request that waits."""
     topic = await run.topic()
     connection = await run.connect(await run.node(topic.leaders[0]))
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
@@ -352,12 +318,9 @@ async def behind_a_waiting_one(run: CaseRun) -> None:
     equal("error of ApiVersions", (await connection.receive(second)).error_code, ErrorCode.NONE)
 
 
-@case(
-    "apiversions.frames.in-pieces",
-    "A request that arrives byte by byte is served.",
-    "NetworkReceive",
-)
+@case("apiversions.frames.in-pieces", "NetworkReceive")
 async def in_pieces(run: CaseRun) -> None:
+    """A request that arrives byte by byte is served."""
     connection = await run.connect()
     data = frames.request(API_VERSIONS, 0, 1, "c", build("ApiVersions"))
     for at in range(len(data)):
@@ -369,34 +332,29 @@ async def in_pieces(run: CaseRun) -> None:
 @case_for_each(
     {"negative": (-1,), "smallest": (-(2**31),), "too-large": (2**31 - 1,)},
     "apiversions.frames.size-{name}",
-    "A frame with the size {0} ends the connection.",
     "NetworkReceive (InvalidReceiveException)",
 )
 async def frame_size(run: CaseRun, size: int) -> None:
+    """A frame with the size {0} ends the connection."""
     connection = await run.connect()
     await connection.send_bytes(struct.pack(">i", size) + b"\0" * 8)
     true("connection", await connection.is_closed_by_peer(), "closed by the peer")
 
 
 @case_for_each(
-    {"unknown": (999,), "negative": (-5,)},
-    "apiversions.frames.key-{name}",
-    "A request with the API key {0} ends the connection.",
-    "SocketServer.processCompletedReceives",
+    {"unknown": (999,), "negative": (-5,)}, "apiversions.frames.key-{name}", "SocketServer.processCompletedReceives"
 )
 async def unknown_key(run: CaseRun, key: int) -> None:
+    """A request with the API key {0} ends the connection."""
     connection = await run.connect()
     frame = struct.pack(">hhih", key, 0, 1, 1) + b"c"
     await connection.send_bytes(struct.pack(">i", len(frame)) + frame)
     true("connection", await connection.is_closed_by_peer(), "closed by the peer")
 
 
-@case(
-    "apiversions.frames.header-cut-off",
-    "A frame that is too short for a header ends the connection.",
-    "RequestHeader.parse",
-)
+@case("apiversions.frames.header-cut-off", "RequestHeader.parse")
 async def header_cut_off(run: CaseRun) -> None:
+    """A frame that is too short for a header ends the connection."""
     connection = await run.connect()
     await connection.send_bytes(struct.pack(">ihh", 4, API_VERSIONS, 0))
     if not await connection.is_closed_by_peer():

@@ -22,12 +22,9 @@ SYNC = "SyncGroupRequest.json; GroupMetadataManager.classicGroupSync"
 STATIC = "KIP-345"
 
 
-@case(
-    "groups.classic.member-id-required",
-    "A first join without a member id gets MEMBER_ID_REQUIRED and a member id; the second is accepted with it.",
-    "KIP-394; JoinGroupResponse.json",
-)
+@case("groups.classic.member-id-required", "KIP-394; JoinGroupResponse.json")
 async def member_id_required(run: CaseRun) -> None:
+    """A first join without a member id gets MEMBER_ID_REQUIRED and a member id; the second is accepted with it."""
     member = await classic_member(run)
     response = await member.try_join()
     equal("error of the first join", response.error_code, ErrorCode.MEMBER_ID_REQUIRED)
@@ -39,12 +36,9 @@ async def member_id_required(run: CaseRun) -> None:
     await member.leave()
 
 
-@case(
-    "groups.classic.first-generation",
-    "The only member is leader of generation 1, and its own metadata is listed.",
-    GROUP,
-)
+@case("groups.classic.first-generation", GROUP)
 async def first_generation(run: CaseRun) -> None:
+    """The only member is leader of generation 1, and its own metadata is listed."""
     member = await classic_member(run)
     response = await member.join([("range", b"mine")])
     equal("GenerationId", response.generation_id, 1)
@@ -64,10 +58,10 @@ async def first_generation(run: CaseRun) -> None:
         "no-protocol-type": ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     },
     "groups.classic.join-{name}",
-    "JoinGroup with {0} gets {1.name}.",
     GROUP,
 )
 async def bad_join(run: CaseRun, fields: dict[str, Any], code: ErrorCode) -> None:
+    """JoinGroup with {0} gets {1.name}."""
     member = await classic_member(run)
     equal("ErrorCode", (await member.try_join(**fields)).error_code, code)
 
@@ -78,22 +72,19 @@ async def bad_join(run: CaseRun, fields: dict[str, Any], code: ErrorCode) -> Non
         "protocol": ({"protocols": [("other", b"")]},),
     },
     "groups.classic.inconsistent-{name}",
-    "A join with another {name} than the group's members gets INCONSISTENT_GROUP_PROTOCOL.",
     GROUP,
 )
 async def inconsistent(run: CaseRun, fields: dict[str, Any]) -> None:
+    """A join with another {name} than the group's members gets INCONSISTENT_GROUP_PROTOCOL."""
     member = await stable_member(run)
     other = await classic_member(run, member.group)
     response = await other.try_join(**fields)
     equal("ErrorCode", response.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-@case(
-    "groups.classic.protocol-of-all",
-    "The group's protocol is one that all members support.",
-    "GroupMetadata.selectProtocol",
-)
+@case("groups.classic.protocol-of-all", "GroupMetadata.selectProtocol")
 async def protocol_of_all(run: CaseRun) -> None:
+    """The group's protocol is one that all members support."""
     first = await classic_member(run)
     await first.join([("a", b"1"), ("b", b"2")])
     await first.sync([(first.member_id, b"")])
@@ -115,12 +106,9 @@ async def _rebalances(member: ClassicGroupClient) -> bool:
     return await member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-@case(
-    "groups.classic.second-generation",
-    "A second member begins generation 2; only the leader gets the list of members.",
-    GROUP,
-)
+@case("groups.classic.second-generation", GROUP)
 async def second_generation(run: CaseRun) -> None:
+    """A second member begins generation 2; only the leader gets the list of members."""
     first = await stable_member(run)
     second = await classic_member(run, first.group)
     responses: dict[str, Any] = {}
@@ -139,12 +127,9 @@ async def second_generation(run: CaseRun) -> None:
     equal("members for the other", list(responses["second"].members), [])
 
 
-@case(
-    "groups.classic.assignments",
-    "Each member gets from SyncGroup the assignment that the leader gave for it.",
-    SYNC,
-)
+@case("groups.classic.assignments", SYNC)
 async def assignments(run: CaseRun) -> None:
+    """Each member gets from SyncGroup the assignment that the leader gave for it."""
     first = await stable_member(run)
     second = await second_member(run, first)
     given = [(first.member_id, b"one"), (second.member_id, b"two")]
@@ -159,12 +144,9 @@ async def assignments(run: CaseRun) -> None:
     equal("assignments", actual, {"first": b"one", "second": b"two"})
 
 
-@case(
-    "groups.classic.assignment-again",
-    "A SyncGroup in a stable group returns the same assignment.",
-    SYNC,
-)
+@case("groups.classic.assignment-again", SYNC)
 async def assignment_again(run: CaseRun) -> None:
+    """A SyncGroup in a stable group returns the same assignment."""
     member = await stable_member(run)
     response = await member.sync()
     equal("error and assignment", (response.error_code, bytes(response.assignment)), (0, b"all"))
@@ -177,10 +159,10 @@ async def assignment_again(run: CaseRun) -> None:
         "group": ({"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
     },
     "groups.classic.sync-wrong-{name}",
-    "SyncGroup with {0} gets {1.name}.",
     SYNC,
 )
 async def bad_sync(run: CaseRun, fields: dict[str, Any], code: ErrorCode) -> None:
+    """SyncGroup with {0} gets {1.name}."""
     member = await stable_member(run)
     equal("ErrorCode", (await member.sync(**fields)).error_code, code)
 
@@ -188,11 +170,11 @@ async def bad_sync(run: CaseRun, fields: dict[str, Any], code: ErrorCode) -> Non
 @case_for_each(
     {"type": ({"protocol_type": "connect"},), "name": ({"protocol_name": "other"},)},
     "groups.classic.sync-inconsistent-{name}",
-    "SyncGroup v5 with {0} gets INCONSISTENT_GROUP_PROTOCOL.",
     "KIP-559; SyncGroupRequest.json",
     needs=("SyncGroup:5",),
 )
 async def inconsistent_sync(run: CaseRun, fields: dict[str, Any]) -> None:
+    """SyncGroup v5 with {0} gets INCONSISTENT_GROUP_PROTOCOL."""
     member = await stable_member(run)
     full: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} | fields
     equal("ErrorCode", (await member.sync(**full)).error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -206,31 +188,25 @@ async def inconsistent_sync(run: CaseRun, fields: dict[str, Any]) -> None:
         "group": ({"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
     },
     "groups.classic.heartbeat-{name}",
-    "A Heartbeat with {0} in a stable group gets {1.name}.",
     "HeartbeatRequest.json; GroupMetadataManager.classicGroupHeartbeat",
 )
 async def heartbeat(run: CaseRun, fields: dict[str, Any], code: ErrorCode) -> None:
+    """A Heartbeat with {0} in a stable group gets {1.name}."""
     member = await stable_member(run)
     equal("ErrorCode", await member.heartbeat(**fields), code)
 
 
-@case(
-    "groups.classic.heartbeat-unknown-group",
-    "A Heartbeat in an unknown group gets UNKNOWN_MEMBER_ID.",
-    "GroupMetadataManager.classicGroupHeartbeat",
-)
+@case("groups.classic.heartbeat-unknown-group", "GroupMetadataManager.classicGroupHeartbeat")
 async def heartbeat_unknown_group(run: CaseRun) -> None:
+    """A Heartbeat in an unknown group gets UNKNOWN_MEMBER_ID."""
     member = await classic_member(run)
     member.member_id, member.generation = "nobody", 1
     equal("ErrorCode", await member.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-@case(
-    "groups.classic.heartbeat-of-rebalance",
-    "While another member joins, a heartbeat gets REBALANCE_IN_PROGRESS.",
-    "HeartbeatResponse.json",
-)
+@case("groups.classic.heartbeat-of-rebalance", "HeartbeatResponse.json")
 async def heartbeat_of_rebalance(run: CaseRun) -> None:
+    """While another member joins, a heartbeat gets REBALANCE_IN_PROGRESS."""
     first = await stable_member(run)
     second = await classic_member(run, first.group)
     async with trio.open_nursery() as nursery:
@@ -239,12 +215,9 @@ async def heartbeat_of_rebalance(run: CaseRun) -> None:
         await first.leave()
 
 
-@case(
-    "groups.classic.leave",
-    "A member that left is unknown; the group becomes Empty.",
-    "LeaveGroupResponse.json",
-)
+@case("groups.classic.leave", "LeaveGroupResponse.json")
 async def leave(run: CaseRun) -> None:
+    """A member that left is unknown; the group becomes Empty."""
     member = await stable_member(run)
     response = await member.leave()
     equal("ErrorCode", response.error_code, ErrorCode.NONE)
@@ -253,24 +226,18 @@ async def leave(run: CaseRun) -> None:
     equal("GroupState", (await describe(run, member.group)).group_state, "Empty")
 
 
-@case(
-    "groups.classic.leave-unknown-member",
-    "LeaveGroup of an unknown member gets UNKNOWN_MEMBER_ID for that member.",
-    "KIP-345; LeaveGroupResponse.json",
-)
+@case("groups.classic.leave-unknown-member", "KIP-345; LeaveGroupResponse.json")
 async def leave_unknown(run: CaseRun) -> None:
+    """LeaveGroup of an unknown member gets UNKNOWN_MEMBER_ID for that member."""
     member = await stable_member(run)
     response = await member.leave(member_id="nobody")
     equal("error of the member", response.members[0].error_code, ErrorCode.UNKNOWN_MEMBER_ID)
     equal("error of a heartbeat", await member.heartbeat(), ErrorCode.NONE)
 
 
-@case(
-    "groups.classic.rejoin-follower",
-    "A leader that joins again begins a rebalance; a stable follower gets the present generation.",
-    "GroupMetadataManager.classicGroupJoin",
-)
+@case("groups.classic.rejoin-follower", "GroupMetadataManager.classicGroupJoin")
 async def rejoin_leader(run: CaseRun) -> None:
+    """A leader that joins again begins a rebalance; a stable follower gets the present generation."""
     member = await stable_member(run)
     response = await member.try_join()
     equal("ErrorCode", response.error_code, ErrorCode.NONE)
@@ -280,12 +247,9 @@ async def rejoin_leader(run: CaseRun) -> None:
 # Static members
 
 
-@case(
-    "groups.static.join-at-once",
-    "A static member joins with its first request, without a member id.",
-    STATIC,
-)
+@case("groups.static.join-at-once", STATIC)
 async def static_join(run: CaseRun) -> None:
+    """A static member joins with its first request, without a member id."""
     member = await classic_member(run, instance_id="i1")
     response = await member.try_join()
     equal("ErrorCode", response.error_code, ErrorCode.NONE)
@@ -293,12 +257,9 @@ async def static_join(run: CaseRun) -> None:
     await member.leave()
 
 
-@case(
-    "groups.static.replaced",
-    "A join with a used instance id replaces its member without a rebalance: the old member id is fenced.",
-    STATIC,
-)
+@case("groups.static.replaced", STATIC)
 async def static_replaced(run: CaseRun) -> None:
+    """A join with a used instance id replaces its member without a rebalance: the old member id is fenced."""
     first = await stable_member(run, instance_id="i1")
     second = await classic_member(run, first.group, "i1")
     response = await second.join()
@@ -310,12 +271,10 @@ async def static_replaced(run: CaseRun) -> None:
 
 
 @case_for_each(
-    {"heartbeat": ("Heartbeat",), "sync": ("SyncGroup",), "join": ("JoinGroup",)},
-    "groups.static.fenced-{name}",
-    "{0} with an instance id and another member id than its present one gets FENCED_INSTANCE_ID.",
-    STATIC,
+    {"heartbeat": ("Heartbeat",), "sync": ("SyncGroup",), "join": ("JoinGroup",)}, "groups.static.fenced-{name}", STATIC
 )
 async def static_fenced(run: CaseRun, api: str) -> None:
+    """{0} with an instance id and another member id than its present one gets FENCED_INSTANCE_ID."""
     member = await stable_member(run, instance_id="i1")
     if api == "Heartbeat":
         code = await member.heartbeat(member_id="other")
@@ -326,22 +285,16 @@ async def static_fenced(run: CaseRun, api: str) -> None:
     equal("ErrorCode", code, ErrorCode.FENCED_INSTANCE_ID)
 
 
-@case(
-    "groups.static.unknown-instance",
-    "A Heartbeat with an unknown instance id gets UNKNOWN_MEMBER_ID.",
-    STATIC,
-)
+@case("groups.static.unknown-instance", STATIC)
 async def static_unknown(run: CaseRun) -> None:
+    """A Heartbeat with an unknown instance id gets UNKNOWN_MEMBER_ID."""
     member = await stable_member(run, instance_id="i1")
     equal("ErrorCode", await member.heartbeat(group_instance_id="i2"), ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-@case(
-    "groups.static.removed-by-instance",
-    "LeaveGroup removes a static member by its instance id alone.",
-    "KIP-345; LeaveGroupRequest.json",
-)
+@case("groups.static.removed-by-instance", "KIP-345; LeaveGroupRequest.json")
 async def static_removed(run: CaseRun) -> None:
+    """LeaveGroup removes a static member by its instance id alone."""
     member = await stable_member(run, instance_id="i1")
     response = await member.leave(member_id="")
     equal("error of the member", response.members[0].error_code, ErrorCode.NONE)
@@ -358,12 +311,9 @@ async def describe(run: CaseRun, group: str, version: int = 5) -> Any:
     return response.groups[0]
 
 
-@case(
-    "groups.describe.stable",
-    "DescribeGroups shows a stable group with protocol, members, metadata and assignment.",
-    "DescribeGroupsResponse.json",
-)
+@case("groups.describe.stable", "DescribeGroupsResponse.json")
 async def describe_stable(run: CaseRun) -> None:
+    """DescribeGroups shows a stable group with protocol, members, metadata and assignment."""
     member = await stable_member(run, instance_id="i1")
     group = await describe(run, member.group)
     equal("ErrorCode", group.error_code, ErrorCode.NONE)
@@ -375,12 +325,9 @@ async def describe_stable(run: CaseRun) -> None:
     equal("ClientId", shown.client_id, member.connection.client_id)
 
 
-@case(
-    "groups.describe.joined-only",
-    "A group whose leader has not synchronised is CompletingRebalance.",
-    "ClassicGroupState",
-)
+@case("groups.describe.joined-only", "ClassicGroupState")
 async def describe_joined_only(run: CaseRun) -> None:
+    """A group whose leader has not synchronised is CompletingRebalance."""
     member = await classic_member(run)
     await member.join()
 
@@ -393,11 +340,11 @@ async def describe_joined_only(run: CaseRun) -> None:
 @case_for_each(
     {"v5": (5, 0), "v6": (6, 69)},
     "groups.describe.unknown-{name}",
-    "DescribeGroups v{0} shows an unknown group as Dead, with error {1}.",
     "KIP-1043; DescribeGroupsResponse.json",
     needs=("DescribeGroups:{0}",),
 )
 async def describe_unknown(run: CaseRun, version: int, code: int) -> None:
+    """DescribeGroups v{0} shows an unknown group as Dead, with error {1}."""
     group = await describe(run, run.name("none"), version)
     equal("state and error", (group.group_state, group.error_code), ("Dead", code))
 
@@ -405,10 +352,10 @@ async def describe_unknown(run: CaseRun, version: int, code: int) -> None:
 @case_for_each(
     {"stable": ("Stable", True), "empty": ("Empty", False), "upper-case": ("STABLE", True)},
     "groups.list.state-{name}",
-    "ListGroups with the state {0} lists a stable group: {1}.",
     "KIP-518; ListGroupsRequest.json",
 )
 async def list_by_state(run: CaseRun, state: str, expected: bool) -> None:
+    """ListGroups with the state {0} lists a stable group: {1}."""
     member = await stable_member(run)
     response = await run.request("ListGroups", member.connection, version=4, states_filter=[state])
     listed = [each for each in response.groups if each.group_id == member.group]
@@ -420,45 +367,36 @@ async def list_by_state(run: CaseRun, state: str, expected: bool) -> None:
 @case_for_each(
     {"classic": (["classic"], True), "consumer": (["consumer"], False)},
     "groups.list.type-{name}",
-    "ListGroups v5 with the types {0} lists a classic group: {1}.",
     "KIP-848; ListGroupsRequest.json",
     needs=("ListGroups:5",),
 )
 async def list_by_type(run: CaseRun, types: list[str], expected: bool) -> None:
+    """ListGroups v5 with the types {0} lists a classic group: {1}."""
     member = await stable_member(run)
     response = await run.request("ListGroups", member.connection, version=5, types_filter=types)
     listed = [each.group_type for each in response.groups if each.group_id == member.group]
     equal("types of the listed group", listed, ["classic"] if expected else [])
 
 
-@case(
-    "groups.delete.non-empty",
-    "DeleteGroups refuses a group with members with NON_EMPTY_GROUP.",
-    "KIP-229",
-)
+@case("groups.delete.non-empty", "KIP-229")
 async def delete_non_empty(run: CaseRun) -> None:
+    """DeleteGroups refuses a group with members with NON_EMPTY_GROUP."""
     member = await stable_member(run)
     response = await run.request("DeleteGroups", member.connection, groups_names=[member.group])
     equal("ErrorCode", response.results[0].error_code, ErrorCode.NON_EMPTY_GROUP)
 
 
-@case(
-    "groups.delete.unknown",
-    "DeleteGroups of an unknown group gets GROUP_ID_NOT_FOUND.",
-    "KIP-229",
-)
+@case("groups.delete.unknown", "KIP-229")
 async def delete_unknown(run: CaseRun) -> None:
+    """DeleteGroups of an unknown group gets GROUP_ID_NOT_FOUND."""
     group = run.name("none")
     response = await run.request("DeleteGroups", await run.coordinator(group), groups_names=[group])
     equal("ErrorCode", response.results[0].error_code, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-@case(
-    "groups.delete.empty",
-    "DeleteGroups deletes an empty group, after which it is Dead.",
-    "KIP-229",
-)
+@case("groups.delete.empty", "KIP-229")
 async def delete_empty(run: CaseRun) -> None:
+    """DeleteGroups deletes an empty group, after which it is Dead."""
     member = await stable_member(run)
     await member.leave()
     response = await run.request("DeleteGroups", member.connection, groups_names=[member.group])

@@ -17,13 +17,10 @@ UNKNOWN_ID = b"\x05" * 16
 
 
 @case_for_each(
-    {str(version): (version,) for version in range(1, 14)},
-    "metadata.topic.v{name}",
-    "Metadata v{0} shows a topic with its partitions, leaders, replicas and in-sync replicas.",
-    SCHEMA,
-    needs=("Metadata:{0}",),
+    {str(version): (version,) for version in range(1, 14)}, "metadata.topic.v{name}", SCHEMA, needs=("Metadata:{0}",)
 )
 async def shown(run: CaseRun, version: int) -> None:
+    """Metadata v{0} shows a topic with its partitions, leaders, replicas and in-sync replicas."""
     topic = await run.topic(3)
     response = await run.request("Metadata", version=version, topics=[{"name": topic.name}])
     (entry,) = response.topics
@@ -43,8 +40,9 @@ async def shown(run: CaseRun, version: int) -> None:
         equal("TopicId", bytes(entry.topic_id), topic.topic_id)
 
 
-@case("metadata.topic.by-id", "Metadata v12 finds a topic by its id.", "KIP-516", needs=("Metadata:12",))
+@case("metadata.topic.by-id", "KIP-516", needs=("Metadata:12",))
 async def by_id(run: CaseRun) -> None:
+    """Metadata v12 finds a topic by its id."""
     topic = await run.topic()
     requested = {"name": None, "topic_id": topic.topic_id}
     response = await run.request("Metadata", version=12, topics=[requested], allow_auto_topic_creation=False)
@@ -52,19 +50,17 @@ async def by_id(run: CaseRun) -> None:
     equal("error, name and id", (entry.error_code, entry.name, bytes(entry.topic_id)), (0, topic.name, topic.topic_id))
 
 
-@case("metadata.topic.unknown-id", "An unknown topic id gets UNKNOWN_TOPIC_ID.", "KIP-516", needs=("Metadata:12",))
+@case("metadata.topic.unknown-id", "KIP-516", needs=("Metadata:12",))
 async def unknown_id(run: CaseRun) -> None:
+    """An unknown topic id gets UNKNOWN_TOPIC_ID."""
     requested = {"name": None, "topic_id": UNKNOWN_ID}
     response = await run.request("Metadata", version=12, topics=[requested], allow_auto_topic_creation=False)
     equal("ErrorCode", response.topics[0].error_code, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-@case(
-    "metadata.topic.unknown",
-    "An unknown topic gets UNKNOWN_TOPIC_OR_PARTITION, has no partitions, and is not created.",
-    "MetadataRequest.json (AllowAutoTopicCreation)",
-)
+@case("metadata.topic.unknown", "MetadataRequest.json (AllowAutoTopicCreation)")
 async def unknown(run: CaseRun) -> None:
+    """An unknown topic gets UNKNOWN_TOPIC_OR_PARTITION, has no partitions, and is not created."""
     name = run.name("none")
     for _ in range(2):
         response = await run.request("Metadata", topics=[{"name": name}], allow_auto_topic_creation=False)
@@ -77,35 +73,34 @@ async def unknown(run: CaseRun) -> None:
 @case_for_each(
     {name: (text,) for name, text in INVALID_NAMES.items() if name != "empty"},
     "metadata.topic.invalid-name-{name}",
-    "A topic name that is invalid ({name}) gets INVALID_TOPIC_EXCEPTION.",
     "Topic.validate",
 )
 async def invalid_name(run: CaseRun, text: str) -> None:
+    """A topic name that is invalid ({name}) gets INVALID_TOPIC_EXCEPTION."""
     response = await run.request("Metadata", topics=[{"name": text}], allow_auto_topic_creation=False)
     equal("ErrorCode", response.topics[0].error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-@case("metadata.topics.none", "An empty list of topics returns brokers and no topics.", "MetadataRequest.json")
+@case("metadata.topics.none", "MetadataRequest.json")
 async def no_topics(run: CaseRun) -> None:
+    """An empty list of topics returns brokers and no topics."""
     response = await run.request("Metadata", topics=[])
     equal("topics", list(response.topics), [])
     true("brokers", len(response.brokers) > 0, "at least one")
 
 
-@case("metadata.topics.all", "Null topics return all topics, this one among them.", "MetadataRequest.json")
+@case("metadata.topics.all", "MetadataRequest.json")
 async def all_topics(run: CaseRun) -> None:
+    """Null topics return all topics, this one among them."""
     topic = await run.topic()
     response = await run.request("Metadata", topics=None)
     names = [each.name for each in response.topics]
     equal("entries of the topic", names.count(topic.name), 1)
 
 
-@case(
-    "metadata.topics.several",
-    "Several topics are returned, each once, with its own error.",
-    "MetadataResponse.json",
-)
+@case("metadata.topics.several", "MetadataResponse.json")
 async def several(run: CaseRun) -> None:
+    """Several topics are returned, each once, with its own error."""
     topic, none = await run.topic(), run.name("none")
     response = await run.request(
         "Metadata", topics=[{"name": topic.name}, {"name": none}], allow_auto_topic_creation=False
@@ -114,20 +109,17 @@ async def several(run: CaseRun) -> None:
     equal("errors", codes, {topic.name: 0, none: int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)})
 
 
-@case("metadata.brokers.reachable", "Every broker of Metadata can be connected to and serves.", SCHEMA)
+@case("metadata.brokers.reachable", SCHEMA)
 async def reachable(run: CaseRun) -> None:
+    """Every broker of Metadata can be connected to and serves."""
     for address in (await run.cluster.brokers(await run.kept())).values():
         response = await (await run.connect(address)).request("ApiVersions", 0)
         equal("ErrorCode", response.error_code, ErrorCode.NONE)
 
 
-@case(
-    "metadata.brokers.same-cluster",
-    "Metadata and DescribeCluster agree on cluster id and brokers.",
-    "KIP-700; DescribeClusterResponse.json",
-    needs=("DescribeCluster:0",),
-)
+@case("metadata.brokers.same-cluster", "KIP-700; DescribeClusterResponse.json", needs=("DescribeCluster:0",))
 async def same_cluster(run: CaseRun) -> None:
+    """Metadata and DescribeCluster agree on cluster id and brokers."""
     first = await run.request("Metadata", topics=[])
     second = await run.request("DescribeCluster", version=0)
     equal("cluster id", second.cluster_id, first.cluster_id)
@@ -135,8 +127,9 @@ async def same_cluster(run: CaseRun) -> None:
     equal("brokers", actual, sorted((each.node_id, each.host, each.port) for each in first.brokers))
 
 
-@case("metadata.brokers.controller", "The controller of Metadata is one of the brokers.", SCHEMA)
+@case("metadata.brokers.controller", SCHEMA)
 async def controller(run: CaseRun) -> None:
+    """The controller of Metadata is one of the brokers."""
     response = await run.request("Metadata", topics=[])
     nodes = [each.node_id for each in response.brokers]
     true("ControllerId", response.controller_id in nodes, f"one of {nodes}", response.controller_id)
@@ -144,11 +137,11 @@ async def controller(run: CaseRun) -> None:
 
 @case(
     "metadata.partitions.described",
-    "DescribeTopicPartitions shows the partitions of a topic in order, with leaders and epochs.",
     "KIP-966; DescribeTopicPartitionsResponse.json",
     needs=("DescribeTopicPartitions:0",),
 )
 async def partitions_described(run: CaseRun) -> None:
+    """DescribeTopicPartitions shows the partitions of a topic in order, with leaders and epochs."""
     topic = await run.topic(3)
     response = await run.request("DescribeTopicPartitions", topics=[{"name": topic.name}])
     (entry,) = response.topics
@@ -158,12 +151,12 @@ async def partitions_described(run: CaseRun) -> None:
 
 
 @case(
-    "metadata.partitions.cursor",
-    "DescribeTopicPartitions with a limit of two partitions returns a cursor, from which the next request continues.",
-    "KIP-966; DescribeTopicPartitionsRequest.json",
-    needs=("DescribeTopicPartitions:0",),
+    "metadata.partitions.cursor", "KIP-966; DescribeTopicPartitionsRequest.json", needs=("DescribeTopicPartitions:0",)
 )
 async def cursor(run: CaseRun) -> None:
+    """DescribeTopicPartitions with a limit of two partitions returns a cursor, from which the next request
+    continues.
+    """
     topic = await run.topic(3)
     first = await run.request("DescribeTopicPartitions", topics=[{"name": topic.name}], response_partition_limit=2)
     equal("first partitions", [p.partition_index for p in first.topics[0].partitions], [0, 1])
@@ -197,34 +190,32 @@ async def create(run: CaseRun, **fields: Any) -> Any:
         **{f"name-{key}": ({"name": text}, ErrorCode.INVALID_TOPIC_EXCEPTION) for key, text in INVALID_NAMES.items()},
     },
     "metadata.create.invalid-{name}",
-    "CreateTopics with an invalid {name} gets {1.name}.",
     CREATION,
 )
 async def create_invalid(run: CaseRun, fields: dict[str, Any], code: ErrorCode) -> None:
+    """CreateTopics with an invalid {name} gets {1.name}."""
     equal("ErrorCode", (await create(run, **fields)).error_code, code)
 
 
-@case("metadata.create.exists", "Creating an existing topic gets TOPIC_ALREADY_EXISTS.", CREATION)
+@case("metadata.create.exists", CREATION)
 async def create_existing(run: CaseRun) -> None:
+    """Creating an existing topic gets TOPIC_ALREADY_EXISTS."""
     topic = await run.topic()
     equal("ErrorCode", (await create(run, name=topic.name)).error_code, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
-@case(
-    "metadata.create.returned",
-    "CreateTopics returns topic id, number of partitions and replicas.",
-    "KIP-525; CreateTopicsResponse.json",
-    needs=("CreateTopics:7",),
-)
+@case("metadata.create.returned", "KIP-525; CreateTopicsResponse.json", needs=("CreateTopics:7",))
 async def create_returned(run: CaseRun) -> None:
+    """CreateTopics returns topic id, number of partitions and replicas."""
     created = await create(run, num_partitions=3)
     equal("error and partitions", (created.error_code, created.num_partitions), (0, 3))
     true("TopicId", bytes(created.topic_id) != ZERO_UUID, "not zero")
     true("ReplicationFactor", created.replication_factor >= 1, "1 or above", created.replication_factor)
 
 
-@case("metadata.create.validate-only", "CreateTopics with ValidateOnly creates nothing.", "CreateTopicsRequest.json")
+@case("metadata.create.validate-only", "CreateTopicsRequest.json")
 async def create_validate_only(run: CaseRun) -> None:
+    """CreateTopics with ValidateOnly creates nothing."""
     name = run.name("topic")
     codes = [(await create(run, name=name, validate_only=True)).error_code for _ in range(2)]
     equal("ErrorCodes of two requests", codes, [0, 0])
@@ -232,15 +223,17 @@ async def create_validate_only(run: CaseRun) -> None:
     equal("error of Metadata", response.topics[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-@case("metadata.create.twice-in-one", "A topic named twice in CreateTopics gets INVALID_REQUEST.", CREATION)
+@case("metadata.create.twice-in-one", CREATION)
 async def create_twice(run: CaseRun) -> None:
+    """A topic named twice in CreateTopics gets INVALID_REQUEST."""
     requested = {"name": run.name("topic"), "num_partitions": 1, "replication_factor": -1}
     response = await run.request("CreateTopics", topics=[requested, requested], timeout_ms=9000)
     equal("ErrorCodes", {each.error_code for each in response.topics}, {int(ErrorCode.INVALID_REQUEST)})
 
 
-@case("metadata.delete.unknown-afterwards", "A deleted topic is unknown, and its id too.", "DeleteTopicsResponse.json")
+@case("metadata.delete.unknown-afterwards", "DeleteTopicsResponse.json")
 async def delete_topic_then_describe(run: CaseRun) -> None:
+    """A deleted topic is unknown, and its id too."""
     topic = await run.topic()
     response = await run.request("DeleteTopics", topic_names=[topic.name], timeout_ms=9000)
     equal("ErrorCode", response.responses[0].error_code, ErrorCode.NONE)
@@ -252,8 +245,9 @@ async def delete_topic_then_describe(run: CaseRun) -> None:
     await run.until(is_absent, "UNKNOWN_TOPIC_OR_PARTITION")
 
 
-@case("metadata.delete.by-id", "DeleteTopics v6 deletes by topic id.", "KIP-516", needs=("DeleteTopics:6",))
+@case("metadata.delete.by-id", "KIP-516", needs=("DeleteTopics:6",))
 async def delete_by_id(run: CaseRun) -> None:
+    """DeleteTopics v6 deletes by topic id."""
     topic = await run.topic()
     requested = [{"name": None, "topic_id": topic.topic_id}]
     response = await run.request("DeleteTopics", version=6, topics=requested, timeout_ms=9000)
@@ -261,19 +255,17 @@ async def delete_by_id(run: CaseRun) -> None:
     equal("error and name", (actual.error_code, actual.name), (0, topic.name))
 
 
-@case("metadata.delete.unknown-id", "An unknown id gets UNKNOWN_TOPIC_ID.", "KIP-516", needs=("DeleteTopics:6",))
+@case("metadata.delete.unknown-id", "KIP-516", needs=("DeleteTopics:6",))
 async def delete_unknown_id(run: CaseRun) -> None:
+    """An unknown id gets UNKNOWN_TOPIC_ID."""
     requested = [{"name": None, "topic_id": UNKNOWN_ID}]
     response = await run.request("DeleteTopics", version=6, topics=requested, timeout_ms=9000)
     equal("ErrorCode", response.responses[0].error_code, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-@case(
-    "metadata.recreate.new-id",
-    "A topic that is deleted and created again has another id.",
-    "KIP-516",
-)
+@case("metadata.recreate.new-id", "KIP-516")
 async def recreated(run: CaseRun) -> None:
+    """A topic that is deleted and created again has another id."""
     topic = await run.topic()
     await run.request("DeleteTopics", topic_names=[topic.name], timeout_ms=9000)
 
@@ -295,10 +287,10 @@ async def recreated(run: CaseRun) -> None:
         "fewer": (1, ErrorCode.INVALID_PARTITIONS),
     },
     "metadata.partitions.{name}",
-    "CreatePartitions to {0} of a topic with two gets {1.name}.",
     "CreatePartitionsResponse.json",
 )
 async def partitions(run: CaseRun, count: int, code: ErrorCode) -> None:
+    """CreatePartitions to {0} of a topic with two gets {1.name}."""
     topic = await run.topic(2)
     requested = [{"name": topic.name, "count": count, "assignments": None}]
     response = await run.request("CreatePartitions", topics=requested, timeout_ms=9000)
@@ -318,8 +310,9 @@ async def topic_setting(run: CaseRun, topic: str, name: str) -> Any:
     return setting
 
 
-@case("metadata.settings.own", "A setting of a topic is described with its value and source 1.", "KIP-226")
+@case("metadata.settings.own", "KIP-226")
 async def own_setting(run: CaseRun) -> None:
+    """A setting of a topic is described with its value and source 1."""
     topic = await run.topic(configs={"retention.ms": "12345678"})
     setting = await topic_setting(run, topic.name, "retention.ms")
     equal(
@@ -329,8 +322,9 @@ async def own_setting(run: CaseRun) -> None:
     )
 
 
-@case("metadata.settings.default", "A setting that nobody set has source 5.", "KIP-226")
+@case("metadata.settings.default", "KIP-226")
 async def default_setting(run: CaseRun) -> None:
+    """A setting that was not set has source 5."""
     topic = await run.topic()
     setting = await topic_setting(run, topic.name, "cleanup.policy")
     equal("value", setting.value, "delete")
@@ -340,10 +334,10 @@ async def default_setting(run: CaseRun) -> None:
 @case_for_each(
     {"set": (0, "1000000"), "deleted": (1, None)},
     "metadata.settings.incremental-{name}",
-    "IncrementalAlterConfigs with the operation {0} leaves retention.ms at {1} (null: its default).",
     "KIP-339; IncrementalAlterConfigsRequest.json",
 )
 async def incremental(run: CaseRun, operation: int, value: str | None) -> None:
+    """IncrementalAlterConfigs with the operation {0} leaves retention.ms at {1} (null: its default)."""
     topic = await run.topic(configs={"retention.ms": "12345678"})
     change = {"name": "retention.ms", "config_operation": operation, "value": value}
     resource = {"resource_type": 2, "resource_name": topic.name, "configs": [change]}
@@ -357,8 +351,9 @@ async def incremental(run: CaseRun, operation: int, value: str | None) -> None:
     await run.until(is_shown, "the new value")
 
 
-@case("metadata.settings.invalid", "An invalid value gets INVALID_CONFIG and changes nothing.", "KIP-339")
+@case("metadata.settings.invalid", "KIP-339")
 async def invalid_setting(run: CaseRun) -> None:
+    """An invalid value gets INVALID_CONFIG and changes nothing."""
     topic = await run.topic(configs={"retention.ms": "12345678"})
     change = {"name": "retention.ms", "config_operation": 0, "value": "soon"}
     resource = {"resource_type": 2, "resource_name": topic.name, "configs": [change]}
@@ -370,13 +365,9 @@ async def invalid_setting(run: CaseRun) -> None:
 # Coordinators
 
 
-@case_for_each(
-    {"group": (0,), "transaction": (1,)},
-    "metadata.coordinator.{name}",
-    "FindCoordinator of a {name} returns one of the brokers with its address.",
-    "FindCoordinatorResponse.json",
-)
+@case_for_each({"group": (0,), "transaction": (1,)}, "metadata.coordinator.{name}", "FindCoordinatorResponse.json")
 async def coordinator(run: CaseRun, kind: int) -> None:
+    """FindCoordinator of a {name} returns one of the brokers with its address."""
     key = run.name("key")
     await run.coordinator(key, kind)
     response = await run.request("FindCoordinator", key_type=kind, coordinator_keys=[key])
@@ -386,13 +377,9 @@ async def coordinator(run: CaseRun, kind: int) -> None:
     equal("address", (entry.host, entry.port), tuple(brokers[entry.node_id]))
 
 
-@case(
-    "metadata.coordinator.several",
-    "FindCoordinator v4 returns several groups, each with its key.",
-    "KIP-699",
-    needs=("FindCoordinator:4",),
-)
+@case("metadata.coordinator.several", "KIP-699", needs=("FindCoordinator:4",))
 async def several_coordinators(run: CaseRun) -> None:
+    """FindCoordinator v4 returns several groups, each with its key."""
     keys = [run.name("key") for _ in range(3)]
     await run.coordinator(keys[0])
     response = await run.request("FindCoordinator", key_type=0, coordinator_keys=keys)

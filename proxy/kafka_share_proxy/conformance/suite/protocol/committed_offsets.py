@@ -54,12 +54,9 @@ async def committed(run: CaseRun, group: str, topic: CaseTopic, partition: int =
     return fetched.topics[0].partitions[0]
 
 
-@case(
-    "offsets.commit.kept",
-    "A committed offset is fetched with its metadata and leader epoch.",
-    FETCH,
-)
+@case("offsets.commit.kept", FETCH)
 async def kept(run: CaseRun) -> None:
+    """A committed offset is fetched with its metadata and leader epoch."""
     topic, group = await run.topic(count=5), run.group()
     code = await commit(run, group, topic, 3, committed_metadata="note", committed_leader_epoch=0)
     equal("error of the commit", code, ErrorCode.NONE)
@@ -73,11 +70,11 @@ async def kept(run: CaseRun) -> None:
 @case_for_each(
     {str(version): (version,) for version in range(2, 10)},
     "offsets.commit.version-{name}",
-    "OffsetCommit v{0} stores the offset.",
     "OffsetCommitRequest.json",
     needs=("OffsetCommit:{0}",),
 )
 async def commit_versions(run: CaseRun, version: int) -> None:
+    """OffsetCommit v{0} stores the offset."""
     topic, group = await run.topic(), run.group()
     equal("error of the commit", await commit(run, group, topic, 7, version=version), ErrorCode.NONE)
     equal("offset", (await committed(run, group, topic)).committed_offset, 7)
@@ -86,11 +83,11 @@ async def commit_versions(run: CaseRun, version: int) -> None:
 @case_for_each(
     {str(version): (version,) for version in range(1, 8)},
     "offsets.fetch.version-{name}",
-    "OffsetFetch v{0} of one group returns the committed offset.",
     "OffsetFetchRequest.json",
     needs=("OffsetFetch:{0}",),
 )
 async def fetch_versions(run: CaseRun, version: int) -> None:
+    """OffsetFetch v{0} of one group returns the committed offset."""
     topic, group = await run.topic(), run.group()
     await commit(run, group, topic, 7, committed_metadata="note")
     topics = [{"name": topic.name, "partition_indexes": [0]}]
@@ -101,11 +98,11 @@ async def fetch_versions(run: CaseRun, version: int) -> None:
 
 @case(
     "offsets.commit.by-topic-id",
-    "OffsetCommit v10 and OffsetFetch v10 name topics by id.",
     "KIP-848; OffsetCommitRequest.json (TopicId)",
     needs=("OffsetCommit:10", "OffsetFetch:10"),
 )
 async def by_topic_id(run: CaseRun) -> None:
+    """OffsetCommit v10 and OffsetFetch v10 name topics by id."""
     topic, group = await run.topic(), run.group()
     equal("error of the commit", await commit(run, group, topic, 7, version=10), ErrorCode.NONE)
     groups = [{"group_id": group, "topics": [{"topic_id": topic.topic_id, "partition_indexes": [0]}]}]
@@ -115,36 +112,26 @@ async def by_topic_id(run: CaseRun) -> None:
     equal("topic id and offset", actual, (topic.topic_id, 7))
 
 
-@case(
-    "offsets.commit.unknown-topic-id",
-    "OffsetCommit v10 of an unknown topic id gets UNKNOWN_TOPIC_ID.",
-    "KIP-848; OffsetCommitRequest.json (TopicId)",
-    needs=("OffsetCommit:10",),
-)
+@case("offsets.commit.unknown-topic-id", "KIP-848; OffsetCommitRequest.json (TopicId)", needs=("OffsetCommit:10",))
 async def unknown_topic_id(run: CaseRun) -> None:
+    """OffsetCommit v10 of an unknown topic id gets UNKNOWN_TOPIC_ID."""
     topic = await run.topic()
     unknown = CaseTopic(topic.name, b"\x05" * 16, topic.leaders)
     equal("error", await commit(run, run.group(), unknown, 7, version=10), ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-@case(
-    "offsets.commit.unknown-topic",
-    "OffsetCommit of an unknown topic gets UNKNOWN_TOPIC_OR_PARTITION and stores nothing.",
-    "KafkaApis.handleOffsetCommitRequest",
-)
+@case("offsets.commit.unknown-topic", "KafkaApis.handleOffsetCommitRequest")
 async def unknown_topic(run: CaseRun) -> None:
+    """OffsetCommit of an unknown topic gets UNKNOWN_TOPIC_OR_PARTITION and stores nothing."""
     topic, group = await run.topic(), run.group()
     unknown = CaseTopic(run.name("none"), topic.topic_id, topic.leaders)
     equal("error", await commit(run, group, unknown, 7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     equal("offset", (await committed(run, group, unknown)).committed_offset, -1)
 
 
-@case(
-    "offsets.commit.unknown-partition",
-    "OffsetCommit of an unknown partition gets UNKNOWN_TOPIC_OR_PARTITION.",
-    "KafkaApis.handleOffsetCommitRequest",
-)
+@case("offsets.commit.unknown-partition", "KafkaApis.handleOffsetCommitRequest")
 async def unknown_partition(run: CaseRun) -> None:
+    """OffsetCommit of an unknown partition gets UNKNOWN_TOPIC_OR_PARTITION."""
     code = await commit(run, run.group(), await run.topic(), 7, partition=9)
     equal("error", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -152,32 +139,26 @@ async def unknown_partition(run: CaseRun) -> None:
 @case_for_each(
     {"largest": (METADATA_MAX, ErrorCode.NONE), "too-large": (METADATA_MAX + 1, ErrorCode.OFFSET_METADATA_TOO_LARGE)},
     "offsets.commit.metadata-{name}",
-    "OffsetCommit with metadata of {0} characters gets {1.name}.",
     "offset.metadata.max.bytes (4096)",
 )
 async def metadata_size(run: CaseRun, size: int, code: ErrorCode) -> None:
+    """OffsetCommit with metadata of {0} characters gets {1.name}."""
     topic, group = await run.topic(), run.group()
     equal("error", await commit(run, group, topic, 1, committed_metadata="x" * size), code)
 
 
-@case(
-    "offsets.commit.lower",
-    "A commit of a lower offset replaces a higher one.",
-    COMMIT,
-)
+@case("offsets.commit.lower", COMMIT)
 async def lower(run: CaseRun) -> None:
+    """A commit of a lower offset replaces a higher one."""
     topic, group = await run.topic(), run.group()
     await commit(run, group, topic, 9)
     await commit(run, group, topic, 4)
     equal("offset", (await committed(run, group, topic)).committed_offset, 4)
 
 
-@case(
-    "offsets.commit.groups-are-independent",
-    "Each group has its own offsets.",
-    COMMIT,
-)
+@case("offsets.commit.groups-are-independent", COMMIT)
 async def groups_are_independent(run: CaseRun) -> None:
+    """Each group has its own offsets."""
     topic, first, second = await run.topic(), run.group(), run.group()
     await commit(run, first, topic, 9)
     equal("offset of another group", (await committed(run, second, topic)).committed_offset, -1)
@@ -190,33 +171,27 @@ async def groups_are_independent(run: CaseRun) -> None:
         "right": ({}, ErrorCode.NONE),
     },
     "offsets.commit.of-a-member-{name}",
-    "OffsetCommit of a member of a classic group with {0} gets {1.name}.",
     "OffsetMetadataManager.validateOffsetCommit",
 )
 async def of_a_member(run: CaseRun, fields: dict[str, Any], code: ErrorCode) -> None:
+    """OffsetCommit of a member of a classic group with {0} gets {1.name}."""
     topic = await run.topic()
     member = await stable_member(run)
     ids: dict[str, Any] = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
     equal("error", await commit(run, member.group, topic, 5, **(ids | fields)), code)
 
 
-@case(
-    "offsets.commit.without-membership",
-    "A commit without a member id in a group with members gets UNKNOWN_MEMBER_ID.",
-    "ClassicGroup.validateOffsetCommit",
-)
+@case("offsets.commit.without-membership", "ClassicGroup.validateOffsetCommit")
 async def without_membership(run: CaseRun) -> None:
+    """A commit without a member id in a group with members gets UNKNOWN_MEMBER_ID."""
     topic = await run.topic()
     member = await stable_member(run)
     equal("error", await commit(run, member.group, topic, 5), ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-@case(
-    "offsets.commit.fenced-instance",
-    "A commit with an instance id and another member id gets FENCED_INSTANCE_ID.",
-    "KIP-345",
-)
+@case("offsets.commit.fenced-instance", "KIP-345")
 async def fenced_instance(run: CaseRun) -> None:
+    """A commit with an instance id and another member id gets FENCED_INSTANCE_ID."""
     topic = await run.topic()
     member = await stable_member(run, instance_id="i1")
     ids: dict[str, Any] = {
@@ -227,23 +202,17 @@ async def fenced_instance(run: CaseRun) -> None:
     equal("error", await commit(run, member.group, topic, 5, **ids), ErrorCode.FENCED_INSTANCE_ID)
 
 
-@case(
-    "offsets.fetch.none",
-    "A partition without a committed offset has offset -1, empty metadata, epoch -1 and no error.",
-    FETCH,
-)
+@case("offsets.fetch.none", FETCH)
 async def fetch_none(run: CaseRun) -> None:
+    """A partition without a committed offset has offset -1, empty metadata, epoch -1 and no error."""
     actual = await committed(run, run.group(), await run.topic())
     values = (actual.committed_offset, actual.metadata, actual.committed_leader_epoch, actual.error_code)
     equal("offset, metadata, epoch and error", values, (-1, "", -1, 0))
 
 
-@case(
-    "offsets.fetch.all-topics",
-    "With null topics every committed partition of the group is returned.",
-    FETCH,
-)
+@case("offsets.fetch.all-topics", FETCH)
 async def all_topics(run: CaseRun) -> None:
+    """With null topics every committed partition of the group is returned."""
     first, second, group = await run.topic(2), await run.topic(), run.group()
     await commit(run, group, first, 1, 1)
     await commit(run, group, second, 2)
@@ -252,13 +221,9 @@ async def all_topics(run: CaseRun) -> None:
     equal("offsets", actual, {(first.name, 1): 1, (second.name, 0): 2})
 
 
-@case(
-    "offsets.fetch.several-groups",
-    "OffsetFetch v8 returns several groups, each with its own offsets.",
-    "KIP-709; OffsetFetchRequest.json",
-    needs=("OffsetFetch:8",),
-)
+@case("offsets.fetch.several-groups", "KIP-709; OffsetFetchRequest.json", needs=("OffsetFetch:8",))
 async def several_groups(run: CaseRun) -> None:
+    """OffsetFetch v8 returns several groups, each with its own offsets."""
     topic, first, second = await run.topic(), run.group(), run.group()
     await commit(run, first, topic, 1)
     await commit(run, second, topic, 2)
@@ -272,12 +237,9 @@ async def several_groups(run: CaseRun) -> None:
     equal("offsets", actual, {each["group_id"]: 1 + (each["group_id"] == second) for each in groups})
 
 
-@case(
-    "offsets.fetch.unknown-group",
-    "OffsetFetch of a group that does not exist returns no topics for null topics, and no error.",
-    FETCH,
-)
+@case("offsets.fetch.unknown-group", FETCH)
 async def unknown_group(run: CaseRun) -> None:
+    """OffsetFetch of a group that does not exist returns no topics for null topics, and no error."""
     fetched = await fetch_group(run, run.name("none"), None)
     equal("error and topics", (fetched.error_code, list(fetched.topics)), (0, []))
 
@@ -288,12 +250,9 @@ async def delete(run: CaseRun, group: str, topic: CaseTopic) -> Any:
     return await run.request("OffsetDelete", await run.coordinator(group), group_id=group, topics=topics)
 
 
-@case(
-    "offsets.delete.done",
-    "OffsetDelete removes the committed offset of a partition.",
-    "KIP-496; OffsetDeleteResponse.json",
-)
+@case("offsets.delete.done", "KIP-496; OffsetDeleteResponse.json")
 async def deleted(run: CaseRun) -> None:
+    """OffsetDelete removes the committed offset of a partition."""
     topic, group = await run.topic(), run.group()
     await commit(run, group, topic, 5)
     response = await delete(run, group, topic)
@@ -302,22 +261,16 @@ async def deleted(run: CaseRun) -> None:
     equal("offset", (await committed(run, group, topic)).committed_offset, -1)
 
 
-@case(
-    "offsets.delete.unknown-group",
-    "OffsetDelete of an unknown group gets GROUP_ID_NOT_FOUND.",
-    "KIP-496",
-)
+@case("offsets.delete.unknown-group", "KIP-496")
 async def delete_unknown_group(run: CaseRun) -> None:
+    """OffsetDelete of an unknown group gets GROUP_ID_NOT_FOUND."""
     response = await delete(run, run.name("none"), await run.topic())
     equal("ErrorCode", response.error_code, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-@case(
-    "offsets.delete.unreadable-subscription",
-    "OffsetDelete in a group whose members' subscriptions cannot be read gets GROUP_SUBSCRIBED_TO_TOPIC.",
-    "KIP-496; ClassicGroup.validateOffsetDelete",
-)
+@case("offsets.delete.unreadable-subscription", "KIP-496; ClassicGroup.validateOffsetDelete")
 async def delete_with_members(run: CaseRun) -> None:
+    """OffsetDelete in a group whose members' subscriptions cannot be read gets GROUP_SUBSCRIBED_TO_TOPIC."""
     topic = await run.topic()
     member = await stable_member(run)
     ids: dict[str, Any] = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}

@@ -75,13 +75,9 @@ def consumer(run: CaseRun, group: str | None = None) -> ConsumerGroupClient:
     return ConsumerGroupClient(run, group or run.group(), run.name("m")[-36:])
 
 
-@case(
-    "groups.consumer.join",
-    "A join gets a member epoch above 0, the heartbeat interval and its assignment.",
-    HEARTBEAT,
-    needs=NEEDS,
-)
+@case("groups.consumer.join", HEARTBEAT, needs=NEEDS)
 async def join(run: CaseRun) -> None:
+    """A join gets a member epoch above 0, the heartbeat interval and its assignment."""
     topic = await run.topic(2)
     member = consumer(run)
     response = await member.first(topic.name)
@@ -108,14 +104,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@case_for_each(
-    BAD,
-    "groups.consumer.invalid-{name}",
-    "A heartbeat with {1} is refused with INVALID_REQUEST.",
-    CHECKS,
-    needs=NEEDS,
-)
+@case_for_each(BAD, "groups.consumer.invalid-{name}", CHECKS, needs=NEEDS)
 async def invalid(run: CaseRun, fields: dict[str, Any], _words: str) -> None:
+    """A heartbeat with {1} is refused with INVALID_REQUEST."""
     topic = await run.topic()
     response = await consumer(run).first(topic.name, **fields)
     equal("ErrorCode", response.error_code, ErrorCode.INVALID_REQUEST)
@@ -123,22 +114,18 @@ async def invalid(run: CaseRun, fields: dict[str, Any], _words: str) -> None:
 
 @case(
     "groups.consumer.empty-member-id",
-    "A heartbeat v1 without a member id is refused with INVALID_REQUEST: clients generate it.",
     "KIP-1082; ConsumerGroupHeartbeatRequest.json",
     needs=(*NEEDS, "ConsumerGroupHeartbeat:1"),
 )
 async def empty_member_id(run: CaseRun) -> None:
+    """A heartbeat v1 without a member id is refused with INVALID_REQUEST: clients generate it."""
     response = await consumer(run).first((await run.topic()).name, member_id="")
     equal("ErrorCode", response.error_code, ErrorCode.INVALID_REQUEST)
 
 
-@case(
-    "groups.consumer.unknown-assignor",
-    "A join with an unknown ServerAssignor gets UNSUPPORTED_ASSIGNOR.",
-    CHECKS,
-    needs=NEEDS,
-)
+@case("groups.consumer.unknown-assignor", CHECKS, needs=NEEDS)
 async def unknown_assignor(run: CaseRun) -> None:
+    """A join with an unknown ServerAssignor gets UNSUPPORTED_ASSIGNOR."""
     response = await consumer(run).first((await run.topic()).name, server_assignor="none-such")
     equal("ErrorCode", response.error_code, ErrorCode.UNSUPPORTED_ASSIGNOR)
 
@@ -146,11 +133,11 @@ async def unknown_assignor(run: CaseRun) -> None:
 @case_for_each(
     {name: (name,) for name in ("uniform", "range")},
     "groups.consumer.assignor-{name}",
-    "A group with the assignor {0} is described with it.",
     "KIP-848; ConsumerGroupDescribeResponse.json",
     needs=NEEDS,
 )
 async def assignor(run: CaseRun, name: str) -> None:
+    """A group with the assignor {0} is described with it."""
     topic = await run.topic()
     member = consumer(run)
     response = await member.first(topic.name, server_assignor=name)
@@ -162,13 +149,9 @@ async def _is_assigned_by(run: CaseRun, group: str, name: str) -> bool:
     return bool((await describe(run, group)).assignor_name == name)
 
 
-@case(
-    "groups.consumer.unchanged",
-    "A heartbeat that changes nothing gets the same epoch and a null assignment.",
-    HEARTBEAT,
-    needs=NEEDS,
-)
+@case("groups.consumer.unchanged", HEARTBEAT, needs=NEEDS)
 async def unchanged(run: CaseRun) -> None:
+    """A heartbeat that changes nothing gets the same epoch and a null assignment."""
     topic = await run.topic()
     member = consumer(run)
     await member.join(topic)
@@ -186,37 +169,29 @@ async def unchanged(run: CaseRun) -> None:
         "leaving-unknown-member": (False, -1, ErrorCode.UNKNOWN_MEMBER_ID),
     },
     "groups.consumer.{name}",
-    "A heartbeat with epoch {1} of a member that does not exist gets {2.name} ({name}).",
     HEARTBEAT,
     needs=NEEDS,
 )
 async def unknown(run: CaseRun, is_new_group: bool, epoch: int, code: ErrorCode) -> None:
+    """A heartbeat with epoch {1} of a member that does not exist gets {2.name} ({name})."""
     member = consumer(run)
     await member.join(await run.topic())
     other = consumer(run, None if is_new_group else member.group)
     equal("ErrorCode", (await other.heartbeat(epoch)).error_code, code)
 
 
-@case(
-    "groups.consumer.epoch-too-high",
-    "An epoch above the member's gets FENCED_MEMBER_EPOCH.",
-    HEARTBEAT,
-    needs=NEEDS,
-)
+@case("groups.consumer.epoch-too-high", HEARTBEAT, needs=NEEDS)
 async def epoch_too_high(run: CaseRun) -> None:
+    """An epoch above the member's gets FENCED_MEMBER_EPOCH."""
     member = consumer(run)
     await member.join(await run.topic())
     response = await member.heartbeat(member.epoch + 1)
     equal("ErrorCode", response.error_code, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
-@case(
-    "groups.consumer.leave",
-    "Leaving returns epoch -1; after that the member is unknown.",
-    HEARTBEAT,
-    needs=NEEDS,
-)
+@case("groups.consumer.leave", HEARTBEAT, needs=NEEDS)
 async def leave(run: CaseRun) -> None:
+    """Leaving returns epoch -1; after that the member is unknown."""
     member = consumer(run)
     await member.join(await run.topic())
     epoch = member.epoch
@@ -225,13 +200,9 @@ async def leave(run: CaseRun) -> None:
     equal("ErrorCode of the old epoch", (await member.heartbeat(epoch)).error_code, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-@case(
-    "groups.consumer.revoked-before-assigned",
-    "Partitions move to a second member only after the first has confirmed their revocation.",
-    "KIP-848 (reconciliation)",
-    needs=NEEDS,
-)
+@case("groups.consumer.revoked-before-assigned", "KIP-848 (reconciliation)", needs=NEEDS)
 async def reconciliation(run: CaseRun) -> None:
+    """Partitions move to a second member only after the first has confirmed their revocation."""
     topic = await run.topic(2)
     first = consumer(run)
     await first.join(topic)
@@ -256,13 +227,9 @@ async def reconciliation(run: CaseRun) -> None:
     await run.until(moved, "one partition for each")
 
 
-@case(
-    "groups.consumer.missing-topic",
-    "A topic that is created after the join is assigned.",
-    HEARTBEAT,
-    needs=NEEDS,
-)
+@case("groups.consumer.missing-topic", HEARTBEAT, needs=NEEDS)
 async def missing_topic(run: CaseRun) -> None:
+    """A topic that is created after the join is assigned."""
     name = run.name("later")
     member = consumer(run)
     await member.first(name)
@@ -276,13 +243,9 @@ async def missing_topic(run: CaseRun) -> None:
     await run.until(assigned, "the assignment")
 
 
-@case(
-    "groups.consumer.static-in-use",
-    "A join with the instance id of a present member gets UNRELEASED_INSTANCE_ID.",
-    "KIP-848 (static members)",
-    needs=NEEDS,
-)
+@case("groups.consumer.static-in-use", "KIP-848 (static members)", needs=NEEDS)
 async def static_in_use(run: CaseRun) -> None:
+    """A join with the instance id of a present member gets UNRELEASED_INSTANCE_ID."""
     topic = await run.topic()
     member = consumer(run)
     await member.first(topic.name, instance_id="i1")
@@ -290,13 +253,9 @@ async def static_in_use(run: CaseRun) -> None:
     equal("ErrorCode", response.error_code, ErrorCode.UNRELEASED_INSTANCE_ID)
 
 
-@case(
-    "groups.consumer.static-replaced",
-    "A static member that left with epoch -2 is replaced by a join with its instance id.",
-    "KIP-848 (static members)",
-    needs=NEEDS,
-)
+@case("groups.consumer.static-replaced", "KIP-848 (static members)", needs=NEEDS)
 async def static_replaced(run: CaseRun) -> None:
+    """A static member that left with epoch -2 is replaced by a join with its instance id."""
     topic = await run.topic()
     member = consumer(run)
     await member.first(topic.name, instance_id="i1")
@@ -308,11 +267,11 @@ async def static_replaced(run: CaseRun) -> None:
 
 @case(
     "groups.consumer.pattern",
-    "A member with SubscribedTopicRegex is assigned the topics that match.",
     "KIP-848; ConsumerGroupHeartbeatRequest.json (SubscribedTopicRegex)",
     needs=(*NEEDS, "ConsumerGroupHeartbeat:1"),
 )
 async def pattern(run: CaseRun) -> None:
+    """A member with SubscribedTopicRegex is assigned the topics that match."""
     topic = await run.topic()
     member = consumer(run)
     await member.first(subscribed_topic_names=None, subscribed_topic_regex=f"{topic.name[:-2]}.*")
@@ -326,11 +285,11 @@ async def pattern(run: CaseRun) -> None:
 
 @case(
     "groups.consumer.invalid-pattern",
-    "An invalid SubscribedTopicRegex gets INVALID_REGULAR_EXPRESSION.",
     "KIP-848; ConsumerGroupHeartbeatRequest.json",
     needs=(*NEEDS, "ConsumerGroupHeartbeat:1"),
 )
 async def invalid_pattern(run: CaseRun) -> None:
+    """An invalid SubscribedTopicRegex gets INVALID_REGULAR_EXPRESSION."""
     response = await consumer(run).first(subscribed_topic_names=None, subscribed_topic_regex="a[")
     equal("ErrorCode", response.error_code, ErrorCode.INVALID_REGULAR_EXPRESSION)
 
@@ -341,13 +300,9 @@ async def describe(run: CaseRun, group: str) -> Any:
     return response.groups[0]
 
 
-@case(
-    "groups.consumer.described",
-    "ConsumerGroupDescribe shows state, epochs and the member with its assignment.",
-    "KIP-848; ConsumerGroupDescribeResponse.json",
-    needs=NEEDS,
-)
+@case("groups.consumer.described", "KIP-848; ConsumerGroupDescribeResponse.json", needs=NEEDS)
 async def described(run: CaseRun) -> None:
+    """ConsumerGroupDescribe shows state, epochs and the member with its assignment."""
     topic = await run.topic(2)
     member = consumer(run)
     await member.join(topic)
@@ -361,13 +316,9 @@ async def described(run: CaseRun) -> None:
     equal("assignment", (part.topic_name, sorted(part.partitions)), (topic.name, [0, 1]))
 
 
-@case(
-    "groups.consumer.describe-unknown",
-    "ConsumerGroupDescribe of an unknown group gets GROUP_ID_NOT_FOUND.",
-    "KIP-848",
-    needs=NEEDS,
-)
+@case("groups.consumer.describe-unknown", "KIP-848", needs=NEEDS)
 async def describe_unknown(run: CaseRun) -> None:
+    """ConsumerGroupDescribe of an unknown group gets GROUP_ID_NOT_FOUND."""
     equal("ErrorCode", (await describe(run, run.name("none"))).error_code, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
@@ -378,11 +329,11 @@ async def describe_unknown(run: CaseRun) -> None:
         "later": (1, ErrorCode.STALE_MEMBER_EPOCH),
     },
     "groups.consumer.commit-{name}",
-    "OffsetCommit with the member's epoch {0:+d} gets {1.name}.",
     "KIP-848; OffsetMetadataManager.validateOffsetCommit",
     needs=(*NEEDS, "OffsetCommit:9"),
 )
 async def commit(run: CaseRun, difference: int, code: ErrorCode) -> None:
+    """OffsetCommit with the member's epoch {0:+d} gets {1.name}."""
     topic = await run.topic()
     member = consumer(run)
     await member.join(topic)
@@ -401,11 +352,11 @@ async def commit(run: CaseRun, difference: int, code: ErrorCode) -> None:
 
 @case(
     "groups.consumer.commit-unknown-member",
-    "OffsetCommit of an unknown member gets UNKNOWN_MEMBER_ID.",
     "KIP-848; OffsetMetadataManager.validateOffsetCommit",
     needs=(*NEEDS, "OffsetCommit:9"),
 )
 async def commit_unknown(run: CaseRun) -> None:
+    """OffsetCommit of an unknown member gets UNKNOWN_MEMBER_ID."""
     topic = await run.topic()
     member = consumer(run)
     await member.join(topic)

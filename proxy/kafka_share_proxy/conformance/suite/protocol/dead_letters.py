@@ -79,13 +79,11 @@ async def letters_in(run: CaseRun, topic: CaseTopic, count: int, partition: int 
     return letters
 
 
-@case(
-    "dead-letters.rejected",
-    "A rejected record is written to the topic of dead letters with the headers of its origin, without key and value.",
-    KIP,
-    needs=NEEDS,
-)
+@case("dead-letters.rejected", KIP, needs=NEEDS)
 async def rejected(run: CaseRun) -> None:
+    """A rejected record is written to the topic of dead letters with the headers of its origin, without key and
+    value.
+    """
     topic, letters, member = await dead_letter_group(run)
     await member.acknowledge((topic, 0, 0, 1, [ACCEPT, REJECT]))
     (letter,) = await letters_in(run, letters, 1)
@@ -101,26 +99,18 @@ async def rejected(run: CaseRun) -> None:
     equal("key and value", (letter.key, letter.value), (None, None))
 
 
-@case(
-    "dead-letters.copied",
-    "With errors.deadletterqueue.copy.record.enable key and value are copied.",
-    KIP,
-    needs=NEEDS,
-)
+@case("dead-letters.copied", KIP, needs=NEEDS)
 async def copied(run: CaseRun) -> None:
+    """With errors.deadletterqueue.copy.record.enable key and value are copied."""
     topic, letters, member = await dead_letter_group(run, errors_deadletterqueue_copy_record_enable="true")
     await member.acknowledge((topic, 0, 0, 1, [ACCEPT, REJECT]))
     (letter,) = await letters_in(run, letters, 1)
     equal("key and value", (letter.key, letter.value), (b"key 1", b"value 1"))
 
 
-@case(
-    "dead-letters.exhausted",
-    "A record that reaches the delivery limit is written to the topic of dead letters.",
-    KIP,
-    needs=(*NEEDS, "delivery-limit"),
-)
+@case("dead-letters.exhausted", KIP, needs=(*NEEDS, "delivery-limit"))
 async def exhausted(run: CaseRun) -> None:
+    """A record that reaches the delivery limit is written to the topic of dead letters."""
     topic, letters, member = await dead_letter_group(run, share_delivery_count_limit="2")
     await member.acknowledge((topic, 0, 0, 1, RELEASE))
     equal("second delivery", await member.taken(topic), [(0, 1, 2)])
@@ -132,27 +122,18 @@ async def exhausted(run: CaseRun) -> None:
     equal("delivery counts", {each["__dlq.errors.delivery.count"] for each in headers}, {b"2"})
 
 
-@case_for_each(
-    {"accepted": (ACCEPT,), "gap": (GAP,)},
-    "dead-letters.not-{name}",
-    "A record acknowledged with type {0} is no dead letter.",
-    KIP,
-    needs=NEEDS,
-)
+@case_for_each({"accepted": (ACCEPT,), "gap": (GAP,)}, "dead-letters.not-{name}", KIP, needs=NEEDS)
 async def not_dead(run: CaseRun, kind: int) -> None:
+    """A record acknowledged with type {0} is no dead letter."""
     topic, letters, member = await dead_letter_group(run)
     await member.acknowledge((topic, 0, 0, 1, [kind, REJECT]))
     (letter,) = await letters_in(run, letters, 1)
     equal("offset of the only dead letter", dict(letter.headers)["__dlq.errors.offset"], b"1")
 
 
-@case(
-    "dead-letters.not-again",
-    "A record that became a dead letter is not delivered again, and others are.",
-    KIP,
-    needs=NEEDS,
-)
+@case("dead-letters.not-again", KIP, needs=NEEDS)
 async def not_again(run: CaseRun) -> None:
+    """A record that became a dead letter is not delivered again, and others are."""
     topic, letters, member = await dead_letter_group(run)
     await member.acknowledge((topic, 0, 0, 1, REJECT))
     await letters_in(run, letters, 2)
@@ -160,13 +141,9 @@ async def not_again(run: CaseRun) -> None:
     equal("acquired next", await member.taken(topic), [(2, 2, 1)])
 
 
-@case(
-    "dead-letters.off-by-default",
-    "Without a topic of dead letters a rejected record is dropped.",
-    KIP,
-    needs=NEEDS,
-)
+@case("dead-letters.off-by-default", KIP, needs=NEEDS)
 async def off_by_default(run: CaseRun) -> None:
+    """Without a topic of dead letters a rejected record is dropped."""
     topic = await run.topic(count=2)
     member = await share_member(run, await share_group(run, topic), topic)
     await member.take(topic)
@@ -176,13 +153,9 @@ async def off_by_default(run: CaseRun) -> None:
     equal("acquired next", acquired(later, topic), [])
 
 
-@case(
-    "dead-letters.without-permission",
-    "A topic that does not allow dead letters gets none, and the record is not delivered again.",
-    "KIP-1191 (errors.deadletterqueue.group.enable)",
-    needs=NEEDS,
-)
+@case("dead-letters.without-permission", "KIP-1191 (errors.deadletterqueue.group.enable)", needs=NEEDS)
 async def without_permission(run: CaseRun) -> None:
+    """A topic that does not allow dead letters gets none, and the record is not delivered again."""
     letters = await run.topic(name=f"{PREFIX}{run.name('letters')}")
     topic = await run.topic(count=1)
     member = await member_with_letters(run, topic, letters)
@@ -193,24 +166,16 @@ async def without_permission(run: CaseRun) -> None:
     equal("end of the topic of dead letters", await run.end_offset(letters), 0)
 
 
-@case(
-    "dead-letters.internal-name",
-    "A topic name that begins with __ is refused with INVALID_CONFIG.",
-    "KIP-1191; GroupConfig",
-    needs=NEEDS,
-)
+@case("dead-letters.internal-name", "KIP-1191; GroupConfig", needs=NEEDS)
 async def internal_name(run: CaseRun) -> None:
+    """A topic name that begins with __ is refused with INVALID_CONFIG."""
     error = await run.cluster.alter_group(await run.kept(), run.group(), {LETTERS_TOPIC: "__letters"})
     equal("error", error.split(" ")[0], "INVALID_CONFIG")
 
 
-@case(
-    "dead-letters.expired",
-    "A record whose lock expires at its last delivery is written to the topic of dead letters.",
-    KIP,
-    needs=(*NEEDS, "delivery-limit", "short-locks"),
-)
+@case("dead-letters.expired", KIP, needs=(*NEEDS, "delivery-limit", "short-locks"))
 async def expired(run: CaseRun) -> None:
+    """A record whose lock expires at its last delivery is written to the topic of dead letters."""
     limits = {"share_delivery_count_limit": "2", "share_record_lock_duration_ms": "1000"}
     topic, letters, member = await dead_letter_group(run, **limits)
     equal("second delivery", await member.taken(topic), [(0, 1, 2)])
@@ -219,13 +184,9 @@ async def expired(run: CaseRun) -> None:
     equal("delivery counts", {each["__dlq.errors.delivery.count"] for each in headers}, {b"2"})
 
 
-@case(
-    "dead-letters.later-delivery",
-    "The delivery count of a dead letter is that of the delivery that was rejected.",
-    KIP,
-    needs=NEEDS,
-)
+@case("dead-letters.later-delivery", KIP, needs=NEEDS)
 async def later_delivery(run: CaseRun) -> None:
+    """The delivery count of a dead letter is that of the delivery that was rejected."""
     topic, letters, member = await dead_letter_group(run)
     await member.acknowledge((topic, 0, 0, 1, [ACCEPT, RELEASE]))
     equal("second delivery", await member.taken(topic), [(1, 1, 2)])
@@ -235,13 +196,9 @@ async def later_delivery(run: CaseRun) -> None:
     equal("message", dict(letter.headers)["__dlq.errors.message"], REJECTED)
 
 
-@case(
-    "dead-letters.released",
-    "A record that is released before its last delivery is no dead letter.",
-    KIP,
-    needs=NEEDS,
-)
+@case("dead-letters.released", KIP, needs=NEEDS)
 async def released(run: CaseRun) -> None:
+    """A record that is released before its last delivery is no dead letter."""
     topic, letters, member = await dead_letter_group(run)
     await member.acknowledge((topic, 0, 0, 1, [RELEASE, REJECT]))
     (letter,) = await letters_in(run, letters, 1)
@@ -249,13 +206,9 @@ async def released(run: CaseRun) -> None:
     equal("delivered again", await member.taken(topic), [(0, 0, 2)])
 
 
-@case(
-    "dead-letters.source-headers",
-    "The headers and the timestamp of the record are not copied, also if key and value are.",
-    KIP,
-    needs=NEEDS,
-)
+@case("dead-letters.source-headers", KIP, needs=NEEDS)
 async def source_headers(run: CaseRun) -> None:
+    """The headers and the timestamp of the record are not copied, also if key and value are."""
     topic, letters, member = await dead_letter_group(run, errors_deadletterqueue_copy_record_enable="true")
     await member.acknowledge((topic, 0, 0, 1, [ACCEPT, REJECT]))
     (letter,) = await letters_in(run, letters, 1)
@@ -263,13 +216,9 @@ async def source_headers(run: CaseRun) -> None:
     true("timestamp", letter.timestamp > EARLY_MS, "that of the write", letter.timestamp)
 
 
-@case(
-    "dead-letters.partition",
-    "A dead letter is written to the partition whose index is that of the record, modulo the number of partitions.",
-    "Kafka 4.4.0 (sharegroups/README.md rule 87)",
-    needs=NEEDS,
-)
+@case("dead-letters.partition", "Kafka 4.4.0 (sharegroups/README.md rule 87)", needs=NEEDS)
 async def partition_of_letters(run: CaseRun) -> None:
+    """A dead letter is written to the partition whose index is that of the record, modulo the number of partitions."""
     letters = await letters_topic(run, 2)
     topic = await run.topic(4, count=1)
     member = await member_with_letters(run, topic, letters)
@@ -281,13 +230,9 @@ async def partition_of_letters(run: CaseRun) -> None:
         equal("source partitions", sorted(each["__dlq.errors.partition"] or b"" for each in headers), sources)
 
 
-@case(
-    "dead-letters.groups",
-    "Each group writes its own dead letter of a record that both reject.",
-    KIP,
-    needs=NEEDS,
-)
+@case("dead-letters.groups", KIP, needs=NEEDS)
 async def two_groups(run: CaseRun) -> None:
+    """Each group writes its own dead letter of a record that both reject."""
     topic, letters, member = await dead_letter_group(run)
     other = await member_with_letters(run, topic, letters)
     await other.take(topic)

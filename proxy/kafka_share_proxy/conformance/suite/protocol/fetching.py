@@ -13,7 +13,7 @@ from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.connection import PeerConnection
 from kafka_share_proxy.conformance.suite.expectations import equal, true
 from kafka_share_proxy.conformance.suite.partition_reads import fetch, fetched, read
-from kafka_share_proxy.conformance.suite.transactional_producers import begin_transactions
+from kafka_share_proxy.conformance.suite.transactional_producers import begin_transactions, topic_and_producer
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 
@@ -26,12 +26,9 @@ READ_COMMITTED = 1
 START_MS = int(time.time() * 1000) - 60_000
 
 
-@case(
-    "produce-fetch.fetch.from-the-start",
-    "A Fetch from offset 0 returns the batches with high watermark, last stable offset and log start offset.",
-    SCHEMA,
-)
+@case("produce-fetch.fetch.from-the-start", SCHEMA)
 async def from_the_start(run: CaseRun) -> None:
+    """A Fetch from offset 0 returns the batches with high watermark, last stable offset and log start offset."""
     topic = await run.topic()
     await run.produce(topic, 3, 2)
     partition = await read(run, topic)
@@ -46,11 +43,11 @@ async def from_the_start(run: CaseRun) -> None:
 @case_for_each(
     {str(version): (version,) for version in range(4, 19)},
     "produce-fetch.fetch.version-{name}",
-    "Fetch v{0} returns the records that were produced.",
     "FetchRequest.json",
     needs=("Fetch:{0}",),
 )
 async def each_version(run: CaseRun, version: int) -> None:
+    """Fetch v{0} returns the records that were produced."""
     topic = await run.topic(count=3)
     response = await fetch(run, topic, version=version)
     partition = response.responses[0].partitions[0]
@@ -60,23 +57,17 @@ async def each_version(run: CaseRun, version: int) -> None:
     equal("topic", topic_in_response, topic.topic_id if version >= 13 else topic.name)
 
 
-@case(
-    "produce-fetch.fetch.inside-a-batch",
-    "A Fetch from an offset inside a batch returns the whole batch.",
-    "KIP-74; FetchRequest.json",
-)
+@case("produce-fetch.fetch.inside-a-batch", "KIP-74; FetchRequest.json")
 async def inside_a_batch(run: CaseRun) -> None:
+    """A Fetch from an offset inside a batch returns the whole batch."""
     topic = await run.topic()
     await run.produce(topic, 5, 5)
     equal("batches", spans_of((await read(run, topic, offset=7)).records), [(5, 9, 5)])
 
 
-@case(
-    "produce-fetch.fetch.at-the-end",
-    "A Fetch at the end of the log returns no records and no error.",
-    SCHEMA,
-)
+@case("produce-fetch.fetch.at-the-end", SCHEMA)
 async def at_the_end(run: CaseRun) -> None:
+    """A Fetch at the end of the log returns no records and no error."""
     topic = await run.topic(count=3)
     partition = await read(run, topic, offset=3)
     equal("ErrorCode", partition.error_code, ErrorCode.NONE)
@@ -87,10 +78,10 @@ async def at_the_end(run: CaseRun) -> None:
 @case_for_each(
     {"above": (0, 4), "below": (2, 1), "negative": (0, -1)},
     "produce-fetch.fetch.out-of-range-{name}",
-    "A log of the offsets {0} to 2 and a Fetch from {1}: OFFSET_OUT_OF_RANGE.",
     "UnifiedLog.read",
 )
 async def out_of_range(run: CaseRun, start: int, offset: int) -> None:
+    """A log of the offsets {0} to 2 and a Fetch from {1}: OFFSET_OUT_OF_RANGE."""
     topic = await run.topic(count=3)
     if start:
         await run.delete_records(topic, start)
@@ -100,60 +91,45 @@ async def out_of_range(run: CaseRun, start: int, offset: int) -> None:
 
 
 @case_for_each(
-    {"topic": ("none", 0), "partition": ("", 9)},
-    "produce-fetch.fetch.unknown-{name}",
-    "A Fetch of an unknown {name} gets UNKNOWN_TOPIC_OR_PARTITION.",
-    "KafkaApis.handleFetchRequest",
+    {"topic": ("none", 0), "partition": ("", 9)}, "produce-fetch.fetch.unknown-{name}", "KafkaApis.handleFetchRequest"
 )
 async def unknown(run: CaseRun, kind: str, partition: int) -> None:
+    """A Fetch of an unknown {name} gets UNKNOWN_TOPIC_OR_PARTITION."""
     topic = await run.topic()
     other_topic = CaseTopic(run.name(kind) if kind else topic.name, topic.topic_id, topic.leaders)
     code = (await read(run, other_topic, partition=partition, on=await run.leader(topic))).error_code
     equal("ErrorCode", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-@case(
-    "produce-fetch.fetch.unknown-topic-id",
-    "A Fetch v13 of an unknown topic id gets UNKNOWN_TOPIC_ID.",
-    "KIP-516; FetchRequest.json",
-    needs=("Fetch:13",),
-)
+@case("produce-fetch.fetch.unknown-topic-id", "KIP-516; FetchRequest.json", needs=("Fetch:13",))
 async def unknown_topic_id(run: CaseRun) -> None:
+    """A Fetch v13 of an unknown topic id gets UNKNOWN_TOPIC_ID."""
     topic = await run.topic()
     unknown_topic = CaseTopic(topic.name, b"\x05" * 16, topic.leaders)
     partition = await read(run, unknown_topic, version=13)
     equal("ErrorCode", partition.error_code, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-@case(
-    "produce-fetch.fetch.one-batch-at-least",
-    "PartitionMaxBytes 1 returns one whole batch.",
-    "KIP-74",
-)
+@case("produce-fetch.fetch.one-batch-at-least", "KIP-74")
 async def one_batch_at_least(run: CaseRun) -> None:
+    """PartitionMaxBytes 1 returns one whole batch."""
     topic = await run.topic()
     await run.produce(topic, 5, 5)
     equal("batches", spans_of((await read(run, topic, partition_max_bytes=1)).records), [(0, 4, 5)])
 
 
-@case(
-    "produce-fetch.fetch.max-bytes-of-all",
-    "MaxBytes 1 over two partitions returns one batch of the first and nothing of the second.",
-    "KIP-74; ReplicaManager.readFromLog",
-)
+@case("produce-fetch.fetch.max-bytes-of-all", "KIP-74; ReplicaManager.readFromLog")
 async def max_bytes_of_all(run: CaseRun) -> None:
+    """MaxBytes 1 over two partitions returns one batch of the first and nothing of the second."""
     topic = await run.topic(2, count=5)
     response = await fetch(run, topic, fetched(0), fetched(1), max_bytes=1)
     spans = [spans_of(each.records) for each in response.responses[0].partitions]
     equal("batches by partition", spans, [[(0, 4, 5)], []])
 
 
-@case(
-    "produce-fetch.fetch.partition-max-bytes",
-    "PartitionMaxBytes limits the records of each partition to whole batches.",
-    "KIP-74",
-)
+@case("produce-fetch.fetch.partition-max-bytes", "KIP-74")
 async def partition_max_bytes(run: CaseRun) -> None:
+    """PartitionMaxBytes limits the records of each partition to whole batches."""
     topic = await run.topic()
     await run.produce(topic, [b"x" * 400], [b"x" * 400], [b"x" * 400])
     data = (await read(run, topic, partition_max_bytes=1000)).records
@@ -161,24 +137,18 @@ async def partition_max_bytes(run: CaseRun) -> None:
     true("bytes", len(data) <= 1000, "at most 1000", len(data))
 
 
-@case(
-    "produce-fetch.fetch.waits-max-wait",
-    "A Fetch at the end of the log with MinBytes 1 waits for MaxWaitMs.",
-    "DelayedFetch",
-)
+@case("produce-fetch.fetch.waits-max-wait", "DelayedFetch")
 async def waits(run: CaseRun) -> None:
+    """A Fetch at the end of the log with MinBytes 1 waits for MaxWaitMs."""
     topic = await run.topic()
     began = time.monotonic()
     await read(run, topic, max_wait_ms=800, min_bytes=1)
     true("duration", time.monotonic() - began > 0.7, "at least 700 ms")
 
 
-@case(
-    "produce-fetch.fetch.waits-for-records",
-    "A waiting Fetch returns when a record is produced.",
-    "DelayedFetch",
-)
+@case("produce-fetch.fetch.waits-for-records", "DelayedFetch")
 async def waits_for_records(run: CaseRun) -> None:
+    """A waiting Fetch returns when a record is produced."""
     topic = await run.topic()
     connection = await run.connect(await run.node(topic.leaders[0]))
 
@@ -205,21 +175,17 @@ async def waits_for_records(run: CaseRun) -> None:
         "later": (99, ErrorCode.UNKNOWN_LEADER_EPOCH),
     },
     "produce-fetch.epochs.fetch-{name}",
-    "A Fetch with CurrentLeaderEpoch {0} of a partition in epoch 0 gets {1.name}.",
     EPOCHS,
 )
 async def fetch_epoch(run: CaseRun, epoch: int, code: ErrorCode) -> None:
+    """A Fetch with CurrentLeaderEpoch {0} of a partition in epoch 0 gets {1.name}."""
     topic = await run.topic(count=1)
     equal("ErrorCode", (await read(run, topic, current_leader_epoch=epoch)).error_code, code)
 
 
-@case(
-    "produce-fetch.epochs.diverging",
-    "A Fetch whose LastFetchedEpoch ends before its offset gets the DivergingEpoch: epoch and its end offset.",
-    "KIP-595; FetchResponse.json (DivergingEpoch)",
-    needs=("Fetch:12",),
-)
+@case("produce-fetch.epochs.diverging", "KIP-595; FetchResponse.json (DivergingEpoch)", needs=("Fetch:12",))
 async def diverging(run: CaseRun) -> None:
+    """A Fetch whose LastFetchedEpoch ends before its offset gets the DivergingEpoch: epoch and its end offset."""
     topic = await run.topic(count=3)
     partition = await read(run, topic, offset=7, last_fetched_epoch=0)
     equal("ErrorCode", partition.error_code, ErrorCode.NONE)
@@ -235,10 +201,10 @@ async def diverging(run: CaseRun) -> None:
         "unknown-current": (0, 99, (75, -1, -1)),
     },
     "produce-fetch.epochs.end-of-epoch-{name}",
-    "OffsetForLeaderEpoch of epoch {0} with CurrentLeaderEpoch {1} returns (error, epoch, end offset) {2}.",
     "KIP-320; OffsetForLeaderEpochResponse.json",
 )
 async def end_of_epoch(run: CaseRun, epoch: int, current: int, expected: tuple[int, int, int]) -> None:
+    """OffsetForLeaderEpoch of epoch {0} with CurrentLeaderEpoch {1} returns (error, epoch, end offset) {2}."""
     topic = await run.topic(count=3)
     partition = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
     topics = [{"topic": topic.name, "partitions": [partition]}]
@@ -276,12 +242,9 @@ async def session(run: CaseRun, partitions: int = 1, count: int = 0) -> SessionF
     return made
 
 
-@case(
-    "produce-fetch.sessions.established",
-    "A full Fetch with epoch 0 establishes a session: SessionId is not 0 and every partition is in the response.",
-    SESSIONS,
-)
+@case("produce-fetch.sessions.established", SESSIONS)
 async def established(run: CaseRun) -> None:
+    """A full Fetch with epoch 0 establishes a session: SessionId is not 0 and every partition is in the response."""
     topic = await run.topic(2, count=1)
     made = SessionFetches(run, topic, await run.connect(await run.node(topic.leaders[0])))
     response = await made.fetch(*map(fetched, topic.partitions))
@@ -290,21 +253,15 @@ async def established(run: CaseRun) -> None:
     equal("partitions", sorted(p.partition_index for p in response.responses[0].partitions), [0, 1])
 
 
-@case(
-    "produce-fetch.sessions.sessionless",
-    "A Fetch with epoch -1 and no session establishes none: SessionId is 0.",
-    SESSIONS,
-)
+@case("produce-fetch.sessions.sessionless", SESSIONS)
 async def sessionless(run: CaseRun) -> None:
+    """A Fetch with epoch -1 and no session establishes none: SessionId is 0."""
     equal("SessionId", (await fetch(run, await run.topic(), session_epoch=-1)).session_id, 0)
 
 
-@case(
-    "produce-fetch.sessions.unchanged-left-out",
-    "An incremental Fetch returns only partitions with something new.",
-    SESSIONS,
-)
+@case("produce-fetch.sessions.unchanged-left-out", SESSIONS)
 async def unchanged_left_out(run: CaseRun) -> None:
+    """An incremental Fetch returns only partitions with something new."""
     made = await session(run)
     equal("topics without anything new", list((await made.fetch()).responses), [])
     await run.produce(made.topic, 2)
@@ -312,12 +269,9 @@ async def unchanged_left_out(run: CaseRun) -> None:
     equal("batches", spans_of(response.responses[0].partitions[0].records), [(0, 1, 2)])
 
 
-@case(
-    "produce-fetch.sessions.moved-position",
-    "An incremental Fetch that names a partition changes its position in the session.",
-    SESSIONS,
-)
+@case("produce-fetch.sessions.moved-position", SESSIONS)
 async def moved_position(run: CaseRun) -> None:
+    """An incremental Fetch that names a partition changes its position in the session."""
     made = await session(run, count=5)
     response = await made.fetch(fetched(0, 5))
     equal("records at the new position", [len(p.records or b"") for t in response.responses for p in t.partitions], [])
@@ -326,12 +280,9 @@ async def moved_position(run: CaseRun) -> None:
     equal("batches", spans_of(response.responses[0].partitions[0].records), [(5, 5, 1)])
 
 
-@case(
-    "produce-fetch.sessions.forgotten",
-    "A partition in ForgottenTopicsData is no longer fetched.",
-    SESSIONS,
-)
+@case("produce-fetch.sessions.forgotten", SESSIONS)
 async def forgotten(run: CaseRun) -> None:
+    """A partition in ForgottenTopicsData is no longer fetched."""
     made = await session(run, partitions=2)
     await made.fetch(forgotten_topics_data=[{"topic": made.topic.name, "partitions": [0]}])
     for partition in (0, 1):
@@ -341,13 +292,9 @@ async def forgotten(run: CaseRun) -> None:
     equal("partitions", actual, [1])
 
 
-@case_for_each(
-    {"ahead": (1,), "repeated": (-1,)},
-    "produce-fetch.sessions.epoch-{name}",
-    "An incremental Fetch with an epoch {0:+d} from the expected one gets INVALID_FETCH_SESSION_EPOCH.",
-    SESSIONS,
-)
+@case_for_each({"ahead": (1,), "repeated": (-1,)}, "produce-fetch.sessions.epoch-{name}", SESSIONS)
 async def wrong_epoch(run: CaseRun, difference: int) -> None:
+    """An incremental Fetch with an epoch {0:+d} from the expected one gets INVALID_FETCH_SESSION_EPOCH."""
     made = await session(run)
     await made.fetch()
     response = await made.fetch(session_epoch=made.epoch + difference)
@@ -355,23 +302,17 @@ async def wrong_epoch(run: CaseRun, difference: int) -> None:
     equal("topics", list(response.responses), [])
 
 
-@case(
-    "produce-fetch.sessions.unknown",
-    "An incremental Fetch of an unknown session gets FETCH_SESSION_ID_NOT_FOUND.",
-    SESSIONS,
-)
+@case("produce-fetch.sessions.unknown", SESSIONS)
 async def unknown_session(run: CaseRun) -> None:
+    """An incremental Fetch of an unknown session gets FETCH_SESSION_ID_NOT_FOUND."""
     topic = await run.topic()
     response = await fetch(run, topic, session_id=123_456_789, session_epoch=5, topics=[])
     equal("ErrorCode", response.error_code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
-@case(
-    "produce-fetch.sessions.closed",
-    "A Fetch with epoch -1 ends the session.",
-    SESSIONS,
-)
+@case("produce-fetch.sessions.closed", SESSIONS)
 async def closed(run: CaseRun) -> None:
+    """A Fetch with epoch -1 ends the session."""
     made = await session(run)
     ended = made.session_id
     response = await made.fetch(session_epoch=-1)
@@ -380,12 +321,9 @@ async def closed(run: CaseRun) -> None:
     equal("ErrorCode after the end", response.error_code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
-@case(
-    "produce-fetch.sessions.several-connections",
-    "A fetch session is not bound to its connection.",
-    SESSIONS,
-)
+@case("produce-fetch.sessions.several-connections", SESSIONS)
 async def several_connections(run: CaseRun) -> None:
+    """A fetch session is not bound to its connection."""
     made = await session(run)
     made.connection = await run.connect(made.connection.address)
     equal("ErrorCode", (await made.fetch()).error_code, ErrorCode.NONE)
@@ -394,14 +332,10 @@ async def several_connections(run: CaseRun) -> None:
 # Isolation
 
 
-@case(
-    "produce-fetch.isolation.committed",
-    "After a committed transaction both levels read its records and its marker, and no transaction is aborted.",
-    LAST_STABLE,
-)
+@case("produce-fetch.isolation.committed", LAST_STABLE)
 async def committed(run: CaseRun) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """After a committed transaction both levels read its records and its marker, and no transaction is aborted."""
+    topic, producer = await topic_and_producer(run)
     await producer.append(topic, 2)
     await producer.end(committed=True)
     await run.until(lambda: has_stable_end(run, topic, 3), "the marker")
@@ -417,12 +351,9 @@ async def has_stable_end(run: CaseRun, topic: CaseTopic, offset: int) -> bool:
     return await run.end_offset(topic, isolation=READ_COMMITTED) == offset
 
 
-@case(
-    "produce-fetch.isolation.aborted",
-    "Of an aborted transaction read_committed returns the records and lists producer id and first offset.",
-    LAST_STABLE,
-)
+@case("produce-fetch.isolation.aborted", LAST_STABLE)
 async def aborted(run: CaseRun) -> None:
+    """Of an aborted transaction read_committed returns the records and lists producer id and first offset."""
     topic = await run.topic(count=1)
     producer = await begin_transactions(run)
     await producer.append(topic, 2)
@@ -436,12 +367,9 @@ async def aborted(run: CaseRun) -> None:
     equal("AbortedTransactions of read_uncommitted", list(plain.aborted_transactions or ()), [])
 
 
-@case(
-    "produce-fetch.isolation.open-transaction",
-    "read_committed ends at the first offset of an open transaction; read_uncommitted reads on.",
-    LAST_STABLE,
-)
+@case("produce-fetch.isolation.open-transaction", LAST_STABLE)
 async def open_transaction(run: CaseRun) -> None:
+    """read_committed ends at the first offset of an open transaction; read_uncommitted reads on."""
     topic = await run.topic(count=2)
     producer = await begin_transactions(run)
     await producer.append(topic, 2)

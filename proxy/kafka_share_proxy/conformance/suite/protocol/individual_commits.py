@@ -45,14 +45,9 @@ EFFECTS: dict[str, tuple[list[tuple[int, str]], tuple[int, str]]] = {
 }
 
 
-@case_for_each(
-    EFFECTS,
-    "individual-commits.effect.{name}",
-    "The commits {0} leave the committed offset and ranges {1}.",
-    f"{RULES} 7, 9, 19",
-    needs=NEEDS,
-)
+@case_for_each(EFFECTS, "individual-commits.effect.{name}", f"{RULES} 7, 9, 19", needs=NEEDS)
 async def effect(run: CaseRun, commits: list[tuple[int, str]], expected: tuple[int, str]) -> None:
+    """The commits {0} leave the committed offset and ranges {1}."""
     topic, group = await run.topic(count=20), run.group()
     for offset, text in commits:
         equal(f"error of {offset} {text!r}", await commit_text(run, group, topic, offset, text), ErrorCode.NONE)
@@ -69,22 +64,19 @@ REFUSED = {
 
 
 @case_for_each(
-    {name: (text,) for name, text in REFUSED.items()},
-    "individual-commits.refused.{name}",
-    "The text {0} gets INVALID_REQUEST and changes nothing.",
-    f"{RULES} 12",
-    needs=NEEDS,
+    {name: (text,) for name, text in REFUSED.items()}, "individual-commits.refused.{name}", f"{RULES} 12", needs=NEEDS
 )
 async def refused(run: CaseRun, text: str) -> None:
+    """The text {0} gets INVALID_REQUEST and changes nothing."""
     topic, group = await run.topic(count=20), run.group()
     await commit_text(run, group, topic, 1, "ic/1;5-6")
     equal("error", await commit_text(run, group, topic, 1, text), ErrorCode.INVALID_REQUEST)
     equal("offset and metadata", await shown(run, group, topic), (1, "ic/1;5-6"))
 
 
-@case("individual-commits.members.generation", "The coordinator's refusal is returned, and no range is stored.",
-      f"{RULES} 6", needs=NEEDS)  # fmt: skip
+@case("individual-commits.members.generation", f"{RULES} 6", needs=NEEDS)
 async def generation(run: CaseRun) -> None:
+    """The coordinator's refusal is returned, and no range is stored."""
     topic = await run.topic(count=20)
     member = await stable_member(run)
     ids = {"generation_id_or_member_epoch": member.generation + 5, "member_id": member.member_id}
@@ -93,8 +85,9 @@ async def generation(run: CaseRun) -> None:
     equal("committed offset", (await shown(run, member.group, topic))[0], -1)
 
 
-@case("individual-commits.members.right", "A member's ranges are stored.", f"{RULES} 6", needs=NEEDS)
+@case("individual-commits.members.right", f"{RULES} 6", needs=NEEDS)
 async def of_a_member(run: CaseRun) -> None:
+    """A member's ranges are stored."""
     topic = await run.topic(count=20)
     member = await stable_member(run)
     ids = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
@@ -102,17 +95,18 @@ async def of_a_member(run: CaseRun) -> None:
     equal("offset and metadata", await shown(run, member.group, topic), (0, "ic/1;1-4"))
 
 
-@case("individual-commits.groups.independent", "Ranges belong to one group.", f"{RULES} 1", needs=NEEDS)
+@case("individual-commits.groups.independent", f"{RULES} 1", needs=NEEDS)
 async def independent(run: CaseRun) -> None:
+    """Ranges belong to one group."""
     topic, first, second = await run.topic(count=20), run.group(), run.group()
     await commit_text(run, first, topic, 0, "ic/1;3-4")
     await commit(run, second, topic, 0)
     equal("offset and metadata of the other group", await shown(run, second, topic), (0, ""))
 
 
-@case("individual-commits.deleted.offsets", "OffsetDelete removes the ranges with the offset.", f"{RULES} 22",
-      needs=NEEDS)  # fmt: skip
+@case("individual-commits.deleted.offsets", f"{RULES} 22", needs=NEEDS)
 async def deleted_offsets(run: CaseRun) -> None:
+    """OffsetDelete removes the ranges with the offset."""
     topic, group = await run.topic(count=20), run.group()
     await commit_text(run, group, topic, 0, "ic/1;3-4")
     equal("error", (await delete(run, group, topic)).error_code, ErrorCode.NONE)
@@ -121,8 +115,9 @@ async def deleted_offsets(run: CaseRun) -> None:
     equal("after a plain commit", await shown(run, group, topic), (3, ""))
 
 
-@case("individual-commits.deleted.group", "DeleteGroups removes the ranges.", f"{RULES} 22", needs=NEEDS)
+@case("individual-commits.deleted.group", f"{RULES} 22", needs=NEEDS)
 async def deleted_group(run: CaseRun) -> None:
+    """DeleteGroups removes the ranges."""
     topic, group = await run.topic(count=20), run.group()
     await commit_text(run, group, topic, 0, "ic/1;3-4")
     response = await run.request("DeleteGroups", await run.coordinator(group), groups_names=[group])

@@ -47,33 +47,27 @@ async def timed(run: CaseRun) -> CaseTopic:
         "largest": (MAX_TIMESTAMP, (2, START_MS + 300)),
     },
     "produce-fetch.list-offsets.{name}",
-    "ListOffsets for timestamp {0} returns offset and timestamp {1}.",
     "KIP-79, KIP-734; ListOffsetsResponse.json",
     needs=("ListOffsets:7",),
 )
 async def offsets_by_time(run: CaseRun, timestamp: int, expected: tuple[int, int]) -> None:
+    """ListOffsets for timestamp {0} returns offset and timestamp {1}."""
     partition = await list_offsets(run, await timed(run), timestamp)
     equal("ErrorCode", partition.error_code, ErrorCode.NONE)
     equal("Offset and Timestamp", (partition.offset, partition.timestamp), expected)
 
 
-@case(
-    "produce-fetch.list-offsets.unknown-partition",
-    "ListOffsets of an unknown partition gets UNKNOWN_TOPIC_OR_PARTITION.",
-    "KafkaApis.handleListOffsetRequest",
-)
+@case("produce-fetch.list-offsets.unknown-partition", "KafkaApis.handleListOffsetRequest")
 async def unknown_offsets(run: CaseRun) -> None:
+    """ListOffsets of an unknown partition gets UNKNOWN_TOPIC_OR_PARTITION."""
     topic = await run.topic()
     code = (await list_offsets(run, topic, LATEST, partition=9)).error_code
     equal("ErrorCode", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-@case(
-    "produce-fetch.list-offsets.twice",
-    "ListOffsets that names a partition twice gets INVALID_REQUEST for it.",
-    "KafkaApis.handleListOffsetRequest (duplicatePartitions)",
-)
+@case("produce-fetch.list-offsets.twice", "KafkaApis.handleListOffsetRequest (duplicatePartitions)")
 async def listed_twice(run: CaseRun) -> None:
+    """ListOffsets that names a partition twice gets INVALID_REQUEST for it."""
     topic = await run.topic()
     entry = {"partition_index": 0, "timestamp": LATEST}
     topics = [{"name": topic.name, "partitions": [entry, entry]}]
@@ -92,10 +86,10 @@ async def delete(run: CaseRun, topic: CaseTopic, offset: int, partition: int = 0
 @case_for_each(
     {"some": (2, (0, 2)), "all": (-1, (0, 5)), "nothing": (0, (0, 0)), "too-many": (6, (1, -1))},
     "produce-fetch.delete-records.{name}",
-    "DeleteRecords before {0} of five records returns (error, low watermark) {1}.",
     "KIP-107; DeleteRecordsResponse.json",
 )
 async def deleted(run: CaseRun, offset: int, expected: tuple[int, int]) -> None:
+    """DeleteRecords before {0} of five records returns (error, low watermark) {1}."""
     topic = await run.topic(count=5)
     actual = await delete(run, topic, offset)
     equal("error and low watermark", (actual.error_code, actual.low_watermark), expected)
@@ -103,12 +97,9 @@ async def deleted(run: CaseRun, offset: int, expected: tuple[int, int]) -> None:
     equal("earliest offset", (await list_offsets(run, topic, EARLIEST)).offset, start)
 
 
-@case(
-    "produce-fetch.delete-records.unknown-partition",
-    "DeleteRecords of an unknown partition gets UNKNOWN_TOPIC_OR_PARTITION.",
-    "KafkaApis.handleDeleteRecordsRequest",
-)
+@case("produce-fetch.delete-records.unknown-partition", "KafkaApis.handleDeleteRecordsRequest")
 async def deleted_unknown(run: CaseRun) -> None:
+    """DeleteRecords of an unknown partition gets UNKNOWN_TOPIC_OR_PARTITION."""
     code = (await delete(run, await run.topic(), 0, 9)).error_code
     equal("ErrorCode", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -121,9 +112,9 @@ async def deleted_unknown(run: CaseRun) -> None:
         "later": (99, ErrorCode.UNKNOWN_LEADER_EPOCH),
     },
     "produce-fetch.epochs.list-offsets-{name}",
-    "ListOffsets with CurrentLeaderEpoch {0} of a partition in epoch 0 gets {1.name}.",
     "KIP-320; Partition.checkCurrentLeaderEpoch",
 )
 async def list_offsets_epoch(run: CaseRun, epoch: int, code: ErrorCode) -> None:
+    """ListOffsets with CurrentLeaderEpoch {0} of a partition in epoch 0 gets {1.name}."""
     topic = await run.topic(count=1)
     equal("ErrorCode", (await list_offsets(run, topic, LATEST, current_leader_epoch=epoch)).error_code, code)

@@ -81,54 +81,43 @@ TRANSACTIONS = {
     "describe": ("DescribeTransactions", "transaction_states[0].error_code", {"transactional_ids": [KEY]}),
 }
 ANY_LISTENER = {PROXY: "every listener serves share groups (conformance/README.md rule 45)"}
-SENTENCE = "{0} at a node that does not coordinate the {kind} gets NOT_COORDINATOR."
-
-
-def _sentence(kind: str) -> str:
-    return SENTENCE.replace("{kind}", kind)
 
 
 @case_for_each(
     CLASSIC,
     "groups.nodes.classic-{name}",
-    _sentence("group"),
     "GroupCoordinatorService; CoordinatorRuntime.scheduleWriteOperation",
     needs=(NEEDS,),
 )
 @case_for_each(
     CONSUMER,
     "groups.nodes.consumer-{name}",
-    _sentence("group"),
     "KIP-848; CoordinatorRuntime.scheduleWriteOperation",
     needs=(NEEDS, "consumer-groups"),
 )
 @case_for_each(
     OFFSETS,
     "offsets.nodes.{name}",
-    _sentence("group"),
     "GroupCoordinatorService; CoordinatorRuntime.scheduleWriteOperation",
     needs=(NEEDS,),
 )
 @case_for_each(
     SHARE,
     "share-groups.nodes.{name}",
-    _sentence("group"),
     "KIP-932; CoordinatorRuntime.scheduleWriteOperation",
     needs=(NEEDS, "share"),
     differs=dict.fromkeys(SHARE, ANY_LISTENER),
 )
 async def wrong_group_coordinator(run: CaseRun, api: str, path: str, fields: dict[str, Any]) -> None:
+    """{0} at a node that does not coordinate the group gets NOT_COORDINATOR."""
     await _is_refused(run, GROUP, api, path, fields)
 
 
 @case_for_each(
-    TRANSACTIONS,
-    "transactions.nodes.{name}",
-    _sentence("transaction"),
-    "KIP-98; TransactionStateManager.getTransactionState",
-    needs=(NEEDS,),
+    TRANSACTIONS, "transactions.nodes.{name}", "KIP-98; TransactionStateManager.getTransactionState", needs=(NEEDS,)
 )
 async def wrong_transaction_coordinator(run: CaseRun, api: str, path: str, fields: dict[str, Any]) -> None:
+    """{0} at a node that does not coordinate the transaction gets NOT_COORDINATOR."""
     await _is_refused(run, TRANSACTION, api, path, fields)
 
 

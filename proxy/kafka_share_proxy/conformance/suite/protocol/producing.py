@@ -30,13 +30,9 @@ def plain_batch(count: int = 1, **fields: object) -> bytes:
     return records.build_batch(0, made, **fields)  # type: ignore[arg-type]  # passed on as they are
 
 
-@case_for_each(
-    {"leader": (1,), "all": (-1,)},
-    "produce-fetch.produce.acks-{name}",
-    "Produce with acks {0} returns the base offset, no append time and the log start offset.",
-    SCHEMA,
-)
+@case_for_each({"leader": (1,), "all": (-1,)}, "produce-fetch.produce.acks-{name}", SCHEMA)
 async def acks(run: CaseRun, number: int) -> None:
+    """Produce with acks {0} returns the base offset, no append time and the log start offset."""
     topic = await run.topic(count=3)
     response = await run.append(topic, plain_batch(2), acks=number)
     equal("ErrorCode", response.error_code, ErrorCode.NONE)
@@ -50,12 +46,9 @@ async def acks(run: CaseRun, number: int) -> None:
     await run.until(is_replicated, "end of the log at 5")
 
 
-@case(
-    "produce-fetch.produce.acks-none",
-    "Produce with acks 0 gets no response, and the next response on the connection is that of the next request.",
-    "ProduceRequest.json (Acks)",
-)
+@case("produce-fetch.produce.acks-none", "ProduceRequest.json (Acks)")
 async def acks_none(run: CaseRun) -> None:
+    """Produce with acks 0 gets no response, and the next response on the connection is that of the next request."""
     topic = await run.topic()
     connection = await run.connect(await run.node(topic.leaders[0]))
     entry = {"name": topic.name, "partition_data": [{"index": 0, "records": plain_batch()}]}
@@ -69,12 +62,9 @@ async def _has_end(run: CaseRun, topic: CaseTopic, offset: int) -> bool:
     return await run.end_offset(topic) == offset
 
 
-@case(
-    "produce-fetch.produce.acks-none-refused",
-    "A refused Produce with acks 0 ends the connection, because there is no response to report it.",
-    "KafkaApis.handleProduceRequest",
-)
+@case("produce-fetch.produce.acks-none-refused", "KafkaApis.handleProduceRequest")
 async def acks_none_refused(run: CaseRun) -> None:
+    """A refused Produce with acks 0 ends the connection, because there is no response to report it."""
     topic = await run.topic()
     connection = await run.connect(await run.node(topic.leaders[0]))
     entry = {"name": run.name("none"), "partition_data": [{"index": 0, "records": plain_batch()}]}
@@ -84,12 +74,10 @@ async def acks_none_refused(run: CaseRun) -> None:
 
 
 @case_for_each(
-    {"2": (2,), "minus-2": (-2,)},
-    "produce-fetch.produce.invalid-acks-{name}",
-    "Produce with acks {0} gets INVALID_REQUIRED_ACKS for its partition.",
-    "ReplicaManager.appendRecords",
+    {"2": (2,), "minus-2": (-2,)}, "produce-fetch.produce.invalid-acks-{name}", "ReplicaManager.appendRecords"
 )
 async def invalid_acks(run: CaseRun, number: int) -> None:
+    """Produce with acks {0} gets INVALID_REQUIRED_ACKS for its partition."""
     topic = await run.topic()
     response = await run.append(topic, plain_batch(), acks=number)
     equal("ErrorCode", response.error_code, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -99,10 +87,10 @@ async def invalid_acks(run: CaseRun, number: int) -> None:
 @case_for_each(
     {"topic": ("none", 0), "partition": ("", 9)},
     "produce-fetch.produce.unknown-{name}",
-    "Produce to an unknown {name} gets UNKNOWN_TOPIC_OR_PARTITION and base offset -1.",
     "KafkaApis.handleProduceRequest",
 )
 async def unknown(run: CaseRun, kind: str, partition: int) -> None:
+    """Produce to an unknown {name} gets UNKNOWN_TOPIC_OR_PARTITION and base offset -1."""
     topic = await run.topic()
     entry: dict[str, Any] = {"name": run.name(kind) if kind else topic.name}
     entry |= {"partition_data": [{"index": partition, "records": plain_batch()}]}
@@ -112,26 +100,18 @@ async def unknown(run: CaseRun, kind: str, partition: int) -> None:
     equal("BaseOffset", partition_response.base_offset, -1)
 
 
-@case(
-    "produce-fetch.produce.unknown-topic-id",
-    "Produce v13 to an unknown topic id gets UNKNOWN_TOPIC_ID.",
-    "KIP-516; ProduceRequest.json",
-    needs=("Produce:13",),
-)
+@case("produce-fetch.produce.unknown-topic-id", "KIP-516; ProduceRequest.json", needs=("Produce:13",))
 async def unknown_topic_id(run: CaseRun) -> None:
+    """Produce v13 to an unknown topic id gets UNKNOWN_TOPIC_ID."""
     topic = await run.topic()
     unknown_topic = CaseTopic(topic.name, b"\x05" * 16, topic.leaders)
     response = await run.append(unknown_topic, plain_batch(), version=13)
     equal("ErrorCode", response.error_code, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-@case(
-    "produce-fetch.produce.by-topic-id",
-    "Produce v13 names its topic by id and is accepted.",
-    "KIP-516; ProduceRequest.json",
-    needs=("Produce:13",),
-)
+@case("produce-fetch.produce.by-topic-id", "KIP-516; ProduceRequest.json", needs=("Produce:13",))
 async def by_topic_id(run: CaseRun) -> None:
+    """Produce v13 names its topic by id and is accepted."""
     topic = await run.topic()
     response = await run.append(topic, plain_batch(2), version=13)
     equal("ErrorCode and BaseOffset", (response.error_code, response.base_offset), (0, 0))
@@ -140,11 +120,11 @@ async def by_topic_id(run: CaseRun) -> None:
 @case_for_each(
     {str(version): (version,) for version in range(3, 13)},
     "produce-fetch.produce.version-{name}",
-    "Produce v{0} appends a batch and returns its base offset.",
     "ProduceRequest.json",
     needs=("Produce:{0}",),
 )
 async def each_version(run: CaseRun, version: int) -> None:
+    """Produce v{0} appends a batch and returns its base offset."""
     topic = await run.topic(count=1)
     response = await run.append(topic, plain_batch(2), version=version)
     equal("ErrorCode and BaseOffset", (response.error_code, response.base_offset), (0, 1))
@@ -180,10 +160,10 @@ BAD_BATCHES: Mapping[str, tuple[bytes | None, str, list[ErrorCode]]] = {
 @case_for_each(
     {name: (data, words, codes) for name, (data, words, codes) in BAD_BATCHES.items()},
     "produce-fetch.produce.bad-batch-{name}",
-    "A batch with {1} is refused with {2[0].name}, and nothing is appended.",
     CHECKS,
 )
 async def bad_batch(run: CaseRun, data: bytes | None, _words: str, codes: list[ErrorCode]) -> None:
+    """A batch with {1} is refused with {2[0].name}, and nothing is appended."""
     topic = await run.topic()
     response = await run.append(topic, data)
     one_of("ErrorCode", response.error_code, codes)
@@ -197,10 +177,10 @@ CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 @case_for_each(
     {name: (name, codec) for name, codec in CODECS.items()},
     "produce-fetch.produce.codec-{name}",
-    "A batch compressed with {0} is appended and read with the same codec and records.",
     "LogValidator; KIP-110",
 )
 async def codec_kept(run: CaseRun, _name: str, codec: int) -> None:
+    """A batch compressed with {0} is appended and read with the same codec and records."""
     topic = await run.topic()
     values = [b"a compressed value " * 20] * 5
     made = [records.Record(value=value, timestamp=OLD_MS) for value in values]
@@ -214,10 +194,10 @@ async def codec_kept(run: CaseRun, _name: str, codec: int) -> None:
 @case_for_each(
     {name: (name, codec) for name, codec in CODECS.items()},
     "produce-fetch.produce.topic-codec-{name}",
-    "A topic with compression.type {0} stores an uncompressed batch compressed with {0}.",
     "LogValidator (compression.type)",
 )
 async def topic_codec(run: CaseRun, name: str, codec: int) -> None:
+    """A topic with compression.type {0} stores an uncompressed batch compressed with {0}."""
     topic = await run.topic(configs={"compression.type": name})
     await run.append(topic, plain_batch(3))
     data = (await read(run, topic)).records
@@ -225,36 +205,26 @@ async def topic_codec(run: CaseRun, name: str, codec: int) -> None:
     equal("values", [value for _, value in values_of(data)], [b"value 0", b"value 1", b"value 2"])
 
 
-@case(
-    "produce-fetch.produce.zstd-before-version-7",
-    "A batch compressed with zstd in Produce v6 gets UNSUPPORTED_COMPRESSION_TYPE.",
-    "KIP-110; ProduceRequest.validateRecords",
-    needs=("Produce:6",),
-)
+@case("produce-fetch.produce.zstd-before-version-7", "KIP-110; ProduceRequest.validateRecords", needs=("Produce:6",))
 async def early_zstd(run: CaseRun) -> None:
+    """A batch compressed with zstd in Produce v6 gets UNSUPPORTED_COMPRESSION_TYPE."""
     topic = await run.topic()
     response = await run.append(topic, plain_batch(codec=compression.ZSTD), version=6)
     equal("ErrorCode", response.error_code, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
-@case(
-    "produce-fetch.produce.too-large",
-    "A batch larger than max.message.bytes of its topic gets MESSAGE_TOO_LARGE.",
-    "UnifiedLog.append (max.message.bytes)",
-)
+@case("produce-fetch.produce.too-large", "UnifiedLog.append (max.message.bytes)")
 async def too_large(run: CaseRun) -> None:
+    """A batch larger than max.message.bytes of its topic gets MESSAGE_TOO_LARGE."""
     topic = await run.topic(configs={"max.message.bytes": "500"})
     big = records.build_batch(0, [records.Record(value=b"x" * 600, timestamp=OLD_MS)])
     equal("ErrorCode", (await run.append(topic, big)).error_code, ErrorCode.MESSAGE_TOO_LARGE)
     equal("ErrorCode of a small batch", (await run.append(topic, plain_batch())).error_code, ErrorCode.NONE)
 
 
-@case(
-    "produce-fetch.produce.log-append-time",
-    "A topic with LogAppendTime returns the broker's time, and the records are read with it.",
-    "KIP-32; ProduceResponse.json (LogAppendTimeMs)",
-)
+@case("produce-fetch.produce.log-append-time", "KIP-32; ProduceResponse.json (LogAppendTimeMs)")
 async def log_append_time(run: CaseRun) -> None:
+    """A topic with LogAppendTime returns the broker's time, and the records are read with it."""
     topic = await run.topic(configs={"message.timestamp.type": "LogAppendTime"})
     response = await run.append(topic, plain_batch(2))
     now = int(time.time() * 1000)
@@ -266,23 +236,16 @@ async def log_append_time(run: CaseRun) -> None:
     equal("timestamps", {r.timestamp for r in records.decode_records(data)}, {shown})
 
 
-@case(
-    "produce-fetch.produce.timestamp-too-old",
-    "A timestamp before message.timestamp.before.max.ms gets INVALID_TIMESTAMP.",
-    "KIP-937; LogValidator.validateTimestamp",
-)
+@case("produce-fetch.produce.timestamp-too-old", "KIP-937; LogValidator.validateTimestamp")
 async def timestamp_too_old(run: CaseRun) -> None:
+    """A timestamp before message.timestamp.before.max.ms gets INVALID_TIMESTAMP."""
     topic = await run.topic(configs={"message.timestamp.before.max.ms": "60000"})
     equal("ErrorCode", (await run.append(topic, plain_batch())).error_code, ErrorCode.INVALID_TIMESTAMP)
 
 
-@case(
-    "produce-fetch.produce.compacted-without-key",
-    "A record without a key in a compacted topic gets INVALID_RECORD and is named in RecordErrors.",
-    "KIP-467; LogValidator.validateKey",
-    needs=("Produce:8",),
-)
+@case("produce-fetch.produce.compacted-without-key", "KIP-467; LogValidator.validateKey", needs=("Produce:8",))
 async def compacted_without_key(run: CaseRun) -> None:
+    """A record without a key in a compacted topic gets INVALID_RECORD and is named in RecordErrors."""
     topic = await run.topic(configs={"cleanup.policy": "compact"})
     made = [records.Record(key=b"k", value=b"v", timestamp=OLD_MS), records.Record(value=b"v", timestamp=OLD_MS)]
     response = await run.append(topic, records.build_batch(0, made))
@@ -291,12 +254,9 @@ async def compacted_without_key(run: CaseRun) -> None:
     equal("end of the log", await run.end_offset(topic), 0)
 
 
-@case(
-    "produce-fetch.produce.partitions-are-independent",
-    "A refused partition does not affect another of the same request.",
-    "ReplicaManager.appendRecords",
-)
+@case("produce-fetch.produce.partitions-are-independent", "ReplicaManager.appendRecords")
 async def partitions_are_independent(run: CaseRun) -> None:
+    """A refused partition does not affect another of the same request."""
     topic = await run.topic(2)
     data = [{"index": 0, "records": _spoiled()}, {"index": 1, "records": plain_batch()}]
     topics = [{"name": topic.name, "partition_data": data}]
@@ -309,24 +269,18 @@ async def partitions_are_independent(run: CaseRun) -> None:
 # Idempotence
 
 
-@case(
-    "produce-fetch.idempotence.producer-id",
-    "InitProducerId without a transactional id returns a new id with epoch 0 each time.",
-    "KIP-98; InitProducerIdResponse.json",
-)
+@case("produce-fetch.idempotence.producer-id", "KIP-98; InitProducerIdResponse.json")
 async def producer_id(run: CaseRun) -> None:
+    """InitProducerId without a transactional id returns a new id with epoch 0 each time."""
     first, second = await idempotent_producer(run), await idempotent_producer(run)
     true("ProducerId", first.producer_id >= 0, "0 or above", first.producer_id)
     true("second ProducerId", first.producer_id != second.producer_id, "another one", second.producer_id)
     equal("epochs", (first.epoch, second.epoch), (0, 0))
 
 
-@case(
-    "produce-fetch.idempotence.duplicate",
-    "A repeated batch is appended once: the response has the same base offset and no error.",
-    IDEMPOTENCE,
-)
+@case("produce-fetch.idempotence.duplicate", IDEMPOTENCE)
 async def duplicate(run: CaseRun) -> None:
+    """A repeated batch is appended once: the response has the same base offset and no error."""
     topic = await run.topic(count=1)
     producer = await idempotent_producer(run)
     first = await producer.try_append(topic, 3, 0)
@@ -336,12 +290,9 @@ async def duplicate(run: CaseRun) -> None:
     equal("end of the log", await run.end_offset(topic), 4)
 
 
-@case(
-    "produce-fetch.idempotence.old-duplicate",
-    "A repetition of any of the last five batches returns its own base offset.",
-    "ProducerStateEntry (NUM_BATCHES_TO_RETAIN)",
-)
+@case("produce-fetch.idempotence.old-duplicate", "ProducerStateEntry (NUM_BATCHES_TO_RETAIN)")
 async def old_duplicate(run: CaseRun) -> None:
+    """A repetition of any of the last five batches returns its own base offset."""
     topic = await run.topic()
     producer = await idempotent_producer(run)
     for number in range(CACHED_BATCHES):
@@ -351,12 +302,9 @@ async def old_duplicate(run: CaseRun) -> None:
     equal("end of the log", await run.end_offset(topic), CACHED_BATCHES)
 
 
-@case(
-    "produce-fetch.idempotence.forgotten-duplicate",
-    "A repetition of a batch before the last five gets DUPLICATE_SEQUENCE_NUMBER or OUT_OF_ORDER_SEQUENCE_NUMBER.",
-    "ProducerAppendInfo.checkSequence",
-)
+@case("produce-fetch.idempotence.forgotten-duplicate", "ProducerAppendInfo.checkSequence")
 async def forgotten_duplicate(run: CaseRun) -> None:
+    """A repetition of a batch before the last five gets DUPLICATE_SEQUENCE_NUMBER or OUT_OF_ORDER_SEQUENCE_NUMBER."""
     topic = await run.topic()
     producer = await idempotent_producer(run)
     for number in range(CACHED_BATCHES + 1):
@@ -369,10 +317,10 @@ async def forgotten_duplicate(run: CaseRun) -> None:
 @case_for_each(
     {"gap": (4,), "within-the-last-batch": (1,), "behind": (2,)},
     "produce-fetch.idempotence.sequence-{name}",
-    "After three records with sequences 0 to 2, a batch of one with sequence {0} gets OUT_OF_ORDER_SEQUENCE_NUMBER.",
     IDEMPOTENCE,
 )
 async def wrong_sequence(run: CaseRun, sequence: int) -> None:
+    """After three records with sequences 0 to 2, a batch of one with sequence {0} gets OUT_OF_ORDER_SEQUENCE_NUMBER."""
     topic = await run.topic()
     producer = await idempotent_producer(run)
     await producer.try_append(topic, 3, 0)
@@ -381,12 +329,9 @@ async def wrong_sequence(run: CaseRun, sequence: int) -> None:
     equal("error of the right sequence", (await producer.try_append(topic, 1, 3)).error_code, ErrorCode.NONE)
 
 
-@case(
-    "produce-fetch.idempotence.sequence-wraps",
-    "Sequence 2147483647 is followed by 0.",
-    "DefaultRecordBatch.incrementSequence",
-)
+@case("produce-fetch.idempotence.sequence-wraps", "DefaultRecordBatch.incrementSequence")
 async def sequence_wraps(run: CaseRun) -> None:
+    """Sequence 2147483647 is followed by 0."""
     topic = await run.topic()
     producer = await idempotent_producer(run)
     first = await producer.try_append(topic, 2, LAST_SEQUENCE - 1)
@@ -395,12 +340,9 @@ async def sequence_wraps(run: CaseRun) -> None:
     equal("batch with sequence 0", (second.error_code, second.base_offset), (0, 2))
 
 
-@case(
-    "produce-fetch.idempotence.partitions-have-own-sequences",
-    "Each partition has its own sequence.",
-    IDEMPOTENCE,
-)
+@case("produce-fetch.idempotence.partitions-have-own-sequences", IDEMPOTENCE)
 async def own_sequences(run: CaseRun) -> None:
+    """Each partition has its own sequence."""
     topic = await run.topic(2)
     producer = await idempotent_producer(run)
     for partition in (0, 1):
@@ -408,12 +350,9 @@ async def own_sequences(run: CaseRun) -> None:
         equal(f"partition {partition}", (response.error_code, response.base_offset), (0, 0))
 
 
-@case(
-    "produce-fetch.idempotence.old-epoch",
-    "A batch with an epoch below the last one gets INVALID_PRODUCER_EPOCH.",
-    "KIP-98; ProducerAppendInfo.checkProducerEpoch",
-)
+@case("produce-fetch.idempotence.old-epoch", "KIP-98; ProducerAppendInfo.checkProducerEpoch")
 async def old_epoch(run: CaseRun) -> None:
+    """A batch with an epoch below the last one gets INVALID_PRODUCER_EPOCH."""
     topic = await run.topic()
     producer = await idempotent_producer(run)
     producer.epoch = 3
@@ -425,10 +364,10 @@ async def old_epoch(run: CaseRun) -> None:
 @case_for_each(
     {"0": (0, ErrorCode.NONE), "1": (1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)},
     "produce-fetch.idempotence.new-epoch-from-{name}",
-    "The first batch of a new epoch with sequence {0} gets {1.name}.",
     "KIP-360; ProducerAppendInfo.checkSequence",
 )
 async def new_epoch(run: CaseRun, sequence: int, code: ErrorCode) -> None:
+    """The first batch of a new epoch with sequence {0} gets {1.name}."""
     topic = await run.topic()
     producer = await idempotent_producer(run)
     await producer.try_append(topic, 1, 0)
@@ -436,12 +375,9 @@ async def new_epoch(run: CaseRun, sequence: int, code: ErrorCode) -> None:
     equal("ErrorCode", (await producer.try_append(topic, 1, sequence)).error_code, code)
 
 
-@case(
-    "produce-fetch.idempotence.batch-keeps-ids",
-    "A batch is read with the producer id, epoch and sequence that it was written with.",
-    "DefaultRecordBatch",
-)
+@case("produce-fetch.idempotence.batch-keeps-ids", "DefaultRecordBatch")
 async def batch_keeps_ids(run: CaseRun) -> None:
+    """A batch is read with the producer id, epoch and sequence that it was written with."""
     topic = await run.topic()
     producer = await idempotent_producer(run)
     await producer.try_append(topic, 2, 0)

@@ -40,13 +40,9 @@ LATEST = -1
 # Metadata
 
 
-@case(
-    "metadata.nodes.same-brokers",
-    "Each node shows the same brokers with the same addresses, and the same cluster id.",
-    "MetadataResponse.json",
-    needs=(NEEDS,),
-)
+@case("metadata.nodes.same-brokers", "MetadataResponse.json", needs=(NEEDS,))
 async def same_brokers(run: CaseRun) -> None:
+    """Each node shows the same brokers with the same addresses, and the same cluster id."""
     first = await run.request("Metadata", topics=[])
     expected = sorted((each.node_id, each.host, each.port) for each in first.brokers)
     for node in await run.nodes():
@@ -56,13 +52,11 @@ async def same_brokers(run: CaseRun) -> None:
         equal(f"cluster id at node {node}", response.cluster_id, first.cluster_id)
 
 
-@case(
-    "metadata.nodes.leaders",
-    "Each node shows the leaders, epochs, replicas and in-sync replicas of a topic that has a partition on each node.",
-    "MetadataResponse.json",
-    needs=(NEEDS,),
-)
+@case("metadata.nodes.leaders", "MetadataResponse.json", needs=(NEEDS,))
 async def leaders(run: CaseRun) -> None:
+    """Each node shows the leaders, epochs, replicas and in-sync replicas of a topic that has a partition on each
+    node.
+    """
     topic = await topic_on_each_node(run)
     nodes = await run.nodes()
     for node in nodes:
@@ -75,13 +69,9 @@ async def leaders(run: CaseRun) -> None:
         equal(f"partitions at node {node}", actual, {index: (n, 0, [n], [n]) for index, n in enumerate(nodes)})
 
 
-@case(
-    "metadata.nodes.replicas",
-    "The first node of a manual assignment leads, and the replicas are shown in its order.",
-    "CreateTopicsRequest.json (Assignments)",
-    needs=(NEEDS,),
-)
+@case("metadata.nodes.replicas", "CreateTopicsRequest.json (Assignments)", needs=(NEEDS,))
 async def replicas(run: CaseRun) -> None:
+    """The first node of a manual assignment leads, and the replicas are shown in its order."""
     second, first = (await run.nodes())[:2]
     topic = await run.topic(replicas=[[first, second]])
     response = await run.request("Metadata", topics=[{"name": topic.name}])
@@ -93,11 +83,11 @@ async def replicas(run: CaseRun) -> None:
 @case_for_each(
     {"group": (0,), "transaction": (1,)},
     "metadata.nodes.coordinator-of-{name}",
-    "Each node returns the same coordinator of a {name}.",
     "FindCoordinatorResponse.json",
     needs=(NEEDS, "FindCoordinator:4"),
 )
 async def same_coordinator(run: CaseRun, kind: int) -> None:
+    """Each node returns the same coordinator of a {name}."""
     key = run.name("key")
     expected = (await run.coordinator(key, kind)).address
     for node in await run.nodes():
@@ -111,13 +101,9 @@ async def same_coordinator(run: CaseRun, kind: int) -> None:
 # Produce and Fetch
 
 
-@case(
-    "produce-fetch.nodes.own-partitions",
-    "Each node appends to the partition that it leads, and returns its records.",
-    "KafkaApis.handleProduceRequest, handleFetchRequest",
-    needs=(NEEDS,),
-)
+@case("produce-fetch.nodes.own-partitions", "KafkaApis.handleProduceRequest, handleFetchRequest", needs=(NEEDS,))
 async def own_partitions(run: CaseRun) -> None:
+    """Each node appends to the partition that it leads, and returns its records."""
     topic = await topic_on_each_node(run)
     for partition, node in topic.leaders.items():
         base = await run.produce(topic, [b"at node %d" % node], partition=partition)
@@ -136,26 +122,18 @@ async def produce_at(run: CaseRun, version: int) -> tuple[Any, Any, Any]:
     return topic, response, response.responses[0].partition_responses[0]
 
 
-@case(
-    "produce-fetch.nodes.produce",
-    "A Produce at a node that does not lead gets NOT_LEADER_OR_FOLLOWER with BaseOffset -1, and appends nothing.",
-    "ReplicaManager.appendRecords",
-    needs=(NEEDS,),
-)
+@case("produce-fetch.nodes.produce", "ReplicaManager.appendRecords", needs=(NEEDS,))
 async def produce(run: CaseRun) -> None:
+    """A Produce at a node that does not lead gets NOT_LEADER_OR_FOLLOWER with BaseOffset -1, and appends nothing."""
     topic, _, partition = await produce_at(run, 9)
     equal("ErrorCode", partition.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     equal("BaseOffset", partition.base_offset, -1)
     equal("end offset", await run.end_offset(topic), 0)
 
 
-@case(
-    "produce-fetch.nodes.produce-leader",
-    "A Produce v10 at a node that does not lead gets CurrentLeader and its address.",
-    LEADERS,
-    needs=(NEEDS, "Produce:10"),
-)
+@case("produce-fetch.nodes.produce-leader", LEADERS, needs=(NEEDS, "Produce:10"))
 async def produce_leader(run: CaseRun) -> None:
+    """A Produce v10 at a node that does not lead gets CurrentLeader and its address."""
     topic, response, partition = await produce_at(run, 10)
     equal("ErrorCode", partition.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     await names_leader(run, topic, response, partition)
@@ -164,11 +142,11 @@ async def produce_leader(run: CaseRun) -> None:
 @case_for_each(
     {str(version): (version,) for version in (10, 11, 12, 15)},
     "produce-fetch.nodes.fetch-v{name}",
-    "A Fetch v{0} at a node without a replica gets NOT_LEADER_OR_FOLLOWER without records.",
     "ReplicaManager.readFromLog",
     needs=(NEEDS, "Fetch:{0}"),
 )
 async def fetch_elsewhere(run: CaseRun, version: int) -> None:
+    """A Fetch v{0} at a node without a replica gets NOT_LEADER_OR_FOLLOWER without records."""
     topic, other = await topic_and_other_node(run, count=3)
     partition = (await fetch(run, topic, on=other, version=version)).responses[0].partitions[0]
     equal("ErrorCode", partition.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -176,13 +154,9 @@ async def fetch_elsewhere(run: CaseRun, version: int) -> None:
     equal("bytes of records", len(partition.records or b""), 0)
 
 
-@case(
-    "produce-fetch.nodes.fetch-leader",
-    "A Fetch v16 at a node without a replica gets CurrentLeader and its address.",
-    LEADERS,
-    needs=(NEEDS, "Fetch:16"),
-)
+@case("produce-fetch.nodes.fetch-leader", LEADERS, needs=(NEEDS, "Fetch:16"))
 async def fetch_leader(run: CaseRun) -> None:
+    """A Fetch v16 at a node without a replica gets CurrentLeader and its address."""
     topic, other = await topic_and_other_node(run, count=3)
     response = await fetch(run, topic, on=other, version=16)
     partition = response.responses[0].partitions[0]
@@ -192,24 +166,20 @@ async def fetch_leader(run: CaseRun) -> None:
 
 @case(
     "produce-fetch.nodes.fetch-old-version-at-follower",
-    "A Fetch v10 at a follower gets NOT_LEADER_OR_FOLLOWER: consumers read from followers since version 11.",
     "KIP-392; FetchParams.fetchOnlyLeader",
     needs=(NEEDS, "Fetch:10"),
 )
 async def fetch_v10_at_follower(run: CaseRun) -> None:
+    """A Fetch v10 at a follower gets NOT_LEADER_OR_FOLLOWER: consumers read from followers since version 11."""
     topic, follower = await topic_and_other_node(run, is_replicated=True, count=3)
     partition = (await fetch(run, topic, on=follower, version=10)).responses[0].partitions[0]
     equal("ErrorCode", partition.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     equal("bytes of records", len(partition.records or b""), 0)
 
 
-@case(
-    "produce-fetch.nodes.fetch-at-follower",
-    "A Fetch v11 at a follower returns the records that are replicated.",
-    "KIP-392",
-    needs=(NEEDS, "Fetch:11"),
-)
+@case("produce-fetch.nodes.fetch-at-follower", "KIP-392", needs=(NEEDS, "Fetch:11"))
 async def fetch_at_follower(run: CaseRun) -> None:
+    """A Fetch v11 at a follower returns the records that are replicated."""
     topic, follower = await topic_and_other_node(run, is_replicated=True, count=3)
 
     async def replicated() -> Any:
@@ -220,27 +190,17 @@ async def fetch_at_follower(run: CaseRun) -> None:
     equal("batches", await run.until(replicated, "the high watermark of the follower"), [(0, 2, 3)])
 
 
-@case_for_each(
-    {"later": EPOCHS["later"]},
-    "produce-fetch.nodes.fetch-epoch-{name}",
-    "A Fetch v12 at a follower with CurrentLeaderEpoch {0} in epoch 0 gets {1.name}.",
-    CHECKS,
-    needs=(NEEDS, "Fetch:12"),
-)
+@case_for_each({"later": EPOCHS["later"]}, "produce-fetch.nodes.fetch-epoch-{name}", CHECKS, needs=(NEEDS, "Fetch:12"))
 async def fetch_epoch_at_follower(run: CaseRun, epoch: int, code: ErrorCode) -> None:
+    """A Fetch v12 at a follower with CurrentLeaderEpoch {0} in epoch 0 gets {1.name}."""
     topic, follower = await topic_and_other_node(run, is_replicated=True, count=3)
     partition = await read(run, topic, on=follower, version=12, current_leader_epoch=epoch)
     equal("ErrorCode", partition.error_code, code)
 
 
-@case_for_each(
-    EPOCHS,
-    "produce-fetch.nodes.list-offsets-epoch-{name}",
-    "ListOffsets at a follower with CurrentLeaderEpoch {0} in epoch 0 gets {1.name}, offset and timestamp -1.",
-    CHECKS,
-    needs=(NEEDS, "ListOffsets:4"),
-)
+@case_for_each(EPOCHS, "produce-fetch.nodes.list-offsets-epoch-{name}", CHECKS, needs=(NEEDS, "ListOffsets:4"))
 async def list_offsets_at_follower(run: CaseRun, epoch: int, code: ErrorCode) -> None:
+    """ListOffsets at a follower with CurrentLeaderEpoch {0} in epoch 0 gets {1.name}, offset and timestamp -1."""
     topic, follower = await topic_and_other_node(run, is_replicated=True, count=3)
     entry_ = {"partition_index": 0, "timestamp": LATEST, "current_leader_epoch": epoch}
     topics = [{"name": topic.name, "partitions": [entry_]}]
@@ -250,14 +210,9 @@ async def list_offsets_at_follower(run: CaseRun, epoch: int, code: ErrorCode) ->
     equal("Offset and Timestamp", (partition.offset, partition.timestamp), (-1, -1))
 
 
-@case_for_each(
-    EPOCHS,
-    "produce-fetch.nodes.end-of-epoch-{name}",
-    "OffsetForLeaderEpoch at a follower with CurrentLeaderEpoch {0} in epoch 0 gets {1.name}, epoch and offset -1.",
-    CHECKS,
-    needs=(NEEDS,),
-)
+@case_for_each(EPOCHS, "produce-fetch.nodes.end-of-epoch-{name}", CHECKS, needs=(NEEDS,))
 async def end_of_epoch_at_follower(run: CaseRun, epoch: int, code: ErrorCode) -> None:
+    """OffsetForLeaderEpoch at a follower with CurrentLeaderEpoch {0} in epoch 0 gets {1.name}, epoch and offset -1."""
     topic, follower = await topic_and_other_node(run, is_replicated=True, count=3)
     requested = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": 0}
     topics = [{"topic": topic.name, "partitions": [requested]}]
@@ -267,13 +222,9 @@ async def end_of_epoch_at_follower(run: CaseRun, epoch: int, code: ErrorCode) ->
     equal("LeaderEpoch and EndOffset", (partition.leader_epoch, partition.end_offset), (-1, -1))
 
 
-@case(
-    "produce-fetch.nodes.delete-records",
-    "DeleteRecords at a node that does not lead gets NOT_LEADER_OR_FOLLOWER, and deletes nothing.",
-    "ReplicaManager.deleteRecordsOnLocalLog",
-    needs=(NEEDS,),
-)
+@case("produce-fetch.nodes.delete-records", "ReplicaManager.deleteRecordsOnLocalLog", needs=(NEEDS,))
 async def delete_records(run: CaseRun) -> None:
+    """DeleteRecords at a node that does not lead gets NOT_LEADER_OR_FOLLOWER, and deletes nothing."""
     topic, other = await topic_and_other_node(run, count=3)
     topics = [{"name": topic.name, "partitions": [{"partition_index": 0, "offset": 2}]}]
     response = await run.request("DeleteRecords", other, topics=topics, timeout_ms=10_000)
@@ -286,13 +237,9 @@ async def delete_records(run: CaseRun) -> None:
 # Share groups
 
 
-@case(
-    "share-groups.nodes.fetch",
-    "A ShareFetch at a node that does not lead gets NOT_LEADER_OR_FOLLOWER with CurrentLeader and its address.",
-    "KIP-932, KIP-951; KafkaApis.processShareFetchResponse",
-    needs=(NEEDS, "share"),
-)
+@case("share-groups.nodes.fetch", "KIP-932, KIP-951; KafkaApis.processShareFetchResponse", needs=(NEEDS, "share"))
 async def share_fetch(run: CaseRun) -> None:
+    """A ShareFetch at a node that does not lead gets NOT_LEADER_OR_FOLLOWER with CurrentLeader and its address."""
     topic, other = await topic_and_other_node(run, is_replicated=True, count=3)
     group = await share_group(run, topic)
     member = ShareSessionMember(run, group, other, run.name("m")[-36:])
@@ -304,13 +251,9 @@ async def share_fetch(run: CaseRun) -> None:
     await names_leader(run, topic, response, partition)
 
 
-@case(
-    "share-groups.nodes.own-partition",
-    "A ShareFetch of partitions of two nodes returns records of the own one, NOT_LEADER_OR_FOLLOWER for the other.",
-    "KIP-932",
-    needs=(NEEDS, "share"),
-)
+@case("share-groups.nodes.own-partition", "KIP-932", needs=(NEEDS, "share"))
 async def share_own_partition(run: CaseRun) -> None:
+    """A ShareFetch of partitions of two nodes returns records of the own one, NOT_LEADER_OR_FOLLOWER for the other."""
     topic = await topic_on_each_node(run, count=3)
     group = await share_group(run, topic)
     member = await share_member(run, group, topic, partition=1)
@@ -322,13 +265,9 @@ async def share_own_partition(run: CaseRun) -> None:
     equal("acquired of the own partition", acquired(response, topic, 1), [(0, 2, 1)])
 
 
-@case(
-    "share-groups.nodes.leaders",
-    "A member acquires and acknowledges each partition at its leader, with one session for each node.",
-    "KIP-932; SharePartitionManager.newContext",
-    needs=(NEEDS, "share"),
-)
+@case("share-groups.nodes.leaders", "KIP-932; SharePartitionManager.newContext", needs=(NEEDS, "share"))
 async def share_leaders(run: CaseRun) -> None:
+    """A member acquires and acknowledges each partition at its leader, with one session for each node."""
     topic = await topic_on_each_node(run, count=3)
     group = await share_group(run, topic)
     member_id = run.name("m")[-36:]

@@ -30,13 +30,9 @@ async def describe(run: CaseRun, group: str, *, operations: bool = False) -> Any
     return response.groups[0]
 
 
-@case(
-    "share-groups.describe.stable",
-    "A group with a member is Stable, with assignor simple, equal epochs, and its member with topic ids and names.",
-    "KIP-932; ShareGroupDescribeResponse.json",
-    needs=SHARE,
-)
+@case("share-groups.describe.stable", "KIP-932; ShareGroupDescribeResponse.json", needs=SHARE)
 async def describe_stable(run: CaseRun) -> None:
+    """A group with a member is Stable, with assignor simple, equal epochs, and its member with topic ids and names."""
     topic = await run.topic(2)
     member = await joined(run, topic)
     await member.heartbeat()
@@ -57,13 +53,9 @@ async def describe_stable(run: CaseRun) -> None:
     equal("assigned partitions", sorted(part.partitions), [0, 1])
 
 
-@case(
-    "share-groups.describe.empty",
-    "A group whose last member left is Empty and has no members.",
-    "KIP-932; ShareGroup.ShareGroupState",
-    needs=SHARE,
-)
+@case("share-groups.describe.empty", "KIP-932; ShareGroup.ShareGroupState", needs=SHARE)
 async def describe_empty(run: CaseRun) -> None:
+    """A group whose last member left is Empty and has no members."""
     member = await joined(run, await run.topic())
     await member.heartbeat(-1)
     group = await describe(run, member.group)
@@ -71,48 +63,32 @@ async def describe_empty(run: CaseRun) -> None:
     equal("members", list(group.members), [])
 
 
-@case(
-    "share-groups.describe.unknown",
-    "An unknown group gets GROUP_ID_NOT_FOUND.",
-    "KIP-932; ShareGroupDescribeResponse.json",
-    needs=SHARE,
-)
+@case("share-groups.describe.unknown", "KIP-932; ShareGroupDescribeResponse.json", needs=SHARE)
 async def describe_unknown(run: CaseRun) -> None:
+    """An unknown group gets GROUP_ID_NOT_FOUND."""
     group = await describe(run, run.name("no-group"))
     equal("ErrorCode", group.error_code, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-@case(
-    "share-groups.describe.empty-id",
-    "An empty group id gets INVALID_GROUP_ID.",
-    "GroupCoordinatorService.shareGroupDescribe",
-    needs=SHARE,
-)
+@case("share-groups.describe.empty-id", "GroupCoordinatorService.shareGroupDescribe", needs=SHARE)
 async def describe_empty_id(run: CaseRun) -> None:
+    """An empty group id gets INVALID_GROUP_ID."""
     response = await run.request("ShareGroupDescribe", group_ids=[""])
     equal("ErrorCode", response.groups[0].error_code, ErrorCode.INVALID_GROUP_ID)
 
 
-@case(
-    "share-groups.describe.operations",
-    "AuthorizedOperations are in the response only if they are requested.",
-    "KIP-430; ShareGroupDescribeRequest.json",
-    needs=SHARE,
-)
+@case("share-groups.describe.operations", "KIP-430; ShareGroupDescribeRequest.json", needs=SHARE)
 async def describe_operations(run: CaseRun) -> None:
+    """AuthorizedOperations are in the response only if they are requested."""
     group = await share_group(run, await run.topic())
     shown = await describe(run, group, operations=True)
     true("AuthorizedOperations", shown.authorized_operations > 0, "a set of operations", shown.authorized_operations)
     equal("without the request", (await describe(run, group)).authorized_operations, NO_OPERATIONS)
 
 
-@case(
-    "share-groups.describe.classic-description",
-    "DescribeGroups v5 describes a share group as Dead, without an error.",
-    "GroupMetadataManager.describeGroups",
-    needs=SHARE,
-)
+@case("share-groups.describe.classic-description", "GroupMetadataManager.describeGroups", needs=SHARE)
 async def classic_description(run: CaseRun) -> None:
+    """DescribeGroups v5 describes a share group as Dead, without an error."""
     group = await share_group(run, await run.topic())
     response = await run.request("DescribeGroups", await run.coordinator(group), groups=[group], version=5)
     equal("GroupState", response.groups[0].group_state, "Dead")
@@ -131,12 +107,12 @@ async def _listings(run: CaseRun, group: str, filters: dict[str, Any]) -> list[t
 
 @case(
     "share-groups.list.at-the-coordinator",
-    "A share group is listed by its coordinator.",
     "GroupCoordinatorService.listGroups",
     needs=(*SHARE, SEVERAL_NODES),
     differs={PROXY: "each group is listed by one listener, chosen by a hash (conformance/README.md rule 45)"},
 )
 async def list_at_the_coordinator(run: CaseRun) -> None:
+    """A share group is listed by its coordinator."""
     topic = await run.topic()
     for _ in range(LISTED_GROUPS):
         group = await share_group(run, topic)
@@ -147,11 +123,11 @@ async def list_at_the_coordinator(run: CaseRun) -> None:
 @case_for_each(
     {"all": ({},), "types": ({"types_filter": ["share"]},), "upper-case": ({"types_filter": ["Share"]},)},
     "share-groups.list.{name}",
-    "ListGroups v5 with {0} lists the group at one node only, with type share and protocol share.",
     "KIP-932; ListGroupsResponse.json; KafkaAdminClient.listGroups merges the lists of all nodes",
     needs=SHARE,
 )
 async def list_groups(run: CaseRun, filters: dict[str, Any]) -> None:
+    """ListGroups v5 with {0} lists the group at one node only, with type share and protocol share."""
     group = await share_group(run, await run.topic())
     (listed,) = [each for _, each in await _listings(run, group, filters)]
     equal("GroupType", listed.group_type.lower(), "share")
@@ -162,34 +138,26 @@ async def list_groups(run: CaseRun, filters: dict[str, Any]) -> None:
 @case_for_each(
     {"state": ({"states_filter": ["Stable"]},), "type": ({"types_filter": ["classic"]},)},
     "share-groups.list.not-by-other-{name}",
-    "ListGroups v5 with {0} does not list an empty share group.",
     "KIP-518, KIP-848; ListGroupsRequest.json",
     needs=SHARE,
 )
 async def list_not(run: CaseRun, filters: dict[str, Any]) -> None:
+    """ListGroups v5 with {0} does not list an empty share group."""
     group = await share_group(run, await run.topic())
     equal("listed", [each.group_id for _, each in await _listings(run, group, filters)], [])
 
 
-@case(
-    "share-groups.delete.non-empty",
-    "DeleteGroups refuses a group with members with NON_EMPTY_GROUP.",
-    "KIP-932; GroupMetadataManager",
-    needs=SHARE,
-)
+@case("share-groups.delete.non-empty", "KIP-932; GroupMetadataManager", needs=SHARE)
 async def delete_non_empty(run: CaseRun) -> None:
+    """DeleteGroups refuses a group with members with NON_EMPTY_GROUP."""
     member = await joined(run, await run.topic())
     response = await run.request("DeleteGroups", await run.coordinator(member.group), groups_names=[member.group])
     equal("ErrorCode", response.results[0].error_code, ErrorCode.NON_EMPTY_GROUP)
 
 
-@case(
-    "share-groups.delete.empty",
-    "DeleteGroups deletes an empty group: after that it is unknown, and its offsets are gone.",
-    "KIP-932; GroupMetadataManager",
-    needs=SHARE,
-)
+@case("share-groups.delete.empty", "KIP-932; GroupMetadataManager", needs=SHARE)
 async def delete_empty(run: CaseRun) -> None:
+    """DeleteGroups deletes an empty group: after that it is unknown, and its offsets are gone."""
     topic = await run.topic()
     group = await share_group(run, topic)
     coordinator = await run.coordinator(group)
@@ -201,12 +169,10 @@ async def delete_empty(run: CaseRun) -> None:
 
 
 @case(
-    "share-groups.types.heartbeat-in-a-classic-group",
-    "A share heartbeat in a classic group gets GROUP_ID_NOT_FOUND.",
-    "KIP-932; GroupMetadataManager (one id, one type)",
-    needs=SHARE,
+    "share-groups.types.heartbeat-in-a-classic-group", "KIP-932; GroupMetadataManager (one id, one type)", needs=SHARE
 )
 async def heartbeat_in_classic_group(run: CaseRun) -> None:
+    """A share heartbeat in a classic group gets GROUP_ID_NOT_FOUND."""
     topic = await run.topic()
     group = run.group()
     topics = [{"name": topic.name, "partitions": [{"partition_index": 0, "committed_offset": 0}]}]
@@ -219,13 +185,9 @@ async def heartbeat_in_classic_group(run: CaseRun) -> None:
     equal("error of the response", response.error_code, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-@case(
-    "share-groups.types.classic-join",
-    "JoinGroup in a share group gets INCONSISTENT_GROUP_PROTOCOL.",
-    "GroupMetadataManager.classicGroupJoin",
-    needs=SHARE,
-)
+@case("share-groups.types.classic-join", "GroupMetadataManager.classicGroupJoin", needs=SHARE)
 async def classic_join(run: CaseRun) -> None:
+    """JoinGroup in a share group gets INCONSISTENT_GROUP_PROTOCOL."""
     group = await share_group(run, await run.topic())
     response = await run.request(
         "JoinGroup",
@@ -241,13 +203,9 @@ async def classic_join(run: CaseRun) -> None:
     equal("ErrorCode", response.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-@case(
-    "share-groups.types.offset-commit",
-    "OffsetCommit in a share group gets GROUP_ID_NOT_FOUND.",
-    "OffsetMetadataManager.validateOffsetCommit",
-    needs=SHARE,
-)
+@case("share-groups.types.offset-commit", "OffsetMetadataManager.validateOffsetCommit", needs=SHARE)
 async def offset_commit(run: CaseRun) -> None:
+    """OffsetCommit in a share group gets GROUP_ID_NOT_FOUND."""
     topic = await run.topic()
     group = await share_group(run, topic)
     topics = [{"name": topic.name, "partitions": [{"partition_index": 0, "committed_offset": 0}]}]
@@ -264,25 +222,17 @@ async def offset_commit(run: CaseRun) -> None:
     )  # fmt: skip
 
 
-@case(
-    "share-groups.types.consumer-description",
-    "ConsumerGroupDescribe of a share group gets GROUP_ID_NOT_FOUND.",
-    "KIP-848; GroupMetadataManager",
-    needs=(*SHARE, "consumer-groups"),
-)
+@case("share-groups.types.consumer-description", "KIP-848; GroupMetadataManager", needs=(*SHARE, "consumer-groups"))
 async def consumer_description(run: CaseRun) -> None:
+    """ConsumerGroupDescribe of a share group gets GROUP_ID_NOT_FOUND."""
     group = await share_group(run, await run.topic())
     response = await run.request("ConsumerGroupDescribe", await run.coordinator(group), group_ids=[group])
     equal("ErrorCode", response.groups[0].error_code, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-@case(
-    "share-groups.membership.rack",
-    "A join with a rack is accepted, and the rack is described.",
-    "ShareGroupHeartbeatRequest.json (RackId)",
-    needs=SHARE,
-)
+@case("share-groups.membership.rack", "ShareGroupHeartbeatRequest.json (RackId)", needs=SHARE)
 async def rack(run: CaseRun) -> None:
+    """A join with a rack is accepted, and the rack is described."""
     topic = await run.topic()
     member = await new_member(run)
     run.at_end(member.leave)

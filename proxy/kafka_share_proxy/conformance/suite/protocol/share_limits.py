@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case
 from kafka_share_proxy.conformance.suite.expectations import equal
-from kafka_share_proxy.conformance.suite.protocol.share_sessions import ten_records
+from kafka_share_proxy.conformance.suite.protocol.share_sessions import ten_taken
 from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
     REJECT,
@@ -19,12 +19,10 @@ from kafka_share_proxy.conformance.suite.share_members import (
 
 
 @case(
-    "share-groups.acquire.window-of-locks",
-    "With share.partition.max.record.locks records held, no new record is acquired before some are settled.",
-    "KIP-1240; SharePartition.canAcquireRecords",
-    needs=(*SHARE, "lock-limit"),
+    "share-groups.acquire.window-of-locks", "KIP-1240; SharePartition.canAcquireRecords", needs=(*SHARE, "lock-limit")
 )
 async def window_of_locks(run: CaseRun) -> None:
+    """With share.partition.max.record.locks records held, no new record is acquired before some are settled."""
     topic = await run.topic()
     await run.produce(topic, 50, 50, 50)
     group = await share_group(run, topic, settings={"share.partition.max.record.locks": "100"})
@@ -37,11 +35,11 @@ async def window_of_locks(run: CaseRun) -> None:
 
 @case(
     "share-groups.acquire.window-counts-settled-records",
-    "Settled records after an unsettled one count for the limit: the window is from the start offset on.",
     "KIP-932; SharePartition.canAcquireRecords",
     needs=(*SHARE, "lock-limit"),
 )
 async def window_counts_settled(run: CaseRun) -> None:
+    """Settled records after an unsettled one count for the limit: the window is from the start offset on."""
     topic = await run.topic()
     await run.produce(topic, 100, 10)
     group = await share_group(run, topic, settings={"share.partition.max.record.locks": "100"})
@@ -53,13 +51,9 @@ async def window_counts_settled(run: CaseRun) -> None:
     equal("acquired after it is settled", await member.taken(topic), [(100, 109, 1)])
 
 
-@case(
-    "share-groups.acquire.released-in-a-full-window",
-    "A released record inside a full window is delivered again.",
-    "KIP-932; SharePartition.acquire",
-    needs=(*SHARE, "lock-limit"),
-)
+@case("share-groups.acquire.released-in-a-full-window", "KIP-932; SharePartition.acquire", needs=(*SHARE, "lock-limit"))
 async def released_in_a_full_window(run: CaseRun) -> None:
+    """A released record inside a full window is delivered again."""
     topic = await run.topic()
     await run.produce(topic, 100, 10)
     group = await share_group(run, topic, settings={"share.partition.max.record.locks": "100"})
@@ -71,11 +65,11 @@ async def released_in_a_full_window(run: CaseRun) -> None:
 
 @case(
     "share-groups.acquire.delivery-limit",
-    "Records that were released as often as the delivery limit says are not delivered again.",
     "KIP-1240; SharePartition (share.delivery.count.limit)",
     needs=(*SHARE, "delivery-limit"),
 )
 async def delivery_limit(run: CaseRun) -> None:
+    """Records that were released as often as the delivery limit says are not delivered again."""
     topic = await run.topic(count=10)
     group = await share_group(run, topic, settings={"share.delivery.count.limit": "2"})
     member = await share_member(run, group, topic)
@@ -86,13 +80,9 @@ async def delivery_limit(run: CaseRun) -> None:
     equal("acquired after the limit", await member.taken(topic), [(10, 10, 1)])
 
 
-@case(
-    "share-groups.acquire.default-delivery-limit",
-    "By default a record is delivered five times.",
-    "group.share.delivery.count.limit (default 5)",
-    needs=SHARE,
-)
+@case("share-groups.acquire.default-delivery-limit", "group.share.delivery.count.limit (default 5)", needs=SHARE)
 async def default_delivery_limit(run: CaseRun) -> None:
+    """By default a record is delivered five times."""
     topic = await run.topic(count=1)
     member = await share_member(run, await share_group(run, topic), topic)
     for count in range(1, 6):
@@ -104,11 +94,11 @@ async def default_delivery_limit(run: CaseRun) -> None:
 
 @case(
     "share-groups.acquire.throttled-near-the-limit",
-    "With a limit of 5 a batch of 100 is delivered as 100, 100, 100, then 50, then one record.",
     "SharePartition.acquireSubsetBatchRecords (4.2 and later)",
     needs=SHARE,
 )
 async def throttled(run: CaseRun) -> None:
+    """With a limit of 5 a batch of 100 is delivered as 100, 100, 100, then 50, then one record."""
     topic = await run.topic(count=100)
     member = await share_member(run, await share_group(run, topic), topic)
     actual = []
@@ -119,15 +109,10 @@ async def throttled(run: CaseRun) -> None:
     equal("deliveries", actual, [(0, 99, 1), (0, 99, 2), (0, 99, 3), (0, 49, 4), (0, 0, 5)])
 
 
-@case(
-    "share-groups.acquire.rejected-never-again",
-    "Rejected records are never delivered again.",
-    "KIP-932; AcknowledgeType.REJECT",
-    needs=SHARE,
-)
+@case("share-groups.acquire.rejected-never-again", "KIP-932; AcknowledgeType.REJECT", needs=SHARE)
 async def rejected(run: CaseRun) -> None:
-    topic, member = await ten_records(run)
-    await member.take(topic)
+    """Rejected records are never delivered again."""
+    topic, member = await ten_taken(run)
     await member.acknowledge((topic, 0, 0, 9, REJECT))
     await run.produce(topic, 2)
     equal("acquired next", await member.taken(topic), [(10, 11, 1)])
@@ -135,13 +120,12 @@ async def rejected(run: CaseRun) -> None:
 
 @case(
     "share-groups.acquire.altered-start-offset",
-    "AlterShareGroupOffsets drops what was settled: delivery begins at the new offset with count 1.",
     "KIP-932; GroupCoordinatorService.alterShareGroupOffsets",
     needs=(*SHARE, "AlterShareGroupOffsets:0"),
 )
 async def altered_start_offset(run: CaseRun) -> None:
-    topic, member = await ten_records(run)
-    await member.take(topic)
+    """AlterShareGroupOffsets drops what was settled: delivery begins at the new offset with count 1."""
+    topic, member = await ten_taken(run)
     await member.acknowledge((topic, 0, 0, 9, ACCEPT))
     await member.connection.aclose()
     await alter_offsets(run, member.group, topic, start=3)

@@ -31,13 +31,9 @@ async def joined(run: CaseRun, topic: CaseTopic, group: str | None = None) -> Sh
     return member
 
 
-@case(
-    "share-groups.membership.join",
-    "A join is accepted with a positive member epoch, the heartbeat interval and an assignment that is not null.",
-    HEARTBEAT,
-    needs=SHARE,
-)
+@case("share-groups.membership.join", HEARTBEAT, needs=SHARE)
 async def join(run: CaseRun) -> None:
+    """A join is accepted with a positive member epoch, the heartbeat interval and an assignment that is not null."""
     topic = await run.topic()
     member = await new_member(run)
     run.at_end(member.leave)
@@ -49,26 +45,18 @@ async def join(run: CaseRun) -> None:
     true("Assignment", response.assignment is not None, "not null")
 
 
-@case(
-    "share-groups.membership.whole-assignment",
-    "A single member is assigned every partition of its topics.",
-    "KIP-932; SimpleAssignor",
-    needs=SHARE,
-)
+@case("share-groups.membership.whole-assignment", "KIP-932; SimpleAssignor", needs=SHARE)
 async def whole_assignment(run: CaseRun) -> None:
+    """A single member is assigned every partition of its topics."""
     first, second = await run.topic(3), await run.topic(2)
     member = await new_member(run)
     await member.join(first, second)
     equal("assignment", member.assigned, {first.topic_id: [0, 1, 2], second.topic_id: [0, 1]})
 
 
-@case(
-    "share-groups.membership.unchanged-assignment-is-null",
-    "A heartbeat that changes nothing gets the same epoch and a null assignment.",
-    "KIP-932; ShareGroupHeartbeatResponse.json",
-    needs=SHARE,
-)
+@case("share-groups.membership.unchanged-assignment-is-null", "KIP-932; ShareGroupHeartbeatResponse.json", needs=SHARE)
 async def unchanged(run: CaseRun) -> None:
+    """A heartbeat that changes nothing gets the same epoch and a null assignment."""
     member = await joined(run, await run.topic())
     await member.heartbeat()
     epoch = member.member_epoch
@@ -78,13 +66,9 @@ async def unchanged(run: CaseRun) -> None:
     equal("Assignment", response.assignment, None)
 
 
-@case(
-    "share-groups.membership.topics-named-again",
-    "A heartbeat that names its topics again gets its assignment.",
-    "KIP-932; ShareGroupHeartbeatResponse.json",
-    needs=SHARE,
-)
+@case("share-groups.membership.topics-named-again", "KIP-932; ShareGroupHeartbeatResponse.json", needs=SHARE)
 async def topics_named_again(run: CaseRun) -> None:
+    """A heartbeat that names its topics again gets its assignment."""
     topic = await run.topic(2)
     member = await joined(run, topic)
     response = await member.heartbeat(topics=[topic.name])
@@ -107,11 +91,11 @@ BAD_HEARTBEATS: dict[str, tuple[dict[str, Any], str]] = {
 @case_for_each(
     {name: (fields, words) for name, (fields, words) in BAD_HEARTBEATS.items()},
     "share-groups.membership.invalid-{name}",
-    "A heartbeat with {1} is refused with INVALID_REQUEST.",
     CHECKS,
     needs=SHARE,
 )
 async def invalid(run: CaseRun, fields: dict[str, Any], _words: str) -> None:
+    """A heartbeat with {1} is refused with INVALID_REQUEST."""
     topic = await run.topic()
     member = await new_member(run)
     response = await member.heartbeat(0, [topic.name], **fields)
@@ -121,48 +105,36 @@ async def invalid(run: CaseRun, fields: dict[str, Any], _words: str) -> None:
 
 @case(
     "share-groups.membership.unknown-group",
-    "A heartbeat with an epoch above 0 in an unknown group gets GROUP_ID_NOT_FOUND.",
     CHECKS,
     needs=SHARE,
     differs={PROXY: "a group without state gets 25, and clients rejoin (sharegroups/README.md rule 10)"},
 )
 async def unknown_group(run: CaseRun) -> None:
+    """A heartbeat with an epoch above 0 in an unknown group gets GROUP_ID_NOT_FOUND."""
     member = await new_member(run)
     response = await member.heartbeat(5)
     equal("error of the response", response.error_code, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-@case(
-    "share-groups.membership.unknown-member",
-    "A heartbeat of an unknown member with an epoch above 0 gets UNKNOWN_MEMBER_ID.",
-    CHECKS,
-    needs=SHARE,
-)
+@case("share-groups.membership.unknown-member", CHECKS, needs=SHARE)
 async def unknown_member(run: CaseRun) -> None:
+    """A heartbeat of an unknown member with an epoch above 0 gets UNKNOWN_MEMBER_ID."""
     member = await joined(run, await run.topic())
     other = await new_member(run, member.group)
     equal("error of the response", (await other.heartbeat(5)).error_code, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-@case(
-    "share-groups.membership.leaving-unknown-member",
-    "Leaving a group as an unknown member gets UNKNOWN_MEMBER_ID.",
-    CHECKS,
-    needs=SHARE,
-)
+@case("share-groups.membership.leaving-unknown-member", CHECKS, needs=SHARE)
 async def leaving_unknown_member(run: CaseRun) -> None:
+    """Leaving a group as an unknown member gets UNKNOWN_MEMBER_ID."""
     member = await joined(run, await run.topic())
     other = await new_member(run, member.group)
     equal("error of the response", (await other.heartbeat(-1)).error_code, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-@case(
-    "share-groups.membership.epoch-too-high",
-    "An epoch above the member's gets FENCED_MEMBER_EPOCH; epoch 0 then returns epoch and assignment.",
-    EPOCHS,
-    needs=SHARE,
-)
+@case("share-groups.membership.epoch-too-high", EPOCHS, needs=SHARE)
 async def epoch_too_high(run: CaseRun) -> None:
+    """An epoch above the member's gets FENCED_MEMBER_EPOCH; epoch 0 then returns epoch and assignment."""
     topic = await run.topic()
     member = await joined(run, topic)
     response = await member.heartbeat(member.member_epoch + 1)
@@ -172,13 +144,9 @@ async def epoch_too_high(run: CaseRun) -> None:
     equal("assignment", member.assigned, {topic.topic_id: [0]})
 
 
-@case(
-    "share-groups.membership.previous-epoch",
-    "The previous epoch is accepted, because a response may be lost; an older one is fenced.",
-    EPOCHS,
-    needs=SHARE,
-)
+@case("share-groups.membership.previous-epoch", EPOCHS, needs=SHARE)
 async def previous_epoch(run: CaseRun) -> None:
+    """The previous epoch is accepted, because a response may be lost; an older one is fenced."""
     first, second = await run.topic(), await run.topic()
     member = await joined(run, first)
     epochs = [member.member_epoch]
@@ -197,13 +165,9 @@ async def _advanced(member: ShareSessionMember, epoch: int) -> bool:
     return member.member_epoch > epoch
 
 
-@case(
-    "share-groups.membership.leave",
-    "Leaving returns epoch -1 and no assignment; after that the member is unknown, and may join again.",
-    "KIP-932; ShareGroupHeartbeatRequest.json (MemberEpoch)",
-    needs=SHARE,
-)
+@case("share-groups.membership.leave", "KIP-932; ShareGroupHeartbeatRequest.json (MemberEpoch)", needs=SHARE)
 async def leave(run: CaseRun) -> None:
+    """Leaving returns epoch -1 and no assignment; after that the member is unknown, and may join again."""
     topic = await run.topic()
     member = await joined(run, topic)
     epoch = member.member_epoch
@@ -216,13 +180,9 @@ async def leave(run: CaseRun) -> None:
     equal("error of the second join", response.error_code, ErrorCode.NONE)
 
 
-@case(
-    "share-groups.membership.balanced",
-    "Three partitions and two members: every partition is assigned, and the loads differ by one at most.",
-    "KIP-932; SimpleAssignor",
-    needs=SHARE,
-)
+@case("share-groups.membership.balanced", "KIP-932; SimpleAssignor", needs=SHARE)
 async def balanced(run: CaseRun) -> None:
+    """Three partitions and two members: every partition is assigned, and the loads differ by one at most."""
     topic = await run.topic(3)
     members = [await joined(run, topic)]
     members.append(await new_member(run, members[0].group))
@@ -238,13 +198,9 @@ async def balanced(run: CaseRun) -> None:
     await run.until(is_balanced, "balanced assignments")
 
 
-@case(
-    "share-groups.membership.one-partition-for-all",
-    "One partition and two members: both are assigned it.",
-    "KIP-932; SimpleAssignor",
-    needs=SHARE,
-)
+@case("share-groups.membership.one-partition-for-all", "KIP-932; SimpleAssignor", needs=SHARE)
 async def one_partition_for_all(run: CaseRun) -> None:
+    """One partition and two members: both are assigned it."""
     topic = await run.topic()
     member = await joined(run, topic)
     other = await joined(run, topic, member.group)
@@ -254,11 +210,11 @@ async def one_partition_for_all(run: CaseRun) -> None:
 
 @case(
     "share-groups.membership.changed-subscription",
-    "After a changed subscription the assignment has the new topic only.",
     "KIP-932; ShareGroupHeartbeatRequest.json (SubscribedTopicNames)",
     needs=SHARE,
 )
 async def changed_subscription(run: CaseRun) -> None:
+    """After a changed subscription the assignment has the new topic only."""
     first, second = await run.topic(), await run.topic(2)
     member = await joined(run, first)
     await member.heartbeat(topics=[second.name])
@@ -270,13 +226,9 @@ async def changed_subscription(run: CaseRun) -> None:
     await run.until(moved, "the assignment of the new topic alone")
 
 
-@case(
-    "share-groups.membership.missing-topic",
-    "A join for a topic that does not exist is accepted; once it is created it is assigned.",
-    "KIP-932",
-    needs=SHARE,
-)
+@case("share-groups.membership.missing-topic", "KIP-932", needs=SHARE)
 async def missing_topic(run: CaseRun) -> None:
+    """A join for a topic that does not exist is accepted; once it is created it is assigned."""
     name = run.name("later")
     member = await new_member(run)
     run.at_end(member.leave)
@@ -292,13 +244,9 @@ async def missing_topic(run: CaseRun) -> None:
     await run.until(assigned, "the assignment of the new topic")
 
 
-@case(
-    "share-groups.membership.added-partitions",
-    "Partitions that are added to a subscribed topic are assigned.",
-    "KIP-932; GroupMetadataManager",
-    needs=SHARE,
-)
+@case("share-groups.membership.added-partitions", "KIP-932; GroupMetadataManager", needs=SHARE)
 async def added_partitions(run: CaseRun) -> None:
+    """Partitions that are added to a subscribed topic are assigned."""
     topic = await run.topic()
     member = await joined(run, topic)
     await run.request(

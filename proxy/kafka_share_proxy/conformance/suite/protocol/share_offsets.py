@@ -11,7 +11,7 @@ from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal, one_of
 from kafka_share_proxy.conformance.suite.protocol.share_descriptions import describe
 from kafka_share_proxy.conformance.suite.protocol.share_membership import joined
-from kafka_share_proxy.conformance.suite.protocol.share_sessions import ten_records
+from kafka_share_proxy.conformance.suite.protocol.share_sessions import ten_records, ten_taken
 from kafka_share_proxy.conformance.suite.share_members import (
     ACCEPT,
     REJECT,
@@ -23,7 +23,7 @@ from kafka_share_proxy.conformance.suite.share_members import (
     share_group,
     share_member,
 )
-from kafka_share_proxy.conformance.suite.transactional_producers import begin_transactions
+from kafka_share_proxy.conformance.suite.transactional_producers import begin_transactions, topic_and_producer
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import ZERO_UUID
@@ -36,13 +36,9 @@ DESCRIBE = "KIP-932; DescribeShareGroupOffsetsResponse.json"
 HOUR_MS = 3_600_000
 
 
-@case(
-    "share-groups.offsets.described",
-    "A share partition whose start offset was set is described with it, its topic id and no error.",
-    DESCRIBE,
-    needs=ALTER,
-)
+@case("share-groups.offsets.described", DESCRIBE, needs=ALTER)
 async def described_start(run: CaseRun) -> None:
+    """A share partition whose start offset was set is described with it, its topic id and no error."""
     topic = await run.topic(count=10)
     group = await share_group(run, topic, start=4)
     groups = [{"group_id": group, "topics": [{"topic_name": topic.name, "partitions": [0]}]}]
@@ -54,13 +50,9 @@ async def described_start(run: CaseRun) -> None:
     equal("ErrorCode", partition.error_code, ErrorCode.NONE)
 
 
-@case(
-    "share-groups.offsets.all-topics",
-    "With null topics all share partitions of the group are described.",
-    DESCRIBE,
-    needs=ALTER,
-)
+@case("share-groups.offsets.all-topics", DESCRIBE, needs=ALTER)
 async def all_topics(run: CaseRun) -> None:
+    """With null topics all share partitions of the group are described."""
     first, second = await run.topic(2, count=1), await run.topic(count=1)
     group = await share_group(run, first, second)
     groups = [{"group_id": group, "topics": None}]
@@ -69,13 +61,9 @@ async def all_topics(run: CaseRun) -> None:
     equal("described partitions", actual, {first.name: [0, 1], second.name: [0]})
 
 
-@case(
-    "share-groups.offsets.unknown-group",
-    "With null topics an unknown group is described without topics and without an error.",
-    DESCRIBE,
-    needs=OFFSETS,
-)
+@case("share-groups.offsets.unknown-group", DESCRIBE, needs=OFFSETS)
 async def unknown_group(run: CaseRun) -> None:
+    """With null topics an unknown group is described without topics and without an error."""
     group = run.name("no-group")
     groups = [{"group_id": group, "topics": None}]
     response = await run.request("DescribeShareGroupOffsets", await run.coordinator(group), groups=groups)
@@ -83,13 +71,9 @@ async def unknown_group(run: CaseRun) -> None:
     equal("topics", list(response.groups[0].topics), [])
 
 
-@case(
-    "share-groups.offsets.unknown-topic",
-    "An unknown topic is described with start offset -1, without an error and with a zero topic id.",
-    DESCRIBE,
-    needs=ALTER,
-)
+@case("share-groups.offsets.unknown-topic", DESCRIBE, needs=ALTER)
 async def unknown_topic(run: CaseRun) -> None:
+    """An unknown topic is described with start offset -1, without an error and with a zero topic id."""
     group = await share_group(run, await run.topic())
     groups = [{"group_id": group, "topics": [{"topic_name": run.name("none"), "partitions": [0]}]}]
     response = await run.request("DescribeShareGroupOffsets", await run.coordinator(group), groups=groups)
@@ -99,13 +83,9 @@ async def unknown_topic(run: CaseRun) -> None:
     equal("ErrorCode", shown.partitions[0].error_code, ErrorCode.NONE)
 
 
-@case(
-    "share-groups.offsets.unused-partition",
-    "A partition that the group never used is described with start offset -1 and lag -1.",
-    DESCRIBE,
-    needs=LAG,
-)
+@case("share-groups.offsets.unused-partition", DESCRIBE, needs=LAG)
 async def unused_partition(run: CaseRun) -> None:
+    """A partition that the group never used is described with start offset -1 and lag -1."""
     used, unused = await run.topic(), await run.topic(count=3)
     group = await share_group(run, used)
     shown = await described(run, group, unused)
@@ -121,11 +101,11 @@ async def unused_partition(run: CaseRun) -> None:
         "released": (RELEASE, 10),
     },
     "share-groups.offsets.lag-{name}",
-    "Ten records, acknowledged with {0}: the lag is {1}.",
     "KIP-1226; SharePartition.writeShareGroupState",
     needs=(*LAG, "AlterShareGroupOffsets:0"),
 )
 async def lag(run: CaseRun, kind: int | None, expected: int) -> None:
+    """Ten records, acknowledged with {0}: the lag is {1}."""
     topic, member = await ten_records(run)
     if kind is not None:
         await member.take(topic)
@@ -137,26 +117,21 @@ async def lag(run: CaseRun, kind: int | None, expected: int) -> None:
     await run.until(shown, f"a lag of {expected}")
 
 
-@case(
-    "share-groups.offsets.lag-of-holes",
-    "Records settled after an unsettled one do not count for the lag.",
-    "KIP-1226 (DeliveryCompleteCount)",
-    needs=(*LAG, "AlterShareGroupOffsets:0"),
-)
+@case("share-groups.offsets.lag-of-holes", "KIP-1226 (DeliveryCompleteCount)", needs=(*LAG, "AlterShareGroupOffsets:0"))
 async def lag_of_holes(run: CaseRun) -> None:
-    topic, member = await ten_records(run)
-    await member.take(topic)
+    """Records settled after an unsettled one do not count for the lag."""
+    topic, member = await ten_taken(run)
     await member.acknowledge((topic, 0, 4, 9, ACCEPT))
     equal("Lag", (await described(run, member.group, topic)).lag, 4)
 
 
 @case(
     "share-groups.offsets.altered-lag",
-    "After AlterShareGroupOffsets the lag is the end of the log less the new start offset.",
     "KIP-1226; GroupCoordinatorService.alterShareGroupOffsets",
     needs=(*LAG, "AlterShareGroupOffsets:0"),
 )
 async def altered_lag(run: CaseRun) -> None:
+    """After AlterShareGroupOffsets the lag is the end of the log less the new start offset."""
     topic = await run.topic(count=10)
     group = await share_group(run, topic, start=7)
     shown = await described(run, group, topic)
@@ -170,23 +145,17 @@ async def alter(run: CaseRun, group: str, topic: str, partition: int = 0, start:
 
 
 @case(
-    "share-groups.offsets.alter-creates-the-group",
-    "AlterShareGroupOffsets creates a missing group, which is Empty.",
-    "KIP-932; GroupMetadataManager.alterShareGroupOffsets",
-    needs=ALTER,
+    "share-groups.offsets.alter-creates-the-group", "KIP-932; GroupMetadataManager.alterShareGroupOffsets", needs=ALTER
 )
 async def alter_creates(run: CaseRun) -> None:
+    """AlterShareGroupOffsets creates a missing group, which is Empty."""
     group = await share_group(run, await run.topic())
     equal("GroupState", (await describe(run, group)).group_state, "Empty")
 
 
-@case(
-    "share-groups.offsets.alter-with-members",
-    "AlterShareGroupOffsets refuses a group with members with NON_EMPTY_GROUP.",
-    "KIP-932; GroupMetadataManager",
-    needs=ALTER,
-)
+@case("share-groups.offsets.alter-with-members", "KIP-932; GroupMetadataManager", needs=ALTER)
 async def alter_with_members(run: CaseRun) -> None:
+    """AlterShareGroupOffsets refuses a group with members with NON_EMPTY_GROUP."""
     topic = await run.topic()
     member = await joined(run, topic)
     response = await alter(run, member.group, topic.name)
@@ -196,11 +165,11 @@ async def alter_with_members(run: CaseRun) -> None:
 @case_for_each(
     {"topic": ("none", 0), "partition": ("", 9)},
     "share-groups.offsets.alter-unknown-{name}",
-    "AlterShareGroupOffsets of an unknown {name} gets UNKNOWN_TOPIC_OR_PARTITION for it.",
     "KIP-932; GroupMetadataManager.alterShareGroupOffsets",
     needs=ALTER,
 )
 async def alter_unknown(run: CaseRun, kind: str, partition: int) -> None:
+    """AlterShareGroupOffsets of an unknown {name} gets UNKNOWN_TOPIC_OR_PARTITION for it."""
     topic = await run.topic()
     group = await share_group(run, topic)
     response = await alter(run, group, run.name(kind) if kind else topic.name, partition)
@@ -209,13 +178,9 @@ async def alter_unknown(run: CaseRun, kind: str, partition: int) -> None:
     equal("error of the partition", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-@case(
-    "share-groups.offsets.deleted",
-    "DeleteShareGroupOffsets forgets the share partitions of a topic.",
-    "KIP-932; GroupCoordinatorService.deleteShareGroupOffsets",
-    needs=DELETE,
-)
+@case("share-groups.offsets.deleted", "KIP-932; GroupCoordinatorService.deleteShareGroupOffsets", needs=DELETE)
 async def deleted(run: CaseRun) -> None:
+    """DeleteShareGroupOffsets forgets the share partitions of a topic."""
     topic = await run.topic(count=5)
     group = await share_group(run, topic)
     coordinator = await run.coordinator(group)
@@ -227,13 +192,9 @@ async def deleted(run: CaseRun) -> None:
     equal("StartOffset", (await described(run, group, topic)).start_offset, -1)
 
 
-@case(
-    "share-groups.offsets.delete-unknown-group",
-    "DeleteShareGroupOffsets of an unknown group gets GROUP_ID_NOT_FOUND.",
-    "KIP-932; GroupCoordinatorService",
-    needs=DELETE,
-)
+@case("share-groups.offsets.delete-unknown-group", "KIP-932; GroupCoordinatorService", needs=DELETE)
 async def delete_unknown_group(run: CaseRun) -> None:
+    """DeleteShareGroupOffsets of an unknown group gets GROUP_ID_NOT_FOUND."""
     group = run.name("no-group")
     topic = await run.topic()
     response = await run.request(
@@ -242,13 +203,9 @@ async def delete_unknown_group(run: CaseRun) -> None:
     equal("ErrorCode", response.error_code, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-@case(
-    "share-groups.offsets.delete-with-members",
-    "DeleteShareGroupOffsets refuses a group with members with NON_EMPTY_GROUP.",
-    "KIP-932; GroupMetadataManager",
-    needs=DELETE,
-)
+@case("share-groups.offsets.delete-with-members", "KIP-932; GroupMetadataManager", needs=DELETE)
 async def delete_with_members(run: CaseRun) -> None:
+    """DeleteShareGroupOffsets refuses a group with members with NON_EMPTY_GROUP."""
     topic = await run.topic()
     member = await joined(run, topic)
     coordinator = await run.coordinator(member.group)
@@ -273,11 +230,11 @@ async def member_from(run: CaseRun, topic: CaseTopic, reset: str | None) -> Shar
 
 @case(
     "share-groups.reset.earliest",
-    "share.auto.offset.reset=earliest begins at the start of the log.",
     "KIP-932; ShareFetchUtils.offsetForEarliestTimestamp",
     needs=(*SHARE, "group-settings"),
 )
 async def earliest(run: CaseRun) -> None:
+    """share.auto.offset.reset=earliest begins at the start of the log."""
     topic = await run.topic(count=10)
     member = await member_from(run, topic, "earliest")
     equal("acquired records", await member.taken(topic), [(0, 9, 1)])
@@ -285,24 +242,20 @@ async def earliest(run: CaseRun) -> None:
 
 @case(
     "share-groups.reset.earliest-after-deletion",
-    "share.auto.offset.reset=earliest begins at the log start offset.",
     "KIP-932; ShareFetchUtils.offsetForEarliestTimestamp",
     needs=(*SHARE, "group-settings"),
 )
 async def earliest_after_deletion(run: CaseRun) -> None:
+    """share.auto.offset.reset=earliest begins at the log start offset."""
     topic = await run.topic(count=10)
     await run.delete_records(topic, 5)
     member = await member_from(run, topic, "earliest")
     equal("acquired records", await member.taken(topic), [(5, 9, 1)])
 
 
-@case(
-    "share-groups.reset.latest-by-default",
-    "By default a share partition begins at the end of the log when it is first fetched.",
-    "KIP-932; group.share.auto.offset.reset (latest)",
-    needs=SHARE,
-)
+@case("share-groups.reset.latest-by-default", "KIP-932; group.share.auto.offset.reset (latest)", needs=SHARE)
 async def latest(run: CaseRun) -> None:
+    """By default a share partition begins at the end of the log when it is first fetched."""
     topic = await run.topic(count=10)
     member = await member_from(run, topic, None)
     await member.fetch(topic)
@@ -311,13 +264,9 @@ async def latest(run: CaseRun) -> None:
     equal("acquired records", await member.taken(topic), [(10, 12, 1)])
 
 
-@case(
-    "share-groups.reset.by-duration",
-    "by_duration:PT1H begins at the first record of the last hour.",
-    "KIP-932; ShareFetchUtils.offsetForTimestamp",
-    needs=(*SHARE, "group-settings"),
-)
+@case("share-groups.reset.by-duration", "KIP-932; ShareFetchUtils.offsetForTimestamp", needs=(*SHARE, "group-settings"))
 async def by_duration(run: CaseRun) -> None:
+    """by_duration:PT1H begins at the first record of the last hour."""
     topic = await run.topic()
     now = int(time.time() * 1000)
     for age_ms in (3 * HOUR_MS, 2 * HOUR_MS, HOUR_MS // 2, 0):
@@ -336,22 +285,18 @@ async def by_duration(run: CaseRun) -> None:
         "unknown": ("share.no.such.setting", "1"),
     },
     "share-groups.settings.invalid-{name}",
-    "{0}={1} is refused with INVALID_CONFIG.",
     "GroupConfig; KIP-932",
     needs=(*SHARE, "group-settings"),
 )
 async def invalid_setting(run: CaseRun, key: str, value: str) -> None:
+    """{0}={1} is refused with INVALID_CONFIG."""
     error = await run.cluster.alter_group(await run.kept(), run.group(), {key: value})
     equal("error", error.split(" ")[0], "INVALID_CONFIG")
 
 
-@case(
-    "share-groups.settings.before-the-group",
-    "The settings of a group can be set before the group exists, and are described.",
-    "KIP-932; GroupConfigManager",
-    needs=(*SHARE, "group-settings"),
-)
+@case("share-groups.settings.before-the-group", "KIP-932; GroupConfigManager", needs=(*SHARE, "group-settings"))
 async def before_the_group(run: CaseRun) -> None:
+    """The settings of a group can be set before the group exists, and are described."""
     group = run.group()
     await run.cluster.configure_group(await run.kept(), group, {"share.record.lock.duration.ms": "20000"})
     shown = await run.cluster.group_settings(await run.kept(), group)
@@ -365,13 +310,12 @@ async def before_the_group(run: CaseRun) -> None:
 @case_for_each(
     {"uncommitted": (None, [0, 1, 3, 4, 6]), "committed": ("read_committed", [0, 1, 6])},
     "share-groups.isolation.read-{name}",
-    "Two committed, two aborted and one plain record: the values of the offsets {1} are delivered.",
     "KIP-932; SharePartition (share.isolation.level)",
     needs=(*SHARE, "isolation"),
 )
 async def isolation(run: CaseRun, level: str | None, expected: list[int]) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """Two committed, two aborted and one plain record: the values of the offsets {1} are delivered."""
+    topic, producer = await topic_and_producer(run)
     for commits in (True, False):
         await producer.append(topic, 2)
         await producer.end(committed=commits)
@@ -392,11 +336,11 @@ async def isolation(run: CaseRun, level: str | None, expected: list[int]) -> Non
 
 @case(
     "share-groups.isolation.open-transaction",
-    "With read_committed nothing from the first record of an open transaction on is delivered.",
     "KIP-98; SharePartition (last stable offset)",
     needs=(*SHARE, "isolation"),
 )
 async def open_transaction(run: CaseRun) -> None:
+    """With read_committed nothing from the first record of an open transaction on is delivered."""
     topic = await run.topic(count=2)
     producer = await begin_transactions(run)
     await producer.append(topic, 3)

@@ -12,7 +12,7 @@ from kafka_share_proxy.conformance.suite.expectations import equal, one_of, true
 from kafka_share_proxy.conformance.suite.partition_reads import read
 from kafka_share_proxy.conformance.suite.protocol.committed_offsets import committed
 from kafka_share_proxy.conformance.suite.protocol.fetching import has_stable_end
-from kafka_share_proxy.conformance.suite.transactional_producers import Producer, begin_transactions
+from kafka_share_proxy.conformance.suite.transactional_producers import Producer, begin_transactions, topic_and_producer
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 
@@ -22,12 +22,9 @@ OFFSETS = "KIP-98, KIP-447; OffsetMetadataManager"
 READ_COMMITTED = 1
 
 
-@case(
-    "transactions.init.same-id",
-    "A second InitProducerId of a transactional id returns the same producer id with the next epoch.",
-    INIT,
-)
+@case("transactions.init.same-id", INIT)
 async def same_id(run: CaseRun) -> None:
+    """A second InitProducerId of a transactional id returns the same producer id with the next epoch."""
     first = await begin_transactions(run)
     second = await begin_transactions(run, first.transactional_id)
     equal("ProducerId", second.producer_id, first.producer_id)
@@ -37,10 +34,10 @@ async def same_id(run: CaseRun) -> None:
 @case_for_each(
     {"zero": (0,), "too-long": (2_000_000_000,)},
     "transactions.init.timeout-{name}",
-    "InitProducerId with a timeout of {0} ms gets INVALID_TRANSACTION_TIMEOUT.",
     "TransactionCoordinator (transaction.max.timeout.ms)",
 )
 async def invalid_timeout(run: CaseRun, timeout_ms: int) -> None:
+    """InitProducerId with a timeout of {0} ms gets INVALID_TRANSACTION_TIMEOUT."""
     first = await begin_transactions(run)
     response = await run.request(
         "InitProducerId",
@@ -51,22 +48,16 @@ async def invalid_timeout(run: CaseRun, timeout_ms: int) -> None:
     equal("ErrorCode", response.error_code, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
 
-@case(
-    "transactions.init.empty-id",
-    "InitProducerId with an empty transactional id gets INVALID_REQUEST.",
-    INIT,
-)
+@case("transactions.init.empty-id", INIT)
 async def empty_id(run: CaseRun) -> None:
+    """InitProducerId with an empty transactional id gets INVALID_REQUEST."""
     response = await run.request("InitProducerId", transactional_id="", transaction_timeout_ms=60_000)
     equal("ErrorCode", response.error_code, ErrorCode.INVALID_REQUEST)
 
 
-@case(
-    "transactions.init.own-epoch",
-    "InitProducerId with the present producer id and epoch returns the next epoch (KIP-360).",
-    INIT,
-)
+@case("transactions.init.own-epoch", INIT)
 async def own_epoch(run: CaseRun) -> None:
+    """InitProducerId with the present producer id and epoch returns the next epoch (KIP-360)."""
     producer = await begin_transactions(run)
     response = await init_with(run, producer, producer.producer_id, producer.epoch)
     actual = (response.error_code, response.producer_id, response.producer_epoch)
@@ -85,12 +76,9 @@ async def init_with(run: CaseRun, producer: Producer, producer_id: int, epoch: i
     )
 
 
-@case(
-    "transactions.init.old-epoch",
-    "InitProducerId with an epoch of an earlier producer gets PRODUCER_FENCED.",
-    INIT,
-)
+@case("transactions.init.old-epoch", INIT)
 async def old_epoch(run: CaseRun) -> None:
+    """InitProducerId with an epoch of an earlier producer gets PRODUCER_FENCED."""
     first = await begin_transactions(run)
     await begin_transactions(run, first.transactional_id)
     await begin_transactions(run, first.transactional_id)
@@ -98,14 +86,10 @@ async def old_epoch(run: CaseRun) -> None:
     equal("ErrorCode", response.error_code, ErrorCode.PRODUCER_FENCED)
 
 
-@case(
-    "transactions.init.aborts-the-open-one",
-    "A new producer with the same transactional id aborts the open transaction of the earlier one.",
-    INIT,
-)
+@case("transactions.init.aborts-the-open-one", INIT)
 async def aborts_the_open_one(run: CaseRun) -> None:
-    topic = await run.topic()
-    first = await begin_transactions(run)
+    """A new producer with the same transactional id aborts the open transaction of the earlier one."""
+    topic, first = await topic_and_producer(run)
     await first.append(topic, 2)
     await begin_transactions(run, first.transactional_id)
     await run.until(lambda: has_stable_end(run, topic, 3), "the abort marker")
@@ -116,26 +100,21 @@ async def aborts_the_open_one(run: CaseRun) -> None:
 @case_for_each(
     {"add": ("AddPartitionsToTxn",), "end": ("EndTxn",)},
     "transactions.fenced.{name}",
-    "{0} of a fenced producer gets PRODUCER_FENCED.",
     "KIP-588; TransactionCoordinator",
 )
 async def fenced(run: CaseRun, api: str) -> None:
-    topic = await run.topic()
-    first = await begin_transactions(run)
+    """{0} of a fenced producer gets PRODUCER_FENCED."""
+    topic, first = await topic_and_producer(run)
     await first.append(topic, 1)
     await begin_transactions(run, first.transactional_id)
     code = await (first.add_partition(topic) if api == "AddPartitionsToTxn" else first.end_code(committed=True))
     equal("ErrorCode", code, ErrorCode.PRODUCER_FENCED)
 
 
-@case(
-    "transactions.fenced.produce",
-    "Produce of a fenced producer gets INVALID_PRODUCER_EPOCH.",
-    "KIP-588; ProducerAppendInfo.checkProducerEpoch",
-)
+@case("transactions.fenced.produce", "KIP-588; ProducerAppendInfo.checkProducerEpoch")
 async def fenced_produce(run: CaseRun) -> None:
-    topic = await run.topic()
-    first = await begin_transactions(run)
+    """Produce of a fenced producer gets INVALID_PRODUCER_EPOCH."""
+    topic, first = await topic_and_producer(run)
     await first.append(topic, 1)
     second = await begin_transactions(run, first.transactional_id)
     await second.append(topic, 1)
@@ -144,39 +123,29 @@ async def fenced_produce(run: CaseRun) -> None:
     await second.end(committed=True)
 
 
-@case(
-    "transactions.add.wrong-producer-id",
-    "AddPartitionsToTxn with another producer id gets INVALID_PRODUCER_ID_MAPPING.",
-    "TransactionCoordinator.handleAddPartitionsToTransaction",
-)
+@case("transactions.add.wrong-producer-id", "TransactionCoordinator.handleAddPartitionsToTransaction")
 async def wrong_producer_id(run: CaseRun) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """AddPartitionsToTxn with another producer id gets INVALID_PRODUCER_ID_MAPPING."""
+    topic, producer = await topic_and_producer(run)
     producer.producer_id += 1_000_000
     equal("ErrorCode", await producer.add_partition(topic), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
-@case(
-    "transactions.add.unknown-id",
-    "AddPartitionsToTxn of an unknown transactional id gets INVALID_PRODUCER_ID_MAPPING.",
-    "TransactionCoordinator.handleAddPartitionsToTransaction",
-)
+@case("transactions.add.unknown-id", "TransactionCoordinator.handleAddPartitionsToTransaction")
 async def unknown_transactional_id(run: CaseRun) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """AddPartitionsToTxn of an unknown transactional id gets INVALID_PRODUCER_ID_MAPPING."""
+    topic, producer = await topic_and_producer(run)
     producer.transactional_id = run.name("none")
     producer.coordinator = await run.coordinator(producer.transactional_id, 1)
     equal("ErrorCode", await producer.add_partition(topic), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
-@case(
-    "transactions.add.unknown-partition",
-    "AddPartitionsToTxn with an unknown partition adds none: UNKNOWN_TOPIC_OR_PARTITION and OPERATION_NOT_ATTEMPTED.",
-    "KafkaApis.handleAddPartitionsToTxnRequest",
-)
+@case("transactions.add.unknown-partition", "KafkaApis.handleAddPartitionsToTxnRequest")
 async def unknown_partition(run: CaseRun) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """AddPartitionsToTxn with an unknown partition adds none: UNKNOWN_TOPIC_OR_PARTITION and
+    OPERATION_NOT_ATTEMPTED.
+    """
+    topic, producer = await topic_and_producer(run)
     response = await run.request(
         "AddPartitionsToTxn",
         producer.coordinator,
@@ -191,64 +160,45 @@ async def unknown_partition(run: CaseRun) -> None:
     equal("errors", codes, expected)
 
 
-@case(
-    "transactions.produce.not-added",
-    "A transactional batch for a partition that is not in the transaction is refused, and nothing is appended.",
-    "KIP-890 (transaction.partition.verification.enable)",
-)
+@case("transactions.produce.not-added", "KIP-890 (transaction.partition.verification.enable)")
 async def not_added(run: CaseRun) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """A transactional batch for a partition that is not in the transaction is refused, and nothing is appended."""
+    topic, producer = await topic_and_producer(run)
     code = (await producer.try_append(topic, 1, 0)).error_code
     one_of("ErrorCode", code, [ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
     equal("end of the log", await run.end_offset(topic), 0)
 
 
-@case_for_each(
-    {"commit": (True,), "abort": (False,)},
-    "transactions.end.without-transaction-{name}",
-    "EndTxn (committed {0}) without a transaction gets INVALID_TXN_STATE.",
-    END,
-)
+@case_for_each({"commit": (True,), "abort": (False,)}, "transactions.end.without-transaction-{name}", END)
 async def end_without(run: CaseRun, is_commit: bool) -> None:
+    """EndTxn (committed {0}) without a transaction gets INVALID_TXN_STATE."""
     producer = await begin_transactions(run)
     equal("ErrorCode", await producer.end_code(committed=is_commit), ErrorCode.INVALID_TXN_STATE)
 
 
-@case_for_each(
-    {"commit": (True,), "abort": (False,)},
-    "transactions.end.repeated-{name}",
-    "A repeated EndTxn (committed {0}) succeeds, because the response may be lost.",
-    END,
-)
+@case_for_each({"commit": (True,), "abort": (False,)}, "transactions.end.repeated-{name}", END)
 async def end_repeated(run: CaseRun, is_commit: bool) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """A repeated EndTxn (committed {0}) succeeds, because the response may be lost."""
+    topic, producer = await topic_and_producer(run)
     await producer.append(topic, 1)
     codes = [await producer.end_code(committed=is_commit) for _ in range(2)]
     equal("ErrorCodes", codes, [0, 0])
 
 
-@case(
-    "transactions.end.abort-after-commit",
-    "An abort after the commit gets INVALID_TXN_STATE.",
-    END,
-)
+@case("transactions.end.abort-after-commit", END)
 async def abort_after_commit(run: CaseRun) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """An abort after the commit gets INVALID_TXN_STATE."""
+    topic, producer = await topic_and_producer(run)
     await producer.append(topic, 1)
     await producer.end(committed=True)
     equal("ErrorCode", await producer.end_code(committed=False), ErrorCode.INVALID_TXN_STATE)
 
 
 @case_for_each(
-    {"commit": (True, 1), "abort": (False, 0)},
-    "transactions.end.marker-{name}",
-    "EndTxn (committed {0}) appends a control record of type {1} with the producer id and epoch to every partition.",
-    "KIP-98; EndTransactionMarker",
+    {"commit": (True, 1), "abort": (False, 0)}, "transactions.end.marker-{name}", "KIP-98; EndTransactionMarker"
 )
 async def marker(run: CaseRun, is_commit: bool, kind: int) -> None:
+    """EndTxn (committed {0}) appends a control record of type {1} with the producer id and epoch to every partition."""
     topic = await run.topic(2)
     producer = await begin_transactions(run)
     for partition in (0, 1):
@@ -267,14 +217,10 @@ async def _ends_at(run: CaseRun, topic: CaseTopic, partition: int, offset: int) 
     return await run.end_offset(topic, partition, isolation=READ_COMMITTED) == offset
 
 
-@case(
-    "transactions.end.two-in-sequence",
-    "A producer runs one transaction after another; read_committed sees both.",
-    "KIP-98",
-)
+@case("transactions.end.two-in-sequence", "KIP-98")
 async def two_in_sequence(run: CaseRun) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """A producer runs one transaction after another; read_committed sees both."""
+    topic, producer = await topic_and_producer(run)
     for _ in range(2):
         await producer.append(topic, 1)
         await producer.end(committed=True)
@@ -299,12 +245,9 @@ async def commit_in_transaction(
     return int(response.topics[0].partitions[0].error_code)
 
 
-@case(
-    "transactions.offsets.pending",
-    "An offset in an open transaction is not returned; with RequireStable it gets UNSTABLE_OFFSET_COMMIT.",
-    OFFSETS,
-)
+@case("transactions.offsets.pending", OFFSETS)
 async def pending(run: CaseRun) -> None:
+    """An offset in an open transaction is not returned; with RequireStable it gets UNSTABLE_OFFSET_COMMIT."""
     topic, group = await run.topic(), run.group()
     producer = await begin_transactions(run)
     equal("error of the commit", await commit_in_transaction(run, producer, group, topic, 5), ErrorCode.NONE)
@@ -314,13 +257,9 @@ async def pending(run: CaseRun) -> None:
     await producer.end(committed=False)
 
 
-@case_for_each(
-    {"commit": (True, 5), "abort": (False, -1)},
-    "transactions.offsets.{name}",
-    "After EndTxn (committed {0}) the committed offset is {1}.",
-    OFFSETS,
-)
+@case_for_each({"commit": (True, 5), "abort": (False, -1)}, "transactions.offsets.{name}", OFFSETS)
 async def ended(run: CaseRun, is_commit: bool, offset: int) -> None:
+    """After EndTxn (committed {0}) the committed offset is {1}."""
     topic, group = await run.topic(), run.group()
     producer = await begin_transactions(run)
     await commit_in_transaction(run, producer, group, topic, 5)
@@ -340,10 +279,10 @@ async def ended(run: CaseRun, is_commit: bool, offset: int) -> None:
         "right": ({}, ErrorCode.NONE),
     },
     "transactions.offsets.of-a-member-{name}",
-    "TxnOffsetCommit of a member of a classic group with {0} gets {1.name}.",
     "KIP-447; OffsetMetadataManager.validateTransactionalOffsetCommit",
 )
 async def of_a_member(run: CaseRun, fields: dict[str, Any], code: ErrorCode) -> None:
+    """TxnOffsetCommit of a member of a classic group with {0} gets {1.name}."""
     topic = await run.topic()
     member = await stable_member(run)
     producer = await begin_transactions(run)
@@ -363,15 +302,10 @@ async def describe(run: CaseRun, producer: Producer) -> Any:
     return response.transaction_states[0]
 
 
-@case(
-    "transactions.describe.ongoing",
-    "DescribeTransactions shows an open transaction as Ongoing, with producer id, epoch and partitions.",
-    "KIP-664; DescribeTransactionsResponse.json",
-    needs=("DescribeTransactions:0",),
-)
+@case("transactions.describe.ongoing", "KIP-664; DescribeTransactionsResponse.json", needs=("DescribeTransactions:0",))
 async def describe_ongoing(run: CaseRun) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """DescribeTransactions shows an open transaction as Ongoing, with producer id, epoch and partitions."""
+    topic, producer = await topic_and_producer(run)
     await producer.append(topic, 1)
     shown = await describe(run, producer)
     actual = (shown.error_code, shown.transaction_state, shown.producer_id, shown.producer_epoch)
@@ -383,13 +317,12 @@ async def describe_ongoing(run: CaseRun) -> None:
 @case_for_each(
     {"commit": (True, "CompleteCommit"), "abort": (False, "CompleteAbort")},
     "transactions.describe.{name}",
-    "After EndTxn (committed {0}) the state becomes {1}.",
     "KIP-664",
     needs=("DescribeTransactions:0",),
 )
 async def describe_ended(run: CaseRun, is_commit: bool, state: str) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """After EndTxn (committed {0}) the state becomes {1}."""
+    topic, producer = await topic_and_producer(run)
     await producer.append(topic, 1)
     await producer.end(committed=is_commit)
 
@@ -399,13 +332,9 @@ async def describe_ended(run: CaseRun, is_commit: bool, state: str) -> None:
     await run.until(reached, f"the state {state}")
 
 
-@case(
-    "transactions.describe.unknown",
-    "DescribeTransactions of an unknown id gets TRANSACTIONAL_ID_NOT_FOUND.",
-    "KIP-664",
-    needs=("DescribeTransactions:0",),
-)
+@case("transactions.describe.unknown", "KIP-664", needs=("DescribeTransactions:0",))
 async def describe_unknown(run: CaseRun) -> None:
+    """DescribeTransactions of an unknown id gets TRANSACTIONAL_ID_NOT_FOUND."""
     producer = await begin_transactions(run)
     name = run.name("none")
     on = await run.coordinator(name, 1)
@@ -416,13 +345,12 @@ async def describe_unknown(run: CaseRun) -> None:
 @case_for_each(
     {"ongoing": (["Ongoing"], True), "empty": (["Empty"], False)},
     "transactions.list.{name}",
-    "ListTransactions with the states {0} lists an open transaction: {1}.",
     "KIP-664; ListTransactionsRequest.json",
     needs=("ListTransactions:0",),
 )
 async def listed(run: CaseRun, states: list[str], expected: bool) -> None:
-    topic = await run.topic()
-    producer = await begin_transactions(run)
+    """ListTransactions with the states {0} lists an open transaction: {1}."""
+    topic, producer = await topic_and_producer(run)
     await producer.append(topic, 1)
     response = await run.request("ListTransactions", producer.coordinator, state_filters=states)
     names = {each.transactional_id for each in response.transaction_states}
@@ -430,13 +358,9 @@ async def listed(run: CaseRun, states: list[str], expected: bool) -> None:
     await producer.end(committed=True)
 
 
-@case(
-    "transactions.producers.described",
-    "DescribeProducers shows the producer of a partition with its last sequence and the start of its transaction.",
-    "KIP-664; DescribeProducersResponse.json",
-    needs=("DescribeProducers:0",),
-)
+@case("transactions.producers.described", "KIP-664; DescribeProducersResponse.json", needs=("DescribeProducers:0",))
 async def producers(run: CaseRun) -> None:
+    """DescribeProducers shows the producer of a partition with its last sequence and the start of its transaction."""
     topic = await run.topic(count=1)
     producer = await begin_transactions(run)
     await producer.append(topic, 3)
@@ -450,13 +374,9 @@ async def producers(run: CaseRun) -> None:
     await producer.end(committed=True)
 
 
-@case(
-    "transactions.timeout.aborted",
-    "A transaction that is open longer than its timeout is aborted by the coordinator, and its producer is fenced.",
-    "KIP-98; TransactionCoordinator.abortTimedOutTransactions",
-    limit_s=60,
-)
+@case("transactions.timeout.aborted", "KIP-98; TransactionCoordinator.abortTimedOutTransactions", limit_s=60)
 async def timed_out(run: CaseRun) -> None:
+    """A transaction that is open longer than its timeout is aborted by the coordinator, and its producer is fenced."""
     topic = await run.topic()
     producer = await begin_transactions(run, timeout_ms=1000)
     await producer.append(topic, 1)

@@ -59,11 +59,11 @@ async def read_slot(run: CaseRun, view: CaseTopic, slot: int, end: int) -> list[
 @case_for_each(
     {"r2": ("r2", 2), "r8": ("r8", 8), "s2": ("s2", 2), "s3": ("s3", 3)},
     "views.metadata.partitions-{name}",
-    "The view {0} of a topic with two partitions has 2 * {1} partitions, led as those of the base.",
     f"{RULES} 3, 11, 13",
     needs=NEEDS,
 )
 async def partitions(run: CaseRun, cut: str, slots: int) -> None:
+    """The view {0} of a topic with two partitions has 2 * {1} partitions, led as those of the base."""
     base = await run.topic(2)
     view = await view_of(run, base, cut)
     equal("leaders", dict(view.leaders), {p * slots + r: base.leaders[p] for p in (0, 1) for r in range(slots)})
@@ -72,52 +72,45 @@ async def partitions(run: CaseRun, cut: str, slots: int) -> None:
 @case_for_each(
     {name: (name,) for name in ("r1", "r0", "r02", "r1025", "x2", "s1", "r2.__view.r2", "pnone")},
     "views.metadata.invalid-{name}",
-    "The name __view.{0}.BASE is no topic: INVALID_TOPIC_EXCEPTION.",
     f"{RULES} 2",
     needs=NEEDS,
 )
 async def invalid_name(run: CaseRun, cut: str) -> None:
+    """The name __view.{0}.BASE is no topic: INVALID_TOPIC_EXCEPTION."""
     base = await run.topic()
     name = f"__view.{cut}.{base.name}"
     response = await run.request("Metadata", topics=[{"name": name}], allow_auto_topic_creation=False)
     equal("ErrorCode", response.topics[0].error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-@case(
-    "views.metadata.without-base",
-    "A view of a topic that does not exist gets UNKNOWN_TOPIC_OR_PARTITION.",
-    f"{RULES} 52",
-    needs=NEEDS,
-)
+@case("views.metadata.without-base", f"{RULES} 52", needs=NEEDS)
 async def without_base(run: CaseRun) -> None:
+    """A view of a topic that does not exist gets UNKNOWN_TOPIC_OR_PARTITION."""
     name = f"__view.r2.{run.name('none')}"
     response = await run.request("Metadata", topics=[{"name": name}], allow_auto_topic_creation=False)
     equal("ErrorCode", response.topics[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-@case("views.metadata.not-in-all", "Metadata of all topics leaves views out.", f"{RULES} 15", needs=NEEDS)
+@case("views.metadata.not-in-all", f"{RULES} 15", needs=NEEDS)
 async def not_in_all(run: CaseRun) -> None:
+    """Metadata of all topics leaves views out."""
     view = await view_of(run, await run.topic(), "r2")
     response = await run.request("Metadata", topics=None)
     equal("listed", [each.name for each in response.topics if each.name == view.name], [])
 
 
-@case("views.metadata.described-only", "Metadata of a view creates no topic.", f"{RULES} 11", needs=NEEDS)
+@case("views.metadata.described-only", f"{RULES} 11", needs=NEEDS)
 async def described_only(run: CaseRun) -> None:
+    """Metadata of a view creates no topic."""
     base = await run.topic()
     for _ in range(2):
         response = await run.request("Metadata", topics=[{"name": f"__view.r2.{base.name}"}])
         equal("TopicId", bytes(response.topics[0].topic_id), bytes(16))
 
 
-@case_for_each(
-    {"r2": (2,), "r8": (8,)},
-    "views.slots.by-key-{name}",
-    "In a view of {0} key ranges each record is in the slot (murmur2 of its key * {0}) >> 32, and in no other.",
-    f"{RULES} 4, 5",
-    needs=NEEDS,
-)
+@case_for_each({"r2": (2,), "r8": (8,)}, "views.slots.by-key-{name}", f"{RULES} 4, 5", needs=NEEDS)
 async def by_key(run: CaseRun, slots: int) -> None:
+    """In a view of {0} key ranges each record is in the slot (murmur2 of its key * {0}) >> 32, and in no other."""
     base = await keyed(run)
     view = await view_of(run, base, f"r{slots}")
     expected: dict[int, list[int]] = {slot: [] for slot in range(slots)}
@@ -128,13 +121,9 @@ async def by_key(run: CaseRun, slots: int) -> None:
     equal("offsets by slot", actual, expected)
 
 
-@case(
-    "views.slots.stripes",
-    "In a view of two stripes offset n is in slot (n / 64) mod 2.",
-    f"{RULES} 1",
-    needs=NEEDS,
-)
+@case("views.slots.stripes", f"{RULES} 1", needs=NEEDS)
 async def stripes(run: CaseRun) -> None:
+    """In a view of two stripes offset n is in slot (n / 64) mod 2."""
     base = await run.topic()
     await run.produce(base, 50, 50, 50)
     view = await view_of(run, base, "s2")
@@ -143,9 +132,9 @@ async def stripes(run: CaseRun) -> None:
     equal("offsets by slot", actual, expected)
 
 
-@case("views.fetch.unchanged-records", "Records of a view have offset, key, value and timestamp of the base.",
-      f"{RULES} 37", needs=NEEDS)  # fmt: skip
+@case("views.fetch.unchanged-records", f"{RULES} 37", needs=NEEDS)
 async def unchanged_records(run: CaseRun) -> None:
+    """Records of a view have offset, key, value and timestamp of the base."""
     base = await run.topic()
     made = [records.Record(b"key %d" % n, b"value %d" % n, (("h", b"x"),), 1_700_000_000_000 + n) for n in range(10)]
     await run.append(base, records.build_batch(0, made))
@@ -155,9 +144,9 @@ async def unchanged_records(run: CaseRun) -> None:
     equal("records", [each[:4] for each in decoded], [each[:4] for each in made])
 
 
-@case("views.fetch.filler", "A slot without a matching record gets a control batch that ends at the last offset.",
-      f"{RULES} 31, 32", needs=NEEDS)  # fmt: skip
+@case("views.fetch.filler", f"{RULES} 31, 32", needs=NEEDS)
 async def filler(run: CaseRun) -> None:
+    """A slot without a matching record gets a control batch that ends at the last offset."""
     base = await run.topic()
     await run.append(base, records.build_batch(0, [records.Record(key=b"one key", value=b"v")] * 5))
     view = await view_of(run, base, "r2")
@@ -170,9 +159,9 @@ async def filler(run: CaseRun) -> None:
     equal("marker", (record.offset, record.key), (4, b"\0\0\0\1"))
 
 
-@case("views.fetch.watermarks", "A view's high watermark and log start offset are those of the base.", f"{RULES} 24",
-      needs=NEEDS)  # fmt: skip
+@case("views.fetch.watermarks", f"{RULES} 24", needs=NEEDS)
 async def watermarks(run: CaseRun) -> None:
+    """A view's high watermark and log start offset are those of the base."""
     base = await keyed(run)
     await run.delete_records(base, 7)
     view = await view_of(run, base, "r2")
@@ -180,15 +169,16 @@ async def watermarks(run: CaseRun) -> None:
     equal("watermarks", (partition.high_watermark, partition.log_start_offset), (40, 7))
 
 
-@case("views.fetch.out-of-range", "A Fetch beyond the end of the base gets OFFSET_OUT_OF_RANGE.", f"{RULES} 27",
-      needs=NEEDS)  # fmt: skip
+@case("views.fetch.out-of-range", f"{RULES} 27", needs=NEEDS)
 async def out_of_range(run: CaseRun) -> None:
+    """A Fetch beyond the end of the base gets OFFSET_OUT_OF_RANGE."""
     view = await view_of(run, await keyed(run), "r2")
     equal("ErrorCode", (await read(run, view, offset=99)).error_code, ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
-@case("views.fetch.aborted", "read_committed leaves aborted records out of a view.", f"{RULES} 35", needs=NEEDS)
+@case("views.fetch.aborted", f"{RULES} 35", needs=NEEDS)
 async def aborted(run: CaseRun) -> None:
+    """read_committed leaves aborted records out of a view."""
     base = await run.topic(count=2)
     producer = await begin_transactions(run)
     await producer.append(base, 3)
@@ -207,14 +197,9 @@ async def aborted(run: CaseRun) -> None:
     equal("offsets", sorted(actual), [0, 1])
 
 
-@case_for_each(
-    {"earliest": (-2, 3), "latest": (-1, 40)},
-    "views.list-offsets.{name}",
-    "ListOffsets {0} of a view returns the base's offset {1}.",
-    f"{RULES} 29",
-    needs=NEEDS,
-)
+@case_for_each({"earliest": (-2, 3), "latest": (-1, 40)}, "views.list-offsets.{name}", f"{RULES} 29", needs=NEEDS)
 async def offsets(run: CaseRun, timestamp: int, offset: int) -> None:
+    """ListOffsets {0} of a view returns the base's offset {1}."""
     base = await keyed(run)
     await run.delete_records(base, 3)
     view = await view_of(run, base, "r2")
@@ -222,8 +207,9 @@ async def offsets(run: CaseRun, timestamp: int, offset: int) -> None:
         equal(f"offset of slot {slot}", (await list_offsets(run, view, timestamp, slot)).offset, offset)
 
 
-@case("views.refused.produce", "Produce to a view gets INVALID_TOPIC_EXCEPTION.", f"{RULES} 48", needs=NEEDS)
+@case("views.refused.produce", f"{RULES} 48", needs=NEEDS)
 async def produce(run: CaseRun) -> None:
+    """Produce to a view gets INVALID_TOPIC_EXCEPTION."""
     base = await run.topic()
     view = await view_of(run, base, "r2")
     response = await run.append(view, records.build_batch(0, [records.Record(value=b"v")]))
@@ -231,16 +217,18 @@ async def produce(run: CaseRun) -> None:
     equal("end of the base", await run.end_offset(base), 0)
 
 
-@case("views.refused.delete-records", "DeleteRecords of a view gets POLICY_VIOLATION.", f"{RULES} 49", needs=NEEDS)
+@case("views.refused.delete-records", f"{RULES} 49", needs=NEEDS)
 async def delete_records(run: CaseRun) -> None:
+    """DeleteRecords of a view gets POLICY_VIOLATION."""
     base = await keyed(run)
     view = await view_of(run, base, "r2")
     equal("ErrorCode", (await delete(run, view, 5)).error_code, ErrorCode.POLICY_VIOLATION)
     equal("earliest offset of the base", (await list_offsets(run, base, -2)).offset, 0)
 
 
-@case("views.refused.partitions", "CreatePartitions of a view gets POLICY_VIOLATION.", f"{RULES} 49", needs=NEEDS)
+@case("views.refused.partitions", f"{RULES} 49", needs=NEEDS)
 async def create_partitions(run: CaseRun) -> None:
+    """CreatePartitions of a view gets POLICY_VIOLATION."""
     view = await view_of(run, await run.topic(), "r2")
     requested = [{"name": view.name, "count": 9, "assignments": None}]
     response = await run.request("CreatePartitions", topics=requested, timeout_ms=9000)
@@ -250,11 +238,11 @@ async def create_partitions(run: CaseRun) -> None:
 @case_for_each(
     {"wrong": (3, ErrorCode.INVALID_PARTITIONS), "right": (2, ErrorCode.NONE), "default": (-1, ErrorCode.NONE)},
     "views.create.{name}",
-    "CreateTopics of a view r2 of one partition with {0} partitions gets {1.name}.",
     f"{RULES} 50",
     needs=NEEDS,
 )
 async def create(run: CaseRun, count: int, code: ErrorCode) -> None:
+    """CreateTopics of a view r2 of one partition with {0} partitions gets {1.name}."""
     base = await run.topic()
     name = f"__view.r2.{base.name}"
     run.cluster.topics.add(name)
@@ -263,9 +251,9 @@ async def create(run: CaseRun, count: int, code: ErrorCode) -> None:
     equal("ErrorCode", response.topics[0].error_code, code)
 
 
-@case("views.refused.share-group", "A share group on a view gets INVALID_REQUEST.", f"{RULES} 51",
-      needs=(*NEEDS, "share"))  # fmt: skip
+@case("views.refused.share-group", f"{RULES} 51", needs=(*NEEDS, "share"))
 async def share_group_refused(run: CaseRun) -> None:
+    """A share group on a view gets INVALID_REQUEST."""
     view = await view_of(run, await run.topic(), "r2")
     group = run.group()
     values: dict[str, Any] = {"group_id": group, "member_id": "m", "member_epoch": 0}
@@ -274,8 +262,9 @@ async def share_group_refused(run: CaseRun) -> None:
     equal("ErrorCode", response.error_code, ErrorCode.INVALID_REQUEST)
 
 
-@case("views.commits.by-slot", "Each slot of a view has its own committed offset.", f"{RULES} 9", needs=NEEDS)
+@case("views.commits.by-slot", f"{RULES} 9", needs=NEEDS)
 async def commits(run: CaseRun) -> None:
+    """Each slot of a view has its own committed offset."""
     view, group = await view_of(run, await keyed(run), "r2"), run.group()
     for slot in (0, 1):
         equal("error of the commit", await commit(run, group, view, 10 + slot, slot), ErrorCode.NONE)

@@ -65,13 +65,6 @@ def test_check_prints_no_control_characters() -> None:
     assert not [c for c in text_of(console) if not c.isprintable() and c != "\n"]
 
 
-def test_an_error_of_a_command_is_printable(capsys: pytest.CaptureFixture[str]) -> None:
-    """Brokers' texts and names are in it."""
-    with pytest.raises(cli.typer.Exit):
-        cli._fail(f"{EVIL}\nsecond", 1)
-    assert capsys.readouterr().err == f"kafka-share-proxy: {SHOWN}\nsecond\n"
-
-
 def test_lines_about_views_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
     cli._print([EVIL])
     assert capsys.readouterr().out == f"{SHOWN}\n"

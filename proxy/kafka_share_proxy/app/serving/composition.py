@@ -228,7 +228,7 @@ def compose(
     platform = _platform(config, services, settings, WorkerThreads(reactor), cluster, kinds, bootstrap)
     if seat is not None:
         platform = replace(platform, address=f"{platform.address}/{seat.number}")
-    audit = audit_setup.set_up(config, services, platform.address, settings, platform.client, platform.workers)
+    audit = audit_setup.set_up(config, services, platform.address, platform.client, platform.workers)
     platform = replace(platform, audit=None if audit is None else audit.audit)
     built, home = _with_home(config, platform, reactor, kinds, tls.proxies, seat)
     audit_setup.report(audit, (each for feature in built for each in feature.coverage), config, notes)

@@ -22,6 +22,7 @@ from kafka_share_proxy.brokers.cluster_client_connection import ClusterClientCon
 from kafka_share_proxy.brokers.open_nodes import OpenNodes
 from kafka_share_proxy.brokers.queries import TopicEntry, about_all_topics
 from kafka_share_proxy.loop.trio_timers import TrioTimers
+from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.views import broker_requests, state_records
 from kafka_share_proxy.views.creation import Missing, SeenView, ViewCreation
 from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
@@ -85,19 +86,15 @@ class Desk:
     async def stored(self) -> None:
         """Raises ViewsFailed."""
         synced = self.store.synced()
-        done = trio.Event()
-        synced.on_settled(done.set)
         with trio.move_on_after(self.config.views.create_wait_s) as scope:
-            await done.wait()
+            await until_settled(synced)
         if scope.cancelled_caught or self.store.off:
             raise ViewsFailed(self.store.off or f"{state_records.TOPIC} cannot be read{self.unread}")
 
     async def keep(self, key: bytes, value: bytes | None) -> None:
         """Store a fact durably. Raises ProxyError."""
         stored = self.store.store(key, value)
-        done = trio.Event()
-        stored.on_settled(done.set)
-        await done.wait()
+        await until_settled(stored)
         stored.result()
 
 

@@ -13,17 +13,14 @@ from itertools import count
 
 import trio
 
+from kafka_share_proxy.brokers import producer_messages
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.open_nodes import OpenNodes
 from kafka_share_proxy.loop.interfaces import Notes
-from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import TopicPartition
-
-PRODUCE_VERSION = 11
-"""Has topic names (v13 has topic ids), and every supported broker accepts it."""
 
 BUFFER_BYTES = 16 << 20
 """Maximum bytes of queued lines. Further lines are dropped."""
@@ -114,11 +111,9 @@ class AuditTopic:
         if not partitions:
             raise UpstreamLost(f"the audit topic {self._topic} does not exist or has no leader")
         place = TopicPartition(self._topic, partitions[next(self._rotation) % len(partitions)])
-        message = messages.ProduceRequest
-        partition = message.PartitionProduceData(index=place.partition, records=batch)
-        data = message.TopicProduceData(name=place.topic, partition_data=[partition])
-        request = message(acks=-1, timeout_ms=WRITE_TIMEOUT_MS, topic_data=[data])
-        response = await self._nodes.to_leader(place, ApiKey.PRODUCE, request, PRODUCE_VERSION)
-        code = response.responses[0].partition_responses[0].error_code
+        request = producer_messages.produce(place.topic, {place.partition: batch}, timeout_ms=WRITE_TIMEOUT_MS)
+        version = producer_messages.PRODUCE_VERSION_MAX
+        response = await self._nodes.to_leader(place, ApiKey.PRODUCE, request, version)
+        code = producer_messages.by_partition(response)[place.partition].error_code
         if code != ErrorCode.NONE:
             raise UpstreamLost(f"{place.topic}-{place.partition}: {error_name(code)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.commits import checks
 from kafka_share_proxy.commits.checks import CommitCheck
 from kafka_share_proxy.commits.settings import Commits
@@ -14,7 +14,7 @@ from kafka_share_proxy.feature.state_rights import StateRights
 
 from tests.support.rights_client import ALL, RightsClient
 
-CLUSTER = SeenCluster(brokers={}, metadata=(), versions={}, silent={})
+CLUSTER = ClusterSnapshot(brokers={}, metadata=(), versions={}, silent={})
 COMPLETE = StateRights()
 """An identity that lacks nothing."""
 

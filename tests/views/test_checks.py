@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.views import checks
 from kafka_share_proxy.views.checks import PROBE, ViewCheck, ViewRights
 from kafka_share_proxy.views.kernel import slicing
@@ -15,7 +15,7 @@ from kafka_share_proxy.views.state_records import TOPIC
 from tests.support.rights_client import ALL, RightsClient
 
 CONFIG = Views()
-CLUSTER = SeenCluster(brokers={}, metadata=(), versions={}, silent={})
+CLUSTER = ClusterSnapshot(brokers={}, metadata=(), versions={}, silent={})
 
 
 class Client(RightsClient):

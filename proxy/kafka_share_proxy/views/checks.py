@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.feature.checks import CheckReport
 from kafka_share_proxy.feature.state_rights import CREATE, DESCRIBE, NO_BITS, READ, WRITE, dangers_of
@@ -71,10 +71,10 @@ class ViewCheck:
     def __init__(self, settings: Views) -> None:
         self._settings = settings
 
-    async def query(self, own: ClusterClient, cluster: SeenCluster) -> ViewRights:  # noqa: ARG002 - as checks are called
+    async def query(self, own: ClusterClient, cluster: ClusterSnapshot) -> ViewRights:  # noqa: ARG002 - as checks are called
         return await send_request(own)
 
-    def report(self, rights: ViewRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called
+    def report(self, rights: ViewRights | None, cluster: ClusterSnapshot) -> CheckReport:  # noqa: ARG002 - as checks are called
         settings = self._settings
         return CheckReport(
             line=line(settings, rights),

@@ -58,10 +58,6 @@ def test_one_group_on_a_screen(world, monkeypatch):
     assert "... and 2 more" in printed(groups_command.one_group(view))
 
 
-def test_partitions_are_written_short():
-    assert [groups_command._row(parts) for parts in ([3], [0, 1, 2], [5, 0, 1], [])] == ["3", "0-2", "0-1,5", ""]
-
-
 class Listener:
     """An admin listener that gives the responses of a test."""
 

@@ -86,3 +86,8 @@ def test_decode_prints_no_control_characters(capsys: pytest.CaptureFixture[str])
     printed = capsys.readouterr().out
     assert printed.count("owned") == 3
     assert not [c for c in printed if not c.isprintable() and c != "\n"]
+
+
+def test_ranges_of_numbers_are_written_short() -> None:
+    texts = [terminal.number_ranges(numbers) for numbers in ([3], [0, 1, 2], [5, 0, 1], [])]
+    assert texts == ["3", "0-2", "0-1,5", ""]

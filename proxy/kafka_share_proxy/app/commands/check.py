@@ -28,7 +28,7 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.hostports import PORT_MAX
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, connection, mechanisms
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.forwarding.dispatch import offered_versions as effective_versions
 from kafka_share_proxy.forwarding.dispatch.offered_versions import Offer, Range
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, header
@@ -64,10 +64,10 @@ class Findings:
     """Names in the proxy's certificate. None without TLS for clients."""
 
     @property
-    def cluster(self) -> SeenCluster:
+    def cluster(self) -> ClusterSnapshot:
         """The cluster as `serve` would see it."""
         metadata = () if self.metadata is None else (self.metadata,)
-        return SeenCluster(brokers=self.brokers, metadata=metadata, versions=self.versions, silent=self.silent)
+        return ClusterSnapshot(brokers=self.brokers, metadata=metadata, versions=self.versions, silent=self.silent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from kafka_share_proxy.brokers.queries import TopicEntry, about_all_topics
 from kafka_share_proxy.loop.trio_timers import TrioTimers
 from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.views import broker_requests, state_records
-from kafka_share_proxy.views.creation import Missing, SeenView, ViewCreation
+from kafka_share_proxy.views.creation import Missing, ViewCreation, ViewOutcome
 from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import BadViewName, ViewName, is_view, parse
@@ -71,7 +71,7 @@ class Desk:
         if topic is not None and "reason" in context:
             self.reasons[topic] = context["reason"]
 
-    async def prepare(self, topics: Iterable[str], *, missing: Missing) -> dict[str, SeenView]:
+    async def prepare(self, topics: Iterable[str], *, missing: Missing) -> dict[str, ViewOutcome]:
         """Make views ready as far as possible. Raises BadViewName."""
         names = [parse_view(topic, self.config.views.slots_max) for topic in topics]
         return await drive(self.keeper.prepare(self.port, names, missing=missing))
@@ -149,16 +149,16 @@ def _is_good(topic: str) -> bool:
         return False
 
 
-def _report(at: Desk, sights: dict[str, SeenView]) -> list[str]:
+def _report(at: Desk, outcomes: dict[str, ViewOutcome]) -> list[str]:
     lines, failed = [], []
-    for topic, sight in sorted(sights.items()):
+    for topic, outcome in sorted(outcomes.items()):
         view = at.catalog.by_name(topic)
-        if sight.code == ErrorCode.NONE and view is not None:
-            lines.append(f"{topic}: {view.partitions} partitions, {view.slots} for each of {sight.name.base}")
+        if outcome.code == ErrorCode.NONE and view is not None:
+            lines.append(f"{topic}: {view.partitions} partitions, {view.slots} for each of {outcome.name.base}")
             if at.reasons.get(topic):
                 failed.append(f"{topic}: {at.reasons[topic]}")
         else:
-            failed.append(f"{topic}: {at.reasons.get(topic) or error_name(sight.code)}")
+            failed.append(f"{topic}: {at.reasons.get(topic) or error_name(outcome.code)}")
     if failed:
         raise ViewsFailed("\n".join([*lines, *failed]))
     return lines
@@ -230,14 +230,14 @@ async def migrate(at: Desk, group: str, old: str, new: str, *, dry_run: bool) ->
     if old == new or bases[old] != bases[new]:
         raise CannotMigrate(f"{old} and {new} are not two views of one topic")
     await at.stored()
-    sights = await at.prepare([topic for topic in (old, new) if is_view(topic)], missing=Missing.LEAVE)
-    if is_view(new) and sights[new].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not dry_run:
-        sights |= await at.prepare([new], missing=Missing.CREATE)
+    outcomes = await at.prepare([topic for topic in (old, new) if is_view(topic)], missing=Missing.LEAVE)
+    if is_view(new) and outcomes[new].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not dry_run:
+        outcomes |= await at.prepare([new], missing=Missing.CREATE)
     _, entries, _ = await at.all_views()
     base = entries.get(bases[old])
-    for topic, sight in sights.items():
-        if sight.code != ErrorCode.NONE and not (dry_run and topic == new):
-            raise CannotMigrate(f"{topic}: {at.reasons.get(topic) or error_name(sight.code)}")
+    for topic, outcome in outcomes.items():
+        if outcome.code != ErrorCode.NONE and not (dry_run and topic == new):
+            raise CannotMigrate(f"{topic}: {at.reasons.get(topic) or error_name(outcome.code)}")
     if base is None:
         raise CannotMigrate(f"there is no topic {bases[old]}")
     migration = Migration(at.nodes, group)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import connection
 from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
+from kafka_share_proxy.brokers.operations import Operation
 from kafka_share_proxy.brokers.queries import Resource, about_settings
 from kafka_share_proxy.feature import state_rights
 from kafka_share_proxy.feature.checks import CheckReport
@@ -23,9 +24,6 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.values import Address
 
-DESCRIBE_BIT = 1 << 8
-"""Operation code of DESCRIBE as a bit of an authorized-operations field (org.apache.kafka.common.acl.AclOperation)."""
-CLUSTER_ACTION_BIT = 1 << 9
 GROUPS_SHOWN = 20
 
 
@@ -57,11 +55,11 @@ class ShareGroupCheck:
     async def query(self, own: ClusterClient, cluster: ClusterSnapshot) -> ShareFindings:
         bits = await _cluster_rights(own, cluster.brokers.values())
         return ShareFindings(
-            sees_all_groups=bool(bits & DESCRIBE_BIT),
+            sees_all_groups=bool(bits & Operation.DESCRIBE.bit),
             groups=await _groups(own, cluster),
             rights=await _rights(own),
             letters=await letter_checks.query(own, self._settings.dead_letters),
-            may_act_on_cluster=bool(bits & CLUSTER_ACTION_BIT),
+            may_act_on_cluster=bool(bits & Operation.CLUSTER_ACTION.bit),
             broker_settings=await _broker_settings(own, cluster),
         )
 

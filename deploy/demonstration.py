@@ -23,7 +23,7 @@ import kafka_share_proxy
 import trio
 from confluent_kafka import KafkaException, Message, Producer, ShareConsumer
 from kafka_share_proxy import ShareRecord, open_share_consumer
-from kafka_share_proxy.app.commands import demo_topics
+from kafka_share_proxy.app.commands import demo_topics, terminal
 from kafka_share_proxy.localkafka import jars, java
 from kafka_share_proxy.localkafka.cluster import SMALL, BrokerError, Cluster
 from kafka_share_proxy.localkafka.front import Front, FrontError
@@ -226,11 +226,11 @@ def _share_a_queue(bootstrap: str) -> None:
         _wait(lambda: len(ann.got) + len(ben.got) >= QUEUE_RECORDS, 20, "the records to be consumed", ann, ben)
     table = Table("consumer", "records", "offsets of partition 0")
     for worker in (ann, ben):
-        table.add_row(worker.name, str(len(worker.got)), _spans([offset for offset, _ in worker.got]))
+        table.add_row(worker.name, str(len(worker.got)), terminal.number_ranges([offset for offset, _ in worker.got]))
     out.print(table)
     offsets = sorted(offset for offset, _ in (*ann.got, *ben.got))
     if offsets != list(range(QUEUE_RECORDS)):
-        raise DemoError(f"not every record was delivered exactly once: {_spans(offsets)}")
+        raise DemoError(f"not every record was delivered exactly once: {terminal.number_ranges(offsets)}")
     if not ann.got or not ben.got:
         raise DemoError("one of the consumers got nothing")
     out.print(f"{QUEUE_RECORDS} records, each to exactly one of the two.\n")
@@ -339,17 +339,6 @@ def _wait(done: Callable[[], bool], timeout_s: float, what: str, *workers: Worke
             got = ", ".join(f"{worker.name} {len(worker.got)} {worker.problem}" for worker in workers)
             raise DemoError(f"waited {timeout_s:.0f} s for {what}: {got}")
         time.sleep(0.05)
-
-
-def _spans(offsets: list[int]) -> str:
-    """Write 0, 1, 2, 7 as 0-2 7."""
-    spans: list[list[int]] = []
-    for offset in sorted(offsets):
-        if spans and offset == spans[-1][1] + 1:
-            spans[-1][1] = offset
-        else:
-            spans.append([offset, offset])
-    return " ".join(f"{first}-{last}" if first < last else str(first) for first, last in spans)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import trio.testing
 from kafka_share_proxy.brokers import cluster_watch
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Identity
-from kafka_share_proxy.brokers.cluster_watch import ClusterWatch, SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot, ClusterWatch
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.small_broker import Broker, Net
@@ -67,9 +67,9 @@ async def test_first_waits_until_every_broker_has_told_its_versions(autojump_clo
             brokers[B2] = late
 
         nursery.start_soon(start_late)
-        sight = await w.watch.first()
+        snapshot = await w.watch.first()
         assert trio.current_time() >= 5
-        assert (dict(sight.brokers), set(sight.versions), dict(sight.silent)) == ({1: B1, 2: B2}, {1, 2}, {})
+        assert (dict(snapshot.brokers), set(snapshot.versions), dict(snapshot.silent)) == ({1: B1, 2: B2}, {1, 2}, {})
         assert w.events[0] == "upstream-reached"
         assert w.events[1:] == ["share-groups-undecided", "share-groups-decided"]
 
@@ -80,8 +80,12 @@ async def test_brokers_of_the_settings_are_dialled_there(autojump_clock: trio.te
     elsewhere = Address("gateway", 1)
     brokers[elsewhere] = brokers.pop(B2)
     async with world(brokers, nodes={2: elsewhere}) as w:
-        sight = await w.watch.first()
-    assert (dict(sight.brokers), set(sight.versions), dict(sight.silent)) == ({1: B1, 2: elsewhere}, {1, 2}, {})
+        snapshot = await w.watch.first()
+    assert (dict(snapshot.brokers), set(snapshot.versions), dict(snapshot.silent)) == (
+        {1: B1, 2: elsewhere},
+        {1, 2},
+        {},
+    )
 
 
 async def test_a_broker_that_never_responds_is_not_waited_for_for_ever(autojump_clock: trio.testing.MockClock) -> None:
@@ -90,20 +94,20 @@ async def test_a_broker_that_never_responds_is_not_waited_for_for_ever(autojump_
     brokers[B2] = None
     async with world(brokers) as w:
         began = trio.current_time()
-        sight = await w.watch.first()
+        snapshot = await w.watch.first()
         waited = trio.current_time() - began
         assert cluster_watch.UNDECIDED_MAX_S <= waited <= cluster_watch.UNDECIDED_MAX_S + cluster_watch.RETRY_MAX_S
-        assert (set(sight.versions), list(sight.silent)) == ({1}, [2])
+        assert (set(snapshot.versions), list(snapshot.silent)) == ({1}, [2])
 
 
 async def test_upstream_that_is_down_is_tried_until_it_is_there(autojump_clock: trio.testing.MockClock) -> None:
     """One clear line, then reminders; readiness can say the reason."""
     brokers: dict[Address, Broker | None] = {A: None}
     async with world(brokers) as w, trio.open_nursery() as nursery:
-        sights: list[SeenCluster] = []
+        snapshots: list[ClusterSnapshot] = []
 
         async def run() -> None:
-            sights.append(await w.watch.first())
+            snapshots.append(await w.watch.first())
 
         nursery.start_soon(run)
         await trio.sleep(45)
@@ -113,7 +117,7 @@ async def test_upstream_that_is_down_is_tried_until_it_is_there(autojump_clock: 
         assert w.events == ["upstream-not-reachable"] * 2
         brokers[A] = brokers[B1] = Broker(1)
         await trio.sleep(cluster_watch.RETRY_MAX_S + 1)
-        assert set(sights[0].versions) == {1}
+        assert set(snapshots[0].versions) == {1}
         assert (w.watch.reachable, w.watch.trouble) == (True, "")
 
 
@@ -124,9 +128,9 @@ async def test_follow_tells_what_it_sees_and_comes_back_soon_after_trouble(
     broker = Broker(1)
     brokers: dict[Address, Broker | None] = {A: broker, B1: broker}
     async with world(brokers) as w, trio.open_nursery() as nursery:
-        seen: list[tuple[float, SeenCluster]] = []
+        seen: list[tuple[float, ClusterSnapshot]] = []
         began = trio.current_time()
-        nursery.start_soon(w.watch.follow, lambda sight: seen.append((trio.current_time() - began, sight)))
+        nursery.start_soon(w.watch.follow, lambda snapshot: seen.append((trio.current_time() - began, snapshot)))
         await trio.sleep(61)
         assert [round(when) for when, _ in seen] == [30, 60]
         brokers[A] = brokers[B1] = None
@@ -160,8 +164,8 @@ async def test_versions_are_asked_again_in_every_look(autojump_clock: trio.testi
     async with world({A: broker, B1: broker}) as w:
         for look in range(3):
             broker.ranges = {**broker.ranges, 3: (0, 12 + look)}
-            sight = await w.watch.refresh()
-            assert sight.versions[1].ranges[3] == (0, 12 + look)
+            snapshot = await w.watch.refresh()
+            assert snapshot.versions[1].ranges[3] == (0, 12 + look)
 
 
 async def test_a_dead_broker_is_noticed_told_and_told_again_when_it_is_back(
@@ -202,18 +206,18 @@ async def test_a_broker_that_accepts_and_says_nothing_does_not_hold_up_the_look(
         assert frozen is not None
         frozen.silent = True
         began = trio.current_time()
-        sight = await w.watch.refresh()
+        snapshot = await w.watch.refresh()
         assert trio.current_time() - began <= cluster_watch.KNOWN_BROKER_S
-        assert sight is not None
-        assert (set(sight.versions), dict(sight.silent)) == ({1, 2}, {2: "b2:9092 did not respond within 3 s"})
+        assert snapshot is not None
+        assert (set(snapshot.versions), dict(snapshot.silent)) == ({1, 2}, {2: "b2:9092 did not respond within 3 s"})
 
 
 async def test_without_identity_the_settings_name_the_brokers(autojump_clock: trio.testing.MockClock) -> None:
     """Clients are served under their own identities; what is missing is said once."""
     broker = Broker(1, mechanism="PLAIN")
     async with world({A: broker, B1: broker}, nodes={1: B1}) as w:
-        sight = await w.watch.first()
-        assert (dict(sight.brokers), sight.metadata, set(sight.versions)) == ({1: B1}, (), {1})
+        snapshot = await w.watch.first()
+        assert (dict(snapshot.brokers), snapshot.metadata, set(snapshot.versions)) == ({1: B1}, (), {1})
         assert w.watch.reachable
         assert not w.watch.refused
         assert "upstream.sasl" in w.watch.trouble
@@ -225,8 +229,8 @@ async def test_without_identity_and_settings_the_bootstrap_servers_decide(
 ) -> None:
     """The brokers' addresses are unknown, but versions need no authentication."""
     async with world({A: Broker(1, mechanism="PLAIN")}) as w:
-        sight = await w.watch.first()
-        assert (dict(sight.brokers), list(sight.versions)) == ({}, [-1])
+        snapshot = await w.watch.first()
+        assert (dict(snapshot.brokers), list(snapshot.versions)) == ({}, [-1])
         assert "upstream.nodes" in w.watch.trouble
 
 
@@ -245,8 +249,8 @@ async def test_topics_somebody_depends_on_are_asked_for(autojump_clock: trio.tes
     broker = Broker(1)
     async with world({A: broker, B1: broker}) as w:
         w.watch.topics = lambda: [f"t{number}" for number in range(2 * cluster_watch.TOPICS_MAX)]
-        sight = await w.watch.refresh()
-        asked = [[topic.name for topic in response.topics] for response in sight.metadata]
+        snapshot = await w.watch.refresh()
+        asked = [[topic.name for topic in response.topics] for response in snapshot.metadata]
         assert [name for names in asked for name in names] == [
             f"t{number}" for number in range(cluster_watch.TOPICS_MAX)
         ]

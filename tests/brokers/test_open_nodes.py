@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
-from kafka_share_proxy.brokers.open_nodes import OpenNodes
+from kafka_share_proxy.brokers.open_nodes import TRIES, CoordinatorRefused, OpenNodes
 from kafka_share_proxy.brokers.queries import CoordinatorOf
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import UpstreamLost
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 from kafka_share_proxy.wire.values import Address, TopicPartition
+from trio.testing import MockClock
 
 from tests.support.raw import Raw
-
-pytestmark = pytest.mark.broker
 
 
 def opened(kafka: Cluster) -> OpenNodes:
@@ -26,6 +26,7 @@ def opened(kafka: Cluster) -> OpenNodes:
     return OpenNodes(ClusterClient([Address(host, int(port))], ClusterClientSettings()))
 
 
+@pytest.mark.broker
 def test_requests_reach_the_leader_and_missing_partitions_are_named(
     kafka_43: Cluster, fresh: Callable[[str], str]
 ) -> None:
@@ -51,3 +52,38 @@ def test_requests_reach_the_leader_and_missing_partitions_are_named(
         await nodes.client.aclose()
 
     trio.run(main)
+
+
+class Client:
+    """Client that gets these codes; the last one is repeated."""
+
+    def __init__(self, *codes: ErrorCode) -> None:
+        self.codes, self.requests = list(codes), 0
+
+    async def send_request(self, key: int, request: Any) -> tuple[Any, None]:
+        assert (key, request.coordinator_keys) == (10, ["g"])
+        code = self.codes[min(self.requests, len(self.codes) - 1)]
+        self.requests += 1
+        response = registry.message("FindCoordinatorResponse")
+        entry = response.Coordinator(key="g", node_id=2, host="inner", port=9092, error_code=code)
+        return response(coordinators=[entry]), None
+
+    def address_of(self, node_id: int, advertised: Address) -> Address:
+        return Address(f"outer-{node_id}", advertised.port)
+
+
+async def test_coordinator_is_waited_for(autojump_clock: MockClock) -> None:
+    """The first look-up makes the brokers create the offsets topic."""
+    client: Any = Client(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE)
+    assert await OpenNodes(client).coordinator(CoordinatorOf.GROUP, "g") == Address("outer-2", 9092)
+    assert client.requests == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "requests"), [(ErrorCode.GROUP_AUTHORIZATION_FAILED, 1), (ErrorCode.COORDINATOR_NOT_AVAILABLE, TRIES)]
+)
+async def test_refusal_says_why(autojump_clock: MockClock, code: ErrorCode, requests: int) -> None:
+    client: Any = Client(code)
+    with pytest.raises(CoordinatorRefused, match=code.name):
+        await OpenNodes(client).coordinator(CoordinatorOf.GROUP, "g")
+    assert client.requests == requests

@@ -15,13 +15,13 @@ import trio
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
-from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.hosted_state import PART_MAX
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.state_home import DRAIN_S, StateHome
+from kafka_share_proxy.durable.state_host import BrokerAccess
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.promise import Promise

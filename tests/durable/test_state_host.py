@@ -16,3 +16,8 @@ async def test_states_of_one_home_share_its_name_lease_and_channels(nursery: tri
     assert (host.name, host.lease_s) == ("a:1", first.owner.lease_s)
     assert second.share._host.channels is not host.channels
     nursery.cancel_scope.cancel()
+
+
+async def test_every_task_has_a_client_of_its_own(nursery: trio.Nursery) -> None:
+    access = StateCluster(nursery).access(lambda *_, **__: None)
+    assert access.client() is not access.client()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.brokers.operations import NO_BITS, Operation
 from kafka_share_proxy.feature import state_rights
 from kafka_share_proxy.feature.state_rights import StateRights
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC
@@ -28,18 +29,18 @@ async def test_nothing_is_missing() -> None:
 async def test_topic_that_is_not_there_yet_is_no_trouble() -> None:
     client = client_with(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert await sentences(client) == []
-    client.bits = {TOPIC: ALL & ~(1 << state_rights.CREATE)}
+    client.bits = {TOPIC: ALL & ~(1 << Operation.CREATE)}
     assert await sentences(client) == ["the proxy's own identity lacks CREATE on topic __proxy_share_state"]
 
 
 @pytest.mark.parametrize("operation", ["READ", "WRITE", "DESCRIBE"])
 async def test_each_missing_right_is_named(operation: str) -> None:
-    client = client_with(ALL & ~(1 << getattr(state_rights, operation)))
+    client = client_with(ALL & ~(1 << Operation[operation]))
     assert await sentences(client) == [f"the proxy's own identity lacks {operation} on topic __proxy_share_state"]
 
 
 async def test_everything_may_be_missing() -> None:
-    client = client_with(state_rights.NO_BITS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    client = client_with(NO_BITS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     client.heartbeat_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     client.coordinator_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     told = " ".join(await sentences(client))

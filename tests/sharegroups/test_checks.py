@@ -10,11 +10,11 @@ from kafka_share_proxy.sharegroups.checks import ShareFindings, ShareGroupCheck
 from kafka_share_proxy.sharegroups.dead_letters.letter_checks import LetterFindings
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 
-from tests.app.serving.test_composition import A, B, sight, versions
+from tests.app.serving.test_composition import A, B, snapshot, versions
 
 
 def report(found: ShareFindings | None, **settings: Any) -> Any:
-    return ShareGroupCheck(ShareGroups.model_validate(settings)).report(found, sight({1: A}))
+    return ShareGroupCheck(ShareGroups.model_validate(settings)).report(found, snapshot({1: A}))
 
 
 def test_missing_right_is_an_obstacle_and_the_line_says_so() -> None:
@@ -81,9 +81,9 @@ def test_brokers_that_lack_share_groups_are_named_during_an_upgrade() -> None:
     """If no broker has them, there is no remark, because no group can be moved."""
     check = ShareGroupCheck(ShareGroups(state="memory"))
     brokers = {1: A, 2: B}
-    upgrading = check.report(ShareFindings(), sight(brokers, [versions(), versions(share_fetch=1)])).remarks
+    upgrading = check.report(ShareFindings(), snapshot(brokers, [versions(), versions(share_fetch=1)])).remarks
     assert any("hand-over waits: broker 2 has no ShareFetch v2" in each for each in upgrading)
-    finalizing = check.report(ShareFindings(), sight(brokers, [versions(level=0)] * 2)).remarks
+    finalizing = check.report(ShareFindings(), snapshot(brokers, [versions(level=0)] * 2)).remarks
     assert any("broker 1 has no share.version=1" in each for each in finalizing)
-    old = check.report(ShareFindings(), sight(brokers, [versions(share_fetch=1, level=0)] * 2)).remarks
+    old = check.report(ShareFindings(), snapshot(brokers, [versions(share_fetch=1, level=0)] * 2)).remarks
     assert not any("hand-over" in each for each in old)

@@ -22,7 +22,7 @@ from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.app.serving.test_composition import A, sight
+from tests.app.serving.test_composition import A, snapshot
 from tests.support.platforms import platform
 from tests.support.ports import World
 
@@ -30,7 +30,7 @@ LOCAL = ShareGroups(serve="local")
 
 
 def built(settings: ShareGroups = LOCAL, **parts: Any) -> Feature:
-    return SHARE_GROUPS.build(settings, platform(World().services, cluster=sight({1: A}), **parts))
+    return SHARE_GROUPS.build(settings, platform(World().services, cluster=snapshot({1: A}), **parts))
 
 
 def stored_by(kept: Platform) -> list[DescribedState[Any]]:
@@ -40,23 +40,23 @@ def stored_by(kept: Platform) -> list[DescribedState[Any]]:
 
 
 def test_state_in_a_topic_waits_until_it_is_loaded() -> None:
-    kept = platform(World().services, cluster=sight({1: A}))
+    kept = platform(World().services, cluster=snapshot({1: A}))
     made = SHARE_GROUPS.build(LOCAL, kept)
     assert stored_by(kept) == [SHARE_STATE]
     assert isinstance(made.services.journal, TopicJournal)
     assert made.services.gate.refusal == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert made.carried is made.groups is not None
-    assert SHARE_GROUPS.states(LOCAL, sight({1: A})) == (SHARE_STATE,)
+    assert SHARE_GROUPS.states(LOCAL, snapshot({1: A})) == (SHARE_STATE,)
     assert made.probe.also() == {"state": "in topic __proxy_share_state"}
 
 
 def test_state_in_memory_is_served_immediately() -> None:
     settings = ShareGroups(serve="local", state="memory")
-    kept = platform(World().services, cluster=sight({1: A}))
+    kept = platform(World().services, cluster=snapshot({1: A}))
     made = SHARE_GROUPS.build(settings, kept)
     assert isinstance(made.services.journal, MemoryJournal)
     assert (stored_by(kept), made.services.gate.is_open) == ([], True)
-    assert SHARE_GROUPS.states(settings, sight({1: A})) == ()
+    assert SHARE_GROUPS.states(settings, snapshot({1: A})) == ()
     assert made.probe.also() == {"state": "in memory"}
 
 
@@ -64,13 +64,13 @@ def test_share_groups_of_the_brokers_have_no_handlers_and_no_services() -> None:
     made = built(ShareGroups(serve="upstream"))
     assert (made.apis, made.services) == ({}, None)
     assert made.probe.details() == {"share_groups": "brokers"}
-    assert SHARE_GROUPS.offers(ShareGroups(serve="upstream"), sight({1: A})) == ()
+    assert SHARE_GROUPS.offers(ShareGroups(serve="upstream"), snapshot({1: A})) == ()
 
 
 def test_audit_receives_deliveries_where_it_is_on() -> None:
     world = World()
     audit = Audit(world.timers, 100)
-    made = SHARE_GROUPS.build(LOCAL, platform(world.services, cluster=sight({1: A}), audit=audit))
+    made = SHARE_GROUPS.build(LOCAL, platform(world.services, cluster=snapshot({1: A}), audit=audit))
     assert made.services.audit is made.services.writes.audit is not None
     assert built().services.audit is None
 

@@ -8,7 +8,7 @@ from kafka_share_proxy.sharegroups import serving_side
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.wire.definitions import registry
 
-from tests.app.serving.test_composition import A, B, sight, versions
+from tests.app.serving.test_composition import A, B, snapshot, versions
 
 
 @pytest.mark.parametrize(
@@ -25,14 +25,14 @@ def test_share_groups_live_upstream_only_if_every_broker_serves_them(
     serve: str, told: list[BrokerVersions], local: bool
 ) -> None:
     """Unless the setting says so."""
-    decided, reason = serving_side.decide(ShareGroups.model_validate({"serve": serve}), sight({1: A, 2: B}, told))
+    decided, reason = serving_side.decide(ShareGroups.model_validate({"serve": serve}), snapshot({1: A, 2: B}, told))
     assert decided == local
     assert reason
 
 
 def test_state_that_lives_here_stays_where_brokers_have_share_groups() -> None:
     """auto looks for its topic: where it is there, groups are chosen one by one."""
-    seen = sight({1: A})
+    seen = snapshot({1: A})
     topic = registry.message("MetadataResponse").MetadataResponseTopic
     for code, local in ((0, True), (3, False), (29, False)):
         seen.metadata[0].topics = [topic(name="__proxy_share_state", error_code=code)]
@@ -46,12 +46,12 @@ def test_rules_by_group_that_send_some_here_have_them_served_here() -> None:
     rule = [{"groups": "a*", "serve": "local"}]
     for serve in ("auto", "upstream"):
         share_groups = {"serve": serve, "serve_by_group": rule}
-        assert serving_side.decide(ShareGroups.model_validate(share_groups), sight({1: A}))[0]
-        assert serving_side.rules(ShareGroups.model_validate(share_groups), sight({1: A})).are_mixed
+        assert serving_side.decide(ShareGroups.model_validate(share_groups), snapshot({1: A}))[0]
+        assert serving_side.rules(ShareGroups.model_validate(share_groups), snapshot({1: A})).are_mixed
     here = ShareGroups.model_validate({"serve": "local", "serve_by_group": rule})
-    assert not serving_side.rules(here, sight({1: A})).are_mixed
+    assert not serving_side.rules(here, snapshot({1: A})).are_mixed
 
 
 def test_nobody_s_versions_are_no_reason_to_forward() -> None:
     """A cluster without reported versions has no share groups to hide."""
-    assert serving_side.decide(ShareGroups(), sight({}))[0]
+    assert serving_side.decide(ShareGroups(), snapshot({}))[0]

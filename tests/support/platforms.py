@@ -6,14 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.durable.broker_access import BrokerAccess
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.durable.state_home import StateHome
+from kafka_share_proxy.durable.state_host import BrokerAccess
 from kafka_share_proxy.feature.feature import Platform
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.workers import InlineWorkers
 
-NO_CLUSTER = SeenCluster(brokers={}, metadata=(), versions={}, silent={})
+NO_CLUSTER = ClusterSnapshot(brokers={}, metadata=(), versions={}, silent={})
 
 
 def platform(services: Services, **parts: Any) -> Platform:

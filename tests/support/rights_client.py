@@ -9,6 +9,7 @@ from kafka_share_proxy.brokers.topic_settings import POLICY, REQUESTED_SETTINGS
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import Address
 
 ALL = 3576
 
@@ -36,6 +37,9 @@ class RightsClient:
             ApiKey.DESCRIBE_CONFIGS: self._settings,
         }
         return responses[ApiKey(key)](query), None
+
+    def broker_addresses(self, metadata: messages.MetadataResponse) -> dict[int, Address]:
+        return {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers or ()}
 
     def _metadata(self, query: Any) -> Any:
         message = messages.MetadataResponse

@@ -13,8 +13,7 @@ from kafka_share_proxy.conformance.target import error_responses
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.conformance.target.request_serving import ServedConnection
 from kafka_share_proxy.durable import state_home
-from kafka_share_proxy.durable.broker_access import BrokerAccess
-from kafka_share_proxy.durable.state_host import StateHost
+from kafka_share_proxy.durable.state_host import BrokerAccess, StateHost
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from kafka_share_proxy.wire.codec import frames

@@ -25,10 +25,10 @@ from kafka_share_proxy.app.serving import features, server
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.durable.broker_access import BrokerAccess
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.interfaces import JournalRefused, OutsideRecords
+from kafka_share_proxy.durable.state_host import BrokerAccess
 from kafka_share_proxy.durable.tail import Tail
 from kafka_share_proxy.feature.feature import Feature, FeatureKind, Platform, Probe
 from kafka_share_proxy.loop.promise import Promise
@@ -107,7 +107,7 @@ class ToldFeature(FeatureKind):
     def __init__(self, port: int) -> None:
         self._port = port
 
-    def states(self, settings: Any, cluster: SeenCluster) -> tuple[DescribedState[Any], ...]:
+    def states(self, settings: Any, cluster: ClusterSnapshot) -> tuple[DescribedState[Any], ...]:
         return (WIDE_STATE,)
 
     def build(self, settings: Any, platform: Platform) -> Feature:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
+from kafka_share_proxy.brokers.operations import NO_BITS, Operation
 from kafka_share_proxy.views import checks
 from kafka_share_proxy.views.checks import PROBE, ViewCheck, ViewRights
 from kafka_share_proxy.views.kernel import slicing
@@ -15,7 +16,7 @@ from kafka_share_proxy.views.state_records import TOPIC
 from tests.support.rights_client import ALL, RightsClient
 
 CONFIG = Views()
-CLUSTER = SeenCluster(brokers={}, metadata=(), versions={}, silent={})
+CLUSTER = ClusterSnapshot(brokers={}, metadata=(), versions={}, silent={})
 
 
 class Client(RightsClient):
@@ -35,13 +36,13 @@ async def test_nothing_is_missing() -> None:
     """Also if the topic does not exist yet, and if the broker returns no operation bits."""
     assert await sentences(Client()) == []
     assert await sentences(Client(code=3)) == []
-    assert await sentences(Client(topic=checks.NO_BITS, views=checks.NO_BITS)) == []
+    assert await sentences(Client(topic=NO_BITS, views=NO_BITS)) == []
 
 
 @pytest.mark.parametrize("operation", ["READ", "WRITE", "DESCRIBE", "CREATE"])
 async def test_each_missing_right_on_the_topic_is_named(operation: str) -> None:
     """CREATE only matters until it exists."""
-    bits = ALL & ~(1 << getattr(checks, operation))
+    bits = ALL & ~(1 << Operation[operation])
     (text,) = await sentences(Client(topic=bits, code=3))
     assert f"lacks {operation} on topic {TOPIC}" in text
     assert (await sentences(Client(topic=bits)) == []) is (operation == "CREATE")
@@ -50,7 +51,7 @@ async def test_each_missing_right_on_the_topic_is_named(operation: str) -> None:
 @pytest.mark.parametrize("operation", ["DESCRIBE", "ALTER", "DELETE", "CREATE"])
 async def test_each_missing_right_on_views_is_named(operation: str) -> None:
     """They are what the watch needs."""
-    (text,) = await sentences(Client(views=ALL & ~(1 << getattr(checks, operation))))
+    (text,) = await sentences(Client(views=ALL & ~(1 << Operation[operation])))
     assert f"lacks {operation} on topics __view.*" in text
 
 

@@ -301,8 +301,8 @@ def test_ids_are_found_to_be_views_or_plain(world: World) -> None:
 def test_without_create_a_missing_view_stays_missing(world: World) -> None:
     """The watch creates only requested views."""
     names, _ = world.run(world.keeper.read([V]))
-    sights = world.run(world.keeper.prepare(world.client, names, missing=Missing.LEAVE))
-    assert sights[V].code == 3
+    outcomes = world.run(world.keeper.prepare(world.client, names, missing=Missing.LEAVE))
+    assert outcomes[V].code == 3
     assert V not in world.cluster.topics
 
 

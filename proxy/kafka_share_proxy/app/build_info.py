@@ -10,7 +10,6 @@ from pathlib import Path
 from kafka_share_proxy.app import installed
 from kafka_share_proxy.wire import kernels
 
-DISTRIBUTION = "kafka-share-proxy"
 PACKAGE = Path(__file__).resolve().parents[1]
 RECORDED = "COMMIT"
 """File of a built package: its commit and the time of that commit (deploy/release/build_backend.py)."""
@@ -30,7 +29,7 @@ KERNEL_USERS = (
 
 def version() -> str:
     """Return the version of the installed package."""
-    return installed.version(DISTRIBUTION) or "(run from a checkout)"
+    return installed.version(installed.DISTRIBUTION) or "(run from a checkout)"
 
 
 def commit() -> str:
@@ -64,7 +63,7 @@ def lines() -> Iterator[str]:
     chosen = kernels.chosen()
     in_python = sum(bool(reason) for reason in chosen.values())
     where = "in C" if not in_python else f"{len(chosen) - in_python} in C and {in_python} in Python"
-    yield f"{DISTRIBUTION} {version()}, commit {commit() or 'unknown'}, kernels {where}"
+    yield f"{installed.DISTRIBUTION} {version()}, commit {commit() or 'unknown'}, kernels {where}"
     for reason, names in fallbacks(chosen).items():
         yield f"in Python: {', '.join(names)}: {reason}"
 

@@ -7,27 +7,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
 
-from kafka_share_proxy.app.commands.broker_flags import Flags, dials_brokers
+from kafka_share_proxy.app.commands.exits import FAILED, MISUSED, fail, outcome
 from kafka_share_proxy.app.commands.lazy_groups import LazyGroups
-from kafka_share_proxy.app.commands.terminal import printable, printable_lines
+from kafka_share_proxy.app.commands.setting_flags import SettingFlags, reads_settings, serves_settings
+from kafka_share_proxy.app.commands.terminal import printable
+from kafka_share_proxy.app.installed import DISTRIBUTION
 from kafka_share_proxy.feature.errors import ConfigError
-from kafka_share_proxy.wire.errors import ProxyError
 
 if TYPE_CHECKING:
     from kafka_share_proxy.app.commands import views_command
-    from kafka_share_proxy.app.settings.config import Config
     from kafka_share_proxy.wire.values import Address
 
 T = TypeVar("T")
-
-DISTRIBUTION = "kafka-share-proxy"
-FAILED, MISUSED = 1, 2
 
 
 def _views() -> typer.Typer:
@@ -60,23 +58,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Listen = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where clients bootstrap; brokers get the ports after it.")
-]
-Advertise = Annotated[
-    str | None, typer.Option(metavar="HOST", help="The host that clients dial, if not that of --listen.")
-]
-Admin = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Serve /livez, /readyz, /metrics and /groups here.")
-]
-ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in YAML.")]
-LogFormat = Annotated[str | None, typer.Option(metavar="console|json", help="Format of log lines.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting by its key (log_level=debug); may be repeated."),
-]
-
-
 RunningProxy = Annotated[
     str,
     typer.Option("--admin", metavar="HOST:PORT", envvar="KSP_ADMIN", help="The admin listener of the running proxy."),
@@ -85,16 +66,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 
 
 @app.command()
-@dials_brokers
+@serves_settings
 def serve(
     *,
-    brokers: Flags,
-    listen: Listen = None,
-    advertise: Advertise = None,
-    admin: Admin = None,
-    config: ConfigFile = None,
-    log_format: LogFormat = None,
-    settings: Set = None,
+    settings: SettingFlags,
     trace: Annotated[
         str | None,
         typer.Option(
@@ -106,36 +81,22 @@ def serve(
     """Run the proxy until SIGTERM or SIGINT."""
     from kafka_share_proxy.app.workers import start
 
-    flags = _flags(brokers, listen, advertise, admin, log_format) | {"trace.client": trace}
-    try:
-        status = start.serve(_reader(config, settings, flags))
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
-    except ProxyError as error:
-        _fail(str(error), FAILED)
-    except OSError as error:
-        _fail(error.strerror or str(error), FAILED)
-    raise typer.Exit(status)
+    traced = replace(settings, flags=settings.flags | {"trace.client": trace})
+    raise typer.Exit(outcome(lambda: start.serve(partial(traced.load, listens=True))))
 
 
 @app.command()
-@dials_brokers
+@serves_settings
 def check(
     *,
-    brokers: Flags,
-    listen: Listen = None,
-    advertise: Advertise = None,
-    admin: Admin = None,
-    config: ConfigFile = None,
-    log_format: LogFormat = None,
-    settings: Set = None,
+    settings: SettingFlags,
     apis: Annotated[bool, typer.Option("--apis", help="Show the versions of every API as well.")] = False,
 ) -> None:
     """Dial the cluster, try every port, and show what clients will see; status 1 if it would not work."""
-    loaded = _read(_reader(config, settings, _flags(brokers, listen, advertise, admin, log_format)))
+    config = outcome(partial(settings.load, listens=True))
     from kafka_share_proxy.app.commands import check as checking
 
-    works = _outcome(lambda: checking.run(loaded, apis=apis))
+    works = outcome(lambda: checking.run(config, apis=apis))
     raise typer.Exit(0 if works else FAILED)
 
 
@@ -158,7 +119,7 @@ def decode(
         request_bytes = b"" if requests is None else _captured(requests)
         decode_command.show(_captured(file), decode_command.api_version(response_to), request_bytes)
 
-    _outcome(show)
+    outcome(show)
 
 
 @app.command()
@@ -184,15 +145,15 @@ def groups(
 
     address = _admin_address(admin)
     if release is not None and group is None:
-        _fail("--release needs the GROUP as well", MISUSED)
+        fail("--release needs the GROUP as well", MISUSED)
     if action is not None and action not in showing.ACTIONS:
-        _fail(f"{action} is no action on a group: there are {', '.join(showing.ACTIONS)}", MISUSED)
+        fail(f"{action} is no action on a group: there are {', '.join(showing.ACTIONS)}", MISUSED)
     if action is not None and group is not None:
-        print(_outcome(lambda: showing.move(address, group, action, wait, force=force)))
+        print(outcome(lambda: showing.move(address, group, action, wait, force=force)))
     elif release is not None and group is not None:
-        print(_outcome(lambda: showing.release(address, group, release)))
+        print(outcome(lambda: showing.release(address, group, release)))
     else:
-        _outcome(lambda: showing.show(address, group, as_json=as_json, watch=watch))
+        outcome(lambda: showing.show(address, group, as_json=as_json, watch=watch))
 
 
 @app.command()
@@ -201,7 +162,7 @@ def reload(admin: RunningProxy = "") -> None:
     from kafka_share_proxy.app.commands import reload_command
 
     address = _admin_address(admin)
-    print(_outcome(lambda: reload_command.reload(address)))
+    print(outcome(lambda: reload_command.reload(address)))
 
 
 @app.command()
@@ -210,7 +171,7 @@ def upgrade(admin: RunningProxy = "") -> None:
     from kafka_share_proxy.app.commands import reload_command
 
     address = _admin_address(admin)
-    print(_outcome(lambda: reload_command.upgrade(address)))
+    print(outcome(lambda: reload_command.upgrade(address)))
 
 
 @app.command()
@@ -228,29 +189,26 @@ def trace(
     from kafka_share_proxy.app.commands import trace_command
 
     address = _admin_address(admin)
-    _outcome(lambda: trace_command.run(address, client, duration, as_json=as_json))
+    outcome(lambda: trace_command.run(address, client, duration, as_json=as_json))
 
 
 @app.command()
-@dials_brokers
+@reads_settings
 def commits(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A consumer group.")],
     holes: Annotated[bool, typer.Option("--holes", help="Show what is not done in front of what is.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-    config: ConfigFile = None,
-    settings: Set = None,
     *,
-    brokers: Flags,
+    settings: SettingFlags,
 ) -> None:
     """Show what a group has committed, in order and out of order; no proxy need run."""
     from kafka_share_proxy.app.commands import commits_command
 
-    loaded = _load(config, settings, brokers, listens=False)
-    _outcome(lambda: commits_command.run(loaded, group, holes=holes, as_json=as_json))
+    outcome(lambda: commits_command.run(settings.load(), group, holes=holes, as_json=as_json))
 
 
 @app.command("dead-letters")
-@dials_brokers
+@reads_settings
 def dead_letters(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A share group.")],
     action: Annotated[str, typer.Argument(metavar="list|redrive", help="Show them, or produce the records again.")],
@@ -268,28 +226,24 @@ def dead_letters(
     ] = None,
     dry_run: DryRun = False,
     as_json: Annotated[bool, typer.Option("--json", help="List as JSON, a line for each.")] = False,
-    config: ConfigFile = None,
-    settings: Set = None,
     *,
-    brokers: Flags,
+    settings: SettingFlags,
 ) -> None:
     """List the dead letters of a share group, or redrive them: each record once; no proxy need run."""
     from kafka_share_proxy.app.commands import dead_letters_command as letters
     from kafka_share_proxy.sharegroups.dead_letters.letter_log import BadCondition
 
     if action not in ("list", "redrive"):
-        _fail(f"dead-letters {group} {action}: write list or redrive", MISUSED)
-    loaded = _load(config, settings, brokers, listens=False)
-    try:
-        conditions = letters.conditions_of(where or ())
+        fail(f"dead-letters {group} {action}: write list or redrive", MISUSED)
+
+    def run() -> None:
+        config, conditions = settings.load(), letters.conditions_of(where or ())
         if action == "list":
-            letters.show(loaded, group, topic, limit=limit, conditions=conditions, as_json=as_json)
+            letters.show(config, group, topic, limit=limit, conditions=conditions, as_json=as_json)
         else:
-            _print(letters.redrive(loaded, group, topic, to=to, limit=limit, conditions=conditions, is_dry=dry_run))
-    except (ConfigError, BadCondition) as error:
-        _fail(str(error), MISUSED)
-    except ProxyError as error:
-        _fail(str(error), FAILED)
+            _print(letters.redrive(config, group, topic, to=to, limit=limit, conditions=conditions, is_dry=dry_run))
+
+    outcome(run, BadCondition)
 
 
 views_app = typer.Typer(
@@ -303,121 +257,92 @@ ViewTopics = Annotated[list[str], typer.Argument(metavar="VIEW...", help="Names 
 
 
 @views_app.command("create")
-@dials_brokers
-def views_create(topics: ViewTopics, config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
+@reads_settings
+def views_create(topics: ViewTopics, *, settings: SettingFlags) -> None:
     """Make views before anybody reads them."""
     from kafka_share_proxy.app.commands import views_command
 
-    _print(_at_brokers(config, settings, brokers, lambda at: views_command.create(at, topics)))
+    _print(_at_brokers(settings, lambda at: views_command.create(at, topics)))
 
 
 @views_app.command("list")
-@dials_brokers
-def views_list(config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
+@reads_settings
+def views_list(*, settings: SettingFlags) -> None:
     """Show the views and plans there are."""
     from kafka_share_proxy.app.commands import views_command
 
     async def show(at: views_command.Desk) -> None:
         views_command.show_list(at, await views_command.listed(at))
 
-    _at_brokers(config, settings, brokers, show)
+    _at_brokers(settings, show)
 
 
 @views_app.command("grow")
-@dials_brokers
+@reads_settings
 def views_grow(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[VIEW...]", help="All views if none is named.")] = None,
-    config: ConfigFile = None,
-    settings: Set = None,
     *,
-    brokers: Flags,
+    settings: SettingFlags,
 ) -> None:
     """Give views the partitions their bases have got; running proxies do so by themselves."""
     from kafka_share_proxy.app.commands import views_command
 
-    _print(_at_brokers(config, settings, brokers, lambda at: views_command.grow(at, topics or [])))
+    _print(_at_brokers(settings, lambda at: views_command.grow(at, topics or [])))
 
 
 @views_app.command("delete")
-@dials_brokers
-def views_delete(topics: ViewTopics, config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
+@reads_settings
+def views_delete(topics: ViewTopics, *, settings: SettingFlags) -> None:
     """Delete views, with the offsets that groups have committed on them."""
     from kafka_share_proxy.app.commands import views_command
 
-    _print(_at_brokers(config, settings, brokers, lambda at: views_command.delete(at, topics)))
+    _print(_at_brokers(settings, lambda at: views_command.delete(at, topics)))
 
 
 @views_app.command("plan")
-@dials_brokers
+@reads_settings
 def views_plan(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Ranges of the hash space, as JSON.")],
     name: Annotated[
         str | None, typer.Option(metavar="PLAN", help="What views call it (__view.pPLAN.orders); unset: as the file.")
     ] = None,
     dry_run: DryRun = False,
-    config: ConfigFile = None,
-    settings: Set = None,
     *,
-    brokers: Flags,
+    settings: SettingFlags,
 ) -> None:
     """Check a plan and store it; it never changes under its name."""
     from kafka_share_proxy.app.commands import views_command
 
     plan_id = name or Path(file).name.split(".")[0]
-    text = _outcome(lambda: _captured(file))
-    line = _at_brokers(config, settings, brokers, lambda at: views_command.plan(at, plan_id, text, dry_run=dry_run))
+    text = outcome(lambda: _captured(file))
+    line = _at_brokers(settings, lambda at: views_command.plan(at, plan_id, text, dry_run=dry_run))
     _print([line])
 
 
 @views_app.command("migrate")
-@dials_brokers
+@reads_settings
 def views_migrate(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A group without members.")],
     old: Annotated[str, typer.Option("--from", metavar="TOPIC", help="A view it has read, or the base.")],
     new: Annotated[str, typer.Option("--to", metavar="TOPIC", help="A view of the same base, or the base.")],
     dry_run: DryRun = False,
-    config: ConfigFile = None,
-    settings: Set = None,
     *,
-    brokers: Flags,
+    settings: SettingFlags,
 ) -> None:
     """Let a group go on with another view: every slot starts where the slowest was, at least once."""
     from kafka_share_proxy.app.commands import views_command
 
-    topic, offsets = _at_brokers(
-        config, settings, brokers, lambda at: views_command.migrate(at, group, old, new, dry_run=dry_run)
-    )
+    topic, offsets = _at_brokers(settings, lambda at: views_command.migrate(at, group, old, new, dry_run=dry_run))
     _print([f"{topic}-{partition}: {offset}" for partition, offset in sorted(offsets.items())])
     _print([f"{len(offsets)} partitions of {topic} {'would start' if dry_run else 'start'} there for group {group}"])
 
 
-def _at_brokers(
-    file: str | None,
-    assignments: list[str] | None,
-    brokers: Flags,
-    command: Callable[[views_command.Desk], Coroutine[Any, Any, T]],
-) -> T:
+def _at_brokers(settings: SettingFlags, command: Callable[[views_command.Desk], Coroutine[Any, Any, T]]) -> T:
     from kafka_share_proxy.app.commands import views_command
     from kafka_share_proxy.views.model.names import BadViewName
     from kafka_share_proxy.views.model.plans import BadPlan
 
-    loaded = _load(file, assignments, brokers, listens=False)
-    try:
-        return views_command.run(loaded, command)
-    except (ConfigError, BadViewName, BadPlan) as error:
-        _fail(str(error), MISUSED)
-    except ProxyError as error:
-        _fail(str(error), FAILED)
-
-
-def _outcome(call: Callable[[], T]) -> T:
-    """Return the result of a call. An error ends the command with its text and status."""
-    try:
-        return call()
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
-    except ProxyError as error:
-        _fail(str(error), FAILED)
+    return outcome(lambda: views_command.run(settings.load(), command), BadViewName, BadPlan)
 
 
 def _print(lines: list[str]) -> None:
@@ -448,44 +373,11 @@ def _admin_address(admin: str) -> Address:
     from kafka_share_proxy.app.settings.hostports import parse_address
 
     if not admin:
-        _fail("--admin HOST:PORT is missing: the admin listener of the running proxy (or KSP_ADMIN)", MISUSED)
+        fail("--admin HOST:PORT is missing: the admin listener of the running proxy (or KSP_ADMIN)", MISUSED)
     try:
         return parse_address(admin)
     except ValueError as error:
-        _fail(f"--admin {admin}: {error}", MISUSED)
-
-
-def _flags(
-    brokers: Flags, listen: str | None, advertise: str | None, admin: str | None, log_format: str | None
-) -> Flags:
-    """Return the flags of `serve` and `check`, which are the same, so that what was checked is what is served."""
-    return brokers | {"listen": listen, "advertise": advertise, "admin": admin, "log_format": log_format}
-
-
-def _load(file: str | None, assignments: list[str] | None, flags: Flags, *, listens: bool = True) -> Config:
-    return _read(_reader(file, assignments, flags, listens=listens))
-
-
-def _read(read: Callable[[], Config]) -> Config:
-    try:
-        return read()
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
-
-
-def _reader(
-    file: str | None, assignments: list[str] | None, flags: Flags, *, listens: bool = True
-) -> Callable[[], Config]:
-    """Return the function that reads all sources of settings, now or again. It raises ConfigError."""
-    from kafka_share_proxy.app.settings import config_loading
-
-    values: dict[str, object] = dict(flags)
-    for assignment in assignments or ():
-        key, equals, value = assignment.partition("=")
-        if not equals or not key.strip():
-            _fail(f"--set {assignment}: write KEY=VALUE, for example --set log_level=debug", MISUSED)
-        values[key.strip()] = value
-    return partial(config_loading.load, values, path=file, listens=listens)
+        fail(f"--admin {admin}: {error}", MISUSED)
 
 
 def _captured(file: str) -> bytes:
@@ -493,8 +385,3 @@ def _captured(file: str) -> bytes:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from None
-
-
-def _fail(text: str, status: int) -> NoReturn:
-    print(printable_lines(f"{DISTRIBUTION}: {text}"), file=sys.stderr)
-    raise typer.Exit(status)

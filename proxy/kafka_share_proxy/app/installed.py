@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+DISTRIBUTION = "kafka-share-proxy"
+"""Name of this distribution and of its command."""
 FIELD = "Version: "
 """Beginning of the line of the metadata with the version."""
 

@@ -103,6 +103,13 @@ class ClusterClient:
     def address_of(self, node_id: int, advertised: Address) -> Address:
         return self._nodes.get(node_id, advertised)
 
+    def broker_addresses(self, metadata: messages.MetadataResponse) -> dict[int, Address]:
+        """Return the addresses of the brokers in a Metadata response, by node id."""
+        return {
+            broker.node_id: self.address_of(broker.node_id, Address(broker.host, broker.port))
+            for broker in metadata.brokers or ()
+        }
+
     def bare_settings(self) -> ClusterClientSettings:
         return replace(self.settings, identity=None)
 

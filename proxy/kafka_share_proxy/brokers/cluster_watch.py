@@ -34,8 +34,8 @@ TOPICS_AT_ONCE = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenCluster:
-    """Result of one refresh."""
+class ClusterSnapshot:
+    """Brokers, metadata and versions of the cluster, as of one refresh."""
 
     brokers: Mapping[int, Address]
     """Empty if no broker may report them and the settings list none."""
@@ -68,41 +68,41 @@ class ClusterWatch:
     _last_logged: tuple[str, float] = ("", 0.0)
     """Last logged event and its time."""
 
-    async def first(self) -> SeenCluster:
+    async def first(self) -> ClusterSnapshot:
         began = trio.current_time()
         delay = RETRY_S
         undecided = LastingTrouble(self.notes, "share-groups-undecided", "share-groups-decided")
         while True:
-            sight = await self.refresh()
-            if sight is not None:
-                enough = not sight.silent or trio.current_time() - began >= UNDECIDED_MAX_S
-                if enough and (sight.versions or not sight.brokers):
+            snapshot = await self.refresh()
+            if snapshot is not None:
+                enough = not snapshot.silent or trio.current_time() - began >= UNDECIDED_MAX_S
+                if enough and (snapshot.versions or not snapshot.brokers):
                     undecided.ended()
-                    return sight
-                undecided.happened(f"waiting for {_reasons(sight.silent)}")
+                    return snapshot
+                undecided.happened(f"waiting for {_reasons(snapshot.silent)}")
             await trio.sleep(delay)
             delay = min(2 * delay, RETRY_MAX_S)
 
-    async def follow(self, on_cluster: Callable[[SeenCluster], None]) -> None:
+    async def follow(self, on_cluster: Callable[[ClusterSnapshot], None]) -> None:
         delay = self.interval_s
         while True:
             self._requested = trio.Event()
             await trio.sleep(min(RETRY_S, delay))  # lower bound, however often `check_soon` is called
             with trio.move_on_after(delay - min(RETRY_S, delay)):
                 await self._requested.wait()
-            sight = await self.refresh()
-            if sight is None:
+            snapshot = await self.refresh()
+            if snapshot is None:
                 delay = min(RETRY_S if delay >= self.interval_s else 2 * delay, RETRY_MAX_S, self.interval_s)
             else:
                 delay = self.interval_s
-                self._report_silent(sight)
-                on_cluster(sight)
+                self._report_silent(snapshot)
+                on_cluster(snapshot)
 
     def check_soon(self) -> None:
         """Refresh soon, because a broker could not be reached."""
         self._requested.set()
 
-    async def refresh(self) -> SeenCluster | None:
+    async def refresh(self) -> ClusterSnapshot | None:
         """None if no server responds (`trouble` has the reason)."""
         try:
             brokers, metadata = await self._brokers()
@@ -111,7 +111,7 @@ class ClusterWatch:
             self._log_change("upstream-not-reachable")
             return None
         self.silent = silent = await self._request_versions(brokers)
-        return SeenCluster(brokers=brokers, metadata=metadata, versions=dict(self._versions), silent=silent)
+        return ClusterSnapshot(brokers=brokers, metadata=metadata, versions=dict(self._versions), silent=silent)
 
     async def _brokers(self) -> tuple[Mapping[int, Address], tuple[messages.MetadataResponse, ...]]:
         try:
@@ -140,16 +140,16 @@ class ClusterWatch:
         self._last_logged = (logged, now)
         self.notes(event, **({"reason": self.trouble} if self.trouble else {}))
 
-    def _report_silent(self, sight: SeenCluster) -> None:
+    def _report_silent(self, snapshot: ClusterSnapshot) -> None:
         """Log brokers that the cluster lists but that are silent, while it lasts and when it ends."""
-        for node_id, reason in sight.silent.items():
+        for node_id, reason in snapshot.silent.items():
             if node_id not in self._troubles:
                 events = ("broker-not-answering", "broker-answers")
                 self._troubles[node_id] = LastingTrouble(self.notes, *events, node_id=node_id)
             self._troubles[node_id].happened(reason)
-        for node_id in self._troubles.keys() - sight.silent.keys():
+        for node_id in self._troubles.keys() - snapshot.silent.keys():
             trouble = self._troubles.pop(node_id)
-            if node_id in sight.brokers:
+            if node_id in snapshot.brokers:
                 trouble.ended()
 
     async def _request_versions(self, brokers: Mapping[int, Address]) -> dict[int, str]:

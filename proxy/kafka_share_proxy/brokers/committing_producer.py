@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import trio
 
+from kafka_share_proxy.brokers import producer_messages
 from kafka_share_proxy.brokers.open_nodes import OpenNodes
 from kafka_share_proxy.brokers.queries import CoordinatorOf
 from kafka_share_proxy.wire.definitions import messages
@@ -20,8 +21,7 @@ from kafka_share_proxy.wire.records import compression
 from kafka_share_proxy.wire.records.records import Record, build_batch
 from kafka_share_proxy.wire.values import Address, TopicPartition
 
-INIT_VERSION, ADD_VERSION, ADD_OFFSETS_VERSION, PRODUCE_VERSION, COMMIT_VERSION, END_VERSION = 4, 3, 3, 11, 3, 3
-TRANSACTION_MS = 60_000
+ADD_OFFSETS_VERSION, COMMIT_VERSION = 3, 3
 REPLICAS_MS = 10_000
 TRIES, PAUSE_S = 100, 0.1
 """Attempts of one request, and seconds between them: an earlier transaction is ended, or a coordinator loads."""
@@ -52,17 +52,18 @@ class CommittingProducer:
         self._producer_id, self._epoch = NO_PRODUCER, -1
         self._sequences: dict[TopicPartition, int] = {}
 
+    @property
+    def _writer(self) -> tuple[str, int, int]:
+        """Transactional id, producer id and epoch."""
+        return self._name, self._producer_id, self._epoch
+
     async def identify(self) -> None:
         """End the open transaction of any producer of this id, and fence it. Raises ProxyError."""
-        request = messages.InitProducerIdRequest(
-            transactional_id=self._name,
-            transaction_timeout_ms=TRANSACTION_MS,
-            producer_id=NO_PRODUCER,
-            producer_epoch=-1,
-        )
+        request = producer_messages.init_producer_id(self._name, NO_PRODUCER, -1)
+        version = producer_messages.INIT_PRODUCER_ID_VERSION_MAX
 
         async def attempt(coordinator: Address) -> int:
-            response = await self._nodes.send_request(coordinator, ApiKey.INIT_PRODUCER_ID, request, INIT_VERSION)
+            response = await self._nodes.send_request(coordinator, ApiKey.INIT_PRODUCER_ID, request, version)
             self._producer_id, self._epoch = response.producer_id, response.producer_epoch
             return int(response.error_code)
 
@@ -84,19 +85,11 @@ class CommittingProducer:
         await self._end()
 
     async def _add_partitions(self, places: Sequence[TopicPartition]) -> None:
-        message = messages.AddPartitionsToTxnRequest
-        topics: dict[str, list[int]] = {}
-        for place in places:
-            topics.setdefault(place.topic, []).append(place.partition)
-        request = message(
-            v3_and_below_transactional_id=self._name,
-            v3_and_below_producer_id=self._producer_id,
-            v3_and_below_producer_epoch=self._epoch,
-            v3_and_below_topics=[message.AddPartitionsToTxnTopic(name=n, partitions=p) for n, p in topics.items()],
-        )
+        request = producer_messages.add_partitions(*self._writer, places)
+        version = producer_messages.ADD_PARTITIONS_VERSION_MAX
 
         async def attempt(coordinator: Address) -> int:
-            response = await self._nodes.send_request(coordinator, ApiKey.ADD_PARTITIONS_TO_TXN, request, ADD_VERSION)
+            response = await self._nodes.send_request(coordinator, ApiKey.ADD_PARTITIONS_TO_TXN, request, version)
             return _first_error(
                 each.partition_error_code
                 for topic in response.results_by_topic_v3_and_below
@@ -132,19 +125,13 @@ class CommittingProducer:
             base_sequence=sequence,
             is_transactional=True,
         )
-        message = messages.ProduceRequest
-        partition = message.PartitionProduceData(index=place.partition, records=data)
-        request = message(
-            transactional_id=self._name,
-            acks=-1,
-            timeout_ms=REPLICAS_MS,
-            topic_data=[message.TopicProduceData(name=place.topic, partition_data=[partition])],
-        )
+        request = producer_messages.produce(place.topic, {place.partition: data}, self._name, timeout_ms=REPLICAS_MS)
+        version = producer_messages.PRODUCE_VERSION_MAX
         try:
-            response = await self._nodes.to_leader(place, ApiKey.PRODUCE, request, PRODUCE_VERSION)
+            response = await self._nodes.to_leader(place, ApiKey.PRODUCE, request, version)
         except ProxyError as error:
             raise TransactionFailed(f"Produce to {place.topic}-{place.partition}: {error}") from None
-        code = response.responses[0].partition_responses[0].error_code
+        code = producer_messages.by_partition(response)[place.partition].error_code
         _check(code, f"Produce to {place.topic}-{place.partition}")
         self._sequences[place] = sequence + len(records)
 
@@ -172,12 +159,11 @@ class CommittingProducer:
         await self._at_coordinator(CoordinatorOf.GROUP, self._group, "TxnOffsetCommit", attempt)
 
     async def _end(self) -> None:
-        request = messages.EndTxnRequest(
-            transactional_id=self._name, producer_id=self._producer_id, producer_epoch=self._epoch, committed=True
-        )
+        request = producer_messages.end_txn(*self._writer, committed=True)
+        version = producer_messages.END_TXN_VERSION_MAX
 
         async def attempt(coordinator: Address) -> int:
-            response = await self._nodes.send_request(coordinator, ApiKey.END_TXN, request, END_VERSION)
+            response = await self._nodes.send_request(coordinator, ApiKey.END_TXN, request, version)
             return int(response.error_code)
 
         await self._at_coordinator(CoordinatorOf.TRANSACTION, self._name, "EndTxn", attempt)

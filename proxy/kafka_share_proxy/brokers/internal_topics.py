@@ -88,10 +88,7 @@ class InternalTopic:
             return None
         if topic.error_code in REFUSALS:
             raise self.refused("DESCRIBE")
-        addresses = {
-            broker.node_id: self._client.address_of(broker.node_id, Address(broker.host, broker.port))
-            for broker in response.brokers or ()
-        }
+        addresses = self._client.broker_addresses(response)
         if topic.error_code != ErrorCode.NONE:
             return TopicLeaders(self._partitions, {}, addresses)
         excess = len(topic.partitions) - self._partitions

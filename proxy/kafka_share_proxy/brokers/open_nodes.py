@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import trio
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, open_connection
-from kafka_share_proxy.brokers.coordinator_lookup import PAUSE_S, TRIES
 from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators, about_topics
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, TopicPartition
+from kafka_share_proxy.wire.values import Address, TopicPartition
 
 R = TypeVar("R", bound=Message)
+
+TRIES, PAUSE_S = 20, 0.3
+"""Attempts to look up a coordinator, and seconds between them: the first makes the brokers create its topic."""
+
+
+class CoordinatorRefused(ProxyError):
+    """The brokers refuse to name a coordinator. The text has the reason."""
 
 
 class OpenNodes:
@@ -28,43 +36,55 @@ class OpenNodes:
 
     async def partitions_of(self, topic: str) -> int:
         """Return the number of partitions. 0 if the topic does not exist. Raises ProxyError."""
-        if topic not in self._leaders:
-            await self._learn(topic)
-        return len(self._leaders[topic])
+        return len(await self._leaders_of(topic))
+
+    async def partitions_with_leader(self, topic: str) -> list[int]:
+        """Return the partitions that can be read and written now. Raises ProxyError."""
+        return [number for number, leader in enumerate(await self._leaders_of(topic)) if leader is not None]
+
+    async def leader(self, place: TopicPartition) -> Address:
+        """Return the address of a partition's leader. Raises ProxyError."""
+        leaders = await self._leaders_of(place.topic)
+        if not place.partition < len(leaders):
+            raise UpstreamLost(f"partition {place.topic}-{place.partition} does not exist")
+        address = leaders[place.partition]
+        if address is None:
+            raise UpstreamLost(f"partition {place.topic}-{place.partition} has no leader")
+        return address
 
     async def to_leader(self, place: TopicPartition, key: int, request: RequestMessage[R], version: int) -> R:
         """Return the response of a partition's leader. Raises ProxyError."""
-        if not place.partition < await self.partitions_of(place.topic):
-            raise UpstreamLost(f"partition {place.topic}-{place.partition} does not exist")
-        leader = self._leaders[place.topic][place.partition]
-        if leader is None:
-            raise UpstreamLost(f"partition {place.topic}-{place.partition} has no leader")
-        return await self.send_request(leader, key, request, version)
+        return await self.send_request(await self.leader(place), key, request, version)
 
     async def send_request(self, address: Address, key: int, request: RequestMessage[R], version: int) -> R:
         """Raises ProxyError."""
+        async with self.connection(address) as opened:
+            return await opened.send_request(key, request, version=version)
+
+    @asynccontextmanager
+    async def connection(self, address: Address) -> AsyncIterator[ClusterConnection]:
+        """Use the connection to a broker. A ProxyError of the block closes it. Raises ProxyError."""
         opened = self._open.get(address)
         if opened is None or trio.current_time() >= opened.expires:
             await self._close(address)
             opened = self._open[address] = await open_connection(address, self.client.settings)
         try:
-            return await opened.send_request(key, request, version=version)
+            yield opened
         except ProxyError:
             await self._close(address)
             raise
 
     async def coordinator(self, kind: CoordinatorOf, name: str) -> Address:
-        """Raises UpstreamLost if it is not known for a while, or the brokers refuse."""
+        """Raises CoordinatorRefused, also if it is not known for a while, and as `ClusterClient.send_request`."""
+        request = about_coordinators(kind, [name])
         for _ in range(TRIES):
-            response, _versions = await self.client.send_request(
-                ApiKey.FIND_COORDINATOR, about_coordinators(kind, [name])
-            )
+            response, _versions = await self.client.send_request(ApiKey.FIND_COORDINATOR, request)
             (entry,) = response.coordinators
             if entry.error_code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 break
             await trio.sleep(PAUSE_S)
         if entry.error_code != ErrorCode.NONE:
-            raise UpstreamLost(f"cannot find the coordinator of {name}: {error_name(entry.error_code)}")
+            raise CoordinatorRefused(f"cannot find the coordinator of {name}: {error_name(entry.error_code)}")
         return self.client.address_of(entry.node_id, Address(entry.host, entry.port))
 
     def forget_leaders(self) -> None:
@@ -80,21 +100,19 @@ class OpenNodes:
         if opened is not None:
             await opened.aclose()
 
-    async def _learn(self, topic: str) -> None:
+    async def _leaders_of(self, topic: str) -> list[Address | None]:
+        """Return the leader of each partition. Empty if the topic does not exist."""
+        if topic not in self._leaders:
+            self._leaders[topic] = await self._look_up_leaders(topic)
+        return self._leaders[topic]
+
+    async def _look_up_leaders(self, topic: str) -> list[Address | None]:
         response, _ = await self.client.send_request(ApiKey.METADATA, about_topics([topic]))
         (entry,) = response.topics
         if entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            self._leaders[topic] = []
-            return
+            return []
         if entry.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             raise UpstreamLost(f"topic {topic}: {error_name(entry.error_code)}")
-        addresses = {
-            broker.node_id: self.client.address_of(broker.node_id, Address(broker.host, broker.port))
-            for broker in response.brokers or ()
-        }
-        leaders = {
-            each.partition_index: addresses.get(each.leader_id)
-            for each in entry.partitions
-            if each.leader_id != UNKNOWN_NODE
-        }
-        self._leaders[topic] = [leaders.get(partition) for partition in range(len(entry.partitions))]
+        addresses = self.client.broker_addresses(response)
+        leaders = {each.partition_index: addresses.get(each.leader_id) for each in entry.partitions}
+        return [leaders.get(partition) for partition in range(len(entry.partitions))]

@@ -20,12 +20,6 @@ from kafka_share_proxy.wire.errors import ErrorCode
 
 HEARTBEAT_VERSION, FIND_COORDINATOR_VERSION, DESCRIBE_GROUPS_VERSION, OFFSET_DELETE_VERSION = 4, 4, 5, 0
 
-READ_BIT, DESCRIBE_BIT = 1 << 3, 1 << 8
-"""Operation codes as bits (org.apache.kafka.common.acl.AclOperation)."""
-
-NO_BITS = -2147483648
-"""Value of an authorized-operations field without information."""
-
 PROBE_MEMBER = "kafka-share-proxy-rights-probe"
 
 VERDICTS_BYTES_MAX = 1 << 20

@@ -21,6 +21,8 @@ FETCH_BY_ID_VERSION = 13
 EARLIEST, LATEST = -2, -1
 """Timestamps of ListOffsets: start of a log, and the offset after its last record."""
 CONSUMER = -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels."""
 NO_SESSION, NEW_SESSION = -1, 0
 """Session epochs."""
 EPOCH_MAX = 2**31 - 1
@@ -52,12 +54,17 @@ class LogSession:
 
 
 async def request_offsets(
-    opened: ClusterConnection, topic: str, partitions: Iterable[int], timestamp: int
+    opened: ClusterConnection,
+    topic: str,
+    partitions: Iterable[int],
+    timestamp: int,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> list[messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
     """Return the response's entries, errors included. Raises UpstreamLost."""
     request = messages.ListOffsetsRequest
     entries = [request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp) for partition in partitions]
-    query = request(replica_id=CONSUMER, topics=[request.ListOffsetsTopic(name=topic, partitions=entries)])
+    topics = [request.ListOffsetsTopic(name=topic, partitions=entries)]
+    query = request(replica_id=CONSUMER, isolation_level=isolation_level, topics=topics)
     response = await opened.send_request(ApiKey.LIST_OFFSETS, query, version=LIST_OFFSETS_VERSION)
     return list(response.topics[0].partitions)
 
@@ -70,6 +77,7 @@ async def fetch(
     wait_ms: int,
     max_bytes: int,
     partition_bytes: int,
+    isolation_level: int = READ_UNCOMMITTED,
     topic_id: bytes = ZERO_UUID,
     session: LogSession | None = None,
 ) -> list[messages.FetchResponse.PartitionData]:
@@ -95,7 +103,7 @@ async def fetch(
             max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=max_bytes,
-            isolation_level=0,
+            isolation_level=isolation_level,
             session_id=0 if session is None else session.session_id,
             session_epoch=NO_SESSION if session is None else session.epoch,
             topics=[request.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)] if partitions else [],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
 from kafka_share_proxy.feature import state_rights
@@ -22,10 +22,10 @@ class CommitCheck:
     def __init__(self, settings: Commits) -> None:
         self._settings = settings
 
-    async def query(self, own: ClusterClient, cluster: SeenCluster) -> StateRights:  # noqa: ARG002 - as checks are called
+    async def query(self, own: ClusterClient, cluster: ClusterSnapshot) -> StateRights:  # noqa: ARG002 - as checks are called
         return await state_rights.send_request(own, INDIVIDUAL_COMMITS)
 
-    def report(self, rights: StateRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called
+    def report(self, rights: StateRights | None, cluster: ClusterSnapshot) -> CheckReport:  # noqa: ARG002 - as checks are called
         settings = self._settings
         return CheckReport(
             line=line(settings, rights),

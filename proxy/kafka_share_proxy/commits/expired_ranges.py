@@ -47,6 +47,7 @@ class ExpiredGroups:
         check_every(self._services.timers, CHECK_EVERY_S, self.check_groups)
 
     async def check_groups(self) -> None:
+        """Run one round: check the next groups, and delete those that two rounds in a row found without offsets."""
         suspected: set[str] = set()
         try:
             by_coordinator = await self._coordinators(self._next())
@@ -79,18 +80,20 @@ class ExpiredGroups:
         return by_node
 
     async def _without_offsets(self, node_id: int, names: Sequence[str]) -> set[str]:
+        """Return the groups for which the coordinator has no committed offset in any partition with ranges."""
         groups = [self._services.held.groups[name] for name in names if name in self._services.held.groups]
-        unchecked = {group.group_id: _with_ranges(group) for group in groups if not _may_be_open(group)}
+        unchecked = {group.group_id: _with_ranges(group) for group in groups if not _has_open_transaction(group)}
         without_offsets: set[str] = set()
         while unchecked:  # as often as the largest group needs
-            empty = await self._empty(
+            empty = await self._without_offsets_in(
                 node_id, {name: partitions[:PARTITIONS_PER_REQUEST] for name, partitions in unchecked.items()}
             )
             without_offsets |= {name for name in empty if len(unchecked[name]) <= PARTITIONS_PER_REQUEST}
             unchecked = {name: unchecked[name][PARTITIONS_PER_REQUEST:] for name in empty - without_offsets}
         return without_offsets
 
-    async def _empty(self, node_id: int, queried: Mapping[str, Sequence[TopicPartition]]) -> set[str]:
+    async def _without_offsets_in(self, node_id: int, queried: Mapping[str, Sequence[TopicPartition]]) -> set[str]:
+        """Return the groups without a committed offset in these partitions, by one request."""
         message = messages.OffsetFetchRequest
         requested_groups = [
             message.OffsetFetchRequestGroup(
@@ -162,5 +165,5 @@ def _has_nothing(
     )
 
 
-def _may_be_open(group: CommittingGroup) -> bool:
+def _has_open_transaction(group: CommittingGroup) -> bool:
     return any(held.transaction is not None for held in group.partitions.values())

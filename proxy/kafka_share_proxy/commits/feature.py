@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.commits import commit_apis, log_events, metrics
 from kafka_share_proxy.commits.audit_events import CommitAudit
 from kafka_share_proxy.commits.expired_ranges import ExpiredGroups
@@ -79,7 +79,7 @@ class IndividualCommitFeature(FeatureKind):
     events = log_events.EVENTS
     probe_path = PROBE
 
-    def states(self, settings: Commits, cluster: SeenCluster) -> Sequence[DescribedState[Any]]:  # noqa: ARG002 - overrides
+    def states(self, settings: Commits, cluster: ClusterSnapshot) -> Sequence[DescribedState[Any]]:  # noqa: ARG002 - overrides
         return (INDIVIDUAL_COMMITS,) if settings.serve and settings.state != "memory" else ()
 
     def rules(self, settings: Commits, shared: SharedRules) -> SharedRules:

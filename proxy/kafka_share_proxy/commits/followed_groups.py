@@ -27,8 +27,8 @@ from kafka_share_proxy.commits.state_records import (
     group_time_ms,
     is_range_key,
 )
-from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.ownership import lacks_identity
+from kafka_share_proxy.durable.state_host import BrokerAccess
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.durable.tail import Tail
 from kafka_share_proxy.loop.interfaces import Notes

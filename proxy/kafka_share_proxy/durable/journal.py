@@ -12,10 +12,10 @@ from functools import partial
 from math import inf
 from typing import Generic, TypeVar
 
+from kafka_share_proxy.brokers import producer_messages
 from kafka_share_proxy.brokers.channel import Channel
 from kafka_share_proxy.brokers.channels import BrokerChannels
 from kafka_share_proxy.brokers.replaced import SILENT_S
-from kafka_share_proxy.durable import producer_messages
 from kafka_share_proxy.durable.coming_appends import SHARE_MAX_S, ComingAppends
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.interfaces import JournalRefused, OutsideRecords

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from kafka_share_proxy.brokers import producer_messages
 from kafka_share_proxy.brokers.channel import Channel
 from kafka_share_proxy.brokers.channels import BrokerChannels
-from kafka_share_proxy.durable import producer_messages
+from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.producer_requests import Append, AppendInTransaction, Identify, Outcome, RequestType
 from kafka_share_proxy.durable.state_producer import StateProducer
@@ -121,7 +122,7 @@ class JournalTransactions:
             message: Any = producer_messages.produce(place.topic, {place.partition: request.batch}, name)
             call(ApiKey.PRODUCE, producer_messages.PRODUCE_VERSION_MAX, message, self._written, place)
         elif isinstance(request, Locate):
-            message = producer_messages.leaders_of(request.topics)
+            message = about_topics(request.topics)
             call(ApiKey.METADATA, METADATA_VERSION_MAX, message, self._located, request.topics)
         elif isinstance(request, AddPartitions):
             self._under_way.identifies[partition] = node_id

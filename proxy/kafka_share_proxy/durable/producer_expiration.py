@@ -7,14 +7,14 @@ from typing import NamedTuple
 import trio
 
 from kafka_share_proxy.brokers.interfaces import ClusterQueries
+from kafka_share_proxy.brokers.queries import Resource, about_settings
 from kafka_share_proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
 from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
-BROKER = 4
-"""Resource type (ConfigResource.Type)."""
 PRODUCER, TRANSACTIONAL = "producer.id.expiration.ms", "transactional.id.expiration.ms"
 SHARE = 0.25
 """Fraction of the expiration time. Leaves room for a few failed attempts."""
@@ -32,22 +32,15 @@ class Periods(NamedTuple):
 
 async def periods(own: ClusterQueries, node_id: int, notes: Notes) -> Periods:
     """Request the periods. Kafka's defaults count if the broker refuses (DESCRIBE_CONFIGS)."""
-    request = messages.DescribeConfigsRequest
-    resource = request.DescribeConfigsResource(
-        resource_type=BROKER, resource_name=str(node_id), configuration_keys=[PRODUCER, TRANSACTIONAL]
-    )
-    response = own.send_request(node_id, ApiKey.DESCRIBE_CONFIGS, request(resources=[resource]))
-    received = trio.Event()
-    response.on_settled(received.set)
+    request = about_settings(Resource.BROKER, str(node_id), [PRODUCER, TRANSACTIONAL])
+    response = own.send_request(node_id, ApiKey.DESCRIBE_CONFIGS, request)
     try:
         with trio.fail_after(RESPONSE_S):
-            await received.wait()
+            await until_settled(response)
         return periods_from(response.result())
     except (ProxyError, trio.TooSlowError) as error:
         notes("state-expiration-not-known", reason=str(error) or "no response in time")
         return Periods()
-    finally:
-        response.forget(received.set)
 
 
 def periods_from(response: messages.DescribeConfigsResponse) -> Periods:

@@ -6,11 +6,9 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import trio
-
 from kafka_share_proxy.durable.described_state import HeldState
 from kafka_share_proxy.durable.journal import TopicJournal
-from kafka_share_proxy.loop.promise import PROCESS
+from kafka_share_proxy.loop.trio_waiting import until_settled
 
 RECORDS, BYTES = 100, 64 << 10
 """Records of an append, and bytes from which on none is added."""
@@ -39,8 +37,6 @@ async def write(journal: TopicJournal[Any], held: HeldState, partitions: Collect
 
 
 async def _append(journal: TopicJournal[Any], partition: int, records: Sequence[tuple[Any, bytes]]) -> None:
-    stored = trio.Event()
     append = journal.restore(partition, records)
-    append.on_settled(stored.set, PROCESS)
-    await stored.wait()
+    await until_settled(append)
     append.result()

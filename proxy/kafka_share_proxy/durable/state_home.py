@@ -11,13 +11,12 @@ from typing import Any
 import trio
 
 from kafka_share_proxy.brokers.channels import BrokerChannels
-from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState, HeldState
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.ownership import Ownership, OwnershipEvents, lacks_identity
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
-from kafka_share_proxy.durable.state_host import StateHost
+from kafka_share_proxy.durable.state_host import BrokerAccess, StateHost
 from kafka_share_proxy.fleet import links as fleet
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError

@@ -1,4 +1,4 @@
-"""Dependencies that the states of one proxy share."""
+"""Dependencies that the states of one proxy share: its access to the brokers, and its loop."""
 
 from __future__ import annotations
 
@@ -6,8 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafka_share_proxy.brokers.channels import BrokerChannels
-from kafka_share_proxy.durable.broker_access import BrokerAccess
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
+from kafka_share_proxy.brokers.interfaces import ClusterQueries
+from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.reactor import Reactor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAccess:
+    """Access to brokers under the proxy's own identity."""
+
+    client: Callable[[], ClusterClient]
+    """Create another client, for one task."""
+    settings: ClusterClientSettings
+    own: ClusterQueries | None
+    """None: the brokers' expiration times of producers are not requested."""
+    notes: Notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,10 +22,10 @@ from kafka_share_proxy.brokers.cluster_connection import connection
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders
 from kafka_share_proxy.brokers.replaced import SILENT_S, ResponseDue, unless_replaced
 from kafka_share_proxy.durable import replay
-from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState, Follower
 from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
+from kafka_share_proxy.durable.state_host import BrokerAccess
 from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,8 @@ class FeatureCheck(Protocol):
     def name(self) -> str:
         """Name of the feature for people, in the plural."""
 
-    async def query(self, own: ClusterClient, cluster: SeenCluster) -> Any:
+    async def query(self, own: ClusterClient, cluster: ClusterSnapshot) -> Any:
         """Query the cluster, without changes. Raises ProxyError without a response of any server."""
 
-    def report(self, findings: Any, cluster: SeenCluster) -> CheckReport:
+    def report(self, findings: Any, cluster: ClusterSnapshot) -> CheckReport:
         """Return the sentences. `findings` is the result of `query`, None if there was no identity to query with."""

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, NamedTuple
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.durable.broker_access import BrokerAccess
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.durable.described_state import DescribedState, HeldState
 from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.state_home import StateHome
+from kafka_share_proxy.durable.state_host import BrokerAccess
 from kafka_share_proxy.durable.topic_guard import TopicGuard
 from kafka_share_proxy.feature.admin import Pages
 from kafka_share_proxy.feature.checks import FeatureCheck
@@ -83,7 +83,7 @@ class Platform:
     """Create another client under the proxy's own identity, for one task."""
     workers: Workers
     """Threads for computations that would block the loop."""
-    cluster: SeenCluster
+    cluster: ClusterSnapshot
     """First view of the cluster."""
     is_displayed: bool = False
     """True if the parts are only displayed: they serve no request and store no state."""
@@ -160,7 +160,7 @@ class Feature:
     """Which audit events this proxy sees."""
     on_open: Callable[[], None] = lambda: None
     """Called when the listeners open."""
-    on_cluster: Callable[[SeenCluster], None] = lambda _cluster: None
+    on_cluster: Callable[[ClusterSnapshot], None] = lambda _cluster: None
     """Called with each new view of the cluster."""
     narrow: Callable[[Routes], Callable[[], Routes]] | None = None
     """Return the function that returns the routes needed now. None: all of them."""
@@ -195,11 +195,11 @@ class FeatureKind(ABC):
     decisive_topics: ClassVar[Sequence[str]] = ()
     """Topics whose existence must be known before the feature is built."""
 
-    def offers(self, settings: Any, cluster: SeenCluster) -> Sequence[FeatureOffer]:  # noqa: ARG002 - for overriding
+    def offers(self, settings: Any, cluster: ClusterSnapshot) -> Sequence[FeatureOffer]:  # noqa: ARG002 - for overriding
         """Return the APIs that are offered to clients."""
         return ()
 
-    def states(self, settings: Any, cluster: SeenCluster) -> Sequence[DescribedState[Any]]:  # noqa: ARG002 - for overriding
+    def states(self, settings: Any, cluster: ClusterSnapshot) -> Sequence[DescribedState[Any]]:  # noqa: ARG002 - for overriding
         """Return the states that are stored in topics of the cluster."""
         return ()
 

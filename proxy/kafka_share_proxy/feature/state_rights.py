@@ -8,7 +8,8 @@ from typing import Any
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.internal_topics import InternalTopic, TopicRefused
-from kafka_share_proxy.brokers.queries import about_topics
+from kafka_share_proxy.brokers.operations import Operation, missing_on
+from kafka_share_proxy.brokers.queries import TopicEntry, about_topics
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.ownership_rules import GROUP
 from kafka_share_proxy.durable.state_topic import StateTopic
@@ -16,11 +17,7 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 
-READ, WRITE, CREATE, DESCRIBE = 3, 4, 5, 8
-"""Operation codes (org.apache.kafka.common.acl.AclOperation). They are also bits of an authorized-operations field."""
-_NAMES = {READ: "READ", WRITE: "WRITE", CREATE: "CREATE", DESCRIBE: "DESCRIBE"}
-NO_BITS = -(1 << 31)
-"""Value of an authorized-operations field that the broker did not fill in."""
+_NEEDED = (Operation.READ, Operation.WRITE, Operation.DESCRIBE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +43,6 @@ async def send_request(own: ClusterClient, state: DescribedState[Any]) -> StateR
     response, _ = await own.send_request(ApiKey.METADATA, about_topics([state.topic], operations=True))
     (topic,) = response.topics
     exists = topic.error_code == ErrorCode.NONE
-    needed = [READ, WRITE, DESCRIBE] if exists else [READ, WRITE, DESCRIBE, CREATE]
-    bits = 0 if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else topic.topic_authorized_operations
-    missing = () if bits == NO_BITS else tuple(_NAMES[code] for code in needed if not bits >> code & 1)
     probe = messages.HeartbeatRequest(group_id=GROUP, generation_id=0, member_id="check")
     heartbeat, _ = await own.send_request(ApiKey.HEARTBEAT, probe)
     unsafe, risks = await dangers_of(own, state.topic, state.partitions) if exists else ("", ())
@@ -56,10 +50,16 @@ async def send_request(own: ClusterClient, state: DescribedState[Any]) -> StateR
         unsafe=unsafe,
         risks=risks,
         partitions=len(topic.partitions or ()) if exists else 0,
-        missing=missing,
+        missing=missing_on_internal(topic),
         group_refused=heartbeat.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED,
         transactions_trouble=await _transactions_trouble(own, state),
     )
+
+
+def missing_on_internal(topic: TopicEntry) -> tuple[str, ...]:
+    """Return the operations that the identity lacks on a topic of the proxy's own, and CREATE if it is missing."""
+    exists = topic.error_code == ErrorCode.NONE
+    return missing_on(topic, _NEEDED if exists else (*_NEEDED, Operation.CREATE))
 
 
 async def dangers_of(own: ClusterClient, name: str, partitions: int) -> tuple[str, tuple[str, ...]]:

@@ -67,8 +67,8 @@ class PeerEdge:
         self._link = link
         self._numbers = count(1)
         self._requests: dict[int, _PendingRequest] = {}
-        self._holdings: dict[int, Promise[Holdings]] = {}
-        self._known: dict[int, Promise[bool]] = {}
+        self._holdings_requests: dict[int, Promise[Holdings]] = {}
+        self._group_queries: dict[int, Promise[bool]] = {}
         self._commands: dict[int, Promise[CommandResult]] = {}
         self._connections: dict[int, Connection] = {}
         self._lost = ""
@@ -83,7 +83,7 @@ class PeerEdge:
         if self._lost or len(self._requests) >= REQUESTS_MAX:
             promise.fail(PeerLost(self._lost or "too many requests wait for the proxy that owns the group"))
             return promise
-        self._know(call.connection)
+        self._remember(call.connection)
         number = next(self._numbers)
         edge = self.edges[feature]
         request, not_before = edge.prepared(call)
@@ -121,7 +121,7 @@ class PeerEdge:
             promise.fail(PeerLost(self._lost))
             return promise
         number = next(self._numbers)
-        self._holdings[number] = promise
+        self._holdings_requests[number] = promise
         self._send(messages.PeerHoldingsRequest(id=number))
         return promise
 
@@ -131,7 +131,7 @@ class PeerEdge:
             promise.fail(PeerLost(self._lost))
             return promise
         number = next(self._numbers)
-        self._known[number] = promise
+        self._group_queries[number] = promise
         self._send(messages.PeerGroupKnownRequest(id=number, feature=feature, group_id=group_id))
         return promise
 
@@ -154,16 +154,16 @@ class PeerEdge:
     def lost(self, reason: str) -> None:
         self._lost = reason or "the link to the proxy that owns the group ended"
         requests, self._requests = self._requests, {}
-        holdings, self._holdings = self._holdings, {}
+        holdings, self._holdings_requests = self._holdings_requests, {}
         for connection in self._connections.values():
             (_EDGES.of(connection) or {}).pop(self, None)
         self._connections.clear()
         for request in requests.values():
             request.promise.fail(PeerLost(self._lost))
-        known, self._known = self._known, {}
+        queries, self._group_queries = self._group_queries, {}
         for promise in holdings.values():
             promise.fail(PeerLost(self._lost))
-        for response in known.values():
+        for response in queries.values():
             response.fail(PeerLost(self._lost))
         commands, self._commands = self._commands, {}
         for result in commands.values():
@@ -171,7 +171,7 @@ class PeerEdge:
 
     # Connections
 
-    def _know(self, connection: Connection) -> None:
+    def _remember(self, connection: Connection) -> None:
         if connection.id in self._connections:
             return
         self._connections[connection.id] = connection
@@ -191,7 +191,7 @@ class PeerEdge:
 
     # Requests
 
-    def _responded(self, message: messages.PeerResponse) -> None:
+    def _on_response(self, message: messages.PeerResponse) -> None:
         request = self._requests.pop(message.id, None)
         if request is None:
             return
@@ -266,22 +266,22 @@ class PeerEdge:
 
     # Other messages
 
-    def _forgotten(self, message: messages.PeerForget) -> None:
+    def _on_forget(self, message: messages.PeerForget) -> None:
         for edge in self.edges.values():
             edge.forget(message.chunks)
 
-    def _held(self, message: messages.PeerHoldings) -> None:
-        promise = self._holdings.pop(message.id, None)
+    def _on_holdings(self, message: messages.PeerHoldings) -> None:
+        promise = self._holdings_requests.pop(message.id, None)
         if promise is not None:
             groups = [HeldGroup(group.group_id, group.state) for group in message.groups]
             promise.set(Holdings(groups, list(message.with_settings)))
 
     def _on_group_known(self, message: messages.PeerGroupKnown) -> None:
-        promise = self._known.pop(message.id, None)
+        promise = self._group_queries.pop(message.id, None)
         if promise is not None:
             promise.set(message.is_known)
 
-    def _commanded(self, message: messages.PeerCommandResult) -> None:
+    def _on_command_result(self, message: messages.PeerCommandResult) -> None:
         """Raises RemoteProtocolError if the result is not JSON."""
         promise = self._commands.pop(message.id, None)
         if promise is None:
@@ -292,21 +292,21 @@ class PeerEdge:
             promise.fail(PeerLost("the other proxy sent an invalid result"))
             raise RemoteProtocolError("the result of a command is not JSON") from None
 
-    def _not_known(self, message: messages.PeerUnknown) -> None:
+    def _on_unknown_message(self, message: messages.PeerUnknown) -> None:
         """Fail a request that the other proxy has skipped because its version is earlier."""
         kind = MESSAGES[message.kind] if 0 <= message.kind < len(MESSAGES) else ""
         if kind == "PeerRequest" and (request := self._requests.pop(message.id, None)) is not None:
             request.promise.set(None)
         waiting: Mapping[str, dict[int, Any]] = {
-            "PeerHoldingsRequest": self._holdings,
-            "PeerGroupKnownRequest": self._known,
+            "PeerHoldingsRequest": self._holdings_requests,
+            "PeerGroupKnownRequest": self._group_queries,
             "PeerCommand": self._commands,
         }
         promise = waiting.get(kind, {}).pop(message.id, None)
         if promise is not None:
             promise.fail(PeerLost("the other proxy is of an earlier version and does not know this request"))
 
-    def _groups_changed(self, message: messages.PeerGroups) -> None:
+    def _on_group_changes(self, message: messages.PeerGroups) -> None:
         self.groups.difference_update(message.removed)
         self.groups.update(message.added)
         self._on_groups()
@@ -322,12 +322,12 @@ def _closed(edges: dict[PeerEdge, None], connection_id: int) -> None:
 
 
 _RECEIVERS: dict[str, Callable[[PeerEdge, Any], None]] = {
-    "PeerResponse": PeerEdge._responded,
+    "PeerResponse": PeerEdge._on_response,
     "PeerQuery": PeerEdge._on_query,
-    "PeerForget": PeerEdge._forgotten,
-    "PeerHoldings": PeerEdge._held,
+    "PeerForget": PeerEdge._on_forget,
+    "PeerHoldings": PeerEdge._on_holdings,
     "PeerGroupKnown": PeerEdge._on_group_known,
-    "PeerGroups": PeerEdge._groups_changed,
-    "PeerCommandResult": PeerEdge._commanded,
-    "PeerUnknown": PeerEdge._not_known,
+    "PeerGroups": PeerEdge._on_group_changes,
+    "PeerCommandResult": PeerEdge._on_command_result,
+    "PeerUnknown": PeerEdge._on_unknown_message,
 }

@@ -102,8 +102,9 @@ class PeerOwner:
         self._pending_queries: dict[int, FarConnection] = {}
         self._queries = count(1)
         self._forgotten: list[int] = []
+        """Chunks of records that the edge may drop, to be sent together."""
         self._notified: set[str] | None = None
-        """None before the first notification."""
+        """Groups that the edge knows to be held here. None before it was notified."""
         self._requests: dict[int, FarConnection] = {}
         self._is_lost = False
 
@@ -128,6 +129,7 @@ class PeerOwner:
         self._carried.link_ended(self.number)
 
     def send_groups(self) -> None:
+        """Notify the edge of the groups that are held here, as a change of what it knows."""
         held = self._carried.held.groups
         if self._notified is not None and held == self._notified:
             return
@@ -159,7 +161,7 @@ class PeerOwner:
 
     # Messages
 
-    def _requested(self, message: messages.PeerRequest) -> None:
+    def _on_request(self, message: messages.PeerRequest) -> None:
         handler = self._carried.handler(message.feature, message.api_key)
         if handler is None or len(self._requests) >= REQUESTS_MAX or message.generation > self._generation():
             # With a generation that is not known here, the owner of the group is unknown too.
@@ -212,7 +214,7 @@ class PeerOwner:
     def _respond(self, number: int, outcome: int, frame: bytes | None = None) -> None:
         self._send(messages.PeerResponse(id=number, outcome=outcome, frame=frame))
 
-    def _responded(self, message: messages.PeerQueryResponse) -> None:
+    def _on_query_response(self, message: messages.PeerQueryResponse) -> None:
         connection = self._pending_queries.pop(message.id, None)
         promise = None if connection is None else connection.queries.pop(message.id, None)
         if connection is None or promise is None:
@@ -222,10 +224,10 @@ class PeerOwner:
         else:
             on_behalf_of(connection, partial(promise.fail, UpstreamLost(message.reason)))
 
-    def _not_known(self, message: messages.PeerUnknown) -> None:
+    def _on_unknown_message(self, message: messages.PeerUnknown) -> None:
         """Fail a request that the other proxy has skipped because its version is earlier."""
         if 0 <= message.kind < len(MESSAGES) and MESSAGES[message.kind] == "PeerQuery":
-            self._responded(
+            self._on_query_response(
                 messages.PeerQueryResponse(id=message.id, reason="the client's proxy is of an earlier version")
             )
 
@@ -238,7 +240,7 @@ class PeerOwner:
             for number in requests:
                 self._respond(number, FAILED)
 
-    def _closed(self, message: messages.PeerClosed) -> None:
+    def _on_closed(self, message: messages.PeerClosed) -> None:
         self._end(message.connection_id)
 
     def _end(self, far_id: int) -> None:
@@ -250,13 +252,13 @@ class PeerOwner:
                 self._pending_queries.pop(number, None)
             connection.close()
 
-    def _cancelled(self, message: messages.PeerCancel) -> None:
+    def _on_cancel(self, message: messages.PeerCancel) -> None:
         connection = self._requests.pop(message.id, None)
         task = None if connection is None else connection.tasks.pop(message.id, None)
         if task is not None:
             task.cancel()
 
-    def _holdings(self, message: messages.PeerHoldingsRequest) -> None:
+    def _on_holdings_request(self, message: messages.PeerHoldingsRequest) -> None:
         response = messages.PeerHoldings
         held = self._carried.held.holdings()
         groups = [response.HeldGroup(group_id=group.group_id, state=group.state) for group in held.groups]
@@ -272,12 +274,12 @@ class PeerOwner:
 
 
 _RECEIVERS: dict[str, Callable[[PeerOwner, Any], None]] = {
-    "PeerRequest": PeerOwner._requested,
-    "PeerQueryResponse": PeerOwner._responded,
-    "PeerClosed": PeerOwner._closed,
-    "PeerCancel": PeerOwner._cancelled,
-    "PeerHoldingsRequest": PeerOwner._holdings,
+    "PeerRequest": PeerOwner._on_request,
+    "PeerQueryResponse": PeerOwner._on_query_response,
+    "PeerClosed": PeerOwner._on_closed,
+    "PeerCancel": PeerOwner._on_cancel,
+    "PeerHoldingsRequest": PeerOwner._on_holdings_request,
     "PeerGroupKnownRequest": PeerOwner._on_group_query,
     "PeerCommand": PeerOwner._on_command,
-    "PeerUnknown": PeerOwner._not_known,
+    "PeerUnknown": PeerOwner._on_unknown_message,
 }

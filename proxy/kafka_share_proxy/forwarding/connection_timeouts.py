@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 AGE_SPREAD = 0.1
 """Deviation of the age at which connections are closed, so that connections made together do not end together."""
 GOLDEN_RATIO = 0.618033988749895
-"""Multiples of it are spread evenly between whole numbers."""
+"""The fractional parts of its multiples are spread evenly over 0 to 1 (a Weyl sequence)."""
 
 
 class Timeouts:
@@ -26,15 +26,18 @@ class Timeouts:
         self._limits = limits
         self.opened_at = opened_at
         self.waits_s = 0
+        """Seconds for which the client has waited for a response without a byte of it."""
         self._bytes = 0
+        """Response bytes of the connection at the last check."""
         self._spread = 1 - AGE_SPREAD + 2 * AGE_SPREAD * (number * GOLDEN_RATIO % 1)
         self._progress = 0
+        """Bytes that the client had accepted at the last check."""
         self._stalled_s = 0
 
     def overdue(self, connection: ForwardedConnection, now: float) -> tuple[str, str] | None:
         """Return the event and the reason with which the connection has to end, or None."""
         limits, requests = self._limits, connection.requests
-        self._wait(connection.in_flight, connection.responses.bytes)
+        self._count_wait(connection.in_flight, connection.responses.bytes)
         if connection.state.now is ClientState.RESPONDING and self._stalls(connection.client.progress):
             return "client-stalled", f"accepted no byte for {limits.stalled_client_s:g} s"
         if requests.gathering is not None and now - requests.gathering_since > limits.gathering_s:
@@ -44,7 +47,7 @@ class Timeouts:
             return "connection-closed", "client idle"
         return None
 
-    def _wait(self, in_flight: int, response_bytes: int) -> None:
+    def _count_wait(self, in_flight: int, response_bytes: int) -> None:
         """Count the seconds without a byte of a response that the client waits for."""
         self.waits_s = self.waits_s + 1 if in_flight and response_bytes == self._bytes else 0
         self._bytes = response_bytes

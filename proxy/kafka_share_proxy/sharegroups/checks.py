@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import connection
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
+from kafka_share_proxy.brokers.operations import Operation
 from kafka_share_proxy.brokers.queries import Resource, about_settings
 from kafka_share_proxy.feature import state_rights
 from kafka_share_proxy.feature.checks import CheckReport
@@ -23,9 +24,6 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.values import Address
 
-DESCRIBE_BIT = 1 << 8
-"""Operation code of DESCRIBE as a bit of an authorized-operations field (org.apache.kafka.common.acl.AclOperation)."""
-CLUSTER_ACTION_BIT = 1 << 9
 GROUPS_SHOWN = 20
 
 
@@ -54,18 +52,18 @@ class ShareGroupCheck:
     def __init__(self, settings: ShareGroups) -> None:
         self._settings = settings
 
-    async def query(self, own: ClusterClient, cluster: SeenCluster) -> ShareFindings:
+    async def query(self, own: ClusterClient, cluster: ClusterSnapshot) -> ShareFindings:
         bits = await _cluster_rights(own, cluster.brokers.values())
         return ShareFindings(
-            sees_all_groups=bool(bits & DESCRIBE_BIT),
+            sees_all_groups=bool(bits & Operation.DESCRIBE.bit),
             groups=await _groups(own, cluster),
             rights=await _rights(own),
             letters=await letter_checks.query(own, self._settings.dead_letters),
-            may_act_on_cluster=bool(bits & CLUSTER_ACTION_BIT),
+            may_act_on_cluster=bool(bits & Operation.CLUSTER_ACTION.bit),
             broker_settings=await _broker_settings(own, cluster),
         )
 
-    def report(self, findings: ShareFindings | None, cluster: SeenCluster) -> CheckReport:
+    def report(self, findings: ShareFindings | None, cluster: ClusterSnapshot) -> CheckReport:
         local, reason = serving_side.decide(self._settings, cluster)
         is_kept = serving_side.keeps_state(self._settings, local=local)
         rights = None if findings is None else findings.rights
@@ -79,7 +77,7 @@ class ShareGroupCheck:
             risks=(*(rights.risks if is_kept and rights is not None else ()), *letters.risks),
         )
 
-    def _line(self, cluster: SeenCluster, local: bool, reason: str, *, is_off: bool) -> str:
+    def _line(self, cluster: ClusterSnapshot, local: bool, reason: str, *, is_off: bool) -> str:
         by_group = local and serving_side.rules(self._settings, cluster).are_mixed
         if is_off:
             off = "those of the proxy will be off" if by_group else "will be off"
@@ -95,7 +93,7 @@ async def _rights(own: ClusterClient) -> StateRights | None:
         return None
 
 
-async def _groups(own: ClusterClient, cluster: SeenCluster) -> tuple[str, ...]:
+async def _groups(own: ClusterClient, cluster: ClusterSnapshot) -> tuple[str, ...]:
     """List the share groups of every coordinator. v5 of ListGroups has group types (KIP-848)."""
     names: set[str] = set()
     query = messages.ListGroupsRequest(states_filter=[], types_filter=["share"])
@@ -129,7 +127,7 @@ async def _cluster_rights(own: ClusterClient, brokers: Iterable[Address]) -> int
     return -1
 
 
-async def _broker_settings(own: ClusterClient, cluster: SeenCluster) -> dict[str, str]:
+async def _broker_settings(own: ClusterClient, cluster: ClusterSnapshot) -> dict[str, str]:
     """Return the `group.share.*` settings of the first broker that responds; none without the right to see them."""
     for node_id, address in sorted(cluster.brokers.items()):
         query = about_settings(Resource.BROKER, str(node_id), sorted(broker_names()))
@@ -142,7 +140,7 @@ async def _broker_settings(own: ClusterClient, cluster: SeenCluster) -> dict[str
     return {}
 
 
-def _remarks(settings: ShareGroups, findings: ShareFindings, cluster: SeenCluster, local: bool) -> Iterator[str]:
+def _remarks(settings: ShareGroups, findings: ShareFindings, cluster: ClusterSnapshot, local: bool) -> Iterator[str]:
     if local and not findings.sees_all_groups:
         yield (
             "the proxy's own identity may not DESCRIBE the cluster, so share groups the brokers hold may be overlooked"
@@ -156,7 +154,7 @@ def _remarks(settings: ShareGroups, findings: ShareFindings, cluster: SeenCluste
         yield "share_groups.serve is upstream, but not every broker serves share groups with renewal"
 
 
-def _about_moves(settings: ShareGroups, findings: ShareFindings, cluster: SeenCluster) -> Iterator[str]:
+def _about_moves(settings: ShareGroups, findings: ShareFindings, cluster: ClusterSnapshot) -> Iterator[str]:
     """Yield what concerns `groups GROUP hand-over` and `take-back`, where there are brokers to move a group to."""
     lacking, brokers = serving_side.lacking(cluster), len(cluster.versions)
     if lacking:

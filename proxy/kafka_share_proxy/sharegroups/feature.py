@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.audit.stream import Audit
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
@@ -63,10 +63,10 @@ class ShareGroupFeature(FeatureKind):
     admin_paths = (admin_pages.PATH,)
     decisive_topics = (TOPIC,)
 
-    def offers(self, settings: ShareGroups, cluster: SeenCluster) -> Sequence[FeatureOffer]:
+    def offers(self, settings: ShareGroups, cluster: ClusterSnapshot) -> Sequence[FeatureOffer]:
         return (share_group_apis.OFFER,) if serving_side.decide(settings, cluster)[0] else ()
 
-    def states(self, settings: ShareGroups, cluster: SeenCluster) -> Sequence[DescribedState[Any]]:
+    def states(self, settings: ShareGroups, cluster: ClusterSnapshot) -> Sequence[DescribedState[Any]]:
         local, _ = serving_side.decide(settings, cluster)
         return (SHARE_STATE,) if serving_side.keeps_state(settings, local=local) else ()
 
@@ -161,7 +161,7 @@ class ServingSide:
         placed = "share-groups-belong-here" if self._is_kept else "share-groups-served"
         self._notes(placed, by=self.where, reason=self._reason)
 
-    def on_cluster(self, cluster: SeenCluster) -> None:
+    def on_cluster(self, cluster: ClusterSnapshot) -> None:
         """Follow the support of the brokers (sharegroups/README.md rule 1). Log if only a restart can."""
         if cluster.silent or not cluster.versions:
             return

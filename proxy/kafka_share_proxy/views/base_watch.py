@@ -14,7 +14,7 @@ from kafka_share_proxy.brokers.cluster_client_connection import ClusterClientCon
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.views import state_records
-from kafka_share_proxy.views.creation import Missing, SeenView, ViewCreation
+from kafka_share_proxy.views.creation import Missing, ViewCreation, ViewOutcome
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
@@ -58,17 +58,17 @@ class ViewWatch:
     async def _check(self, topics: Sequence[str]) -> None:
         names, _ = await drive(self._creation.read(topics))
         try:
-            sights = await drive(self._creation.prepare(self._own, names, missing=Missing.LEAVE))
+            outcomes = await drive(self._creation.prepare(self._own, names, missing=Missing.LEAVE))
         except ProxyError as error:
             self.blind = str(error)
             return
-        for topic, sight in sights.items():
-            self._judge(topic, sight)
+        for topic, outcome in outcomes.items():
+            self._judge(topic, outcome)
 
-    def _judge(self, topic: str, sight: SeenView) -> None:
-        if sight.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+    def _judge(self, topic: str, outcome: ViewOutcome) -> None:
+        if outcome.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self.blind = f"the proxy's own identity may not DESCRIBE {topic} or its base"
-        elif sight.view is not None and sight.view.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        elif outcome.view is not None and outcome.view.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._missing(topic)
         else:
             self._missed.pop(topic, None)

@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
+from kafka_share_proxy.brokers.operations import Operation, missing_on
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.feature.checks import CheckReport
-from kafka_share_proxy.feature.state_rights import CREATE, DESCRIBE, NO_BITS, READ, WRITE, dangers_of
+from kafka_share_proxy.feature.state_rights import dangers_of, missing_on_internal
 from kafka_share_proxy.views.kernel import slicing
 from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.state_records import PARTITIONS, TOPIC
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-DELETE, ALTER = 6, 7
-_NAMES = {READ: "READ", WRITE: "WRITE", CREATE: "CREATE", DELETE: "DELETE", ALTER: "ALTER", DESCRIBE: "DESCRIBE"}
+_NEEDED_ON_VIEWS = (Operation.DESCRIBE, Operation.ALTER, Operation.DELETE, Operation.CREATE)
 PROBE = "__view.r2.kafka-share-proxy-check"
 """A view that does not exist. If rights are granted by prefix, those on it are those on all views."""
 
@@ -45,22 +45,14 @@ async def send_request(own: ClusterClient) -> ViewRights:
     topics = {topic.name: topic for topic in response.topics}
     kept = topics[TOPIC]
     exists = kept.error_code == ErrorCode.NONE
-    required = (READ, WRITE, DESCRIBE) if exists else (READ, WRITE, DESCRIBE, CREATE)
     unsafe, risks = await dangers_of(own, TOPIC, PARTITIONS) if exists else ("", ())
     return ViewRights(
         unsafe=unsafe,
         risks=risks,
         partitions=len(kept.partitions or ()) if exists else 0,
-        missing_on_topic=_missing(kept, required),
-        missing_on_views=_missing(topics[PROBE], (DESCRIBE, ALTER, DELETE, CREATE)),
+        missing_on_topic=missing_on_internal(kept),
+        missing_on_views=missing_on(topics[PROBE], _NEEDED_ON_VIEWS),
     )
-
-
-def _missing(topic: object, required: tuple[int, ...]) -> tuple[str, ...]:
-    code, bits = getattr(topic, "error_code", 0), getattr(topic, "topic_authorized_operations", NO_BITS)
-    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        bits = 0
-    return () if bits == NO_BITS else tuple(_NAMES[each] for each in required if not bits >> each & 1)
 
 
 class ViewCheck:
@@ -71,10 +63,10 @@ class ViewCheck:
     def __init__(self, settings: Views) -> None:
         self._settings = settings
 
-    async def query(self, own: ClusterClient, cluster: SeenCluster) -> ViewRights:  # noqa: ARG002 - as checks are called
+    async def query(self, own: ClusterClient, cluster: ClusterSnapshot) -> ViewRights:  # noqa: ARG002 - as checks are called
         return await send_request(own)
 
-    def report(self, rights: ViewRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called
+    def report(self, rights: ViewRights | None, cluster: ClusterSnapshot) -> CheckReport:  # noqa: ARG002 - as checks are called
         settings = self._settings
         return CheckReport(
             line=line(settings, rights),

@@ -60,8 +60,8 @@ class Missing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenView:
-    """A view as shown to a client."""
+class ViewOutcome:
+    """Result of preparing one view: its state for a client, or why it cannot be shown."""
 
     code: ErrorCode
     name: ViewName
@@ -111,8 +111,8 @@ class ViewCreation:
         `views.create_wait_s`. Raises UpstreamLost.
         """
         names, bad = await self.read(topics, work)
-        sights = await self.prepare(connection, names, work=work)
-        return {topic: sight.code for topic, sight in sights.items()} | bad
+        outcomes = await self.prepare(connection, names, work=work)
+        return {topic: outcome.code for topic, outcome in outcomes.items()} | bad
 
     async def resolve(self, connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> None:
         """Find out over the client's own connection whether unknown topic ids are views. Raises UpstreamLost.
@@ -170,7 +170,7 @@ class ViewCreation:
         missing: Missing = Missing.CREATE,
         operations: bool = False,
         work: Work = AT_ONCE,
-    ) -> dict[str, SeenView]:
+    ) -> dict[str, ViewOutcome]:
         """Return the state that each view has reached. Works in slices. Raises UpstreamLost.
 
         A topic that was deleted here is created again regardless of `missing`.
@@ -202,10 +202,10 @@ class _Preparation:
         self._missing = missing
         self._may_create: set[str] = set()
         self._made: set[str] = set()
-        self._results: dict[str, SeenView] = {}
+        self._results: dict[str, ViewOutcome] = {}
         self._entries: Mapping[str, TopicEntry] = {}
 
-    async def run(self) -> dict[str, SeenView]:
+    async def run(self) -> dict[str, ViewOutcome]:
         await self._know()
         pause = PAUSE_MIN_S
         while self._waiting:
@@ -300,7 +300,7 @@ class _Preparation:
             if topic in self._waiting and topic not in self._made:
                 self._results[topic] = self._without_topic(self._waiting.pop(topic), partitions)
 
-    def _without_topic(self, name: ViewName, partitions: int) -> SeenView:
+    def _without_topic(self, name: ViewName, partitions: int) -> ViewOutcome:
         cut, base = self._cut(name), self._entries[name.base]
         self._catalog.forget(name.topic)
         self._catalog.show()
@@ -311,7 +311,7 @@ class _Preparation:
             base_partitions=partitions // cut.slots,
             cut=cut,
         )
-        return SeenView(ErrorCode.NONE, name, self._entries.get(name.topic), base, shown)
+        return ViewOutcome(ErrorCode.NONE, name, self._entries.get(name.topic), base, shown)
 
     def _judge(self, name: ViewName) -> Standing:
         view, base = self._entries.get(name.topic), self._entries.get(name.base)
@@ -347,7 +347,7 @@ class _Preparation:
         )
         self._catalog.learn(ready_view)
         del self._waiting[topic]
-        self._results[topic] = SeenView(ErrorCode.NONE, name, view, base, ready_view)
+        self._results[topic] = ViewOutcome(ErrorCode.NONE, name, view, base, ready_view)
 
     async def _bind(self, topic: str, binding: Binding) -> None:
         """Store the binding. A failure is tolerated: it only matters when the base is recreated."""
@@ -463,7 +463,7 @@ class _Preparation:
             self._catalog.forget(topic)
         if reason:
             self._room.notes("view-refused", topic=topic, error=code.name, reason=reason)
-        self._results[topic] = SeenView(code, name, self._entries.get(topic), reason=reason)
+        self._results[topic] = ViewOutcome(code, name, self._entries.get(topic), reason=reason)
 
     async def _give_up(self, steps: Mapping[str, Standing]) -> None:
         for topic, standing in steps.items():

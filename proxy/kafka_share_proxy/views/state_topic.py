@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from kafka_share_proxy.brokers import topic_log
+from kafka_share_proxy.brokers import producer_messages, topic_log
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, connection
 from kafka_share_proxy.brokers.internal_topics import InternalTopic, TopicUnsafe
@@ -25,11 +25,8 @@ from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, Upstre
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import Address
 
-PRODUCE_VERSION = 9
-"""The last version that names topics."""
 FETCH_BYTES = 1 << 20
 WRITE_MS = 10_000
-ALL_REPLICAS = -1
 
 T = TypeVar("T")
 Fact = tuple[bytes | None, bytes | None]
@@ -80,18 +77,14 @@ class ViewTopic:
         """Append with acks=all. Raises as `leader`."""
         now = time.time_ns() // 1_000_000
         batch = records.build_batch(0, [records.Record(key, value, timestamp=now) for key, value in facts])
-        message = messages.ProduceRequest
-        data = message.TopicProduceData(
-            name=TOPIC, partition_data=[message.PartitionProduceData(index=0, records=batch)]
-        )
-        request = message(acks=ALL_REPLICAS, timeout_ms=WRITE_MS, topic_data=[data])
+        request = producer_messages.produce(TOPIC, {0: batch}, timeout_ms=WRITE_MS)
 
         async def send_request() -> messages.ProduceResponse:
             async with connection(leader, self._client.settings) as opened:
-                return await opened.send_request(ApiKey.PRODUCE, request, version=PRODUCE_VERSION)
+                return await opened.send_request(ApiKey.PRODUCE, request, version=producer_messages.PRODUCE_VERSION_MAX)
 
         response = await self.unless_moved(leader, send_request)
-        self._topic.check(response.responses[0].partition_responses[0].error_code, "WRITE")
+        self._topic.check(producer_messages.by_partition(response)[0].error_code, "WRITE")
 
     async def all(self) -> list[Fact]:
         leader = await self.leader()

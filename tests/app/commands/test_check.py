@@ -14,6 +14,7 @@ from kafka_share_proxy.app.commands.check_listeners import Listening
 from kafka_share_proxy.app.serving.open_files import Room
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.hostports import parse_address
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Identity
 from kafka_share_proxy.sharegroups.checks import GROUPS_SHOWN, ShareFindings
 from kafka_share_proxy.sharegroups.settings import ShareGroups
@@ -34,8 +35,9 @@ async def found_by(
     brokers: dict[Address, Broker | None], settings: Config | None = None, identity: Identity | None = None
 ) -> Findings:
     async with trio.open_nursery() as nursery:
-        own = ClusterClientSettings(connect=Net(nursery, brokers), identity=identity)
-        result = await inspect(settings or config(), own)
+        chosen = settings or config()
+        upstream, own = chosen.upstream, ClusterClientSettings(connect=Net(nursery, brokers), identity=identity)
+        result = await inspect(chosen, ClusterClient(upstream.bootstrap, own, upstream.nodes))
         nursery.cancel_scope.cancel()
     return result
 

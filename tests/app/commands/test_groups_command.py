@@ -82,10 +82,6 @@ def test_queue_of_a_group_on_a_screen():
     assert "0 written since the start of the proxy, 1 waiting; not written at present: topic dlq.t does not" in letters
 
 
-def test_partitions_are_written_short():
-    assert [groups_command._row(parts) for parts in ([3], [0, 1, 2], [5, 0, 1], [])] == ["3", "0-2", "0-1,5", ""]
-
-
 class Listener:
     """An admin listener that gives the responses of a test."""
 

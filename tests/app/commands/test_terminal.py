@@ -65,13 +65,6 @@ def test_check_prints_no_control_characters() -> None:
     assert not [c for c in text_of(console) if not c.isprintable() and c != "\n"]
 
 
-def test_an_error_of_a_command_is_printable(capsys: pytest.CaptureFixture[str]) -> None:
-    """Brokers' texts and names are in it."""
-    with pytest.raises(cli.typer.Exit):
-        cli._fail(f"{EVIL}\nsecond", 1)
-    assert capsys.readouterr().err == f"kafka-share-proxy: {SHOWN}\nsecond\n"
-
-
 def test_lines_about_views_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
     cli._print([EVIL])
     assert capsys.readouterr().out == f"{SHOWN}\n"
@@ -93,3 +86,8 @@ def test_decode_prints_no_control_characters(capsys: pytest.CaptureFixture[str])
     printed = capsys.readouterr().out
     assert printed.count("owned") == 3
     assert not [c for c in printed if not c.isprintable() and c != "\n"]
+
+
+def test_ranges_of_numbers_are_written_short() -> None:
+    texts = [terminal.number_ranges(numbers) for numbers in ([3], [0, 1, 2], [5, 0, 1], [])]
+    assert texts == ["3", "0-2", "0-1,5", ""]

@@ -41,7 +41,7 @@ def batches(brokers: TargetBrokers, partition: int) -> list[list[bytes | None]]:
 async def write(brokers: TargetBrokers, *parts: list[bytes], heard: Heard | None = None) -> AuditTopic:
     """Offer the parts one after the other, each when the one before is written or dropped."""
     async with trio.open_nursery() as nursery:
-        sink = AuditTopic("audit", brokers.client(), brokers.settings, {}, heard or Heard())
+        sink = AuditTopic("audit", brokers.client(), heard or Heard())
         nursery.start_soon(sink.run)
         for part in parts:
             sink.offer(part)

@@ -7,7 +7,7 @@ from kafka_share_proxy.app.observing.observe import LogNotes
 from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
 
-from tests.app.serving.test_composition import A, config, parts, sight
+from tests.app.serving.test_composition import A, config, parts, snapshot
 
 
 def statistics() -> PlaneStatistics:
@@ -18,7 +18,7 @@ def statistics() -> PlaneStatistics:
 def test_all_figures_are_shown_with_their_values() -> None:
     """Nothing the plane counts is left out, and nothing raises while it is idle."""
     made = parts(config())
-    made.open(sight({0: A}))
+    made.open(snapshot({0: A}))
     made.plane = SimpleNamespace(statistics=statistics)
     notes = LogNotes(lambda *_: None)
     notes("serving")
@@ -59,7 +59,7 @@ def test_figures_of_state_are_shown_where_share_groups_live_upstream() -> None:
 def page_of_state(*, local: bool) -> str:
     """Figures of a proxy that keeps state in a topic."""
     made = parts(config(), local=local)
-    made.open(sight({0: A}))
+    made.open(snapshot({0: A}))
     made.plane = SimpleNamespace(statistics=statistics)
     links = SimpleNamespace(linked=["other:1"], requests_waiting=2, far_clients=3)
     guard = SimpleNamespace(topic="__proxy_share_state", unsafe="it is deleted", risks={"min-insync-replicas": "x"})

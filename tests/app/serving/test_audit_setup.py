@@ -26,7 +26,7 @@ def set_up(world: World, **audit: object) -> audit_setup.AuditShipping | None:
     config = Config.model_validate({"audit": audit})
     settings = ClusterClientSettings()
     client = partial(ClusterClient, (), settings)
-    return audit_setup.set_up(config, world.services, "proxy:9092", settings, client, WORKERS)
+    return audit_setup.set_up(config, world.services, "proxy:9092", client, WORKERS)
 
 
 def test_off_without_file_and_topic() -> None:

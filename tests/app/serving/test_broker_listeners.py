@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
-from tests.app.serving.test_composition import A, B, config, parts, sight
+from tests.app.serving.test_composition import A, B, config, parts, snapshot
 
 
 def test_opening_binds_brokers_before_the_bootstrap_listener() -> None:
     """A client that bootstraps gets only ports that are open."""
     made = parts(config())
-    made.open(sight({0: A, 3: B}))
+    made.open(snapshot({0: A, 3: B}))
     assert list(made.plane.listening) == [0, 3, UNKNOWN_NODE]
     assert {node: port for node, (port, _) in made.plane.listening.items()} == {0: 9093, 3: 9096, UNKNOWN_NODE: 9092}
     assert made.plane.listening[3][1]() == [B]
@@ -25,30 +25,30 @@ def test_a_port_that_cannot_be_had_at_start_is_an_error() -> None:
     made = parts(config())
     made.plane.taken.add(9096)
     with pytest.raises(OSError, match=r"broker 3 has no listener: Address already in use"):
-        made.open(sight({0: A, 3: B}))
+        made.open(snapshot({0: A, 3: B}))
     with pytest.raises(OSError, match="65535"):
-        parts(config()).open(sight({60_000: A}))
+        parts(config()).open(snapshot({60_000: A}))
 
 
 def test_later_a_broker_without_port_is_left_out_and_tried_again() -> None:
     """The other brokers are served; the error is logged once, not at every check."""
     made = parts(config())
-    made.open(sight({0: A}))
+    made.open(snapshot({0: A}))
     made.plane.taken.add(9094)
     for _ in range(3):
-        made.on_cluster(sight({0: A, 1: B}))
+        made.on_cluster(snapshot({0: A, 1: B}))
     assert made.services.notes.events.count("broker-not-bound") == 1
     assert made.state()["left_out"] == {"1": "Address already in use"}
     made.plane.taken.clear()
-    made.on_cluster(sight({0: A, 1: B}))
+    made.on_cluster(snapshot({0: A, 1: B}))
     assert (sorted(made.plane.listening), made.state()["left_out"]) == ([UNKNOWN_NODE, 0, 1], {})
 
 
 def test_a_broker_that_moves_keeps_its_listener() -> None:
     """New connections go to the new address."""
     made = parts(config())
-    made.open(sight({0: A}))
-    made.on_cluster(sight({0: B}))
+    made.open(snapshot({0: A}))
+    made.on_cluster(snapshot({0: B}))
     assert made.plane.listening[0][1]() == [B]
     assert made.services.notes.events.count("broker-listening") == 1
 
@@ -56,21 +56,21 @@ def test_a_broker_that_moves_keeps_its_listener() -> None:
 def test_a_vanished_broker_keeps_its_listener_for_the_grace_time() -> None:
     """A broker that restarts in time is not noticed by clients; one that returns later gets its port again."""
     made = parts(config(vanished_broker_grace_s=60))
-    made.open(sight({0: A, 1: B}))
+    made.open(snapshot({0: A, 1: B}))
     timers = made.services.timers
-    made.on_cluster(sight({0: A}))
+    made.on_cluster(snapshot({0: A}))
     timers.time = 59
-    made.on_cluster(sight({0: A}))
+    made.on_cluster(snapshot({0: A}))
     assert 1 in made.plane.listening
-    made.on_cluster(sight({0: A, 1: B}))
+    made.on_cluster(snapshot({0: A, 1: B}))
     timers.time = 100
-    made.on_cluster(sight({0: A}))
+    made.on_cluster(snapshot({0: A}))
     assert 1 in made.plane.listening
     timers.time = 160
-    made.on_cluster(sight({0: A}))
+    made.on_cluster(snapshot({0: A}))
     assert 1 not in made.plane.listening
     assert made.services.notes.events.count("broker-vanished") == 2
-    made.on_cluster(sight({0: A, 1: B}))
+    made.on_cluster(snapshot({0: A, 1: B}))
     assert made.plane.listening[1][0] == 9094
 
 
@@ -78,7 +78,7 @@ def test_with_one_port_brokers_have_names_and_the_port_of_the_bootstrap_listener
     """They come and go like listeners. The advertised port may be that of a load balancer."""
     names = {"exposure": "sni", "advertise": "kafka.example", "broker_names": "broker-{id}.kafka.example"}
     made = parts(config(**names, advertise_port=443, vanished_broker_grace_s=1))
-    made.open(sight({0: A, 60_000: B}))
+    made.open(snapshot({0: A, 60_000: B}))
     assert {node: port for node, (port, _) in made.plane.listening.items()} == {UNKNOWN_NODE: 9092}
     assert {node: (name, targets()) for node, (name, targets) in made.plane.named.items()} == {
         0: ("broker-0.kafka.example", [A]),
@@ -86,7 +86,7 @@ def test_with_one_port_brokers_have_names_and_the_port_of_the_bootstrap_listener
     }
     assert made.state()["brokers"] == {"0": "broker-0.kafka.example:443", "60000": "broker-60000.kafka.example:443"}
     for _ in range(2):
-        made.on_cluster(sight({0: A}))
+        made.on_cluster(snapshot({0: A}))
         made.services.timers.time += 2
     assert list(made.plane.named) == [0]
 
@@ -94,9 +94,9 @@ def test_with_one_port_brokers_have_names_and_the_port_of_the_bootstrap_listener
 def test_a_look_without_identity_lets_no_broker_go() -> None:
     """Brokers that clients' own responses named are not known to the proxy otherwise."""
     made = parts(config(vanished_broker_grace_s=1))
-    made.open(sight({0: A}))
+    made.open(snapshot({0: A}))
     made.services.timers.time = 100
     for _ in range(2):
-        made.on_cluster(SeenCluster(brokers={}, metadata=(), versions={}, silent={}))
+        made.on_cluster(ClusterSnapshot(brokers={}, metadata=(), versions={}, silent={}))
         made.services.timers.time += 100
     assert 0 in made.plane.listening

@@ -15,7 +15,7 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
 from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, ClusterClientSettings
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.brokers.rights import Right, rights_of
 from kafka_share_proxy.feature.feature import Platform, Stage
@@ -95,7 +95,7 @@ def parts(settings: Config, local: bool = True) -> ServingParts:
     settings = settings.model_copy(update={"share_groups": _placed(settings, local)})
     notes, timers = Said(), Timers()
     listeners = BrokerListeners(settings, notes, timers.now)
-    seen = sight({})
+    seen = snapshot({})
     services = shared_services.build(
         limits=Limits(),
         timers=timers,
@@ -133,10 +133,12 @@ def versions(share_fetch: int = 2, level: int = 1) -> BrokerVersions:
     return BrokerVersions(ranges={78: (1, share_fetch)}, response=response)
 
 
-def sight(brokers: dict[int, Address], told: list[BrokerVersions] | None = None, silent: bool = False) -> SeenCluster:
+def snapshot(
+    brokers: dict[int, Address], told: list[BrokerVersions] | None = None, silent: bool = False
+) -> ClusterSnapshot:
     message = registry.message("MetadataResponse")
     named = [message.MetadataResponseBroker(node_id=n, host=a.host, port=a.port) for n, a in brokers.items()]
-    return SeenCluster(
+    return ClusterSnapshot(
         brokers=brokers,
         metadata=(message(brokers=named, topics=[], cluster_id="c"),),
         versions=dict(zip(brokers, told or [versions()] * len(brokers), strict=True)),
@@ -147,14 +149,14 @@ def sight(brokers: dict[int, Address], told: list[BrokerVersions] | None = None,
 def test_brokers_that_begin_to_serve_share_groups_are_noticed_once() -> None:
     """Groups with state stay, so no restart is needed. The routes are built again, with a choice for each group."""
     made = parts(config(), local=True)
-    made.open(sight({0: A}, [versions(level=0)]))
+    made.open(snapshot({0: A}, [versions(level=0)]))
     rebuilt: list[str] = []
     (feature,) = made.features
     feature.on_apis(lambda: rebuilt.append(made.features[0].probe.details()["share_groups"]))  # type: ignore[arg-type,func-returns-value]
-    made.on_cluster(sight({0: A}, [versions(level=0)]))
+    made.on_cluster(snapshot({0: A}, [versions(level=0)]))
     assert (rebuilt, feature.apis[Stage.GROUPS][78].wants) == ([], None)
     for _ in range(2):
-        made.on_cluster(sight({0: A}))
+        made.on_cluster(snapshot({0: A}))
     assert rebuilt == ["proxy or brokers, by group"]
     assert made.services.notes.events.count("share-groups-of-brokers-noticed") == 1
     assert "share-groups-need-restart" not in made.services.notes.events
@@ -165,25 +167,25 @@ def test_brokers_that_begin_to_serve_share_groups_are_noticed_once() -> None:
 def test_brokers_that_no_longer_serve_share_groups_change_nothing_until_a_restart() -> None:
     """A group on the brokers would be created here once more."""
     made = parts(config(), local=True)
-    made.open(sight({0: A}, [versions(level=0)]))
+    made.open(snapshot({0: A}, [versions(level=0)]))
     for level in (1, 0, 0):
-        made.on_cluster(sight({0: A}, [versions(level=level)]))
+        made.on_cluster(snapshot({0: A}, [versions(level=level)]))
     assert made.services.notes.events.count("share-groups-need-restart") == 1
     assert made.state()["share_groups"] == "proxy or brokers, by group"
 
 
 def _after_a_silent_broker() -> list[str]:
     made = parts(config(), local=True)
-    made.open(sight({0: A}, [versions(level=0)]))
-    made.on_cluster(sight({0: A}, silent=True))
+    made.open(snapshot({0: A}, [versions(level=0)]))
+    made.on_cluster(snapshot({0: A}, silent=True))
     return made.services.notes.events
 
 
 def test_the_planned_routes_are_those_of_a_running_proxy() -> None:
     """Share requests are served here, or forwarded, as decided."""
-    assert composition.planned_routes(config(), sight({1: A}, [versions(level=0)]))[header(78, 2)].kind is Kind.LOCAL
+    assert composition.planned_routes(config(), snapshot({1: A}, [versions(level=0)]))[header(78, 2)].kind is Kind.LOCAL
     upstream = config(views={"serve": False})  # with views, requests that name one are looked for
-    assert composition.planned_routes(upstream, sight({1: A}))[header(78, 2)].kind is Kind.RESPONSE
+    assert composition.planned_routes(upstream, snapshot({1: A}))[header(78, 2)].kind is Kind.RESPONSE
 
 
 def test_preloaded_routes_compile_nothing_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +198,7 @@ def test_preloaded_routes_compile_nothing_later(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(source, "compile", compile_and_note, raising=False)
     everything = {key: registry.versions(key) for key in registry.API_KEYS}
-    cluster = replace(sight({0: A}), versions={0: BrokerVersions(ranges=everything, response=None)})
+    cluster = replace(snapshot({0: A}), versions={0: BrokerVersions(ranges=everything, response=None)})
     composition.planned_routes(config(), cluster)
     assert compiled == []
 
@@ -212,7 +214,7 @@ def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             made = composition.compose(
-                settings, reactor, Said(), nursery, sight({0: A}), tls=TlsContexts(None, None, None)
+                settings, reactor, Said(), nursery, snapshot({0: A}), tls=TlsContexts(None, None, None)
             )
             looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
             made.features[2].services.catalog.bind("__view.r2.t", Binding(b"v" * 16, b"b" * 16))

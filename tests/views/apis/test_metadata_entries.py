@@ -73,9 +73,9 @@ def test_what_one_client_found_is_shown_to_it_whatever_another_finds_meanwhile(w
     """Never a topic without error and without partitions: who assigns partitions would assign none."""
 
     async def look() -> Any:
-        (sight,) = (await world.keeper.prepare(world.client, (await world.keeper.read([V]))[0])).values()
+        (outcome,) = (await world.keeper.prepare(world.client, (await world.keeper.read([V]))[0])).values()
         world.catalog.forget(V)
-        return await metadata_entry(Work(), sight)
+        return await metadata_entry(Work(), outcome)
 
     entry = world.run(look())
     assert (entry.error_code, len(entry.partitions)) == (0, 4)

@@ -16,19 +16,19 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from kafka_share_proxy.app.commands import check_certificate, check_listeners
+from kafka_share_proxy.app.commands import at_brokers, check_certificate, check_listeners
 from kafka_share_proxy.app.commands.check_certificate import CertificateNames
 from kafka_share_proxy.app.commands.check_listeners import Listening
 from kafka_share_proxy.app.commands.terminal import cell, printable
 from kafka_share_proxy.app.serving import features, open_files
-from kafka_share_proxy.app.serving.composition import cluster_client_settings, planned_routes
+from kafka_share_proxy.app.serving.composition import planned_routes
 from kafka_share_proxy.app.serving.open_files import Room
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.hostports import PORT_MAX
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, ClusterClientSettings, connection, mechanisms
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, connection, mechanisms
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.forwarding.dispatch import offered_versions as effective_versions
 from kafka_share_proxy.forwarding.dispatch.offered_versions import Offer, Range
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, header
@@ -64,10 +64,10 @@ class Findings:
     """Names in the proxy's certificate. None without TLS for clients."""
 
     @property
-    def cluster(self) -> SeenCluster:
+    def cluster(self) -> ClusterSnapshot:
         """The cluster as `serve` would see it."""
         metadata = () if self.metadata is None else (self.metadata,)
-        return SeenCluster(brokers=self.brokers, metadata=metadata, versions=self.versions, silent=self.silent)
+        return ClusterSnapshot(brokers=self.brokers, metadata=metadata, versions=self.versions, silent=self.silent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +91,10 @@ def run(config: Config, *, apis: bool = False) -> bool:
     Raises:
         ConfigError: TLS files are invalid.
     """
-    settings = cluster_client_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
+    own = at_brokers.cluster_client(config)
     tls_contexts.towards_clients(config.client_tls)
     tls_contexts.between_proxies(config.cluster.peer.tls)
-    findings = trio.run(inspect, config, settings)
+    findings = trio.run(inspect, config, own)
     findings.room = open_files.expected_room(config.named_limits.connections)
     findings.listening = check_listeners.try_all(config, findings.brokers)
     findings.certificate = check_certificate.coverage(config, findings.brokers)
@@ -103,10 +103,9 @@ def run(config: Config, *, apis: bool = False) -> bool:
     return not verdict.obstacles
 
 
-async def inspect(config: Config, settings: ClusterClientSettings) -> Findings:
+async def inspect(config: Config, own: ClusterClient) -> Findings:
     """Query every server and broker. Failures of servers are recorded, not raised."""
     findings = Findings()
-    own = ClusterClient(config.upstream.bootstrap, settings, config.upstream.nodes)
     await _request_servers(config, own, findings)
     if all(findings.servers.values()):
         return findings
@@ -146,10 +145,7 @@ async def _request_brokers(config: Config, own: ClusterClient, findings: Finding
     except ProxyError as error:
         findings.identity_trouble, findings.brokers = str(error), config.upstream.nodes
         return
-    findings.brokers = {
-        broker.node_id: own.address_of(broker.node_id, Address(broker.host, broker.port))
-        for broker in findings.metadata.brokers or ()
-    }
+    findings.brokers = own.broker_addresses(findings.metadata)
 
 
 async def _request_versions(own: ClusterClient, findings: Findings) -> None:

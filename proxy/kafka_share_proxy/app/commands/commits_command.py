@@ -16,17 +16,13 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from kafka_share_proxy.app.commands import terminal
+from kafka_share_proxy.app.commands import at_brokers, terminal
 from kafka_share_proxy.app.commands.terminal import cell
-from kafka_share_proxy.app.serving.composition import cluster_client_settings
-from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers import topic_log
-from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, connection
-from kafka_share_proxy.brokers.coordinator_lookup import CoordinatorRefused, coordinator_of
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders
-from kafka_share_proxy.brokers.queries import about_topics
+from kafka_share_proxy.brokers.open_nodes import CoordinatorRefused, OpenNodes
+from kafka_share_proxy.brokers.queries import CoordinatorOf, about_topics
 from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.commits.locked_partitions import text_of
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
@@ -87,52 +83,46 @@ class CommittedPartition:
         return next(self.holes, None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Topic:
-    """A topic according to Metadata."""
-
-    topic_id: bytes
-    leaders: Mapping[int, int]
-
-
 class _GroupReader:
     """Queries to the brokers for one group."""
 
-    def __init__(self, client: ClusterClient, settings: ClusterClientSettings, group: str) -> None:
-        self._client, self._settings, self._group = client, settings, group
-        self._addresses: dict[int, Address] = {}
+    def __init__(self, nodes: OpenNodes, group: str) -> None:
+        self._nodes, self._group = nodes, group
 
     async def partitions(self) -> list[CommittedPartition]:
         """Raises ProxyError."""
         stored, committed = await self._stored(), await self._committed()
-        topics = await self._topics({topic_partition.topic for topic_partition in committed})
+        topic_ids = await self._topic_ids({topic_partition.topic for topic_partition in committed})
         partitions = []
         for topic_partition, (offset, metadata) in sorted(committed.items()):
-            kept, topic = stored.get(topic_partition, PartitionCommits()), topics.get(topic_partition.topic)
-            if topic is not None:
-                kept.topic_is(topic.topic_id)
+            kept, topic_id = stored.get(topic_partition, PartitionCommits()), topic_ids.get(topic_partition.topic)
+            if topic_id is not None:
+                kept.topic_is(topic_id)
             text = _text_of(metadata)
             committed_offset, ranges = kept.shown(offset, text.ranges)
-            topic_id = ZERO_UUID if topic is None else topic.topic_id
+            user_text = text.user_text or ""
             read = CommittedPartition(
-                topic_partition, committed_offset, ranges, text.user_text or "", topic_id=topic_id
+                topic_partition, committed_offset, ranges, user_text, topic_id=topic_id or ZERO_UUID
             )
-            partitions.append(await self._with_age(read, topic))
+            partitions.append(read if topic_id is None else await self._with_age(read))
         return partitions
 
     async def exists(self) -> bool:
         """Raises ProxyError."""
         request = messages.ListGroupsRequest(states_filter=[], types_filter=[])
-        async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
+        async with self._nodes.connection(await self._coordinator()) as opened:
             response = await opened.send_request(ApiKey.LIST_GROUPS, request)
         if response.error_code != ErrorCode.NONE:
             raise CoordinatorRefused(f"cannot list groups: {error_name(response.error_code)}")
         return any(each.group_id == self._group for each in response.groups or ())
 
+    async def _coordinator(self) -> Address:
+        return await self._nodes.coordinator(CoordinatorOf.GROUP, self._group)
+
     async def _stored(self) -> Mapping[TopicPartition, PartitionCommits]:
         """Look the leader up again while it moves, as in rolling restarts."""
         for attempt in range(LEADER_TRIES):
-            topic = await StateTopic(self._client, INDIVIDUAL_COMMITS).leaders()
+            topic = await StateTopic(self._nodes.client, INDIVIDUAL_COMMITS).leaders()
             if topic is None:
                 return {}
             try:
@@ -154,7 +144,7 @@ class _GroupReader:
 
     async def _read(self, topic: TopicLeaders, number: int) -> Replay:
         replay_source = replay.ReplaySource(
-            INDIVIDUAL_COMMITS.topic, topic.leaders, topic.addresses, self._settings, topic.topic_id
+            INDIVIDUAL_COMMITS.topic, topic.leaders, topic.addresses, self._nodes.client.settings, topic.topic_id
         )
         end = (await replay.ends([number], replay_source))[number]
         read = Replay(INDIVIDUAL_COMMITS.reign_of, end - 1)
@@ -166,8 +156,8 @@ class _GroupReader:
         message = messages.OffsetFetchRequest
         request = message(groups=[message.OffsetFetchRequestGroup(group_id=self._group, topics=None)])
         for _ in range(ATTEMPTS):
-            async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
-                response = await opened.send_request(ApiKey.OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)
+            coordinator = await self._coordinator()
+            response = await self._nodes.send_request(coordinator, ApiKey.OFFSET_FETCH, request, OFFSET_FETCH_VERSION)
             (group,) = response.groups
             if group.error_code not in MOVING:
                 break
@@ -181,28 +171,21 @@ class _GroupReader:
             if entry.error_code == ErrorCode.NONE and entry.committed_offset >= 0
         }
 
-    async def _topics(self, names: set[str]) -> dict[str, _Topic]:
+    async def _topic_ids(self, names: set[str]) -> dict[str, bytes]:
         if not names:
             return {}
-        response, _ = await self._client.send_request(ApiKey.METADATA, about_topics(sorted(names)))
-        self._addresses = {
-            broker.node_id: self._client.address_of(broker.node_id, Address(broker.host, broker.port))
-            for broker in response.brokers or ()
-        }
+        response, _ = await self._nodes.client.send_request(ApiKey.METADATA, about_topics(sorted(names)))
         return {
-            topic.name: _Topic(
-                bytes(topic.topic_id), {each.partition_index: each.leader_id for each in topic.partitions}
-            )
+            topic.name: bytes(topic.topic_id)
             for topic in response.topics or ()
             if topic.error_code == ErrorCode.NONE and topic.name is not None
         }
 
-    async def _with_age(self, read: CommittedPartition, topic: _Topic | None) -> CommittedPartition:
+    async def _with_age(self, read: CommittedPartition) -> CommittedPartition:
         hole = read.oldest_hole
-        leader = None if topic is None else self._addresses.get(topic.leaders.get(read.place.partition, -1))
-        if hole is None or leader is None:
+        if hole is None or read.place.partition not in await self._nodes.partitions_with_leader(read.place.topic):
             return read
-        async with connection(leader, self._settings) as opened:
+        async with self._nodes.connection(await self._nodes.leader(read.place)) as opened:
             (entry,) = await topic_log.fetch(
                 opened,
                 read.place.topic,
@@ -245,10 +228,8 @@ async def committed_partitions(config: Config, group: str) -> list[CommittedPart
         NoSuchGroup: the brokers list no such group, or hide it from the identity of the settings.
         ProxyError: the brokers cannot be reached, or refuse.
     """
-    settings = cluster_client_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
-    client = ClusterClient(config.upstream.bootstrap, settings, config.upstream.nodes)
-    try:
-        reader = _GroupReader(client, settings, group)
+    async with at_brokers.open_nodes(config) as nodes:
+        reader = _GroupReader(nodes, group)
         commits = await reader.partitions()
         if not commits and not await reader.exists():
             raise NoSuchGroup(
@@ -256,20 +237,11 @@ async def committed_partitions(config: Config, group: str) -> list[CommittedPart
                 "the identity of upstream.sasl has DESCRIBE on the group"
             )
         return commits
-    finally:
-        with trio.CancelScope(shield=True):
-            await client.aclose()
 
 
 def run(config: Config, group: str, *, holes: bool, as_json: bool, console: Console | None = None) -> None:
     """Print the commits of a group. Raises ProxyError."""
-    try:
-        commits = trio.run(partial(committed_partitions, config, group))
-    except BaseExceptionGroup as several:
-        error: BaseException = several
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
+    commits = at_brokers.run(partial(committed_partitions, config, group))
     console = console or terminal.console()
     if as_json:
         terminal.print_json(console, holes_of(group, commits) if holes else report_of(group, commits))

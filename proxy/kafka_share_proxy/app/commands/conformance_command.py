@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from kafka_share_proxy.app.commands.broker_flags import dials_brokers
 from kafka_share_proxy.app.commands.conformance_run import run
 from kafka_share_proxy.app.commands.conformance_target import target
+from kafka_share_proxy.app.commands.setting_flags import reads_settings
 
 app = typer.Typer(
     help="Conformance with Kafka's protocol: test a cluster, or run a cluster that tests clients.",
@@ -14,5 +14,5 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command("run")(dials_brokers(run))
+app.command("run")(reads_settings(run))
 app.command("target")(target)

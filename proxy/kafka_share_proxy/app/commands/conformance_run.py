@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafka_share_proxy.app.commands.broker_flags import Flags
+from kafka_share_proxy.app.commands.exits import FAILED, MISUSED, fail, outcome
+from kafka_share_proxy.app.commands.setting_flags import SettingFlags
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from kafka_share_proxy.conformance.suite.dialling import Dialling
     from kafka_share_proxy.conformance.suite.outcomes import Outcome, RunReport
 
-FAILED, MISUSED = 1, 2
 CREATED = "conformance-*"
 """Names of what a run creates."""
 
@@ -33,7 +33,7 @@ Patterns = Annotated[
 
 def run(
     *,
-    brokers: Flags,
+    settings: SettingFlags,
     suite: SuiteNames = None,
     only: Patterns = None,
     list_cases: Annotated[bool, typer.Option("--list", help="Show the cases and send nothing.")] = False,
@@ -41,7 +41,6 @@ def run(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as one HTML file.")] = None,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as JSON.")] = None,
     concurrent: Annotated[int, typer.Option(min=1, max=64, help="Cases that run at the same time.")] = 8,
-    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in YAML.")] = None,
 ) -> None:
     """Test a cluster against the rules of Kafka's protocol; status 1 if a case failed."""
     from kafka_share_proxy.app.commands import terminal
@@ -52,7 +51,7 @@ def run(
         for case in cases:
             console.print(f"{case.id}  {case.sentence}  [{case.source}]", markup=False, soft_wrap=True, highlight=False)
         return
-    report = _run(_dialling(_loaded(config, brokers)), cases, concurrent, console)
+    report = _run(outcome(lambda: _dialling(settings.load())), cases, concurrent, console)
     _write(report, junit, html, json)
     if report.failed:
         raise typer.Exit(FAILED)
@@ -62,36 +61,22 @@ def _selected(suites: list[str], patterns: list[str]) -> list[Case]:
     from kafka_share_proxy.conformance.suite.all_cases import ALL_CASES
 
     if unknown := sorted(set(suites) - set(ALL_CASES.suites)):
-        _fail(f"--suite {unknown[0]}: there is no such suite; there are {', '.join(ALL_CASES.suites)}", MISUSED)
+        fail(f"--suite {unknown[0]}: there is no such suite; there are {', '.join(ALL_CASES.suites)}", MISUSED)
     cases = ALL_CASES.select(suites, patterns)
     if not cases:
-        _fail(f"no case matches {' '.join(patterns)}; --list shows the cases", MISUSED)
+        fail(f"no case matches {' '.join(patterns)}; --list shows the cases", MISUSED)
     return cases
-
-
-def _loaded(config: str | None, brokers: Flags) -> Config:
-    from kafka_share_proxy.app.settings import config_loading
-    from kafka_share_proxy.feature.errors import ConfigError
-
-    try:
-        return config_loading.load(dict(brokers), path=config, listens=False)
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
 
 
 def _dialling(config: Config) -> Dialling:
     from kafka_share_proxy.app.settings import tls_contexts
     from kafka_share_proxy.conformance.suite.dialling import Dialling, Login
-    from kafka_share_proxy.feature.errors import ConfigError
 
     upstream = config.upstream
     login = None
     if upstream.sasl.mechanism is not None:
         login = Login(upstream.sasl.mechanism, upstream.sasl.username or "", upstream.sasl.secret)
-    try:
-        tls = tls_contexts.towards_brokers(upstream.tls)
-    except ConfigError as error:
-        _fail(str(error), MISUSED)
+    tls = tls_contexts.towards_brokers(upstream.tls)
     return Dialling(upstream.bootstrap, None if tls is None else tls.current, upstream.tls.server_name, login)
 
 
@@ -102,20 +87,16 @@ def _run(dialling: Dialling, cases: list[Case], concurrent: int, console: Consol
     from kafka_share_proxy.app.commands import terminal
     from kafka_share_proxy.conformance.suite import report_text
     from kafka_share_proxy.conformance.suite.runner import run_suite
-    from kafka_share_proxy.wire.errors import ProxyError
 
     columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("cases", total=len(cases))
 
-        def show(outcome: Outcome) -> None:
+        def show(result: Outcome) -> None:
             progress.advance(task)
-            _show(outcome, progress.console)
+            _show(result, progress.console)
 
-        try:
-            report = trio.run(partial(run_suite, dialling, cases, show, concurrent))
-        except ProxyError as error:
-            _fail(str(error), FAILED)
+        report = outcome(lambda: trio.run(partial(run_suite, dialling, cases, show, concurrent)))
     console.print(report_text.table(report))
     for name, reason in report.missing.items():
         console.print(terminal.cell(f"not offered: {name} ({reason})"))
@@ -124,14 +105,14 @@ def _run(dialling: Dialling, cases: list[Case], concurrent: int, console: Consol
     return report
 
 
-def _show(outcome: Outcome, console: Any) -> None:
+def _show(result: Outcome, console: Any) -> None:
     """Print a case that failed, in one line and a half."""
     from kafka_share_proxy.app.commands import terminal
     from kafka_share_proxy.conformance.suite.outcomes import Status
 
-    if outcome.status is Status.FAILED:
-        console.print(terminal.cell(f"FAILED {outcome.case.id}: {outcome.case.sentence}"))
-        line = f"       {outcome.reason}: expected {outcome.expected}, seen {outcome.seen}"
+    if result.status is Status.FAILED:
+        console.print(terminal.cell(f"FAILED {result.case.id}: {result.case.sentence}"))
+        line = f"       {result.reason}: expected {result.expected}, seen {result.seen}"
         console.print(terminal.cell(line))
 
 
@@ -147,11 +128,4 @@ def _write(report: RunReport, junit: Path | None, html: Path | None, json: Path 
             try:
                 path.write_text(text_of(report), encoding="utf-8")
             except OSError as error:
-                _fail(f"cannot write {path}: {error.strerror}", FAILED)
-
-
-def _fail(text: str, status: int) -> NoReturn:
-    from kafka_share_proxy.app.commands.terminal import printable_lines
-
-    typer.echo(printable_lines(f"kafka-share-proxy: {text}"), err=True)
-    raise typer.Exit(status)
+                fail(f"cannot write {path}: {error.strerror}", FAILED)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from kafka_share_proxy.conformance.target.running import RunOptions
-
-FAILED, MISUSED = 1, 2
+from kafka_share_proxy.app.commands.exits import MISUSED, fail, outcome
 
 Listen = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="Bootstrap: the port of node 1. Port 0 is assigned by the kernel.")
@@ -66,7 +62,7 @@ def target(
         return
     from kafka_share_proxy.conformance.target import running
 
-    try:
+    def serve() -> int:
         options = running.RunOptions(
             listen=_address("--listen", listen),
             control=None if control is None else _address("--control", control),
@@ -82,20 +78,9 @@ def target(
             ready_file=ready_file,
             until_stdin_closes=until_stdin_closes,
         )
-    except running.TargetMistake as error:
-        _fail(str(error), MISUSED)
-    raise typer.Exit(_run(options))
-
-
-def _run(options: RunOptions) -> int:
-    from kafka_share_proxy.conformance.target import running
-
-    try:
         return running.run(options, sys.stdout, sys.stderr)
-    except running.TargetMistake as error:
-        _fail(str(error), MISUSED)
-    except OSError as error:
-        _fail(error.strerror or str(error), FAILED)
+
+    raise typer.Exit(outcome(serve, running.TargetMistake))
 
 
 def _address(flag: str, text: str) -> tuple[str, int]:
@@ -103,24 +88,19 @@ def _address(flag: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        _fail(f"{flag} {text}: write HOST:PORT, for example 127.0.0.1:9092", MISUSED)
+        fail(f"{flag} {text}: write HOST:PORT, for example 127.0.0.1:9092", MISUSED)
     return host, int(port)
 
 
 def _topic(text: str) -> tuple[str, int]:
     name, _, partitions = text.partition(":")
     if partitions and not (partitions.isascii() and partitions.isdigit()):
-        _fail(f"--topic {text}: write NAME or NAME:PARTITIONS, for example orders:3", MISUSED)
+        fail(f"--topic {text}: write NAME or NAME:PARTITIONS, for example orders:3", MISUSED)
     return name, int(partitions or 1)
 
 
 def _user(text: str) -> tuple[str, str]:
     name, colon, password = text.partition(":")
     if not name or not colon or not password:
-        _fail("--user: write NAME:PASSWORD", MISUSED)
+        fail("--user: write NAME:PASSWORD", MISUSED)
     return name, password
-
-
-def _fail(text: str, status: int) -> NoReturn:
-    print(f"{Path(sys.argv[0]).name}: {text}", file=sys.stderr)  # noqa: T201
-    raise typer.Exit(status)

@@ -6,19 +6,15 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import Any, TypeVar
 
 import trio
 from rich.console import Console
 from rich.table import Table
 
-from kafka_share_proxy.app.commands import terminal
+from kafka_share_proxy.app.commands import at_brokers, terminal
 from kafka_share_proxy.app.commands.terminal import cell
-from kafka_share_proxy.app.serving.composition import cluster_client_settings
-from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.committing_producer import TransactionFailed
 from kafka_share_proxy.brokers.open_nodes import OpenNodes
 from kafka_share_proxy.sharegroups.dead_letters.group_topic import topic_of
@@ -162,23 +158,10 @@ def _run(config: Config, group: str, topic: str | None, work: Callable[[OpenNode
     """Run `work` with open connections and the topic of the group's dead letters. Raises ProxyError."""
 
     async def main() -> T:
-        settings = cluster_client_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
-        client = ClusterClient(config.upstream.bootstrap, settings, config.upstream.nodes)
-        nodes = OpenNodes(client)
-        try:
-            name = topic or await topic_of(client, group)
+        async with at_brokers.open_nodes(config) as nodes:
+            name = topic or await topic_of(nodes.client, group)
             if not name:
                 raise RedriveFailed(f"group {group!a} has no topic for dead letters: name it with --topic")
             return await work(nodes, name)
-        finally:
-            with trio.CancelScope(shield=True):
-                await nodes.aclose()
-                await client.aclose()
 
-    try:
-        return trio.run(partial(main))
-    except BaseExceptionGroup as several:
-        error: BaseException = several
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
+    return at_brokers.run(main)

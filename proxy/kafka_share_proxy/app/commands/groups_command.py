@@ -144,7 +144,7 @@ def one_group(view: View) -> RenderableType:
 def _members(view: View) -> RenderableType:
     table = Table("MEMBER", "CLIENT", "HOST", "ASSIGNED", "ACQUIRED", "RENEWALS", "SESSION ENDS IN", box=None)
     for member in view["members"][:ROWS_MAX]:
-        assigned = ", ".join(f"{name}:{_row(parts)}" for name, parts in member["assigned"].items())
+        assigned = ", ".join(f"{name}:{terminal.number_ranges(parts)}" for name, parts in member["assigned"].items())
         _add(
             table,
             member["member"],
@@ -220,17 +220,6 @@ def _add(table: Table, *cells: str) -> None:
 def _more(table: Table, there: int) -> RenderableType:
     left_out = there - table.row_count
     return Group(table, f"... and {left_out} more") if left_out > 0 else table
-
-
-def _row(partitions: list[int]) -> str:
-    """Format as 3 or 0-7 or 0,2,5."""
-    spans: list[list[int]] = []
-    for number in sorted(partitions):
-        if spans and spans[-1][1] + 1 == number:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def _seconds(value: float | None) -> str:

@@ -10,11 +10,12 @@ from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from kafka_share_proxy.app.commands.broker_flags import Flags, dials_brokers
+from kafka_share_proxy.app.commands.exits import FAILED, INTERRUPTED, MISUSED, fail
+from kafka_share_proxy.app.commands.setting_flags import SettingFlags, reads_settings
 from kafka_share_proxy.feature.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 DAY = r"\d{4}-\d\d-\d\d"
 PLAN_FILE = "range_plan.json"
 DEMO_NEEDS = ("pyspark", "pyarrow", "numpy", "confluent_kafka", "maven_artifact")
@@ -77,7 +77,7 @@ Verbose = Annotated[
 
 
 @app.command()
-@dials_brokers
+@reads_settings
 def plan(
     source: Annotated[str, typer.Option("--from", metavar="LAKE|TOPIC", help="Tables of the audit, or records.")],
     ranges: Annotated[int, typer.Option("-n", metavar="N", help="Key ranges to make.")],
@@ -97,14 +97,11 @@ def plan(
     master: Master = None,
     conf: Conf = None,
     verbose: Verbose = False,
-    config: Annotated[
-        str | None, typer.Option("--config", metavar="FILE", help="The proxy's settings, to store the plan.")
-    ] = None,
     *,
-    brokers: Flags,
+    settings: SettingFlags,
 ) -> None:
     """Cut the space of key hashes into ranges of about equal load. `views plan` stores the plan."""
-    loaded = _guarded(lambda: _settings(config, brokers)) if store is not None else None
+    config = _guarded(settings.load) if store is not None else None
     given = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
 
     def work() -> tuple[str, str]:
@@ -128,8 +125,8 @@ def plan(
     planned, text = _guarded(work, verbose=verbose)
     _replace(Path(output), text)
     typer.echo(f"{output}: written")
-    if loaded is not None and store is not None:
-        _guarded(lambda: _store(loaded, store, planned, text), verbose=verbose)
+    if config is not None and store is not None:
+        _guarded(lambda: _store(config, store, planned, text), verbose=verbose)
 
 
 @app.command()
@@ -155,7 +152,7 @@ def audit(
         is_folder = Path(source).is_dir()
         if not is_folder:
             if "/" in source:
-                _fail(f"--in {source}: there is no such folder", FAILED)
+                fail(f"--in {source}: there is no such folder", FAILED)
             try:
                 read_options(given)
             except BadOption as error:
@@ -265,7 +262,7 @@ def backfill(
         try:
             holes = backfill_job.read_tokens(Path(tokens).read_text())
         except OSError as error:
-            _fail(f"cannot read {tokens}: {error.strerror}", MISUSED)
+            fail(f"cannot read {tokens}: {error.strerror}", MISUSED)
         with session.session_of("pipeline backfill", master, _assignments("--conf", conf), verbose=verbose) as spark:
             done = backfill_job.run(spark, given, holes, out, _note, commit=commit, table_format=table_format)
         more = f"; {done.remaining} holes are left: run it again" if done.remaining else ""
@@ -291,7 +288,7 @@ def compact(
         from kafka_share_proxy.pipeline.tables import compact_job
 
         if table not in compact_job.TABLES:
-            _fail(f"--table {table}: one of {', '.join(compact_job.TABLES)}", MISUSED)
+            fail(f"--table {table}: one of {', '.join(compact_job.TABLES)}", MISUSED)
         with session.session_of("pipeline compact", master, _assignments("--conf", conf), verbose=verbose) as spark:
             done = compact_job.run(spark, lake, table, day, _note)
         before, after = sum(each.files_before for each in done), sum(each.files_after for each in done)
@@ -355,7 +352,7 @@ def package(
         try:
             made = pipeline_package.run(Path(out), python)
         except OSError as error:
-            _fail(f"cannot write {out}: {error.strerror}", FAILED)
+            fail(f"cannot write {out}: {error.strerror}", FAILED)
         for each in made:
             typer.echo(f"{each.path}: {each.size / 1e6:.1f} MB: {each.inside}")
         for line in pipeline_package.commands(Path(out), python):
@@ -372,7 +369,7 @@ def demo(
     r"""Run the whole pipeline on a temporary Kafka: traffic, audit, plan, its view, report (needs \[spark,demo])."""
     missing = [each for each in DEMO_NEEDS if find_spec(each) is None]
     if missing:
-        _fail(f"the demo needs {', '.join(missing)}: install kafka-share-proxy[spark,demo]", FAILED)
+        fail(f"the demo needs {', '.join(missing)}: install kafka-share-proxy[spark,demo]", FAILED)
 
     def work() -> None:
         from kafka_share_proxy.app.commands import pipeline_demo
@@ -393,24 +390,18 @@ def demo(
 
 def _check_day(day: str | None) -> None:
     if day is not None and not re.fullmatch(DAY, day):
-        _fail(f"--day {day}: write YYYY-MM-DD", MISUSED)
+        fail(f"--day {day}: write YYYY-MM-DD", MISUSED)
 
 
 def _check_format(name: str | None) -> None:
     if name == "iceberg":
-        _fail(f"--format iceberg: {NO_ICEBERG}", MISUSED)
+        fail(f"--format iceberg: {NO_ICEBERG}", MISUSED)
     if name not in (None, "parquet", "delta"):
-        _fail(f"--format {name}: write parquet or delta", MISUSED)
+        fail(f"--format {name}: write parquet or delta", MISUSED)
 
 
 def _note(line: str) -> None:
     typer.echo(line, err=True)
-
-
-def _settings(file: str | None, brokers: Flags) -> Config:
-    from kafka_share_proxy.app.settings import config_loading
-
-    return config_loading.load(dict(brokers), path=file, listens=False)
 
 
 def _store(config: Config, plan_id: str, topic: str, text: str) -> None:
@@ -430,7 +421,7 @@ def _replace(path: Path, text: str) -> None:
         temporary.write_text(text)
         temporary.replace(path)
     except OSError as error:
-        _fail(f"cannot write {path}: {error.strerror}", FAILED)
+        fail(f"cannot write {path}: {error.strerror}", FAILED)
 
 
 def _assignments(flag: str, flags_given: list[str] | None) -> Mapping[str, str]:
@@ -438,7 +429,7 @@ def _assignments(flag: str, flags_given: list[str] | None) -> Mapping[str, str]:
     for each in flags_given or ():
         key, equals, value = each.partition("=")
         if not equals or not key.strip():
-            _fail(f"{flag} {each}: write KEY=VALUE", MISUSED)
+            fail(f"{flag} {each}: write KEY=VALUE", MISUSED)
         assignments[key.strip()] = value
     return assignments
 
@@ -450,7 +441,7 @@ def _guarded(work: Callable[[], T], *, verbose: bool = False) -> T:
     except (typer.Exit, typer.Abort):
         raise
     except KeyboardInterrupt:
-        _fail("interrupted", INTERRUPTED)
+        fail("interrupted", INTERRUPTED)
     except Exception as error:
         from kafka_share_proxy.consumer.options import ConfigurationError
         from kafka_share_proxy.pipeline.failures import one_line
@@ -460,9 +451,4 @@ def _guarded(work: Callable[[], T], *, verbose: bool = False) -> T:
         if verbose:
             traceback.print_exc()
         misuse = ConfigError | ConfigurationError | BadOption | BadPlan
-        _fail(one_line(error), MISUSED if isinstance(error, misuse) else FAILED)
-
-
-def _fail(text: str, status: int) -> NoReturn:
-    typer.echo(f"kafka-share-proxy: {text}", err=True)
-    raise typer.Exit(status)
+        fail(one_line(error), MISUSED if isinstance(error, misuse) else FAILED)

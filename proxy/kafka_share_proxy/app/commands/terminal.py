@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.wire.key_text import printable
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["WIDTH_ELSEWHERE", "cell", "console", "print_json", "printable", "printable_lines"]
+__all__ = ["WIDTH_ELSEWHERE", "cell", "console", "number_ranges", "print_json", "printable", "printable_lines"]
 
 WIDTH_ELSEWHERE = 400
 """Columns if the output is not a terminal: programs read it, and lines are not folded."""
@@ -27,6 +28,17 @@ def cell(value: object) -> Text:
     from rich.text import Text  # only commands with tables need it
 
     return Text(printable(str(value)))
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """Format as 3 or 0-7 or 0,2,5."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] + 1 == number:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def print_json(console: Console, data: Any) -> None:

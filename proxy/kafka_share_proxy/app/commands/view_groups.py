@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, connection
+from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
+from kafka_share_proxy.brokers.open_nodes import OpenNodes
 from kafka_share_proxy.consumer.groups.group_protocol import read_assignment
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
@@ -57,7 +58,7 @@ def has_whole_bases(cells: Cells, slots: int) -> bool:
     return True
 
 
-async def groups_on_views(brokers: Iterable[Address], settings: ClusterClientSettings) -> list[GroupOnView]:
+async def groups_on_views(nodes: OpenNodes, brokers: Iterable[Address]) -> list[GroupOnView]:
     """Return the groups of all brokers that read views, as far as the proxy's identity may describe them.
 
     A broker lists the groups that it coordinates. One that cannot be reached is left out.
@@ -65,7 +66,7 @@ async def groups_on_views(brokers: Iterable[Address], settings: ClusterClientSet
     groups: list[GroupOnView] = []
     for broker in brokers:
         try:
-            async with connection(broker, settings) as opened:
+            async with nodes.connection(broker) as opened:
                 groups += await _of_broker(opened)
         except UpstreamLost:
             continue

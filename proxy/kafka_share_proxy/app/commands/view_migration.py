@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, connection
-from kafka_share_proxy.brokers.coordinator_lookup import coordinator_of
-from kafka_share_proxy.brokers.queries import TopicEntry
+from kafka_share_proxy.brokers import topic_log
+from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
+from kafka_share_proxy.brokers.open_nodes import OpenNodes
+from kafka_share_proxy.brokers.queries import CoordinatorOf, TopicEntry
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
-from kafka_share_proxy.wire.values import Address
+from kafka_share_proxy.wire.values import Address, TopicPartition
 
-LIST_OFFSETS_VERSION, OFFSET_COMMIT_VERSION, OFFSET_FETCH_VERSION, DESCRIBE_GROUPS_VERSION = 6, 8, 8, 5
-EARLIEST = -2
+OFFSET_COMMIT_VERSION, OFFSET_FETCH_VERSION, DESCRIBE_GROUPS_VERSION = 8, 8, 5
 NO_COMMIT = -1
 NO_MEMBER = -1
 IDLE = ("Empty", "Dead")
@@ -60,21 +59,17 @@ def starts(
 class Migration:
     """Reader and writer of committed offsets at the group's coordinator, under the proxy's own identity."""
 
-    def __init__(self, client: ClusterClient, settings: ClusterClientSettings, group: str) -> None:
-        self._client = client
-        self._settings = settings
-        self._group = group
+    def __init__(self, nodes: OpenNodes, group: str) -> None:
+        self._nodes, self._group = nodes, group
 
-    async def plan(
-        self, old: Sliced, new: Sliced, base: TopicEntry, addresses: Mapping[int, Address]
-    ) -> dict[int, int]:
+    async def plan(self, old: Sliced, new: Sliced, base: TopicEntry) -> dict[int, int]:
         """Return the offsets to commit. Raises CannotMigrate, CoordinatorRefused, UpstreamLost.
 
         Args:
-            base: the Metadata entry of the base. addresses: node id -> address.
+            base: the Metadata entry of the base.
         """
         partitions = len(base.partitions)
-        async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
+        async with self._nodes.connection(await self._coordinator()) as opened:
             await self._check_idle(opened)
             committed = await self._committed(opened, old, partitions)
             if not committed:
@@ -84,7 +79,7 @@ class Migration:
                     f"group {self._group} has committed offsets on {new.topic} already; delete them first "
                     f"(kafka-consumer-groups --delete-offsets) if it is to start over"
                 )
-        return starts(committed, old, new, partitions, await self._begins(base, addresses))
+        return starts(committed, old, new, partitions, await self._begins(base))
 
     async def commit(self, new: Sliced, offsets: Mapping[int, int]) -> None:
         """Commit the offsets. Raises CannotMigrate, CoordinatorRefused, UpstreamLost."""
@@ -101,12 +96,15 @@ class Migration:
             member_id="",
             topics=[message.OffsetCommitRequestTopic(name=new.topic, partitions=entries)],
         )
-        async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
-            response = await opened.send_request(ApiKey.OFFSET_COMMIT, request, version=OFFSET_COMMIT_VERSION)
+        coordinator = await self._coordinator()
+        response = await self._nodes.send_request(coordinator, ApiKey.OFFSET_COMMIT, request, OFFSET_COMMIT_VERSION)
         for entry in (entry for topic in response.topics for entry in topic.partitions):
             if entry.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 raise CannotMigrate(f"group {self._group} has members: stop them first")
             _check(entry.error_code, f"commit on {new.topic}-{entry.partition_index}")
+
+    async def _coordinator(self) -> Address:
+        return await self._nodes.coordinator(CoordinatorOf.GROUP, self._group)
 
     async def _check_idle(self, opened: ClusterConnection) -> None:
         """Raise CannotMigrate if the group has members. Each describe API reports groups of the other kind (KIP-848) as
@@ -141,22 +139,16 @@ class Migration:
                 offsets[entry.partition_index] = entry.committed_offset
         return offsets
 
-    async def _begins(self, base: TopicEntry, addresses: Mapping[int, Address]) -> dict[int, int]:
-        by_leader: dict[int, list[int]] = {}
-        for partition in base.partitions:
-            by_leader.setdefault(partition.leader_id, []).append(partition.partition_index)
-        message, offsets = messages.ListOffsetsRequest, dict[int, int]()
-        for node_id, indexes in by_leader.items():
-            if node_id not in addresses:
-                raise CannotMigrate(f"partition {indexes[0]} of {base.name} has no leader")
-            partitions = [message.ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in indexes]
-            request = message(
-                replica_id=-1, topics=[message.ListOffsetsTopic(name=base.name or "", partitions=partitions)]
-            )
-            async with connection(addresses[node_id], self._settings) as opened:
-                response = await opened.send_request(ApiKey.LIST_OFFSETS, request, version=LIST_OFFSETS_VERSION)
-            for entry in response.topics[0].partitions:
-                _check(entry.error_code, f"find where {base.name}-{entry.partition_index} begins")
+    async def _begins(self, base: TopicEntry) -> dict[int, int]:
+        """Return the first offset of the log of each base partition."""
+        name, by_leader, offsets = base.name or "", dict[Address, list[int]](), dict[int, int]()
+        for partition in range(len(base.partitions)):
+            by_leader.setdefault(await self._nodes.leader(TopicPartition(name, partition)), []).append(partition)
+        for leader, partitions in by_leader.items():
+            async with self._nodes.connection(leader) as opened:
+                entries = await topic_log.request_offsets(opened, name, partitions, topic_log.EARLIEST)
+            for entry in entries:
+                _check(entry.error_code, f"find where {name}-{entry.partition_index} begins")
                 offsets[entry.partition_index] = entry.offset
         return offsets
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
 from rich.table import Table
 
-from kafka_share_proxy.app.commands import terminal, view_groups
+from kafka_share_proxy.app.commands import at_brokers, terminal, view_groups
 from kafka_share_proxy.app.commands.terminal import cell, printable
 from kafka_share_proxy.app.commands.view_migration import CannotMigrate, Migration, Sliced
-from kafka_share_proxy.app.serving.composition import cluster_client_settings
-from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_client_connection import ClusterClientConnection, drive
+from kafka_share_proxy.brokers.open_nodes import OpenNodes
 from kafka_share_proxy.brokers.queries import TopicEntry, about_all_topics
 from kafka_share_proxy.loop.trio_timers import TrioTimers
+from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.views import broker_requests, state_records
-from kafka_share_proxy.views.creation import Missing, SeenView, ViewCreation
+from kafka_share_proxy.views.creation import Missing, ViewCreation, ViewOutcome
 from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import BadViewName, ViewName, is_view, parse
@@ -51,21 +51,18 @@ class Desk:
 
     def __init__(self, config: Config, nursery: trio.Nursery) -> None:
         self.config = config
-        self.settings = cluster_client_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
         self.catalog = ViewCatalog()
         self.reasons: dict[str, str] = {}
         """View -> reason for its refusal."""
         self.unread = ""
         """Reason why the stored facts were not read at the last attempt."""
-        self.client = self._client()
-        self.port = ClusterClientConnection(self._client())
-        self.store = ViewState(self.catalog, self._client, CHECK_S, self._note)
+        new_client = partial(at_brokers.cluster_client, config)
+        self.nodes = OpenNodes(new_client())
+        self.port = ClusterClientConnection(new_client())
+        self.store = ViewState(self.catalog, new_client, CHECK_S, self._note)
         self.keeper = ViewCreation(self.catalog, config.views, self.store, TrioTimers(nursery), self._note)
         nursery.start_soon(self.port.run)
         nursery.start_soon(self.store.run)
-
-    def _client(self) -> ClusterClient:
-        return ClusterClient(self.config.upstream.bootstrap, self.settings, self.config.upstream.nodes)
 
     def _note(self, event: str, /, **context: Any) -> None:
         if event == "view-state-not-read":
@@ -74,37 +71,30 @@ class Desk:
         if topic is not None and "reason" in context:
             self.reasons[topic] = context["reason"]
 
-    async def prepare(self, topics: Iterable[str], *, missing: Missing) -> dict[str, SeenView]:
+    async def prepare(self, topics: Iterable[str], *, missing: Missing) -> dict[str, ViewOutcome]:
         """Make views ready as far as possible. Raises BadViewName."""
         names = [parse_view(topic, self.config.views.slots_max) for topic in topics]
         return await drive(self.keeper.prepare(self.port, names, missing=missing))
 
     async def all_views(self) -> tuple[list[str], dict[str, TopicEntry], dict[int, Address]]:
         """Return the names of all views, the Metadata entries of all topics, and the addresses of the brokers."""
-        response, _ = await self.client.send_request(ApiKey.METADATA, about_all_topics())
+        response, _ = await self.nodes.client.send_request(ApiKey.METADATA, about_all_topics())
         entries = {topic.name: topic for topic in response.topics or () if topic.name is not None}
-        brokers = {
-            broker.node_id: self.client.address_of(broker.node_id, Address(broker.host, broker.port))
-            for broker in response.brokers or ()
-        }
+        brokers = self.nodes.client.broker_addresses(response)
         return sorted(name for name in entries if is_view(name)), entries, brokers
 
     async def stored(self) -> None:
         """Raises ViewsFailed."""
         synced = self.store.synced()
-        done = trio.Event()
-        synced.on_settled(done.set)
         with trio.move_on_after(self.config.views.create_wait_s) as scope:
-            await done.wait()
+            await until_settled(synced)
         if scope.cancelled_caught or self.store.off:
             raise ViewsFailed(self.store.off or f"{state_records.TOPIC} cannot be read{self.unread}")
 
     async def keep(self, key: bytes, value: bytes | None) -> None:
         """Store a fact durably. Raises ProxyError."""
         stored = self.store.store(key, value)
-        done = trio.Event()
-        stored.on_settled(done.set)
-        await done.wait()
+        await until_settled(stored)
         stored.result()
 
 
@@ -126,7 +116,8 @@ async def desk(config: Config) -> AsyncIterator[Desk]:
         finally:
             nursery.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
-                await opened.client.aclose()
+                await opened.nodes.aclose()
+                await opened.nodes.client.aclose()
 
 
 def run(config: Config, command: Callable[[Desk], Coroutine[Any, Any, T]]) -> T:
@@ -136,13 +127,7 @@ def run(config: Config, command: Callable[[Desk], Coroutine[Any, Any, T]]) -> T:
         async with desk(config) as opened:
             return await command(opened)
 
-    try:
-        return trio.run(main)
-    except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
-        raise error from None
+    return at_brokers.run(main)
 
 
 async def create(at: Desk, topics: Sequence[str]) -> list[str]:
@@ -164,16 +149,16 @@ def _is_good(topic: str) -> bool:
         return False
 
 
-def _report(at: Desk, sights: dict[str, SeenView]) -> list[str]:
+def _report(at: Desk, outcomes: dict[str, ViewOutcome]) -> list[str]:
     lines, failed = [], []
-    for topic, sight in sorted(sights.items()):
+    for topic, outcome in sorted(outcomes.items()):
         view = at.catalog.by_name(topic)
-        if sight.code == ErrorCode.NONE and view is not None:
-            lines.append(f"{topic}: {view.partitions} partitions, {view.slots} for each of {sight.name.base}")
+        if outcome.code == ErrorCode.NONE and view is not None:
+            lines.append(f"{topic}: {view.partitions} partitions, {view.slots} for each of {outcome.name.base}")
             if at.reasons.get(topic):
                 failed.append(f"{topic}: {at.reasons[topic]}")
         else:
-            failed.append(f"{topic}: {at.reasons.get(topic) or error_name(sight.code)}")
+            failed.append(f"{topic}: {at.reasons.get(topic) or error_name(outcome.code)}")
     if failed:
         raise ViewsFailed("\n".join([*lines, *failed]))
     return lines
@@ -225,7 +210,7 @@ async def plan(at: Desk, plan_id: str, text: bytes, *, dry_run: bool) -> str:
 
 async def _check_first(at: Desk, written: Plan) -> None:
     """Restore the first plan of this name, and raise ViewsFailed, if it is another writer's."""
-    topic = ViewTopic(ClusterClient(at.config.upstream.bootstrap, at.settings, at.config.upstream.nodes))
+    topic = ViewTopic(at_brokers.cluster_client(at.config))
     try:
         key = state_records.plan_key(written.plan_id)
         values = [value for name, value in await topic.all() if name == key and value is not None]
@@ -245,19 +230,19 @@ async def migrate(at: Desk, group: str, old: str, new: str, *, dry_run: bool) ->
     if old == new or bases[old] != bases[new]:
         raise CannotMigrate(f"{old} and {new} are not two views of one topic")
     await at.stored()
-    sights = await at.prepare([topic for topic in (old, new) if is_view(topic)], missing=Missing.LEAVE)
-    if is_view(new) and sights[new].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not dry_run:
-        sights |= await at.prepare([new], missing=Missing.CREATE)
-    _, entries, addresses = await at.all_views()
+    outcomes = await at.prepare([topic for topic in (old, new) if is_view(topic)], missing=Missing.LEAVE)
+    if is_view(new) and outcomes[new].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not dry_run:
+        outcomes |= await at.prepare([new], missing=Missing.CREATE)
+    _, entries, _ = await at.all_views()
     base = entries.get(bases[old])
-    for topic, sight in sights.items():
-        if sight.code != ErrorCode.NONE and not (dry_run and topic == new):
-            raise CannotMigrate(f"{topic}: {at.reasons.get(topic) or error_name(sight.code)}")
+    for topic, outcome in outcomes.items():
+        if outcome.code != ErrorCode.NONE and not (dry_run and topic == new):
+            raise CannotMigrate(f"{topic}: {at.reasons.get(topic) or error_name(outcome.code)}")
     if base is None:
         raise CannotMigrate(f"there is no topic {bases[old]}")
-    migration = Migration(at.client, at.settings, group)
+    migration = Migration(at.nodes, group)
     sliced = Sliced(new, _slots(at, new))
-    offsets = await migration.plan(Sliced(old, _slots(at, old)), sliced, base, addresses)
+    offsets = await migration.plan(Sliced(old, _slots(at, old)), sliced, base)
     if not dry_run:
         await migration.commit(sliced, offsets)
     return new, offsets
@@ -292,7 +277,7 @@ async def listed(at: Desk) -> ViewList:
     """Raises ProxyError."""
     await at.stored()
     names, entries, brokers = await at.all_views()
-    groups = await view_groups.groups_on_views(brokers.values(), at.settings) if names else []
+    groups = await view_groups.groups_on_views(at.nodes, brokers.values()) if names else []
     return ViewList(
         [_line(at, topic, entries) for topic in names], [each.line(_slots_of(at, each.view)) for each in groups]
     )

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 import trio
 
+from kafka_share_proxy.brokers import producer_messages
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, open_connection
+from kafka_share_proxy.brokers.open_nodes import OpenNodes
 from kafka_share_proxy.loop.interfaces import Notes
-from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
 from kafka_share_proxy.wire.records import records
-from kafka_share_proxy.wire.values import Address
-
-PRODUCE_VERSION_MAX = 12
-"""Last version with topic names; v13 has topic ids."""
+from kafka_share_proxy.wire.values import TopicPartition
 
 BUFFER_BYTES = 16 << 20
 """Maximum bytes of queued lines. Further lines are dropped."""
@@ -39,19 +36,10 @@ class AuditTopic:
 
     name = "topic"
 
-    def __init__(
-        self,
-        topic: str,
-        client: ClusterClient,
-        settings: ClusterClientSettings,
-        nodes: Mapping[int, Address],
-        notes: Notes,
-    ) -> None:
-        """Set up without I/O. `nodes`: addresses of brokers that override the advertised ones."""
+    def __init__(self, topic: str, client: ClusterClient, notes: Notes) -> None:
+        """Set up without I/O."""
         self._topic = topic
-        self._client = client
-        self._settings = settings
-        self._nodes = nodes
+        self._nodes = OpenNodes(client)
         self._notes = notes
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
@@ -59,8 +47,6 @@ class AuditTopic:
         self._idle = trio.Event()
         self._idle.set()
         self._rotation = count()
-        self._leaders: list[tuple[int, Address]] = []
-        self._open: dict[Address, ClusterConnection] = {}
         self.dropped = 0
         """The queue was full or the brokers did not accept the events in time."""
 
@@ -86,8 +72,8 @@ class AuditTopic:
                 self._idle.set()
         finally:
             with trio.CancelScope(shield=True):
-                await self._hang_up()
-                await self._client.aclose()
+                await self._nodes.aclose()
+                await self._nodes.client.aclose()
 
     async def written(self) -> None:
         """Wait until all queued lines are processed."""
@@ -110,7 +96,8 @@ class AuditTopic:
             try:
                 await self._produce(batch)
             except ProxyError as error:
-                await self._hang_up()
+                self._nodes.forget_leaders()
+                await self._nodes.aclose()
                 if trio.current_time() >= give_up:
                     self.dropped += len(lines)
                     self._notes("audit-not-written", topic=self._topic, reason=str(error))
@@ -120,38 +107,13 @@ class AuditTopic:
                 return
 
     async def _produce(self, batch: bytes) -> None:
-        if not self._leaders:
-            await self._find_leaders()
-        partition, address = self._leaders[next(self._rotation) % len(self._leaders)]
-        if address not in self._open:
-            self._open[address] = await open_connection(address, self._settings)
-        opened = self._open[address]
-        message = messages.ProduceRequest
-        data = message.TopicProduceData(
-            name=self._topic, partition_data=[message.PartitionProduceData(index=partition, records=batch)]
-        )
-        version = min(PRODUCE_VERSION_MAX, opened.versions.ranges.get(ApiKey.PRODUCE, (0, PRODUCE_VERSION_MAX))[1])
-        response = await opened.send_request(
-            ApiKey.PRODUCE, message(acks=-1, timeout_ms=WRITE_TIMEOUT_MS, topic_data=[data]), version=version
-        )
-        code = response.responses[0].partition_responses[0].error_code
+        partitions = await self._nodes.partitions_with_leader(self._topic)
+        if not partitions:
+            raise UpstreamLost(f"the audit topic {self._topic} does not exist or has no leader")
+        place = TopicPartition(self._topic, partitions[next(self._rotation) % len(partitions)])
+        request = producer_messages.produce(place.topic, {place.partition: batch}, timeout_ms=WRITE_TIMEOUT_MS)
+        version = producer_messages.PRODUCE_VERSION_MAX
+        response = await self._nodes.to_leader(place, ApiKey.PRODUCE, request, version)
+        code = producer_messages.by_partition(response)[place.partition].error_code
         if code != ErrorCode.NONE:
-            raise UpstreamLost(f"{self._topic}-{partition}: {error_name(code)}")
-
-    async def _find_leaders(self) -> None:
-        """Look up the leaders of the partitions. Raises UpstreamLost."""
-        metadata, _ = await self._client.metadata([self._topic])
-        audit_topic = next(topic for topic in metadata.topics if topic.name == self._topic)
-        if audit_topic.error_code != ErrorCode.NONE:
-            raise UpstreamLost(f"the audit topic {self._topic}: {error_name(audit_topic.error_code)}")
-        brokers = {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers} | dict(self._nodes)
-        leaders = [(part.partition_index, brokers.get(part.leader_id)) for part in audit_topic.partitions]
-        self._leaders = [(partition, address) for partition, address in leaders if address is not None]
-        if not self._leaders:
-            raise UpstreamLost(f"the audit topic {self._topic} has no leader")
-
-    async def _hang_up(self) -> None:
-        self._leaders = []
-        opened, self._open = self._open, {}
-        for connection in opened.values():
-            await connection.aclose()
+            raise UpstreamLost(f"{place.topic}-{place.partition}: {error_name(code)}")

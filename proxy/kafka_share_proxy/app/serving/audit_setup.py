@@ -13,7 +13,6 @@ from kafka_share_proxy.app.observing.audit_topics import AuditedTopicNames
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.feature.feature import ALL, NONE, PART, Coverage
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.interfaces import Notes, Workers
@@ -23,7 +22,6 @@ def set_up(
     config: Config,
     services: Services,
     name: str,
-    settings: ClusterClientSettings,
     client: Callable[[], ClusterClient],
     workers: Workers,
 ) -> AuditShipping | None:
@@ -38,7 +36,7 @@ def set_up(
     if audit_settings.file is not None:
         sinks.append(AuditFile(audit_settings.file, audit_settings.file_bytes, audit_settings.files_kept, notes))
     if audit_settings.topic is not None:
-        sinks.append(AuditTopic(audit_settings.topic, client(), settings, config.upstream.nodes, notes))
+        sinks.append(AuditTopic(audit_settings.topic, client(), notes))
     sampling = (audit_settings.key_samples_per_s, audit_settings.load_interval_s, audit_settings.key_bytes)
     audit = Audit(services.timers, audit_settings.queue_events, *sampling, random.random, workers)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kafka_share_proxy.app.observing import observe
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.forwarding.ports import Ports
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.loop.interfaces import Notes
@@ -35,7 +35,7 @@ class BrokerListeners:
         self._missing_since: dict[int, float] = {}
         """Time since which brokers are missing from Metadata."""
 
-    def open(self, ports: Ports, cluster: SeenCluster) -> None:
+    def open(self, ports: Ports, cluster: ClusterSnapshot) -> None:
         """Open the listeners for clients.
 
         Raises:
@@ -55,7 +55,7 @@ class BrokerListeners:
         """Use other bootstrap servers, and another grace time of vanished brokers."""
         self._config = config
 
-    def follow(self, cluster: SeenCluster) -> list[int]:
+    def follow(self, cluster: ClusterSnapshot) -> list[int]:
         """Return the brokers that lost their listener after the grace time."""
         self.book.retry_unbound()
         for node_id, address in cluster.brokers.items():

@@ -19,7 +19,7 @@ from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, ClusterClientSettings, Identity
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.cluster_queries import ClusterClientQueries
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.brokers.dialling import Dialler
 from kafka_share_proxy.brokers.interfaces import ClusterQueries, Connection
 from kafka_share_proxy.brokers.queries import about_topics
@@ -95,7 +95,7 @@ class ServingParts:
     seat: Seat | None = None
     """Place among the workers of one supervisor. None without workers."""
 
-    def open(self, cluster: SeenCluster) -> None:
+    def open(self, cluster: ClusterSnapshot) -> None:
         """Open the listeners for clients.
 
         Raises:
@@ -112,7 +112,7 @@ class ServingParts:
         for feature in self.features:
             feature.on_open()
 
-    def on_cluster(self, cluster: SeenCluster) -> None:
+    def on_cluster(self, cluster: ClusterSnapshot) -> None:
         """Apply new cluster metadata."""
         self._learn(cluster)
         for node_id in self.listeners.follow(cluster):
@@ -131,7 +131,7 @@ class ServingParts:
         """See BrokerListeners.vanished."""
         return self.listeners.vanished()
 
-    def _learn(self, cluster: SeenCluster) -> None:
+    def _learn(self, cluster: ClusterSnapshot) -> None:
         now = self.services.timers.now()
         for metadata in cluster.metadata:
             self.services.topology.fold(metadata, now)
@@ -158,7 +158,7 @@ def keep_alive_query(connection: Connection) -> Query:
     return ApiKey.HEARTBEAT, HEARTBEAT_VERSION, registry.request(ApiKey.HEARTBEAT, HEARTBEAT_VERSION).encode(request)
 
 
-def planned_routes(config: Config, cluster: SeenCluster, kinds: features.Kinds = features.FEATURES) -> Routes:
+def planned_routes(config: Config, cluster: ClusterSnapshot, kinds: features.Kinds = features.FEATURES) -> Routes:
     """Return the routes that `serve` would have. Nothing is started."""
     book = address_book(config, lambda _node_id, _upstream: False)
     services = _services(config, _StoppedClock(), lambda *_, **__: None, book, cluster, kinds)
@@ -172,7 +172,7 @@ def preload() -> None:
     ranges = {key: registry.versions(key) for key in registry.API_KEYS}
     versions = {UNKNOWN_NODE: BrokerVersions(ranges=ranges, response=None)}
     config = Config.model_validate({"listen": "localhost:1", "upstream": {"bootstrap": ["localhost:1"]}})
-    planned_routes(config, SeenCluster(brokers={}, metadata=(), versions=versions, silent={}))
+    planned_routes(config, ClusterSnapshot(brokers={}, metadata=(), versions=versions, silent={}))
 
 
 class _StoppedClock:
@@ -204,7 +204,7 @@ def compose(
     reactor: Reactor,
     notes: Notes,
     nursery: trio.Nursery,
-    cluster: SeenCluster,
+    cluster: ClusterSnapshot,
     *,
     tls: TlsContexts,
     bootstrap: Sequence[Address] | None = None,
@@ -228,7 +228,7 @@ def compose(
     platform = _platform(config, services, settings, WorkerThreads(reactor), cluster, kinds, bootstrap)
     if seat is not None:
         platform = replace(platform, address=f"{platform.address}/{seat.number}")
-    audit = audit_setup.set_up(config, services, platform.address, settings, platform.client, platform.workers)
+    audit = audit_setup.set_up(config, services, platform.address, platform.client, platform.workers)
     platform = replace(platform, audit=None if audit is None else audit.audit)
     built, home = _with_home(config, platform, reactor, kinds, tls.proxies, seat)
     audit_setup.report(audit, (each for feature in built for each in feature.coverage), config, notes)
@@ -294,7 +294,7 @@ def _services(
     timers: Timers,
     notes: Notes,
     book: AddressBook,
-    cluster: SeenCluster,
+    cluster: ClusterSnapshot,
     kinds: features.Kinds,
     own: ClusterQueries | None = None,
 ) -> Services:
@@ -315,7 +315,7 @@ def _platform(
     services: Services,
     settings: ClusterClientSettings,
     workers: Workers,
-    cluster: SeenCluster,
+    cluster: ClusterSnapshot,
     kinds: features.Kinds,
     bootstrap: Sequence[Address] | None = None,
 ) -> Platform:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_share_proxy.app.observing import observe
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 from kafka_share_proxy.commits.feature import INDIVIDUAL
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.feature.checks import FeatureCheck
@@ -41,13 +41,13 @@ def checks(config: Config, kinds: Kinds = FEATURES) -> tuple[FeatureCheck, ...]:
     return tuple(check for check in made if check is not None)
 
 
-def offer(config: Config, cluster: SeenCluster, kinds: Kinds = FEATURES) -> Offer:
+def offer(config: Config, cluster: ClusterSnapshot, kinds: Kinds = FEATURES) -> Offer:
     """Return the APIs offered to clients."""
     offered = [each for kind in kinds for each in kind.offers(_settings(config, kind), cluster)]
     return Offer(tuple(offered), pass_unknown=config.unknown_apis == "pass", denied=config.apis.denied)
 
 
-def stored_states(config: Config, cluster: SeenCluster, kinds: Kinds = FEATURES) -> Iterator[DescribedState[Any]]:
+def stored_states(config: Config, cluster: ClusterSnapshot, kinds: Kinds = FEATURES) -> Iterator[DescribedState[Any]]:
     for kind in kinds:
         yield from kind.states(_settings(config, kind), cluster)
 

@@ -248,15 +248,15 @@ class Server:
     async def _serve(self, nursery: trio.Nursery) -> None:
         loaded = trio.Event()
         nursery.start_soon(_load_in_thread, needed_libraries(self._config), loaded)
-        sight = await _unless(self._stop, self._watch.first)
-        if sight is None:
+        snapshot = await _unless(self._stop, self._watch.first)
+        if snapshot is None:
             return  # stopped before the cluster responded
         self._parts = parts = compose(
             self._config,
             self._reactor,
             self._notice,
             nursery,
-            sight,
+            snapshot,
             tls=self._tls,
             bootstrap=self._bootstrap,
             kinds=self._kinds,
@@ -268,7 +268,7 @@ class Server:
         trace = self._config.trace
         if trace.client is not None:
             parts.plane.client_trace.begin(trace.client, trace_page.limits(trace, trace.seconds))
-        parts.open(sight)
+        parts.open(snapshot)
         await loaded.wait()
         # Current objects are permanent: a garbage collection must not walk through all of them while clients wait.
         self._garbage.begin(self._walked_s)

@@ -38,6 +38,7 @@ class Tap:
         self._responses = FrameCollector(connection.client.unsent + responses.left, FRAME_BYTES_MAX)
         self._exchanges = Exchanges(lambda: connection.requests.raw, lambda: connection.plane.routes)
         self._is_readable = True
+        """False after bytes that could not be decoded: nothing after them is traced."""
         self._tapped: TappedTransport | None = None
 
     def begin(self) -> None:

@@ -11,6 +11,7 @@ share group):
 
 from __future__ import annotations
 
+from kafka_share_proxy.brokers.operations import NO_BITS
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import replied, send_upstream
@@ -25,8 +26,6 @@ from kafka_share_proxy.wire.errors import ErrorCode
 KEY = ApiKey.DESCRIBE_GROUPS
 NOT_FOUND_VERSION = 6
 """Version from which an unknown group is an error (KIP-1043). Earlier versions describe it as Dead."""
-
-NO_OPERATIONS = -2147483648
 
 
 async def handle(call: Call[messages.DescribeGroupsRequest], services: ShareServices) -> bytes:
@@ -47,7 +46,7 @@ def _make_dead(group: messages.DescribeGroupsResponse.DescribedGroup, version: i
     if version >= NOT_FOUND_VERSION:
         group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         group.error_message = f"Group {group.group_id} is not a classic group."
-        group.authorized_operations = NO_OPERATIONS
+        group.authorized_operations = NO_BITS
     else:
         group.error_code = ErrorCode.NONE
 

@@ -16,9 +16,8 @@ from collections.abc import Collection, Iterable
 from operator import attrgetter
 from zlib import crc32
 
+from kafka_share_proxy.brokers.operations import DESCRIBE_BIT, NO_BITS
 from kafka_share_proxy.brokers.rights import (
-    DESCRIBE_BIT,
-    NO_BITS,
     RIGHTS_AT_ONCE,
     Right,
     on_describe_groups,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kafka_share_proxy.brokers.operations import NO_BITS
 from kafka_share_proxy.brokers.rights import (
-    NO_BITS,
     Right,
     group_bits,
     on_describe_groups,

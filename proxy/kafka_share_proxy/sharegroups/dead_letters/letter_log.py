@@ -6,13 +6,12 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafka_share_proxy.brokers import topic_log
 from kafka_share_proxy.brokers.open_nodes import OpenNodes
-from kafka_share_proxy.brokers.topic_log import CONSUMER, EARLIEST, FETCH_VERSION, LATEST, LIST_OFFSETS_VERSION
+from kafka_share_proxy.brokers.topic_log import EARLIEST, LATEST, READ_COMMITTED
 from kafka_share_proxy.offsets.ranges import OffsetRanges
 from kafka_share_proxy.sharegroups.dead_letters import letter_records
 from kafka_share_proxy.sharegroups.dead_letters.letter_records import MESSAGES, letter_text
-from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost, error_name
 from kafka_share_proxy.wire.records.fetched_records import fetched_records
 from kafka_share_proxy.wire.records.records import Record
@@ -21,7 +20,6 @@ from kafka_share_proxy.wire.values import TopicPartition
 READ_BYTES = 1 << 20
 """Bytes requested by one Fetch: the memory that a command needs."""
 READ_WAIT_MS = 500
-READ_COMMITTED = 1
 FIELDS = ("error", "topic", "partition", "offset", "deliveries")
 """Names of conditions."""
 
@@ -94,18 +92,11 @@ def letter_in(place: TopicPartition, record: Record, group: str) -> StoredLetter
 async def log_bounds(nodes: OpenNodes, place: TopicPartition) -> tuple[int, int]:
     """Return the first offset, and the last stable one. Raises ProxyError."""
     bounds: list[int] = []
-    for timestamp in (EARLIEST, LATEST):
-        message = messages.ListOffsetsRequest
-        target = message.ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp)
-        request = message(
-            replica_id=CONSUMER,
-            isolation_level=READ_COMMITTED,
-            topics=[message.ListOffsetsTopic(name=place.topic, partitions=[target])],
-        )
-        response = await nodes.to_leader(place, ApiKey.LIST_OFFSETS, request, LIST_OFFSETS_VERSION)
-        (entry,) = response.topics[0].partitions
-        _check(entry.error_code, place)
-        bounds.append(int(entry.offset))
+    async with nodes.connection(await nodes.leader(place)) as opened:
+        for timestamp in (EARLIEST, LATEST):
+            entries = await topic_log.request_offsets(opened, place.topic, [place.partition], timestamp, READ_COMMITTED)
+            _check(entries[0].error_code, place)
+            bounds.append(int(entries[0].offset))
     return bounds[0], bounds[1]
 
 
@@ -147,22 +138,16 @@ async def records_at(nodes: OpenNodes, place: TopicPartition, offsets: Sequence[
 
 async def _fetch(nodes: OpenNodes, place: TopicPartition, offset: int) -> tuple[list[Record], int]:
     """Return committed records from `offset` on, and the offset after them. Raises ProxyError."""
-    message = messages.FetchRequest
-    target = message.FetchPartition(partition=place.partition, fetch_offset=offset, partition_max_bytes=READ_BYTES)
-    request = message(
-        replica_id=CONSUMER,
-        max_wait_ms=READ_WAIT_MS,
-        min_bytes=1,
-        max_bytes=READ_BYTES,
-        isolation_level=READ_COMMITTED,
-        session_id=0,
-        session_epoch=-1,
-        topics=[message.FetchTopic(topic=place.topic, partitions=[target])],
-        forgotten_topics_data=[],
-        rack_id="",
-    )
-    response = await nodes.to_leader(place, ApiKey.FETCH, request, FETCH_VERSION)
-    (entry,) = response.responses[0].partitions
+    async with nodes.connection(await nodes.leader(place)) as opened:
+        (entry,) = await topic_log.fetch(
+            opened,
+            place.topic,
+            {place.partition: offset},
+            wait_ms=READ_WAIT_MS,
+            max_bytes=READ_BYTES,
+            partition_bytes=READ_BYTES,
+            isolation_level=READ_COMMITTED,
+        )
     _check(entry.error_code, place)
     records: list[Record] = []
     following = offset

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.interfaces import ClusterQueries
+from kafka_share_proxy.brokers.operations import Operation, missing_on
 from kafka_share_proxy.brokers.queries import Resource, TopicEntry, about_settings, about_topics
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.sharegroups.settings import DeadLetters
@@ -33,9 +34,6 @@ CHECK_S = 30.0
 """Seconds for which a checked topic counts as unchanged. A refused write checks it earlier."""
 TOPICS_MAX = 1_000
 """Maximum number of topics remembered."""
-WRITE_BIT = 1 << 4
-"""WRITE in an authorized-operations field (AclOperation)."""
-UNKNOWN_OPERATIONS = -(1 << 31)
 
 
 class NotWritable(ProxyError):
@@ -67,8 +65,7 @@ def existing(name: str, entry: TopicEntry) -> TopicEntry | None:
 
 def check_permission(name: str, entry: TopicEntry, values: Mapping[str, str], settings: DeadLetters) -> None:
     """Raise NotWritable if the identity may not write the topic, or it may not get dead letters."""
-    operations = entry.topic_authorized_operations
-    if operations != UNKNOWN_OPERATIONS and not operations & WRITE_BIT:
+    if missing_on(entry, [Operation.WRITE]):
         raise NotWritable(f"the proxy's own identity has no WRITE on topic {name}")
     permission = values.get(PERMISSION)
     if permission is not None:

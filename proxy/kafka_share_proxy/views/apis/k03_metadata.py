@@ -20,7 +20,7 @@ from kafka_share_proxy.forwarding.served.upstream_requests import (
 )
 from kafka_share_proxy.views.apis.metadata_entries import metadata_entry, refused_entry
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
-from kafka_share_proxy.views.creation import Missing, SeenView
+from kafka_share_proxy.views.creation import Missing, ViewOutcome
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
@@ -73,19 +73,19 @@ async def _take_views(call: Call[messages.MetadataRequest]) -> dict[str, None]:
 async def _show(views: ViewServices, call: Call[messages.MetadataRequest], topics: Iterable[str]) -> list[TopicEntry]:
     names, bad = await views.keeper.read(topics, call.work)
     operations = bool(call.message.include_topic_authorized_operations)
-    sights = await views.keeper.prepare(
+    outcomes = await views.keeper.prepare(
         call.connection, names, missing=Missing.OFFER, operations=operations, work=call.work
     )
-    entries = [await metadata_entry(call.work, sight) for sight in sights.values()]
+    entries = [await metadata_entry(call.work, outcome) for outcome in outcomes.values()]
     if slot_weights.is_requested(call.message.unknown_tags):
-        for sight, entry in zip(sights.values(), entries, strict=True):
-            entry.unknown_tags = _weights(views.catalog, sight)
+        for outcome, entry in zip(outcomes.values(), entries, strict=True):
+            entry.unknown_tags = _weights(views.catalog, outcome)
             await call.work.step()
     return entries + await call.work.map(lambda topic: refused_entry(topic, bad[topic]), bad)
 
 
-def _weights(catalog: ViewCatalog, sight: SeenView) -> tuple[slot_weights.Tag, ...]:
-    plan = None if sight.name.plan is None else catalog.plan(sight.name.plan)
+def _weights(catalog: ViewCatalog, outcome: ViewOutcome) -> tuple[slot_weights.Tag, ...]:
+    plan = None if outcome.name.plan is None else catalog.plan(outcome.name.plan)
     return () if plan is None or not plan.weights else (slot_weights.written(plan.weights),)
 
 

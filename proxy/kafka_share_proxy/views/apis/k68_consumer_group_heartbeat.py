@@ -35,17 +35,19 @@ async def handle(
 ) -> messages.ConsumerGroupHeartbeatResponse | None:
     subscribed = await call.work.select(is_view, call.message.subscribed_topic_names or ())
     names, _ = await views.keeper.read(subscribed, call.work)
-    sights = await views.keeper.prepare(call.connection, names, work=call.work)
+    outcomes = await views.keeper.prepare(call.connection, names, work=call.work)
     ready = []
-    for topic, sight in sights.items():
+    for topic, outcome in outcomes.items():
         await call.work.step()
-        if sight.code == ErrorCode.NONE:
+        if outcome.code == ErrorCode.NONE:
             ready.append(topic)
-        if sight.code in _ABSENT:
+        if outcome.code in _ABSENT:
             continue
         response = messages.ConsumerGroupHeartbeatResponse
-        text = sight.reason or f"view {topic}: the principal has no right to DESCRIBE it or its base {sight.name.base}"
-        return response(error_code=_CODES.get(sight.code, ErrorCode.INVALID_REQUEST), error_message=text)
+        text = (
+            outcome.reason or f"view {topic}: the principal has no right to DESCRIBE it or its base {outcome.name.base}"
+        )
+        return response(error_code=_CODES.get(outcome.code, ErrorCode.INVALID_REQUEST), error_message=text)
     return await _audited(call, views.reads.audit, ready) if ready and views.reads.audit is not None else None
 
 

@@ -40,20 +40,20 @@ async def _describe(
     request, work = call.message, call.work
     topics = await work.select(lambda topic: is_view(topic.name), request.topics)
     names, bad = await views.keeper.read(await work.map(lambda topic: topic.name, topics), work)
-    sights = await views.keeper.prepare(call.connection, names, missing=Missing.SHOW, operations=True, work=work)
+    outcomes = await views.keeper.prepare(call.connection, names, missing=Missing.SHOW, operations=True, work=work)
     refused = await work.map(lambda topic: refused_description(topic, bad[topic]), bad)
     local = dict(zip(bad, refused, strict=True))
-    for topic, sight in sights.items():
+    for topic, outcome in outcomes.items():
         await work.step()
-        if sight.code != ErrorCode.NONE:
-            local[topic] = refused_description(topic, sight.code, sight)
-        elif sight.is_without_topic:
-            local[topic] = await description(work, sight)
+        if outcome.code != ErrorCode.NONE:
+            local[topic] = refused_description(topic, outcome.code, outcome)
+        elif outcome.is_without_topic:
+            local[topic] = await description(work, outcome)
     request.topics = await work.select(lambda topic: topic.name not in local, request.topics)
     response = await send_upstream(call, request) if request.topics else _nothing()
     for entry in response.topics:
-        if entry.name in sights and entry.error_code == ErrorCode.NONE:
-            describe_as_base(entry, sights[entry.name])
+        if entry.name in outcomes and entry.error_code == ErrorCode.NONE:
+            describe_as_base(entry, outcomes[entry.name])
         await work.step()
     begin = request.cursor.topic_name if request.cursor is not None else ""
     end = response.next_cursor.topic_name if response.next_cursor is not None else None

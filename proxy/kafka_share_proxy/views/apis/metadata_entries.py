@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from kafka_share_proxy.brokers.queries import TopicEntry
 from kafka_share_proxy.loop.slices import Work
-from kafka_share_proxy.views.creation import SeenView
+from kafka_share_proxy.views.creation import ViewOutcome
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -20,17 +20,17 @@ _DescribedPartition: TypeAlias = "messages.DescribeTopicPartitionsResponse.Descr
 _Partition: TypeAlias = "messages.MetadataResponse.MetadataResponsePartition"
 
 
-async def metadata_entry(work: Work, sight: SeenView) -> TopicEntry:
+async def metadata_entry(work: Work, outcome: ViewOutcome) -> TopicEntry:
     """Return the entry, in slices: partitions may be many."""
     message = messages.MetadataResponse
     entry = message.MetadataResponseTopic(
-        error_code=int(sight.code), name=sight.name.topic, is_internal=False, partitions=[]
+        error_code=int(outcome.code), name=outcome.name.topic, is_internal=False, partitions=[]
     )
-    if sight.view is not None:
-        entry.topic_id = sight.view.topic_id
-        entry.topic_authorized_operations = sight.view.topic_authorized_operations
+    if outcome.view is not None:
+        entry.topic_id = outcome.view.topic_id
+        entry.topic_authorized_operations = outcome.view.topic_authorized_operations
     await work.step()
-    for index, of in _partitions(sight):
+    for index, of in _partitions(outcome):
         entry.partitions.append(
             message.MetadataResponsePartition(
                 error_code=of.error_code,
@@ -52,9 +52,9 @@ def refused_entry(topic: str, code: ErrorCode) -> TopicEntry:
     )
 
 
-def describe_as_base(entry: DescribedTopic, sight: SeenView) -> None:
+def describe_as_base(entry: DescribedTopic, outcome: ViewOutcome) -> None:
     """Replace partition data in a view's entry by that of the base."""
-    leads = dict(_partitions(sight))
+    leads = dict(_partitions(outcome))
     entry.is_internal = False
     entry.partitions = [each for each in entry.partitions or () if each.partition_index in leads]
     for partition in entry.partitions:
@@ -71,14 +71,14 @@ def _show_base(partition: _DescribedPartition, of: _Partition) -> None:
     partition.eligible_leader_replicas, partition.last_known_elr = [], []
 
 
-async def description(work: Work, sight: SeenView) -> DescribedTopic:
+async def description(work: Work, outcome: ViewOutcome) -> DescribedTopic:
     message = messages.DescribeTopicPartitionsResponse
-    entry = message.DescribeTopicPartitionsResponseTopic(name=sight.name.topic, partitions=[])
-    if sight.view is not None:
-        entry.topic_authorized_operations = sight.view.topic_authorized_operations
+    entry = message.DescribeTopicPartitionsResponseTopic(name=outcome.name.topic, partitions=[])
+    if outcome.view is not None:
+        entry.topic_authorized_operations = outcome.view.topic_authorized_operations
     entry.is_internal = False
     await work.step()
-    for index, of in _partitions(sight):
+    for index, of in _partitions(outcome):
         partition = message.DescribeTopicPartitionsResponsePartition(partition_index=index)
         _show_base(partition, of)
         entry.partitions.append(partition)
@@ -86,20 +86,20 @@ async def description(work: Work, sight: SeenView) -> DescribedTopic:
     return entry
 
 
-def refused_description(topic: str, code: ErrorCode, sight: SeenView | None = None) -> DescribedTopic:
+def refused_description(topic: str, code: ErrorCode, outcome: ViewOutcome | None = None) -> DescribedTopic:
     entry = messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
         error_code=int(code), name=topic, partitions=[]
     )
-    if sight is not None and sight.view is not None:
-        entry.topic_id = sight.view.topic_id
+    if outcome is not None and outcome.view is not None:
+        entry.topic_id = outcome.view.topic_id
     return entry
 
 
-def _partitions(sight: SeenView) -> Iterator[tuple[int, _Partition]]:
-    view = sight.known
-    if view is None or sight.base is None:
+def _partitions(outcome: ViewOutcome) -> Iterator[tuple[int, _Partition]]:
+    view = outcome.known
+    if view is None or outcome.base is None:
         return
-    by_index: Mapping[int, _Partition] = {each.partition_index: each for each in sight.base.partitions or ()}
+    by_index: Mapping[int, _Partition] = {each.partition_index: each for each in outcome.base.partitions or ()}
     for index in range(view.partitions):
         of = by_index.get(view.place(index)[0])
         if of is not None:

@@ -1,8 +1,8 @@
-"""Requests of the state producer, as brokers receive them."""
+"""Requests of producers, as brokers receive them."""
 
 from __future__ import annotations
 
-from kafka_share_proxy.durable import producer_messages
+from kafka_share_proxy.brokers import producer_messages
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import TopicPartition
 
@@ -26,12 +26,6 @@ def test_a_transaction_ends_by_commit_or_abort() -> None:
     for committed in (True, False):
         request = producer_messages.end_txn("id", 7, 2, committed=committed)
         assert (request.producer_id, request.producer_epoch, request.committed) == (7, 2, committed)
-
-
-def test_leaders_are_looked_up_without_creating_topics() -> None:
-    request = producer_messages.leaders_of(["a"])
-    assert [topic.name for topic in request.topics or ()] == ["a"]
-    assert not request.allow_auto_topic_creation
 
 
 def test_a_missing_response_has_no_partitions() -> None:

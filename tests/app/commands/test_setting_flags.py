@@ -1,4 +1,4 @@
-"""Flags of every command that dials the brokers."""
+"""Flags of every command that reads settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of producers of state as messages, and the versions used."""
+"""Requests of the proxy's own producers, plain and transactional, and the versions used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADD_PARTITIONS_VERSION_MAX = 3
 END_TXN_VERSION_MAX = 3
 """Highest version used: 4 may return another code, and 5 raises the epoch."""
 REPLICAS_MS = 5_000
-"""Milliseconds that a leader waits for its replicas."""
+"""Milliseconds that a leader waits for its replicas, unless the caller names others."""
 TRANSACTION_MS = 60_000
 """Milliseconds after which a coordinator aborts a transaction and fences its producer."""
 ALL_REPLICAS = -1
@@ -33,14 +33,16 @@ def init_producer_id(transactional_id: str, producer_id: int, producer_epoch: in
     )
 
 
-def produce(topic: str, batches: Mapping[int, bytes], transactional_id: str | None = None) -> messages.ProduceRequest:
-    """`batches`: by partition. `transactional_id`: None for plain batches."""
+def produce(
+    topic: str, batches: Mapping[int, bytes], transactional_id: str | None = None, *, timeout_ms: int = REPLICAS_MS
+) -> messages.ProduceRequest:
+    """Return a request with acks=all. `batches`: by partition. `transactional_id`: None for plain batches."""
     request = messages.ProduceRequest
     data = [request.PartitionProduceData(index=partition, records=batch) for partition, batch in batches.items()]
     return request(
         transactional_id=transactional_id,
         acks=ALL_REPLICAS,
-        timeout_ms=REPLICAS_MS,
+        timeout_ms=timeout_ms,
         topic_data=[request.TopicProduceData(name=topic, partition_data=data)],
     )
 
@@ -75,8 +77,3 @@ def end_txn(transactional_id: str, producer_id: int, producer_epoch: int, *, com
         producer_epoch=producer_epoch,
         committed=committed,
     )
-
-
-def leaders_of(topics: Iterable[str]) -> messages.MetadataRequest:
-    topic = messages.MetadataRequest.MetadataRequestTopic
-    return messages.MetadataRequest(topics=[topic(name=name) for name in topics], allow_auto_topic_creation=False)

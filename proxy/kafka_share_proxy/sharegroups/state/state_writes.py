@@ -233,7 +233,8 @@ class ShareWrites:
 
     def _take(self, lane: _Lane) -> list[tuple[list[_Order], list[Entry]]]:
         """Return the next round with its records: for each share partition one append, with all changes that wait."""
-        gathered, kept = self._gather(lane)
+        is_alone = len(lane.waiting) == 1 and not lane.in_letters
+        gathered, kept = ([lane.waiting], list[_Order]()) if is_alone else self._gather(lane)
         taken: list[tuple[list[_Order], list[Entry]]] = []
         size, remaining = 0, list[_Order]()
         for orders in gathered:

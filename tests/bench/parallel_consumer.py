@@ -8,8 +8,9 @@ heaviest key one record after the other, or all records on 16 workers, whichever
 in the run. The pause is the time between two records of the heaviest key. With the proxy it contains an append of the
 share state, because a record is delivered only after the one before it of its key is stored as settled, which the other
 side does every 5 s. Therefore the bound with one append for each record of the heaviest key is printed, too, with the
-append as the proxy measured it. The sides alternate, and the results are
-medians of the run. Then each process is killed with kill -9 at half of the records and replaced: records that were
+append as the proxy measured it. The bound with the measured
+pause is printed as well. A second group of members acknowledges the records of a poll together, with its next
+ShareFetch. The sides alternate, and the results are medians of the run. Then each process is killed with kill -9 at half of the records and replaced: records that were
 worked on twice are duplicates. The Parallel Consumer commits every 5 s by default. Its duplicates are also counted with
 a commit every 100 ms. The exit status is 1 if the proxy is below 0.9 of the bound or slower than the other side.
 """
@@ -49,7 +50,7 @@ SETTINGS = {
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 PROXY, POLLS, OTHER, OFTEN = "proxy", "proxy, polls", "parallel consumer", "parallel, 100 ms"
 COMMITS = {PROXY: "record", POLLS: "poll"}
-"""What the members of a share group commit: each record, or the records of a poll with the next ShareFetch."""
+"""Unit of acknowledgement of the members: each record, or the records of a poll with the next ShareFetch."""
 COMMITS_MS = {OTHER: 5_000, OFTEN: 100}
 """Commit interval of the Parallel Consumer: its default, and one for few duplicates."""
 APPENDS = "ksp_share_state_write_seconds"

@@ -8,11 +8,11 @@ heaviest key one record after the other, or all records on 16 workers, whichever
 in the run. The pause is the time between two records of the heaviest key. With the proxy it contains an append of the
 share state, because a record is delivered only after the one before it of its key is stored as settled, which the other
 side does every 5 s. Therefore the bound with one append for each record of the heaviest key is printed, too, with the
-append as the proxy measured it. The bound with the measured
-pause is printed as well. A second group of members acknowledges the records of a poll together, with its next
-ShareFetch. The sides alternate, and the results are medians of the run. Then each process is killed with kill -9 at half of the records and replaced: records that were
-worked on twice are duplicates. The Parallel Consumer commits every 5 s by default. Its duplicates are also counted with
-a commit every 100 ms. The exit status is 1 if the proxy is below 0.9 of the bound or slower than the other side.
+append as the proxy measured it, and the bound with the measured pause. A second group of members acknowledges the
+records of a poll together, with its next ShareFetch. The sides alternate, and the results are medians of the run. Then
+each process is killed with kill -9 at half of the records and replaced: records that were worked on twice are
+duplicates. The Parallel Consumer commits every 5 s by default. Its duplicates are also counted with a commit every 100
+ms. The exit status is 1 if the proxy is below 0.9 of the bound or slower than the other side.
 """
 
 from __future__ import annotations

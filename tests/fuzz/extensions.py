@@ -34,6 +34,7 @@ TESTS = {
     "kafka_share_proxy.wire.records._batches": ("tests/wire/records/test_batches.py",),
     "kafka_share_proxy.wire.codec._commit_frames": ("tests/wire/codec/test_commit_frames.py",),
     "kafka_share_proxy.commits.kernel._text_commits": ("tests/commits/kernel/test_text_commits.py",),
+    "kafka_share_proxy.sharegroups.kernel._key_table": ("tests/sharegroups/kernel/test_key_table.py",),
     "kafka_share_proxy.wire.records._record_positions": ("tests/wire/records/test_record_positions.py",),
     "kafka_share_proxy.wire.records._small_batches": ("tests/wire/records/test_records.py",),
 }

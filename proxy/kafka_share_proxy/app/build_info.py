@@ -19,6 +19,7 @@ KERNEL_USERS = (
     "kafka_share_proxy.wire.records.batches",
     "kafka_share_proxy.wire.codec.commit_frames",
     "kafka_share_proxy.commits.kernel.text_commits",
+    "kafka_share_proxy.sharegroups.kernel.key_table",
     "kafka_share_proxy.audit.event_log",
     "kafka_share_proxy.forwarding.walk.pump",
     "kafka_share_proxy.forwarding.observed.forwarded_shares",

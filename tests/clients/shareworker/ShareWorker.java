@@ -8,10 +8,11 @@ import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * Members of a share group, one thread each: ShareWorker BOOTSTRAP GROUP TOPIC MEMBERS WORK_US POLL_RECORDS.
+ * Members of a share group, one thread each: ShareWorker BOOTSTRAP GROUP TOPIC MEMBERS WORK_US POLL_RECORDS COMMITS.
  *
- * <p>Each record is acknowledged as soon as its work is done, so that the next of its key is free. It prints "partition
- * offset begin end" for each record, when its work is done.
+ * <p>COMMITS is "record" or "poll". With "record" each record is committed as soon as its work is done, so that the next
+ * of its key is free. With "poll" the next ShareFetch carries the acknowledgements of all records of a poll. It prints
+ * "partition offset begin end" for each record, when its work is done.
  */
 public class ShareWorker {
     public static void main(String[] arguments) {
@@ -27,6 +28,7 @@ public class ShareWorker {
         settings.put("share.acknowledgement.mode", "explicit");
         settings.put("share.acquire.mode", "record_limit");
         settings.put("max.poll.records", arguments[5]);
+        boolean commitsRecords = arguments[6].equals("record");
         long work = Long.parseLong(arguments[4]) * 1_000;
         KafkaShareConsumer<String, String> consumer =
             new KafkaShareConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
@@ -38,7 +40,9 @@ public class ShareWorker {
                 System.out.print(
                     record.partition() + " " + record.offset() + " " + begin + " " + System.nanoTime() + "\n");
                 consumer.acknowledge(record, AcknowledgeType.ACCEPT);
-                consumer.commitAsync();
+                if (commitsRecords) {
+                    consumer.commitAsync();
+                }
             }
         }
     }

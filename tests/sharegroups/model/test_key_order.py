@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka_share_proxy.sharegroups.model.acquiring import ReadRecords
-from kafka_share_proxy.sharegroups.model.key_order import TRIMMED_AT_ONCE, KeyOrder
+from kafka_share_proxy.sharegroups.model.key_order import BlockedKey, KeyOrder
 from kafka_share_proxy.sharegroups.model.offset_runs import AVAILABLE, BLOCKED
 from kafka_share_proxy.sharegroups.model.partition import Refusal, SharePartition
 from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition, partition_of
@@ -267,26 +267,10 @@ class TestKnowledge:
         assert play.poll() == [1]
 
 
-def test_settled_offsets_leave_nothing_behind() -> None:
+def test_the_hottest_keys_come_first() -> None:
     order = KeyOrder(0)
-    assert order.add(RecordKeys(array("q", range(6)), array("Q", [0, 1, 2, 0, 1, 2]))) == [3, 4, 5]
-    assert order.settle([(4, 4)]) == []
-    assert order.blocked == 2
-    assert order.settle([(0, 2)]) == [3, 5]
-    assert order.settle([(3, 3)]) == []
-    assert order.settle([(5, 99)]) == []
-    order.trim(6)
-    assert (list(order._offsets), order._first, order._waiting, order.blocked) == ([], {}, {}, 0)
-
-
-def test_keys_of_many_settled_offsets_are_forgotten_together() -> None:
-    order = KeyOrder(0)
-    order.add(RecordKeys(array("q", range(3 * TRIMMED_AT_ONCE)), array("Q", range(3 * TRIMMED_AT_ONCE))))
-    order.settle([(0, 2 * TRIMMED_AT_ONCE - 1)])
-    order.trim(TRIMMED_AT_ONCE - 1)
-    assert len(order._offsets) == 3 * TRIMMED_AT_ONCE
-    order.trim(2 * TRIMMED_AT_ONCE)
-    assert list(order._offsets) == list(range(2 * TRIMMED_AT_ONCE, 3 * TRIMMED_AT_ONCE))
+    order.add(RecordKeys(array("q", range(8)), array("Q", [7, 1, 2, 7, 3, 7, 1, 3])))
+    assert order.hottest() == [BlockedKey(7, 0, 2), BlockedKey(1, 1, 1), BlockedKey(3, 4, 1)]
 
 
 class Reference:
@@ -359,7 +343,7 @@ def run(seed: int, log: str, steps: int, **options: Any) -> None:
     partition = play.partition
     assert isinstance(partition, QueuePartition)
     assert partition.order is not None
-    assert (partition.blocked_records(), partition.order.locked, partition.order._first) == (0, 0, {})
+    assert (partition.blocked_records(), partition.order.locked, partition.order.unsettled) == (0, 0, 0)
 
 
 @settings(max_examples=150, deadline=None)

@@ -104,6 +104,69 @@ def test_one_append_in_flight_carries_what_came_meanwhile(world, journal, topic)
     assert entries(two.message)[topic.topic_id, 0].acknowledge_error_code == 0
 
 
+def held_by_each(world, topic, count):
+    """Members that hold a record each, of one share partition."""
+    members = [world.member(member_id=f"m{number}") for number in range(count)]
+    for number, member in enumerate(members):
+        assert acquired(member.fetch(topic, max_records=1, share_acquire_mode=1)) == [(number, number, 1)]
+    return members
+
+
+def accept_all(topic, members):
+    """Let each member accept its record, while the journal is slow."""
+    return [
+        member.send_acknowledge({(topic.topic_id, 0): [(number, number, [ACCEPT])]})
+        for number, member in enumerate(members)
+    ]
+
+
+def codes_of(topic, replies):
+    return [entries(reply.message)[topic.topic_id, 0].error_code for reply in replies]
+
+
+def test_changes_of_one_share_partition_share_an_append(world, journal, topic):
+    """Each member waits for two appends at most: the one in flight, and the one of all that wait."""
+    members = held_by_each(world, topic, 5)
+    journal.slow = True
+    replies = accept_all(topic, members)
+    journal.confirm()
+    assert [reply.done for reply in replies] == [True, False, False, False, False]
+    ((record,), _) = journal.appends[0]
+    assert ShareSnapshot.decode(record[1]).start_offset == 5
+    journal.confirm()
+    assert journal.appends == []
+    assert codes_of(topic, replies) == [ErrorCode.NONE] * 5
+    assert start_offset(world, topic) == 5
+
+
+def test_changes_that_share_a_refused_append_are_all_reverted(world, journal, topic):
+    members = held_by_each(world, topic, 4)
+    journal.slow = True
+    replies = accept_all(topic, members)
+    journal.confirm()
+    journal.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert codes_of(topic, replies) == [ErrorCode.NONE] + [ErrorCode.UNKNOWN_SERVER_ERROR] * 3
+    journal.slow = False
+    for number, member in enumerate(members[1:], 1):
+        again = member.acknowledge({(topic.topic_id, 0): [(number, number, [ACCEPT])]})
+        assert code(again, topic) == ErrorCode.NONE
+    assert start_offset(world, topic) == 4
+
+
+def test_the_changes_in_one_snapshot_are_bounded(world, journal, topic, monkeypatch):
+    monkeypatch.setattr(state_writes, "CHANGES_MAX", 2)
+    members = held_by_each(world, topic, 6)
+    journal.slow = True
+    replies = accept_all(topic, members)
+    starts = []
+    while journal.appends:
+        ((record,), _) = journal.appends[0]
+        starts.append(ShareSnapshot.decode(record[1]).start_offset)
+        journal.confirm()
+    assert starts == [1, 3, 5, 6]
+    assert codes_of(topic, replies) == [ErrorCode.NONE] * 6
+
+
 @pytest.mark.parametrize(
     ("stored", "told"),
     [

@@ -25,6 +25,11 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
 )
 from kafka_share_proxy.wire.records.order_keys import RecordKeys
 
+MISSING_PART = 16
+"""A request for many records is served with fewer, by at most one in this number, rather than with records of one more
+log batch: the more records are held together, the more wait for an earlier one of the same key.
+"""
+
 
 class OrderedAcquirer(Acquirer):
     """One acquire on the window of a group with key order."""
@@ -65,15 +70,18 @@ class OrderedAcquirer(Acquirer):
 
     def _learn_enough(self, first: int, last: int, max_records: int) -> None:
         """Track first..last until enough offsets are free. More would only split the window into more runs."""
-        while first <= last and (missing := self.budget - self._count_free(first - 1)) > 0:
+        missing = self.budget - self._count_free(max(self.data_first, self.window.next_free()), first - 1)
+        enough = self.budget // MISSING_PART
+        while first <= last and missing > enough:
             end = min(last, self._log_batch_end(first + missing - 1))
             self._learn(first, end, max_records)
+            missing -= self._count_free(first, end)
             first = end + 1
 
-    def _count_free(self, last: int) -> int:
-        """Return how many offsets of the data up to `last` may be acquired. May be too low if they are enough."""
+    def _count_free(self, first: int, last: int) -> int:
+        """Return how many offsets from `first` to `last` may be acquired. May be too low if they are enough."""
         count = 0
-        for run in self.window.between(max(self.data_first, self.window.next_free()), last):
+        for run in self.window.between(first, last):
             if run.state == AVAILABLE:
                 count += run.last - run.first + 1
                 if count >= self.budget:

@@ -7,6 +7,7 @@ The class is chosen by the settings of the group (`class_for`), so that every ot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 
 from kafka_share_proxy.sharegroups.model import dead_letters
@@ -187,15 +188,19 @@ class QueuePartition(SharePartition):
             block(self, spans(filter(order.is_blocked, range(run.first, run.last + 1))))
 
     def _unblock(self, offsets: Iterable[int]) -> None:
-        for offset in offsets:
+        freed: list[int] = []
+        for offset in sorted(offsets):
             index = self.index_from(offset)
             run = self.runs[index] if index < len(self.runs) else None
             if run is None or run.first > offset or run.state != BLOCKED:
                 continue
             if run.first != offset or run.last != offset:
                 run = self.isolate(offset, offset)
-            super().free(run, AVAILABLE)
-            self.join(offset)
+            run.state = AVAILABLE  # a blocked run has neither a lock nor a due time
+            freed.append(offset)
+        if freed:
+            self.free_from = min(self.free_from, freed[0])
+            self.join_all(freed)
 
     def move_log_start(self, offset: int) -> None:
         """See SharePartition."""
@@ -346,7 +351,11 @@ class QueuePartition(SharePartition):
         for run in runs:
             if run.target & SETTLED and run.state == ACQUIRED:
                 order.locked -= run.last - run.first + 1
-                super().free(run, run.target)
+                if run.lock is not None:
+                    run.unlock()
+                run.pending = run.owner = None
+                run.renewals = 0
+                run.state = run.target
                 settled.append((run.first, run.last))
             else:
                 self.free(run, run.target)
@@ -370,6 +379,14 @@ class QueuePartition(SharePartition):
 
     def snapshot(self, *transitions: Transition) -> ShareSnapshot:
         """See SharePartition."""
+        if self.queue.dead_letters is None:
+            plain = self._snapshot(transitions)
+            highest = max([state for _, _, state, _ in plain.batches], default=AVAILABLE)
+            if highest < BLOCKED:
+                return plain
+            if highest == BLOCKED:
+                return replace(plain, batches=tuple([_as_available(batch) for batch in plain.batches]))
+            # Others have tagged fields.
         with dead_letters.archived(transitions):
             return self._snapshot(transitions, BatchTags())
 
@@ -380,6 +397,12 @@ class QueuePartition(SharePartition):
         elif state == DELAYED and (due := self.delayed.due(run)) > -inf:
             tags.due_s[run.first] = self.delayed.stored_s(due)
         return _STORED_STATES.get(state, state)
+
+
+def _as_available(batch: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    """Return a batch as it is stored if it is blocked."""
+    first, last, state, count = batch
+    return (first, last, AVAILABLE, count) if state == BLOCKED else batch
 
 
 def class_for(queue: QueueSettings | None) -> type[SharePartition]:

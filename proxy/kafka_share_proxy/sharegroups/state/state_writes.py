@@ -2,9 +2,9 @@
 
 How it works: a share partition decides a change (its units are then *in transition*). This module writes it as a
 snapshot of the whole share partition, and applies it when the journal has confirmed it. Each share partition is a
-separate append. For each partition of the state topic one bounded round of appends is in flight at a time. A definite
-refusal reverts the change. All of this happens here and not in the request handler, so that it happens even if the
-client disconnects.
+separate append, whose snapshot contains all changes of it that wait. For each partition of the state topic one bounded
+round of appends is in flight at a time. A definite refusal reverts the changes. All of this happens here and not in the
+request handler, so that it happens even if the client disconnects.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ WAITING_MAX = 100_000
 
 ROUND_BYTES_MAX = 1 << 20
 """Maximum snapshot bytes per round. One snapshot alone may be larger."""
+
+CHANGES_MAX = 64
+"""Maximum number of changes in one snapshot, because each is compared with all runs that are being acknowledged."""
 
 _RETRIABLE = frozenset(
     {
@@ -224,29 +227,45 @@ class ShareWrites:
                 return  # all of them wait for the transaction in flight
             lane.under_way = len(taken)
             begun = self._now()
-            for order, records in taken:
+            for orders, records in taken:
                 append = self._journal.append(records) if records else settled(None)
-                self.after(append, partial(self._finish, lane, order, append, begun))
+                self.after(append, partial(self._finish, lane, orders, append, begun))
 
-    def _take(self, lane: _Lane) -> list[tuple[_Order, list[Entry]]]:
-        """Return the next round with its records. A second change of a share partition waits for the round after."""
-        taken, kept = list[tuple[_Order, list[Entry]]](), list[_Order]()
-        keys: set[ShareKey] = set()
-        size = 0
-        for index, order in enumerate(lane.waiting):
+    def _take(self, lane: _Lane) -> list[tuple[list[_Order], list[Entry]]]:
+        """Return the next round with its records: for each share partition one append, with all changes that wait."""
+        is_alone = len(lane.waiting) == 1 and not lane.in_letters
+        gathered, kept = ([lane.waiting], list[_Order]()) if is_alone else self._gather(lane)
+        taken: list[tuple[list[_Order], list[Entry]]] = []
+        size, remaining = 0, list[_Order]()
+        for orders in gathered:
             if size >= ROUND_BYTES_MAX:
-                kept += lane.waiting[index:]
-                break
-            if order.key in keys or order.key in lane.in_letters:
-                kept.append(order)
+                remaining += orders
                 continue
-            keys.add(order.key)
-            records = self._records(order)
-            size += sum(len(value or b"") for _, value in records)
-            taken.append((order, records))
-            self._changes_waiting -= order.change is not None
-        lane.waiting = kept
+            records = self._records(orders)
+            size += sum([len(value or b"") for _, value in records])
+            taken.append((orders, records))
+            self._changes_waiting -= sum([order.change is not None for order in orders])
+        lane.waiting = remaining + kept
         return taken
+
+    def _gather(self, lane: _Lane) -> tuple[list[list[_Order]], list[_Order]]:
+        """Return the orders that may be written now, by share partition, and those that wait.
+
+        A deletion or a first snapshot is a round by itself. Orders of a share partition keep their order.
+        """
+        gathered: dict[ShareKey, list[_Order]] = {}
+        kept: list[_Order] = []
+        complete = set(lane.in_letters)
+        for order in lane.waiting:
+            orders = None if order.key in complete else gathered.setdefault(order.key, [])
+            if orders is None or (orders and order.change is None):
+                kept.append(order)
+                complete.add(order.key)
+                continue
+            orders.append(order)
+            if order.change is None or len(orders) == CHANGES_MAX:
+                complete.add(order.key)
+        return list(gathered.values()), kept
 
     def _start_letters(self, lane: _Lane, order: _LetterOrder, journal: TransactionalJournal[StateKey]) -> None:
         lane.letters = None
@@ -282,16 +301,18 @@ class ShareWrites:
         else:
             order.done.fail(refusal)
 
-    def _records(self, order: _Order) -> list[Entry]:
-        """Return the records of an order: one, or none if the share partition no longer exists."""
+    def _records(self, orders: Sequence[_Order]) -> list[Entry]:
+        """Return the records of orders of one share partition: one, or none if it no longer exists."""
+        order = orders[0]
         if order.created is not None:
             return [(_state_key(order.key), order.created[0].snapshot().encode())]
         if order.change is None:
             return [(_state_key(order.key), None)]
-        share = None if order.fenced else self._coordinator.share(order.key)
-        return [] if share is None else [(_state_key(order.key), share.partition.snapshot(order.change).encode())]
+        changes = [each.change for each in orders if each.change is not None and not each.fenced]
+        share = self._coordinator.share(order.key) if changes else None
+        return [] if share is None else [(_state_key(order.key), share.partition.snapshot(*changes).encode())]
 
-    def _finish(self, lane: _Lane, order: _Order, append: Promise[None], begun: float) -> None:
+    def _finish(self, lane: _Lane, orders: Sequence[_Order], append: Promise[None], begun: float) -> None:
         code = ErrorCode.NONE
         self._observe_write(self._now() - begun)
         try:
@@ -300,7 +321,8 @@ class ShareWrites:
             code = client_code(refusal.code)
             self._notes("share-state-refused", code=refusal.code.name, reason=str(refusal))
         lane.under_way -= 1
-        self._settle(order, code)
+        for order in orders:
+            self._settle(order, code)
         self._start(lane)
 
     def _settle(self, order: _Order, code: ErrorCode) -> None:

@@ -221,7 +221,7 @@ def test_long_records(size: int) -> None:
 @needs_c
 @pytest.mark.parametrize("most", [0, 1, 2, 3])
 def test_every_processor_gives_the_same(most: int) -> None:
-    """One without the instructions used here, one with some of them, one with the older ones, and the one that runs this."""
+    """Processors without the instructions used here, with some, with the older ones, and the one that runs the test."""
     sources = [sample(seed, 9 * seed, gaps=seed % 2 == 1) for seed in range(1, 12)]
     sources += [records.build_batch(0, shapes())]
     sources += [records.build_batch(0, [Record(b"%016d" % n, bytes(n * 7), (), 0, n) for n in range(150, 400)])]

@@ -103,10 +103,10 @@ class OpenNodes:
     async def _leaders_of(self, topic: str) -> list[Address | None]:
         """Return the leader of each partition. Empty if the topic does not exist."""
         if topic not in self._leaders:
-            self._leaders[topic] = await self._look_up_leaders(topic)
+            self._leaders[topic] = await self._request_leaders(topic)
         return self._leaders[topic]
 
-    async def _look_up_leaders(self, topic: str) -> list[Address | None]:
+    async def _request_leaders(self, topic: str) -> list[Address | None]:
         response, _ = await self.client.send_request(ApiKey.METADATA, about_topics([topic]))
         (entry,) = response.topics
         if entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

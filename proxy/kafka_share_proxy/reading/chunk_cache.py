@@ -64,10 +64,10 @@ class Chunk:
     """Position after the last batch."""
 
     def __post_init__(self) -> None:
-        last = self.batches[-1]
+        first, last = self.batches[0], self.batches[-1]
         self.next_offset = last.last_offset + 1
         self._end = last.position + last.size
-        self.batches_bytes = self.bytes_from(0)
+        self.batches_bytes = self._end - first.position
 
     @property
     def bytes(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, connection
-from kafka_share_proxy.durable.producer_messages import init_producer_id
+from kafka_share_proxy.brokers.producer_messages import init_producer_id
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.values import Address

@@ -385,7 +385,7 @@ class QueuePartition(SharePartition):
             if highest < BLOCKED:
                 return plain
             if highest == BLOCKED:
-                return replace(plain, batches=tuple([_as_available(batch) for batch in plain.batches]))
+                return replace(plain, batches=_with_blocked_as_available(plain.batches))
             # Others have tagged fields.
         with dead_letters.archived(transitions):
             return self._snapshot(transitions, BatchTags())
@@ -399,10 +399,16 @@ class QueuePartition(SharePartition):
         return _STORED_STATES.get(state, state)
 
 
-def _as_available(batch: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """Return a batch as it is stored if it is blocked."""
-    first, last, state, count = batch
-    return (first, last, AVAILABLE, count) if state == BLOCKED else batch
+def _with_blocked_as_available(batches: Iterable[tuple[int, int, int, int]]) -> tuple[tuple[int, int, int, int], ...]:
+    """Return batches (first, last, state, count) as they are stored: blocked ones joined with available neighbours."""
+    stored: list[tuple[int, int, int, int]] = []
+    for first, last, state, count in batches:
+        stored_state = AVAILABLE if state == BLOCKED else state
+        if stored and stored[-1][1] + 1 == first and stored[-1][2:] == (stored_state, count):
+            stored[-1] = (stored[-1][0], last, stored_state, count)
+        else:
+            stored.append((first, last, stored_state, count))
+    return tuple(stored)
 
 
 def class_for(queue: QueueSettings | None) -> type[SharePartition]:

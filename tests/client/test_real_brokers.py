@@ -56,7 +56,7 @@ def produce(kafka: Cluster, partition: TopicPartition, values: range, **settings
     assert producer.flush(30) == 0
 
 
-async def read(consumer: Consumer, count: int, timeout_s: float = 30) -> list[Any]:
+async def read(consumer: Consumer, count: int, timeout_s: float = 90) -> list[Any]:
     got: list[Any] = []
     with trio.move_on_after(timeout_s):
         while len(got) < count:

@@ -157,7 +157,6 @@ def topics_to_query(
     names: set[str] = set()
     ids: set[bytes] = set()
     judged: dict[bytes, _Known] = {}
-    node_id = connection.node_id
     for partition in partitions:
         known = judged.get(partition.topic_id)
         if known is None:
@@ -166,7 +165,7 @@ def topics_to_query(
             if known.is_due:
                 ids.add(partition.topic_id)
             continue
-        code = judge_partition(known.topic, partition.partition, node_id)
+        code = judge_partition(known.topic, partition.partition, connection.node_id)
         if known.is_due or (known.is_old and (partition in settled or code != ErrorCode.NONE)):
             names.add(known.topic.name)
     return names, ids

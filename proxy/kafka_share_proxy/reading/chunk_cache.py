@@ -58,16 +58,13 @@ class Chunk:
     read_at: float
     next_offset: int = field(init=False)
     """Offset after the last batch."""
-    batches_bytes: int = field(init=False)
-    """Bytes of all batches."""
     _end: int = field(init=False)
     """Position after the last batch."""
 
     def __post_init__(self) -> None:
-        first, last = self.batches[0], self.batches[-1]
+        last = self.batches[-1]
         self.next_offset = last.last_offset + 1
         self._end = last.position + last.size
-        self.batches_bytes = self._end - first.position
 
     @property
     def bytes(self) -> int:

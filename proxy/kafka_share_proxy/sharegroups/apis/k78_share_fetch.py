@@ -59,7 +59,7 @@ async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices
     partitions, batches = await partitions_in(request.topics, call.work)
     end_with_connection(connection, services)
     wrong_id = member_id_mistake(request.member_id)
-    checked = () if wrong_id else {*partitions, *services.coordinator.sessions.partitions_of(key)}
+    checked = () if wrong_id else (*partitions, *services.coordinator.sessions.partitions_of(key))
     code, judged = await request_access(call, services, request.group_id, checked, batches)
     if code != ErrorCode.NONE:
         return _refusal(call, code)

@@ -306,7 +306,7 @@ def _read_ahead(fetching: ShareFetching, ready: Iterable[Ready]) -> None:
             continue
         offset = item.share.partition.next_fetch_offset()
         unused = chunk.bytes_from(chunk.index_of(offset)) if offset < chunk.next_offset else 0
-        whole = chunk.batches_bytes
+        whole = chunk.bytes_from(0)
         used = whole - unused
         if used >= unused and (now - chunk.read_at) * whole / used < services.options.cache_age_s / 2:
             known = services.reads.cache.find(chunk.key, chunk.next_offset, chunk.leader_epoch, now)

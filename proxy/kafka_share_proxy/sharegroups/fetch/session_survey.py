@@ -163,8 +163,7 @@ class ShareFetching:
         return self.group_id in self.services.coordinator.ordered
 
     def keys(self) -> list[ShareKey]:
-        group_id = self.group_id
-        return [ShareKey(group_id, *partition) for partition in self.order]
+        return [ShareKey(self.group_id, *partition) for partition in self.order]
 
     def response_bytes(self) -> int:
         return sum(len(result.records) for result in self.results.values())
@@ -236,7 +235,7 @@ async def survey(
     """
     surveyed = Survey()
     judged = {} if judged is None else judged
-    holder, node_id = holder_of(connection), connection.node_id
+    holder = holder_of(connection)
     for key in keys:
         partition = TopicIdPartition(key.topic_id, key.partition)
         result = results.get(partition)
@@ -246,26 +245,26 @@ async def survey(
             judged[key.topic_id] = judge_topic(connection, services, key.topic_id)
         topic, code = judged[key.topic_id]
         if topic is not None and code == ErrorCode.NONE:
-            code = judge_partition(topic, key.partition, node_id)
+            code = judge_partition(topic, key.partition, connection.node_id)
         if topic is None or code != ErrorCode.NONE:
             results[partition] = Result(error=client_code(code))
             follow_leader(services, key)
         else:
-            _survey_one(surveyed, services, key, node_id, topic.leaders[key.partition].epoch, holder)
+            _survey_one(surveyed, connection, services, key, topic.leaders[key.partition].epoch, holder)
         if work is not AT_ONCE:
             await work.step()
     return surveyed
 
 
 def _survey_one(
-    surveyed: Survey, services: ShareServices, key: ShareKey, node_id: int, leader_epoch: int, holder: int
+    surveyed: Survey, connection: Connection, services: ShareServices, key: ShareKey, leader_epoch: int, holder: int
 ) -> None:
     partition = TopicIdPartition(key.topic_id, key.partition)
     share = services.coordinator.share(key)
     if share is None:
         surveyed.unstarted.append(partition)
         return
-    if share.node_id != node_id:
+    if share.node_id != connection.node_id:
         follow_leader(services, key)
     settings = services.coordinator.settings(key.group_id)
     if not share.partition.can_acquire(settings):

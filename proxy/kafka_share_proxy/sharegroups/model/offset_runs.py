@@ -386,12 +386,11 @@ class Window:
 
     def next_free(self) -> int:
         """Return the first offset in the window that can be acquired, or end_offset + 1."""
-        if self.free_from <= self.end_offset:
-            runs = self.runs
-            for index in range(bisect_left(self.firsts, self.free_from), len(runs)):
-                if runs[index].state <= AVAILABLE:
-                    self.free_from = runs[index].first
-                    return self.free_from
+        runs = self.runs
+        for index in range(bisect_left(self.firsts, self.free_from), len(runs)):
+            if runs[index].state <= AVAILABLE:
+                self.free_from = runs[index].first
+                return self.free_from
         self.free_from = self.end_offset + 1
         return self.free_from
 

@@ -90,19 +90,17 @@ def response_frame_in_slices(
 def _pieces(parts: list[Any]) -> ResponseFrame:
     pieces: list[bytes | memoryview] = []
     small: list[bytes | memoryview] = []
-    begin = 0
-    for index, (part, size) in enumerate(zip(parts, map(len, parts), strict=True)):
-        if size < PIECE_MIN and type(part) is not Pieces:
+    for part in parts:
+        if len(part) < PIECE_MIN:
+            small.append(bytes(part) if type(part) is Pieces else part)
             continue
-        small += parts[begin:index]
-        begin = index + 1
         for piece in part.parts if type(part) is Pieces else (part,):
             if len(piece) < PIECE_MIN:
                 small.append(piece)
             else:
                 pieces += (b"".join(small), piece)
                 small = []
-    pieces.append(b"".join([*small, *parts[begin:]]))
+    pieces.append(b"".join(small))
     return Pieces(pieces) if len(pieces) > 1 else bytes(pieces[0])
 
 

@@ -101,7 +101,7 @@ class BatchTable(Sequence[Batch]):
     @overload
     def __getitem__(self, index: slice) -> BatchTable: ...
     def __getitem__(self, index: int | slice) -> Batch | BatchTable:
-        if type(index) is slice:  # not isinstance: this runs many times for each ShareFetch
+        if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
                 raise ValueError("a table of batches has no other order")

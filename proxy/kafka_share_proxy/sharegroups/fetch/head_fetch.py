@@ -19,7 +19,6 @@ from kafka_share_proxy.sharegroups.fetch.session_survey import MissingHead, Read
 from kafka_share_proxy.sharegroups.fetch.start_offsets import confirm_range
 from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, READ_BYTES_MIN, ShareKey
 from kafka_share_proxy.sharegroups.model.partition import ReadRecords
-from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records.batches import first_from
@@ -245,10 +244,11 @@ def _acquire_from(
 ) -> Result | None:
     """Acquire from one chunk. None if nothing was acquired. All of its records may have been aborted."""
     services, chunk, request = fetching.services, item.chunk, fetching.request
+    partition = item.share.partition
     key = ShareKey(fetching.group_id, *item.partition)
-    if services.coordinator.share(key) is not item.share or item.share.partition.next_fetch_offset() != item.offset:
+    if services.coordinator.share(key) is not item.share or partition.next_fetch_offset() != item.offset:
         return None  # the state has changed since the survey
-    if item.share.partition.needs_keys and chunk.keys is None:
+    if partition.needs_keys and chunk.keys is None:
         return None  # the group was switched to key order since the survey
     begin, end = _span(item, max_records, max_bytes)
     if begin == end and at_least_one:
@@ -257,8 +257,8 @@ def _acquire_from(
         return None
     settings, now = services.coordinator.settings(key.group_id), services.timers.now()
     member_id = fetching.session.key.member_id
-    undelivered = chunk.undelivered() if isinstance(item.share.partition, QueuePartition) else chunk.aborted
-    got = item.share.partition.acquire(
+    undelivered = chunk.aborted if partition.delivers_control_batches else chunk.undelivered()
+    got = partition.acquire(
         member_id,
         ReadRecords(item.offset, chunk.batches[begin:end], undelivered, chunk.keys),
         max_records,
@@ -268,7 +268,7 @@ def _acquire_from(
         now,
     )
     item.share.note_oldest(now)
-    if (passed := item.share.partition.kept_from()) >= chunk.next_offset:
+    if (passed := partition.kept_from()) >= chunk.next_offset:
         passed = services.coordinator.passed_by_all(*item.partition, chunk.key.read_committed, passed)
         services.reads.cache.drop_below(chunk.key, passed)
     if not got.acquired:

@@ -226,7 +226,7 @@ class Acquirer:
             self.taken.append((run.first, run.last, run.count))
             return
         unit = window.explode(run)
-        self._acquire_parts(unit, free or self._free_parts(index), count_max)
+        self._acquire_parts(unit, free or self._free_parts(index))
         if count_max >= throttled:
             self.budget = 0
 
@@ -244,18 +244,12 @@ class Acquirer:
                 parts.append(run)
         return parts
 
-    def _acquire_parts(self, unit: Unit, free: list[OffsetRun], count_max: int) -> None:
-        """Acquire offsets run by run, as delivery limit and budget allow (sharegroups/README.md rule 38).
-
-        `count_max`: highest number of deliveries of `free`.
-        """
+    def _acquire_parts(self, unit: Unit, free: list[OffsetRun]) -> None:
+        """Acquire offsets run by run, as delivery limit and budget allow (sharegroups/README.md rule 38)."""
         limit = self.settings.delivery_count_limit
         throttled = throttle_from(limit)
         # Runs that were delivered less often than this, if whole, need none of the rules below.
         ordinary = 0 if self.record_limit else min(throttled, limit - 1)
-        if count_max < ordinary and free[0].first >= self.data_first and free[-1].last <= self.data_last:
-            self._acquire_whole(free)
-            return
         acquired = 0
         cap = -1
         ranges: Ranges = []
@@ -290,23 +284,6 @@ class Acquirer:
                 break
         self.taken += ranges
         self.budget -= acquired
-
-    def _acquire_whole(self, runs: Sequence[OffsetRun]) -> None:
-        """Acquire runs of one in-flight batch to which no rule about deliveries applies."""
-        ranges: Ranges = []
-        member_id, now = self.member_id, self.now
-        self.index.add_all(runs, self.settings.lock_duration_s, now)
-        for run in runs:
-            run.state = ACQUIRED
-            run.count += 1
-            run.owner = member_id
-            run.acquired_at = now
-            self.budget -= run.last - run.first + 1
-            if ranges and ranges[-1][1] + 1 == run.first and ranges[-1][2] == run.count:
-                ranges[-1] = (ranges[-1][0], run.last, run.count)
-            else:
-                ranges.append((run.first, run.last, run.count))
-        self.taken += ranges
 
     # Offsets that are not tracked yet.
 

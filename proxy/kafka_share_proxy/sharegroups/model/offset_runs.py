@@ -446,18 +446,6 @@ class LockIndex:
             self._earliest = end
         return end
 
-    def add_all(self, runs: Iterable[OffsetRun], duration_s: float, now: float) -> None:
-        """Lock runs, none of which has a lock. See `add`."""
-        queue = self._queues.get(duration_s)
-        if queue is None:
-            queue = self._queues[duration_s] = {}
-        end = now + duration_s
-        for run in runs:
-            queue[run] = end
-            run.lock = queue
-        if end < self._earliest:
-            self._earliest = end
-
     def renew(self, run: OffsetRun, duration_s: float, now: float) -> float:
         """Restart the lock of `run` with the full duration (sharegroups/README.md rule 48). Return the new deadline."""
         run.unlock()

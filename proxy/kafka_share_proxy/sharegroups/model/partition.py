@@ -103,6 +103,9 @@ class Wait(NamedTuple):
 class SharePartition(Window):
     """All state of one (group, topic, partition)."""
 
+    delivers_control_batches = True
+    """As Kafka does: members acknowledge them as gaps."""
+
     def __init__(
         self, start_offset: int, state_epoch: int = 0, *, locks: LockIndex | None = None, key: Hashable = None
     ) -> None:
@@ -319,10 +322,12 @@ class SharePartition(Window):
                     state = run.target
                 else:
                     state, count = AVAILABLE, count - 1
+            if state == BLOCKED:
+                state = AVAILABLE
             if leading and not state & SETTLED:
                 leading = False
                 start_offset = max(start_offset, run.first)
-            if leading or state == UNREAD or (count == 0 and state in (AVAILABLE, BLOCKED)):
+            if leading or state == UNREAD or (count == 0 and state == AVAILABLE):
                 continue
             if state & SETTLED:
                 complete += run.last - run.first + 1

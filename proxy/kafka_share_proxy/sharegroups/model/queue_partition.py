@@ -7,7 +7,6 @@ The class is chosen by the settings of the group (`class_for`), so that every ot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import inf
 
 from kafka_share_proxy.sharegroups.model import dead_letters
@@ -42,13 +41,15 @@ from kafka_share_proxy.wire.records.order_keys import NO_KEYS
 
 _PLAIN_STATES = {BLOCKED: AVAILABLE, DELAYED: AVAILABLE, REJECTED: ARCHIVED, EXHAUSTED: ARCHIVED}
 """State that a plain share partition has instead."""
-_STORED_STATES = {BLOCKED: AVAILABLE, DELAYED: AVAILABLE, REJECTED: ARCHIVING, EXHAUSTED: ARCHIVING}
+_STORED_STATES = {DELAYED: AVAILABLE, REJECTED: ARCHIVING, EXHAUSTED: ARCHIVING}
+"""Stored state of batches that have tagged fields."""
 
 
 class QueuePartition(SharePartition):
     """All state of one (group, topic, partition) of a queue."""
 
     batch_bytes = TAGGED_BATCH_BYTES
+    delivers_control_batches = False
     queue: QueueSettings = NO_QUEUE
     delayed: DelayedRuns
     """Runs that wait, of all share partitions of the coordinator."""
@@ -351,11 +352,7 @@ class QueuePartition(SharePartition):
         for run in runs:
             if run.target & SETTLED and run.state == ACQUIRED:
                 order.locked -= run.last - run.first + 1
-                if run.lock is not None:
-                    run.unlock()
-                run.pending = run.owner = None
-                run.renewals = 0
-                run.state = run.target
+                super().free(run, run.target)
                 settled.append((run.first, run.last))
             else:
                 self.free(run, run.target)
@@ -381,12 +378,8 @@ class QueuePartition(SharePartition):
         """See SharePartition."""
         if self.queue.dead_letters is None:
             plain = self._snapshot(transitions)
-            highest = max([state for _, _, state, _ in plain.batches], default=AVAILABLE)
-            if highest < BLOCKED:
-                return plain
-            if highest == BLOCKED:
-                return replace(plain, batches=_with_blocked_as_available(plain.batches))
-            # Others have tagged fields.
+            if not any(state in _STORED_STATES for _, _, state, _ in plain.batches):
+                return plain  # no batch has tagged fields
         with dead_letters.archived(transitions):
             return self._snapshot(transitions, BatchTags())
 
@@ -397,18 +390,6 @@ class QueuePartition(SharePartition):
         elif state == DELAYED and (due := self.delayed.due(run)) > -inf:
             tags.due_s[run.first] = self.delayed.stored_s(due)
         return _STORED_STATES.get(state, state)
-
-
-def _with_blocked_as_available(batches: Iterable[tuple[int, int, int, int]]) -> tuple[tuple[int, int, int, int], ...]:
-    """Return batches (first, last, state, count) as they are stored: blocked ones joined with available neighbours."""
-    stored: list[tuple[int, int, int, int]] = []
-    for first, last, state, count in batches:
-        stored_state = AVAILABLE if state == BLOCKED else state
-        if stored and stored[-1][1] + 1 == first and stored[-1][2:] == (stored_state, count):
-            stored[-1] = (stored[-1][0], last, stored_state, count)
-        else:
-            stored.append((first, last, stored_state, count))
-    return tuple(stored)
 
 
 def class_for(queue: QueueSettings | None) -> type[SharePartition]:

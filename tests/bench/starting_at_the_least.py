@@ -22,7 +22,7 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 CONNECTIONS = 4
 """Connections on which the producer ids of one state are requested in parallel."""
 PAUSE_S = 0.02
-"""As the proxy waits between two attempts."""
+"""Seconds between two attempts, as the proxy waits."""
 SESSION_MS = 10_000
 
 

@@ -35,7 +35,7 @@ PROGRAMS: dict[str, tuple[str, str, Callable[[str, Path], list[str]]]] = {
     "trio": ("python", "open_share_consumer", python),
     "java": ("java", "KafkaShareConsumer", java),
 }
-"""By client: language and part of the block, and how to run it."""
+"""Language, a part of the block, and the function that runs it, by client."""
 
 
 @pytest.fixture(scope="module")

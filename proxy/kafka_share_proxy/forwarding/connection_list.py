@@ -35,6 +35,11 @@ def _order(connection: ForwardedConnection) -> tuple[float, int]:
     return connection.timeouts.waits_s, connection.requests.bytes + connection.responses.bytes
 
 
+def lines_waiting_longest(lines: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """Return this many lines of `described` in the same order, for lists of several workers."""
+    return nlargest(count, lines, key=lambda line: (line["waits_s"], line["request_bytes"] + line["response_bytes"]))
+
+
 def _client_id(connection: ForwardedConnection) -> str:
     return "" if connection.software is None else connection.software.client_id
 

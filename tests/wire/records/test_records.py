@@ -66,7 +66,7 @@ def small_headers(chance: random.Random) -> Iterator[tuple[tuple[str, bytes | No
 
 
 def small_batches() -> Iterator[tuple[list[Record], dict[str, Any]]]:
-    """In the form of state appends and dead letters, and at their limits."""
+    """Yield records as in state appends and dead letters, and at their limits, with the arguments of the batch."""
     chance = random.Random(5)
     numbers = ("producer_id", "producer_epoch", "base_sequence", "leader_epoch")
     for count in (1, 2, 3, 63, 64, 65, 300):

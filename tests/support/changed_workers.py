@@ -36,7 +36,7 @@ def replace_workers(front: Front, number: int) -> None:
 
 
 def kill_a_worker(front: Front, draw: Random) -> None:
-    """Kill one of the workers, not the spare process."""
+    """Kill one of the workers, not the process that forks them."""
     os.kill(draw.choice(worker_pids(front)), signal.SIGKILL)
 
 

@@ -9,23 +9,28 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.workers import worker_client
 from kafka_share_proxy.app.workers.covered_places import CoveredPlaces
 from kafka_share_proxy.app.workers.generation import Generation
-from kafka_share_proxy.app.workers.worker_process import WorkerProcess
+from kafka_share_proxy.app.workers.worker_process import WorkerProcess, start_process
 
 Asked = list[tuple[str, str]]
+
+
+def worker_at(place: int) -> WorkerProcess:
+    return WorkerProcess(place, place, f"admin-{place}", start_process)
 
 
 class ThreeWorkers(Generation):
     """A generation whose workers a test makes."""
 
     def __init__(self) -> None:
-        super().__init__(Config(workers=3), range(3), lambda *_: WorkerProcess(), lambda *_, **__: None)
+        super().__init__(
+            Config(workers=3), range(3), lambda _generation, place: worker_at(place), lambda *_, **__: None
+        )
         self.was_ready = True
         for place in self.places:
             self.put(place)
 
     def put(self, place: int) -> None:
-        worker = self._workers[place] = WorkerProcess()
-        worker.admin = f"admin-{place}"
+        worker = self._workers[place] = worker_at(place)
         worker.ready.set()
 
     def end(self, place: int) -> None:  # type: ignore[override]  # of one worker, in this test

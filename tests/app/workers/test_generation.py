@@ -8,7 +8,7 @@ import trio
 import trio.testing
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.workers.generation import END_S, RESTART_MAX_S, SERVED_S, Generation
-from kafka_share_proxy.app.workers.worker_process import WorkerProcess
+from kafka_share_proxy.app.workers.worker_process import WorkerProcess, start_process
 
 DRAIN_S = 5.0
 Clock = trio.testing.MockClock
@@ -43,7 +43,7 @@ class FakeWorker(WorkerProcess):
     """Keeps its signals, and has no process."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(0, 0, "", start_process)
         self.signals: list[signal.Signals] = []
 
     def signal(self, number: signal.Signals) -> None:

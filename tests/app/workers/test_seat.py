@@ -4,7 +4,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import pytest
 import trio
@@ -112,15 +111,3 @@ def test_the_descriptor_is_not_passed_on(
     assert supervisor is not None
     supervisor.end.close()
     assert seat.DESCRIPTOR not in os.environ
-
-
-def test_a_spare_process_waits_until_it_is_hired(ends: tuple[socket.socket, socket.socket]) -> None:
-    ours, theirs = ends
-    hired = threading.Thread(target=partial(SupervisorLink(theirs).wait_until_hired), daemon=True)
-    hired.start()
-    assert channel.receive(ours) == ({"hired": True}, [])
-    hired.join(0.2)
-    assert hired.is_alive()
-    channel.send(ours, {})
-    hired.join(5)
-    assert not hired.is_alive()

@@ -13,20 +13,23 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 from kafka_share_proxy.app.observing.observe import LogNotes
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.workers import worker_process
+from kafka_share_proxy.app.workers import fork_server, worker_process
 from kafka_share_proxy.app.workers.places import Places
-from kafka_share_proxy.app.workers.supervisor import ENDED, SPARE_AFTER_S, Supervisor
+from kafka_share_proxy.app.workers.supervisor import ENDED, Supervisor
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 
 WORKER = """
 import signal, sys, time
-from kafka_share_proxy.app.workers import seat
+from kafka_share_proxy.app.workers import forks, seat
 supervisor = seat.supervisor()
-supervisor.wait_until_hired()
+if supervisor is None:
+    end = forks.next_worker(forks.requests())
+    if end is None:
+        sys.exit(0)
+    supervisor = seat.SupervisorLink(end)
 config = supervisor.settings()
 if config.log_level == "error":
     sys.exit(7)
@@ -188,30 +191,42 @@ async def test_sighup_reloads(proxy: Proxy) -> None:
     assert proxy.status == ENDED
 
 
-async def test_an_upgrade_replaces_all_workers_and_the_spare_process(proxy: Proxy) -> None:
+async def test_an_upgrade_replaces_all_workers_and_the_process_that_forks_them(proxy: Proxy) -> None:
     async with serving(proxy):
-        while proxy.supervisor._spare is None:  # noqa: ASYNC110  # a process
-            await trio.sleep(0.01)
-        spare = proxy.supervisor._spare
+        before = proxy.supervisor._forks
+        assert before is not None
         signal.raise_signal(signal.SIGUSR2)
         await proxy.logged("workers-replaced")
-        await spare.ended.wait()
+        await before.ended.wait()
         while any(number in proxy.supervisor._running for number in (0, 1)):  # noqa: ASYNC110  # of processes
             await trio.sleep(0.01)
         assert await in_thread(proxy.responses) == {"2 hide", "3 hide"}
+        assert proxy.supervisor._forks not in (before, None)
     assert proxy.status == ENDED
 
 
-async def test_a_spare_process_starts_once_the_workers_have_taken_over(
-    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+async def test_workers_continue_without_the_process_that_forked_them_and_another_replaces_it(proxy: Proxy) -> None:
+    async with serving(proxy):
+        before = proxy.supervisor._forks
+        assert before is not None
+        before.kill()
+        await before.ended.wait()
+        assert await in_thread(proxy.responses) == {"0 hide", "1 hide"}
+        os.kill(proxy.supervisor._running[0].pid or 0, signal.SIGKILL)
+        await proxy.logged("worker-ended")
+        assert await in_thread(proxy.responses) - {""} == {"0 hide", "1 hide"}
+    assert proxy.status == ENDED
+
+
+async def test_workers_load_the_program_themselves_where_the_system_has_no_subreapers(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its start would take the CPU that they need meanwhile. Each worker that is ready asks for it."""
-    supervisor, started = proxy.supervisor, []
-    monkeypatch.setattr(supervisor, "_start", lambda: started.append(trio.current_time()) or "a process")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(supervisor._keep_spare)
-        nursery.start_soon(supervisor._keep_spare)
-    assert started == [pytest.approx(SPARE_AFTER_S)]
+    monkeypatch.setattr(fork_server.sys, "platform", "darwin")
+    async with serving(proxy):
+        assert proxy.supervisor._forks is None
+        os.kill(proxy.supervisor._running[0].pid or 0, signal.SIGKILL)
+        assert await in_thread(proxy.responses) - {""} == {"0 hide", "1 hide"}
+    assert proxy.status == ENDED
 
 
 async def test_the_sockets_between_workers_are_removed(proxy: Proxy, places: Places) -> None:

@@ -17,7 +17,7 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.live_settings import Reloaded
 from kafka_share_proxy.app.workers import worker_client
 from kafka_share_proxy.app.workers.supervisor_pages import SupervisorPages
-from kafka_share_proxy.app.workers.worker_process import WorkerProcess
+from kafka_share_proxy.app.workers.worker_process import WorkerProcess, start_process
 from kafka_share_proxy.feature.metrics import Metrics
 
 GROUPS = {"groups": [], "resting_partitions": 0, "complete": True, "elsewhere": []}
@@ -30,7 +30,7 @@ class Workers:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.responses: dict[tuple[str, str], tuple[int, Any]] = {}
         self.posted: list[tuple[str, str]] = []
-        self.running = {number: WorkerProcess() for number in (0, 1)}
+        self.running = {number: WorkerProcess(number, number, "", start_process) for number in (0, 1)}
         for number, worker in self.running.items():
             worker.number, worker.admin = number, f"admin-{number}"
         own = Metrics()

@@ -11,7 +11,7 @@ import trio
 from kafka_share_proxy.app.observing.admin_listener import Response
 from kafka_share_proxy.app.workers import worker_client
 from kafka_share_proxy.app.workers.supervisor_trace import SupervisorTrace, merged
-from kafka_share_proxy.app.workers.worker_process import WorkerProcess
+from kafka_share_proxy.app.workers.worker_process import WorkerProcess, start_process
 from kafka_share_proxy.feature.admin import AdminRequest
 
 
@@ -54,9 +54,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
 
 
 def worker(number: int) -> WorkerProcess:
-    made = WorkerProcess()
-    made.hire(number, number, str(number), lambda _request: ({}, []))
-    return made
+    return WorkerProcess(number, number, str(number), start_process)
 
 
 async def test_a_worker_that_joins_traces_for_the_rest_of_the_time(

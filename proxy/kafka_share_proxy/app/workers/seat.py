@@ -59,10 +59,6 @@ class SupervisorLink:
     end: socket.socket
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
-    def wait_until_hired(self) -> None:
-        """Wait until this process should serve. A spare one waits until another worker has ended."""
-        self._request({"hired": True}, timeout_s=None)
-
     def listen(self, host: str, port: int, place: int | None = None) -> list[socket.socket]:
         """Return listening sockets, which stay open at the supervisor. Raises OSError with a reason.
 
@@ -109,11 +105,9 @@ class SupervisorLink:
                 except OSError:
                     return
 
-    def _request(
-        self, body: Mapping[str, object], timeout_s: float | None = REQUEST_TIMEOUT_S
-    ) -> tuple[dict[str, Any], list[socket.socket]]:
+    def _request(self, body: Mapping[str, object]) -> tuple[dict[str, Any], list[socket.socket]]:
         with self._one_at_a_time:
-            self.end.settimeout(timeout_s)
+            self.end.settimeout(REQUEST_TIMEOUT_S)
             channel.send(self.end, body)
             received = channel.receive(self.end)
         if received is None:

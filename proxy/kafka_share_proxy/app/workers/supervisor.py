@@ -18,16 +18,17 @@ from kafka_share_proxy.app.settings import live_settings, passed_settings
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.live_settings import Reloaded
 from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
-from kafka_share_proxy.app.workers import worker_client
+from kafka_share_proxy.app.workers import fork_server, worker_client
 from kafka_share_proxy.app.workers.channel import Body
 from kafka_share_proxy.app.workers.covered_places import CoveredPlaces
+from kafka_share_proxy.app.workers.fork_server import ForkServer
 from kafka_share_proxy.app.workers.generation import Generation
 from kafka_share_proxy.app.workers.listening_sockets import ListeningSockets
 from kafka_share_proxy.app.workers.places import NUMBERS, Places
 from kafka_share_proxy.app.workers.seat import RETIRE
 from kafka_share_proxy.app.workers.supervisor_pages import SupervisorPages
 from kafka_share_proxy.app.workers.supervisor_trace import SupervisorTrace
-from kafka_share_proxy.app.workers.worker_process import Reply, WorkerProcess
+from kafka_share_proxy.app.workers.worker_process import Reply, Start, WorkerProcess, start_process
 from kafka_share_proxy.feature.admin import Pages
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.metrics import Metrics
@@ -40,10 +41,6 @@ OWN = ("admin", "log_format")
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 READY_WAIT_S = 10.0
 """Seconds that a change waits for a worker that is being replaced."""
-SPARE_AFTER_S = 2.0
-"""Seconds from a change of workers to the start of a spare process, which takes 1.3 s of CPU from those that take
-over.
-"""
 REPLACE_S = 60.0
 """Seconds that the workers of a new generation may take until all accept clients."""
 
@@ -81,8 +78,8 @@ class Supervisor:
         self._before: Generation | None = None
         """Generation that is ending."""
         self._covers = CoveredPlaces()
-        self._spare: WorkerProcess | None = None
-        """Process that has loaded the program. It replaces the next worker that ends."""
+        self._forks: ForkServer | None = None
+        self._can_fork = False
         self._stop = trio.Event()
         self._status = ENDED
         self._one_at_a_time = trio.Lock()
@@ -100,8 +97,9 @@ class Supervisor:
         self._notes(observe.STARTING, upstream=upstream, listen=str(config.bound), workers=config.worker_count)
         try:
             check_listeners.require(config, self._activated.bind)
-            async with trio.open_nursery() as nursery:
-                await self._run(nursery)
+            with fork_server.adopted_orphans() as self._can_fork:
+                async with trio.open_nursery() as nursery:
+                    await self._run(nursery)
         finally:
             self._sockets.close()
         self._notes(observe.STOPPED)
@@ -135,8 +133,6 @@ class Supervisor:
 
     async def _end_all(self) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
-        if self._spare is not None:
-            self._spare.kill()
         async with trio.open_nursery() as nursery:
             for generation in (self._before, self._current):
                 if generation is not None:
@@ -170,36 +166,36 @@ class Supervisor:
         return generation
 
     def _hire(self, generation: Generation, place: int) -> WorkerProcess:
-        """Return the spare process, or a new one, for a place."""
-        worker, self._spare = self._spare or self._start(), None
         number = generation.numbers[place]
-        worker.hire(number, place, self._places.admin(number), partial(self._reply, generation, worker))
+        worker = WorkerProcess(number, place, self._places.admin(number), self._start())
+        worker.reply = partial(self._reply, generation, worker)
         self._running[number] = worker
-        return worker
-
-    def _start(self) -> WorkerProcess:
-        worker = WorkerProcess()
         self._nursery.start_soon(self._run_worker, worker)
         return worker
+
+    def _start(self) -> Start:
+        if not self._can_fork:
+            return start_process
+        if self._forks is None:
+            self._forks = ForkServer()
+            self._nursery.start_soon(self._run_forks, self._forks)
+        return self._forks.start
 
     async def _run_worker(self, worker: WorkerProcess) -> None:
         try:
             await worker.run()
         finally:
-            if self._spare is worker:
-                self._spare = None
             if self._running.get(worker.number) is worker:
                 del self._running[worker.number]
                 self._pages.ended(worker)
 
-    async def _keep_spare(self) -> None:
-        """Start a spare process once all workers have taken their clients and groups over.
-
-        If it ends, the next change of a worker starts another.
-        """
-        await trio.sleep(SPARE_AFTER_S)
-        if self._spare is None and not self._stop.is_set():
-            self._spare = self._start()
+    async def _run_forks(self, server: ForkServer) -> None:
+        """Run it. If it ends, the next worker needs another."""
+        try:
+            await server.run()
+        finally:
+            if self._forks is server:
+                self._forks = None
 
     def _reply(self, generation: Generation, worker: WorkerProcess, request: Body) -> Reply:
         """Return the response to a request of a worker, see `seat.SupervisorLink`."""
@@ -215,8 +211,6 @@ class Supervisor:
                 worker.ready.set()
                 self._cover(generation)
                 self._nursery.start_soon(self._trace.join, worker)
-                if generation.is_ready:
-                    self._nursery.start_soon(self._keep_spare)
         return {}, []
 
     def _cover(self, generation: Generation) -> None:
@@ -281,10 +275,10 @@ class Supervisor:
         raise ConfigError("some workers are still starting; try again soon")
 
     async def _upgrade(self, config: Config, _names: Sequence[str]) -> None:
-        current, spare = await self._ready_generation(), self._spare
-        if spare is not None:  # it has loaded the version before
-            self._spare = None
-            spare.kill()
+        current, before = await self._ready_generation(), self._forks
+        if before is not None:  # it has loaded the version of its start
+            self._forks = None
+            before.kill()
         await self._replace(current, config)
 
     async def _apply(self, config: Config, names: Sequence[str]) -> None:

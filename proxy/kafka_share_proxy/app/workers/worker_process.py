@@ -1,7 +1,4 @@
-"""Process of one worker, and the requests that it sends to its supervisor.
-
-It loads the program first. A spare process waits then until it is hired, and can serve a moment later.
-"""
+"""Process of one worker, and the requests that it sends to its supervisor."""
 
 from __future__ import annotations
 
@@ -10,8 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Protocol
 
 import trio
 
@@ -20,21 +18,45 @@ from kafka_share_proxy.app.workers.listening_sockets import Key
 from kafka_share_proxy.app.workers.seat import DESCRIPTOR
 
 Reply = tuple[channel.Body, list[socket.socket]]
-UNPLACED = -1
-"""Number and place of a process that is not hired."""
 COMMAND = (sys.executable, "-P", "-m", "kafka_share_proxy", "serve")
 
 
-class WorkerProcess:
-    """Process that gets a number and a place when it is hired."""
+class Child(Protocol):
+    """Child process, as `trio.Process` is one."""
 
-    def __init__(self) -> None:
-        self.number = self.place = UNPLACED
-        self.admin = ""
-        """Unix socket of its admin listener."""
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def send_signal(self, number: signal.Signals, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+    async def wait(self) -> int: ...
+
+
+Start = Callable[[socket.socket], Awaitable[Child]]
+"""Function that starts a process with this end of its channel. Raises NotStarted."""
+
+
+class NotStarted(Exception):
+    """The program that starts workers has ended."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"exit status {status}")
+        self.status = status
+
+
+class WorkerProcess:
+    """Process that serves at a place. No other running worker has its number."""
+
+    def __init__(self, number: int, place: int, admin: str, start: Start) -> None:
+        """`admin`: Unix socket of its admin listener."""
+        self.number, self.place, self.admin = number, place, admin
         self.reply: Callable[[channel.Body], Reply] = lambda _request: ({}, [])
         """Function that returns the response to a request."""
-        self._hired = trio.Event()
         self.ready = trio.Event()
         """Set once it accepts clients."""
         self.ended = trio.Event()
@@ -42,7 +64,8 @@ class WorkerProcess:
         """Exit status, negative after a signal. None while it runs."""
         self.listens_at: set[Key] = set()
         """Listening sockets that it has."""
-        self._process: trio.Process | None = None
+        self._start = start
+        self._process: Child | None = None
         self._early: list[signal.Signals] = []
         """Signals of before the process existed."""
 
@@ -67,15 +90,12 @@ class WorkerProcess:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def hire(self, number: int, place: int, admin: str, reply: Callable[[channel.Body], Reply]) -> None:
-        """Let it serve at a place. No other running worker has its number."""
-        self.number, self.place, self.admin, self.reply = number, place, admin, reply
-        self._hired.set()
-
     async def run(self) -> None:
         """Start the process, and respond to its requests until it ends. Kill it if cancelled."""
         try:
             await self._run()
+        except NotStarted as error:
+            self.status = error.status
         finally:  # also if the process cannot be started, because `ended` is waited for without a limit
             self.ended.set()
 
@@ -83,7 +103,7 @@ class WorkerProcess:
         ours, theirs = channel.pair()
         with ours:
             with theirs:
-                process = await _start(theirs)
+                process = await self._start(theirs)
             self._process = process
             for number in self._early:
                 self.signal(number)
@@ -105,18 +125,22 @@ class WorkerProcess:
                 received = channel.receive(ours)
                 if received is None:
                     return
-                await self._hired.wait()
                 channel.send(ours, *self.reply(received[0]))
             except OSError:  # the worker has ended, which `run` notices
                 return
 
 
-async def _start(theirs: socket.socket) -> trio.Process:
-    """Start a process that does not get the signals of the terminal."""
+async def start_process(theirs: socket.socket) -> trio.Process:
+    """Start a worker that loads the program itself: 2 s of CPU instead of milliseconds."""
+    return await start_program(DESCRIPTOR, theirs)
+
+
+async def start_program(variable: str, theirs: socket.socket) -> trio.Process:
+    """Start the program without the signals of the terminal. This environment variable names its end of a channel."""
     return await trio.lowlevel.open_process(
         COMMAND,
         stdin=subprocess.DEVNULL,
-        env=os.environ | {DESCRIPTOR: str(theirs.fileno())},
+        env=os.environ | {variable: str(theirs.fileno())},
         pass_fds=[theirs.fileno()],
         process_group=0,
     )

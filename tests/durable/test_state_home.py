@@ -59,6 +59,7 @@ class ScriptedOwner:
         self.valid = True
         self.has_joined = True
         self.has_retired = False
+        self.has_others = False
 
     @property
     def is_member(self) -> bool:
@@ -265,12 +266,14 @@ async def test_request_that_comes_during_a_takeover_waits_for_a_few_partitions_a
     assert max(map(len, found)) == PART_MAX
 
 
-async def test_proxy_without_groups_takes_over_in_parts_while_others_have_some(
-    jumping: MockClock, cluster: StateCluster
+@pytest.mark.parametrize("groups", [{}, {GROUP: None}])
+async def test_proxy_takes_over_in_parts_while_others_serve_clients(
+    jumping: MockClock, cluster: StateCluster, groups: dict[str, None]
 ) -> None:
-    """All at once would delay the brokers' responses to the proxy that takes the groups over."""
+    """All at once would delay the group of a client that comes to it then, and the brokers' responses to the others."""
     await owning(cluster)
-    proxy = Proxy(cluster, "b:1", fleet=True, groups={GROUP: None})
+    proxy = Proxy(cluster, "b:1", fleet=True, groups=groups)
+    proxy.owner.has_others = True
     shares = opened(proxy.share.gate)
     others = set(EVERYTHING) - {NUMBER}
     proxy.owner.assign(others)

@@ -40,7 +40,7 @@ def until_loaded(api: DeclaredApi[CommitServices], handler: Handler, services: C
         if await _has_text(services, call):
             return await (_refuse_texts(call, services) if services.off else handler(call))
         names = groups_of(api, call)
-        is_certain = await _certain(services, names)
+        is_certain = await _certain(services, names, HOLD_MAX_S if api.hold_s is None else api.hold_s)
         if not is_certain and api.is_repeated and api.away is not None:
             return await api.away(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
         return await handler(call) if any(services.knows(name) for name in names) else None
@@ -48,8 +48,8 @@ def until_loaded(api: DeclaredApi[CommitServices], handler: Handler, services: C
     return handle
 
 
-async def _certain(services: CommitServices, names: Sequence[str]) -> bool:
-    deadline = services.timers.now() + HOLD_MAX_S
+async def _certain(services: CommitServices, names: Sequence[str], hold_s: float) -> bool:
+    deadline = services.timers.now() + hold_s
     while any(services.knows(name) is None for name in names):
         if services.timers.now() >= deadline:
             return False

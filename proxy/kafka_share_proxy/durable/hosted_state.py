@@ -111,6 +111,11 @@ class HostedState:
     def owned(self) -> set[int]:
         return self.served | self._takeovers.keys()
 
+    @property
+    def loading(self) -> int:
+        """Number of partitions that are owned and not served yet."""
+        return len(self._takeovers)
+
     def of(self, numbers: Iterable[int]) -> set[int]:
         """Return the partitions of this state with these numbers."""
         return {number for number in numbers if number < self.state.partitions}

@@ -117,7 +117,9 @@ class OwnedApi:
     def _wait_s(self, partitions: Collection[int]) -> float:
         services = self.services
         is_loading = any(partition in services.gate.loading for partition in partitions)
-        return services.state_wait_s if is_loading and not self.api.is_repeated else HOLD_MAX_S
+        if is_loading and not self.api.is_repeated:
+            return services.state_wait_s
+        return HOLD_MAX_S if self.api.hold_s is None else self.api.hold_s
 
     async def _attempt(
         self, call: Call[Any], partitions: Sequence[int], owner: Peer | str | None

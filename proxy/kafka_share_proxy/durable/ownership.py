@@ -48,6 +48,10 @@ class Ownership(Protocol):
     def all_elsewhere(self) -> bool:
         """True if others own everything."""
 
+    @property
+    def has_others(self) -> bool:
+        """True if other proxies are members, whose clients may use any group."""
+
     def is_valid(self) -> bool: ...
 
     @property
@@ -63,7 +67,7 @@ class Takeover:
     restores: bool = False
     """True if memory is written to the topic, instead of loaded."""
     has_clients: bool = False
-    """True if requests waited for a part of it, or other proxies have groups. Then it proceeds in small parts."""
+    """True if requests waited for a part of it, or other proxies serve clients. Then it proceeds in small parts."""
     part: set[int] = field(default_factory=set)
     """Partitions that are taken over now."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)

@@ -161,6 +161,10 @@ class Membership:
     def all_elsewhere(self) -> bool:
         return len(self.elsewhere) == PARTITIONS
 
+    @property
+    def has_others(self) -> bool:
+        return bool(self.peers)
+
     def retire(self) -> None:
         """Let others own everything. The membership continues."""
         self._is_retiring = True

@@ -29,6 +29,8 @@ DRAIN_S = 0.5
 """Seconds to wait for appends in flight when a partition moves."""
 DRAIN_CHECK_S = 0.005
 HAND_OVER_CHECK_S = 0.02
+LOADING_FIELD = "state_partitions_loading"
+"""Field of /readyz while this proxy loads state that it owns."""
 ANNOUNCED_MAX = 500
 """Number of groups of other proxies up to which their partitions are taken over before all others."""
 
@@ -119,6 +121,8 @@ class StateHome:
     def state(self) -> dict[str, object]:
         """Return fields of /readyz."""
         fields: dict[str, object] = {"state_partitions": len(self.served)}
+        if loading := sum(hosted.loading for hosted in self.states):
+            fields[LOADING_FIELD] = loading
         if risks := [text for hosted in self.states for text in hosted.guard.risks.values()]:
             fields["risks"] = risks
         return fields if self.links is None else fields | {"linked_proxies": self.links.linked}
@@ -204,8 +208,7 @@ class StateHome:
                 hosted.close_doors(set(ALL) - assigned, _owned_elsewhere(hosted))
             if added and not self._is_retiring:
                 hosted.gate.requested |= added & set(map(hosted.gate.partition_of, self._announced_groups))
-                has_clients = self.links is not None and bool(self.links.groups)
-                hosted.begin(added, nursery, has_clients=has_clients)
+                hosted.begin(added, nursery, has_clients=self._owner.has_others)
             if is_sharing and hosted.of(assigned) <= hosted.served and not hosted.guard.unsafe:
                 hosted.trouble = ""
         if not self._is_retiring:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.app.observing.admin_listener import JSON, Response
 from kafka_share_proxy.app.observing.observe import LogNotes
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.workers import fork_server, worker_process
+from kafka_share_proxy.app.workers import fork_server, supervisor, worker_client, worker_process
 from kafka_share_proxy.app.workers.places import Places
-from kafka_share_proxy.app.workers.supervisor import ENDED, Supervisor
+from kafka_share_proxy.app.workers.supervisor import ENDED, STATE_PAGE, Supervisor
+from kafka_share_proxy.durable.state_home import LOADING_FIELD
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 
@@ -226,6 +230,45 @@ async def test_workers_load_the_program_themselves_where_the_system_has_no_subre
         assert proxy.supervisor._forks is None
         os.kill(proxy.supervisor._running[0].pid or 0, signal.SIGKILL)
         assert await in_thread(proxy.responses) - {""} == {"0 hide", "1 hide"}
+    assert proxy.status == ENDED
+
+
+async def test_workers_are_retired_once_they_serve_the_state_that_they_own(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise clients of that state would wait for two changes."""
+    loading, requests = [True, True, False], []
+
+    async def request_all(running: Mapping[int, Any], method: str, target: str) -> dict[int, Response]:
+        requests.append((method, target))
+        assert {0, 1} <= running.keys(), "the workers before are not retired"
+        fields = {LOADING_FIELD: 25} if loading.pop(0) else {}
+        return {0: Response(HTTPStatus.OK, json.dumps({"ready": True} | fields).encode(), JSON)}
+
+    async with serving(proxy):
+        monkeypatch.setattr(worker_client, "request_all", request_all)
+        proxy.written["unknown_apis"] = "pass"
+        await proxy.supervisor.reload("test")
+        assert requests == [("GET", STATE_PAGE)] * 3
+        assert loading == []
+    assert proxy.status == ENDED
+
+
+async def test_workers_that_never_serve_their_state_are_retired_after_a_while(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "TAKEN_OVER_S", 0.3)
+
+    async def request_all(*_arguments: object) -> dict[int, Response]:
+        return {0: Response(HTTPStatus.OK, json.dumps({LOADING_FIELD: 25}).encode(), JSON)}
+
+    async with serving(proxy):
+        monkeypatch.setattr(worker_client, "request_all", request_all)
+        proxy.written["unknown_apis"] = "pass"
+        await proxy.supervisor.reload("test")
+        while any(number in proxy.supervisor._running for number in (0, 1)):  # noqa: ASYNC110  # of processes
+            await trio.sleep(0.01)
+        assert await in_thread(proxy.responses) == {"2 pass", "3 pass"}
     assert proxy.status == ENDED
 
 

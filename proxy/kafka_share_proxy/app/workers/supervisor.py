@@ -29,6 +29,7 @@ from kafka_share_proxy.app.workers.seat import RETIRE
 from kafka_share_proxy.app.workers.supervisor_pages import SupervisorPages
 from kafka_share_proxy.app.workers.supervisor_trace import SupervisorTrace
 from kafka_share_proxy.app.workers.worker_process import Reply, Start, WorkerProcess, start_process
+from kafka_share_proxy.durable.state_home import LOADING_FIELD
 from kafka_share_proxy.feature.admin import Pages
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.metrics import Metrics
@@ -41,6 +42,10 @@ OWN = ("admin", "log_format")
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 READY_WAIT_S = 10.0
 """Seconds that a change waits for a worker that is being replaced."""
+TAKEN_OVER_S = 20.0
+"""Seconds that workers are given to load the state that they own before they are retired."""
+TAKEN_OVER_CHECK_S = 0.1
+STATE_PAGE = "/readyz"
 REPLACE_S = 60.0
 """Seconds that the workers of a new generation may take until all accept clients."""
 
@@ -305,6 +310,7 @@ class Supervisor:
         new = self._begin(config)
         with trio.move_on_after(REPLACE_S):
             if await new.serves(self._stop):
+                await self._until_taken_over()
                 self._current, self._before = new, current
                 self._nursery.start_soon(self._retire, current)
                 self._notes(observe.WORKERS_REPLACED, workers=len(new.places))
@@ -313,6 +319,16 @@ class Supervisor:
         reason = f"a new worker ended with status {new.failed}" if new.failed else f"not ready within {REPLACE_S:g} s"
         self._notes(observe.WORKERS_NOT_REPLACED, reason=reason)
         raise ConfigError(f"{reason}; its log lines say why, and the workers before it continue")
+
+    async def _until_taken_over(self) -> None:
+        """Wait until workers serve what they own. Otherwise its clients would wait for two changes."""
+        with trio.move_on_after(TAKEN_OVER_S):
+            while await self._is_loading():  # noqa: ASYNC110 - workers are other processes
+                await trio.sleep(TAKEN_OVER_CHECK_S)
+
+    async def _is_loading(self) -> bool:
+        responses = await worker_client.request_all(self._running, "GET", STATE_PAGE)
+        return any(LOADING_FIELD in json.loads(each.body) for each in responses.values())
 
     async def _retire(self, generation: Generation) -> None:
         await generation.end(RETIRE)

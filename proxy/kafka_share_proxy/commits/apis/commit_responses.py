@@ -23,6 +23,9 @@ _TopicResponse: TypeAlias = (
     " | messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic"
 )
 
+COMMIT_HOLD_S = 5.0
+"""Maximum seconds that a commit waits for the state: librdkafka repeats it twice only, and sessions last 10 s or more.
+"""
 DEFINITE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka_share_proxy.commits.apis.commit_requests import commit
-from kafka_share_proxy.commits.apis.commit_responses import altered, request_of, response_of, take_codes
+from kafka_share_proxy.commits.apis.commit_responses import (
+    COMMIT_HOLD_S,
+    altered,
+    request_of,
+    response_of,
+    take_codes,
+)
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import load_partitions, store_first, with_locks
 from kafka_share_proxy.commits.requested_commits import RequestedCommit, kept_metadata
@@ -144,4 +150,4 @@ async def _away(
     return refused(call, call.message.topics, code)
 
 
-API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, is_repeated=True)
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, is_repeated=True, hold_s=COMMIT_HOLD_S)

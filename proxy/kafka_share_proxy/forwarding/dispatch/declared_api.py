@@ -100,6 +100,11 @@ class DeclaredApi(Generic[S]):
 
     False for tools, which do not retry: their requests wait longer, and fail immediately if no proxy can serve them.
     """
+    hold_s: float | None = None
+    """Maximum seconds that a request which clients repeat waits for the state, as do later ones of its connection.
+
+    None: that of every API.
+    """
 
     def handler(self, services: S) -> Handler:
         return partial(_with_services, self.handle, services)

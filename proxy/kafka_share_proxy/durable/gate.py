@@ -47,6 +47,8 @@ class StateGate:
         """Partitions whose doors are closed."""
         self.requested: set[int] = set()
         """Closed partitions for which a request waits, or may."""
+        self.on_requested: Callable[[Collection[int]], object] = lambda _partitions: None
+        """Called with partitions for which a first request waits."""
         self.on_closing: Callable[[Collection[int]], object] = lambda _partitions: None
         """Called with the partitions whose doors close, before requests in progress are ended."""
         self._doors = [_Door() for _ in self.all]
@@ -106,6 +108,13 @@ class StateGate:
     def leave(self, partitions: Iterable[int], end: Callable[[], None]) -> None:
         for partition in partitions:
             self._doors[partition].inside.pop(end, None)
+
+    def request(self, partitions: Iterable[int]) -> None:
+        """Note that a request waits for closed partitions."""
+        new = set(partitions) - self.requested
+        if new:
+            self.requested |= new
+            self.on_requested(new)
 
     def open(self, partitions: Iterable[int] | None = None) -> None:
         """Admit requests. None: all partitions."""

@@ -83,6 +83,7 @@ class HostedState:
             state, host.reactor, self._notes, host.name, host.channels, self._journal_events()
         )
         gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.trouble)
+        gate.on_requested = self._requested
 
     def _new_leader_watch(self) -> LeaderWatch:
         return LeaderWatch(
@@ -153,9 +154,19 @@ class HostedState:
             if not self.owned:
                 self._topic_id = b""
             self._assigned |= partitions
-            takeover = Takeover(partitions, restores, has_clients)
-            self._takeovers.update(dict.fromkeys(partitions, takeover))
-            nursery.start_soon(self._take_over, takeover)
+            self._nursery = nursery
+            self._begin(Takeover(partitions, restores, has_clients))
+
+    def _begin(self, takeover: Takeover) -> None:
+        self._takeovers.update(dict.fromkeys(takeover.partitions, takeover))
+        self._nursery.start_soon(self._take_over, takeover)
+
+    def _requested(self, partitions: Collection[int]) -> None:
+        """Take these partitions over next to those under way, which may take as long as the brokers need for 5."""
+        under_way = {self._takeovers[partition] for partition in partitions if partition in self._takeovers}
+        for urgent in [each.divided(partitions) for each in under_way]:
+            if urgent is not None:
+                self._begin(urgent)
 
     def is_idle(self, numbers: Iterable[int]) -> bool:
         """True if none of the served partitions has a request in progress, or an append queued or in flight."""
@@ -244,10 +255,10 @@ class HostedState:
         with takeover.scope:
             while True:
                 try:
-                    await self._load(takeover)
-                    return await self._learn_periods()
+                    return await self._load(takeover)
                 except ProxyError as error:
                     self.report_trouble(error, takeover.partitions)
+                takeover.is_urgent = False  # the topic is to be checked again
                 reason = f"{self.state.name} is not loaded"
                 self.journal.stop(takeover.partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
                 if not takeover.restores:
@@ -260,10 +271,13 @@ class HostedState:
         self.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason, takeover.partitions)
         for partition in takeover.partitions:
             self.gate.refused.pop(partition, None)
-        await self._prepare_topic(takeover)
+        if not takeover.is_urgent:
+            await self._prepare_topic(takeover)
         taken_s = 0.0
         while takeover.partitions:
             taken_s += await self._load_part(takeover)
+        if takeover.is_urgent:
+            return
         self.loaded_s = trio.current_time() - began
         self._notes(
             self.state.event("loaded"),
@@ -272,6 +286,7 @@ class HostedState:
             takeover_s=round(taken_s, 3),
             seconds=round(self.loaded_s, 3),
         )
+        await self._learn_periods()
 
     async def _load_part(self, takeover: Takeover) -> float:
         """Take over and load partitions for which requests wait, or else others. Return the seconds of the takeover.

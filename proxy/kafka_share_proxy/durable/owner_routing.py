@@ -74,7 +74,7 @@ class OwnedApi:
         gate = self.services.gate
         partitions = await self.partitions_of(call)
         if partitions is None or not gate.lets_in(partitions):
-            gate.requested.update(partitions or ())
+            gate.request(partitions or ())
             return None
         if not gate.refused.keys().isdisjoint(partitions):
             return await framed(call, await self._refusal(call, partitions))
@@ -111,7 +111,7 @@ class OwnedApi:
             if now >= deadline:
                 return await self._refusal(call, partitions)
             is_elsewhere = owners[partitions[0]] is not None
-            services.gate.requested.update(partitions)
+            services.gate.request(partitions)
             await gate_change(services, min(deadline, now + CHECK_AGAIN_S) if is_elsewhere else deadline)
 
     def _wait_s(self, partitions: Collection[int]) -> float:

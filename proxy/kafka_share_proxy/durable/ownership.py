@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -68,6 +68,8 @@ class Takeover:
     """True if memory is written to the topic, instead of loaded."""
     has_clients: bool = False
     """True if requests waited for a part of it, or other proxies serve clients. Then it proceeds in small parts."""
+    is_urgent: bool = False
+    """True if it was divided from one that has checked the topic, because requests wait for its partitions."""
     part: set[int] = field(default_factory=set)
     """Partitions that are taken over now."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -78,6 +80,14 @@ class Takeover:
 
     def note(self) -> None:
         self.changed.set()
+
+    def divided(self, requested: Collection[int]) -> Takeover | None:
+        """Return a takeover of requested partitions that are not taken over now. None if there are none."""
+        waiting = self.partitions.intersection(requested) - self.part
+        if self.restores or not self.part or not waiting:
+            return None
+        self.partitions -= waiting
+        return Takeover(waiting, has_clients=True, is_urgent=True)
 
     def let_go(self, partitions: Iterable[int]) -> None:
         self.partitions.difference_update(partitions)

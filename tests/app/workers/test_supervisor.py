@@ -233,7 +233,7 @@ async def test_workers_load_the_program_themselves_where_the_system_has_no_subre
     assert proxy.status == ENDED
 
 
-async def test_workers_are_retired_once_they_serve_the_state_that_they_own(
+async def test_workers_are_replaced_once_they_serve_the_state_that_they_own(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise clients of that state would wait for two changes."""
@@ -241,7 +241,7 @@ async def test_workers_are_retired_once_they_serve_the_state_that_they_own(
 
     async def request_all(running: Mapping[int, Any], method: str, target: str) -> dict[int, Response]:
         requests.append((method, target))
-        assert {0, 1} <= running.keys(), "the workers before are not retired"
+        assert running.keys() == {0, 1}, "no others have started"
         fields = {LOADING_FIELD: 25} if loading.pop(0) else {}
         return {0: Response(HTTPStatus.OK, json.dumps({"ready": True} | fields).encode(), JSON)}
 
@@ -254,7 +254,7 @@ async def test_workers_are_retired_once_they_serve_the_state_that_they_own(
     assert proxy.status == ENDED
 
 
-async def test_workers_that_never_serve_their_state_are_retired_after_a_while(
+async def test_workers_that_never_serve_their_state_are_replaced_after_a_while(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "TAKEN_OVER_S", 0.3)

@@ -43,8 +43,8 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT)
 READY_WAIT_S = 10.0
 """Seconds that a change waits for a worker that is being replaced."""
 TAKEN_OVER_S = 20.0
-"""Seconds that workers are given to load the state that they own before they are retired."""
-TAKEN_OVER_CHECK_S = 0.1
+"""Seconds that workers are given to load the state that they own before others replace them."""
+TAKEN_OVER_CHECK_S = 0.2
 STATE_PAGE = "/readyz"
 REPLACE_S = 60.0
 """Seconds that the workers of a new generation may take until all accept clients."""
@@ -307,10 +307,10 @@ class Supervisor:
         if self._before is not None:  # at most two generations need memory
             self._before.signal(signal.SIGTERM)
             await self._before.ended()
+        await self._until_taken_over()
         new = self._begin(config)
         with trio.move_on_after(REPLACE_S):
             if await new.serves(self._stop):
-                await self._until_taken_over()
                 self._current, self._before = new, current
                 self._nursery.start_soon(self._retire, current)
                 self._notes(observe.WORKERS_REPLACED, workers=len(new.places))

@@ -17,9 +17,8 @@ from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable import replay
 from kafka_share_proxy.durable.gate import StateGate
-from kafka_share_proxy.durable.hosted_state import PART_MAX
 from kafka_share_proxy.durable.interfaces import JournalRefused
-from kafka_share_proxy.durable.ownership import OwnershipEvents
+from kafka_share_proxy.durable.ownership import PART_MAX, OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.durable.replay import ReplaySource

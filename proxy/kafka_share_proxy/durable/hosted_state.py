@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 import trio
@@ -39,8 +38,6 @@ RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
 """Shortest and longest delay in seconds after a failed step."""
 ABSENT_CHECKS = 5
 """Looks without a topic before it counts as deleted: a broker that has just started may not know it."""
-PART_MAX = 5
-"""Maximum number of other partitions that are taken over together while clients use the first ones."""
 CHECK_S = 10.0
 """Seconds between two looks at the topic."""
 
@@ -111,11 +108,6 @@ class HostedState:
     @property
     def owned(self) -> set[int]:
         return self.served | self._takeovers.keys()
-
-    @property
-    def loading(self) -> int:
-        """Number of partitions that are owned and not served yet."""
-        return len(self._takeovers)
 
     def of(self, numbers: Iterable[int]) -> set[int]:
         """Return the partitions of this state with these numbers."""
@@ -294,12 +286,7 @@ class HostedState:
         A partition takes 10 to 20 ms of CPU, here and at the brokers, and most have no group.
         """
         began = trio.current_time()
-        for progress in (takeover.taken, takeover.checking, takeover.replays):
-            progress.clear()
-        requested = set() if takeover.restores else takeover.partitions & self.gate.requested
-        takeover.has_clients |= bool(requested)
-        takeover.part = requested or set(islice(takeover.partitions, PART_MAX if takeover.has_clients else None))
-        self.journal.take_over(sorted(takeover.part))
+        self.journal.take_over(takeover.next_part(self.gate.requested))
         await self._wait_taken(takeover)
         taken_s = trio.current_time() - began
         if takeover.restores:
@@ -384,14 +371,9 @@ class HostedState:
 
     async def _check(self, takeover: Takeover, partitions: list[int]) -> None:
         """Wait until the former owners of partitions with a new producer id have stopped."""
-        ends = await self._retry_until_done(lambda: replay.ends(partitions, self._leaders.source), takeover)
-        replays = {p: Replay(self.state.reign_of, ends[p] - 1) for p in partitions if ends[p] > 0}
-        try:
-            await self._retry_until_done(lambda: replay.read(replays, self._leaders.source), takeover)
-            was_owned = any(each.reign is not None for each in replays.values())
-        except RemoteProtocolError:  # loading will show which partition cannot be read
-            was_owned = True
-        if was_owned:
+        if await self._retry_until_done(
+            lambda: replay.had_owner(partitions, self._leaders.source, self.state.reign_of), takeover
+        ):
             reason = "waiting until an earlier owner has stopped by its own clock"
             self._notes(self.state.event("old-owner"), reason=reason)
             await trio.sleep(self._host.lease_s)

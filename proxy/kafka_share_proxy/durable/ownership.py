@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 import trio
@@ -15,6 +16,9 @@ from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+
+PART_MAX = 5
+"""Maximum number of partitions without requests that are taken over together while clients use others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,15 @@ class Takeover:
 
     def note(self) -> None:
         self.changed.set()
+
+    def next_part(self, requested: Collection[int]) -> list[int]:
+        """Choose what is taken over now: requested partitions, or else others. Return them in order."""
+        for progress in (self.taken, self.checking, self.replays):
+            progress.clear()
+        first = set() if self.restores else self.partitions.intersection(requested)
+        self.has_clients |= bool(first)
+        self.part = first or set(islice(self.partitions, PART_MAX if self.has_clients else None))
+        return sorted(self.part)
 
     def divided(self, requested: Collection[int]) -> Takeover | None:
         """Return a takeover of requested partitions that are not taken over now. None if there are none."""

@@ -5,7 +5,7 @@ Each leader has one connection, with one Fetch at a time for all its partitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,12 +14,12 @@ import trio
 from kafka_share_proxy.brokers import topic_log
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, connection
 from kafka_share_proxy.brokers.topic_log import EARLIEST, LATEST
-from kafka_share_proxy.durable.partition_log import Replay
+from kafka_share_proxy.durable.partition_log import Reign, Replay
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.slices import SLICE_S
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost, error_name
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost, error_name
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import ZERO_UUID, Address
@@ -68,6 +68,19 @@ async def read(replays: Mapping[int, Replay], source: ReplaySource) -> None:
 async def ends(partitions: Iterable[int], source: ReplaySource) -> dict[int, int]:
     """Raises UpstreamLost."""
     return await _bounds(partitions, source, LATEST)
+
+
+async def had_owner(
+    partitions: Collection[int], source: ReplaySource, reign_of: Callable[[bytes], Reign | None]
+) -> bool:
+    """Return True if a proxy has owned one of the partitions, or its log cannot be read. Raises UpstreamLost."""
+    bounds = await ends(partitions, source)
+    replays = {p: Replay(reign_of, bounds[p] - 1) for p in partitions if bounds[p] > 0}
+    try:
+        await read(replays, source)
+    except RemoteProtocolError:  # loading will show which partition
+        return True
+    return any(each.reign is not None for each in replays.values())
 
 
 async def starts(partitions: Iterable[int], source: ReplaySource) -> dict[int, int]:

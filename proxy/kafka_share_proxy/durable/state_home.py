@@ -121,7 +121,7 @@ class StateHome:
     def state(self) -> dict[str, object]:
         """Return fields of /readyz."""
         fields: dict[str, object] = {"state_partitions": len(self.served)}
-        if loading := sum(hosted.loading for hosted in self.states):
+        if loading := sum(len(hosted.owned - hosted.served) for hosted in self.states):
             fields[LOADING_FIELD] = loading
         if risks := [text for hosted in self.states for text in hosted.guard.risks.values()]:
             fields["risks"] = risks

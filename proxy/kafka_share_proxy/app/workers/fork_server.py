@@ -1,4 +1,4 @@
-"""Supervisor's side of the process that forks workers, and those workers as its own children (rule 12)."""
+"""Supervisor's side of the process that forks workers: these become its own children (app/README.md rule 12)."""
 
 from __future__ import annotations
 

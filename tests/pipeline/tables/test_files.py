@@ -29,7 +29,8 @@ def test_what_programs_can_open_themselves_is_known(spark: Any, tmp_path: Path) 
     files = Files(spark)
     for path in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}/"):
         assert Path(str(files.local(path))) == tmp_path
-    assert files.local("relative") == str(Path("relative").absolute())
+    own_folder = spark.sparkContext._jvm.System.getProperty("user.dir")  # set by the fixture
+    assert files.local("relative") == f"{own_folder}/relative"
     assert files.local("hdfs://127.0.0.1:9/lake") is None
     named = ("a.jsonl", "a.jsonl.gz", "a.bz2", "a.jsonl.1")
     assert [files.is_compressed(name) for name in named] == [False, True, True, False]

@@ -6,8 +6,8 @@ import gc
 
 import pytest
 from kafka_share_proxy.commits.fast_commits import FastCommit
-from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import OFFSET_COMMIT, CommitWorld

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.commits.apis.commit_responses import COMMIT_HOLD_S
-from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import OFFSET_FETCH, CommitWorld

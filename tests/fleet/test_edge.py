@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.fleet import edge
 from kafka_share_proxy.fleet.group_owners import CommandResult, PeerLost
 from kafka_share_proxy.fleet.peer_protocol import MESSAGES
 from kafka_share_proxy.forwarding.apis.k32_broker_addresses import BROKER
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.reading.far_records import HeldRecords

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.fleet.group_owners import PeerLost
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import share_group_apis

@@ -19,9 +19,9 @@ from kafka_share_proxy.commits.model.topic_records import TextPlan
 from kafka_share_proxy.commits.requested_commits import NUL, final_nul, metadata_with
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import outcome_of
-from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.durable.owner_routing import gate_change
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S
 from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request, Timers

@@ -12,7 +12,6 @@ from kafka_share_proxy.commits.apis.commit_responses import request_of, response
 from kafka_share_proxy.commits.refusals import report_refusals
 from kafka_share_proxy.commits.requested_commits import requested_commits
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.dispatch.routes import Handler
 from kafka_share_proxy.forwarding.served.interfaces import Call
@@ -40,7 +39,7 @@ def until_loaded(api: DeclaredApi[CommitServices], handler: Handler, services: C
         if await _has_text(services, call):
             return await (_refuse_texts(call, services) if services.off else handler(call))
         names = groups_of(api, call)
-        is_certain = await _certain(services, names, HOLD_MAX_S if api.hold_s is None else api.hold_s)
+        is_certain = await _certain(services, names, api.hold_s)
         if not is_certain and api.is_repeated and api.away is not None:
             return await api.away(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
         return await handler(call) if any(services.knows(name) for name in names) else None

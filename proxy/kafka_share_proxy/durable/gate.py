@@ -13,10 +13,6 @@ from dataclasses import dataclass, field
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 
-HOLD_MAX_S = 2.0
-"""Maximum seconds that a request waits for the gate. Clients wait at least 5 s longer than the time in their request.
-"""
-
 
 @dataclass(slots=True)
 class _Door:

@@ -250,7 +250,7 @@ class HostedState:
                     return await self._load(takeover)
                 except ProxyError as error:
                     self.report_trouble(error, takeover.partitions)
-                takeover.is_urgent = False  # the topic is to be checked again
+                takeover.is_urgent = False  # check the topic again
                 reason = f"{self.state.name} is not loaded"
                 self.journal.stop(takeover.partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
                 if not takeover.restores:

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kafka_share_proxy.durable.gate import HOLD_MAX_S, StateGate
+from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.fleet.group_owners import Fleet, Peer, PeerLost
-from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S, DeclaredApi
 from kafka_share_proxy.forwarding.dispatch.routes import Handler
 from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
 from kafka_share_proxy.forwarding.served.interfaces import Call
@@ -119,7 +119,7 @@ class OwnedApi:
         is_loading = any(partition in services.gate.loading for partition in partitions)
         if is_loading and not self.api.is_repeated:
             return services.state_wait_s
-        return HOLD_MAX_S if self.api.hold_s is None else self.api.hold_s
+        return self.api.hold_s
 
     async def _attempt(
         self, call: Call[Any], partitions: Sequence[int], owner: Peer | str | None

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from kafka_share_proxy.durable.gate import HOLD_MAX_S, StateGate
+from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.fleet.group_owners import HeldAnywhere, PeerLost
-from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs, Served
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S, DeclaredApi, Needs, Served
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByGroupId, EveryRequest
 from kafka_share_proxy.forwarding.dispatch.routes import Handler
 from kafka_share_proxy.forwarding.dispatch.split_requests import Splits

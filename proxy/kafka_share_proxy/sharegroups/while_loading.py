@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S, DeclaredApi
 from kafka_share_proxy.forwarding.dispatch.routes import Handler
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import reply

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups.apis.fleet_lists import held_elsewhere
 

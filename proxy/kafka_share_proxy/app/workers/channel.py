@@ -21,6 +21,12 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
+def inherited(variable: str) -> socket.socket | None:
+    """Return the end whose descriptor this environment variable names, which is removed. None if it is not set."""
+    descriptor = os.environ.pop(variable, None)
+    return None if descriptor is None else socket.socket(fileno=int(descriptor))
+
+
 def send(end: socket.socket, body: Mapping[str, object], sockets: Sequence[socket.socket] = ()) -> None:
     """Send one message. Raises OSError if the other side has gone, or the message is too large."""
     data = json.dumps(body).encode()

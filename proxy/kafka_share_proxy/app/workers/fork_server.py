@@ -127,13 +127,6 @@ class ForkedProcess:
         """Return the exit status, negative after a signal."""
         if self.returncode is None:
             await trio.lowlevel.wait_readable(self._descriptor)
-            self.returncode = _status_of_ended(self._descriptor)
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])  # noqa: ASYNC222 - it has ended
             os.close(self._descriptor)
         return self.returncode
-
-
-def _status_of_ended(descriptor: int) -> int:
-    ended = os.waitid(os.P_PIDFD, descriptor, os.WEXITED)
-    if ended is None:
-        raise RuntimeError("waitid returned nothing without WNOHANG")
-    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status

@@ -14,8 +14,7 @@ PID_BYTES = 8
 
 def requests() -> socket.socket | None:
     """Return the end at which the supervisor requests workers. None if no supervisor started this process for that."""
-    descriptor = os.environ.pop(DESCRIPTOR, None)
-    return None if descriptor is None else socket.socket(fileno=int(descriptor))
+    return channel.inherited(DESCRIPTOR)
 
 
 def next_worker(end: socket.socket) -> socket.socket | None:

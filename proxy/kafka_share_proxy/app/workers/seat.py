@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import threading
@@ -117,5 +116,5 @@ class SupervisorLink:
 
 def supervisor() -> SupervisorLink | None:
     """Return the port to the supervisor that started this process. None if no supervisor did."""
-    descriptor = os.environ.pop(DESCRIPTOR, None)
-    return None if descriptor is None else SupervisorLink(socket.socket(fileno=int(descriptor)))
+    end = channel.inherited(DESCRIPTOR)
+    return None if end is None else SupervisorLink(end)

@@ -21,6 +21,9 @@ from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
 
 S = TypeVar("S")
+HOLD_MAX_S = 2.0
+"""Maximum seconds that a request waits for the gate. Clients wait at least 5 s longer than the time in their request.
+"""
 
 Away = Callable[[Call[Any], ErrorCode, str], Coroutine[Any, Any, Message]]
 """Function that builds the response while the API cannot be served, from an error code and a text."""
@@ -100,11 +103,8 @@ class DeclaredApi(Generic[S]):
 
     False for tools, which do not retry: their requests wait longer, and fail immediately if no proxy can serve them.
     """
-    hold_s: float | None = None
-    """Maximum seconds that a request which clients repeat waits for the state, as do later ones of its connection.
-
-    None: that of every API.
-    """
+    hold_s: float = HOLD_MAX_S
+    """Maximum seconds that a request which clients repeat waits for the state, as do later ones of its connection."""
 
     def handler(self, services: S) -> Handler:
         return partial(_with_services, self.handle, services)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.fleet.group_owners import Holdings, Peer, PeerLost
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S
 from kafka_share_proxy.loop.promise import all_of
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.sharegroups.services import ShareServices

@@ -104,7 +104,7 @@ class SharePartition(Window):
     """All state of one (group, topic, partition)."""
 
     delivers_control_batches = True
-    """As Kafka does: members acknowledge them as gaps."""
+    """True as in Kafka: members acknowledge them as gaps."""
 
     def __init__(
         self, start_offset: int, state_epoch: int = 0, *, locks: LockIndex | None = None, key: Hashable = None

@@ -22,6 +22,8 @@ from tests.support.programs import CLIENTS
 
 README_LINES_MAX = 200
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+BENCH = re.compile(r"python -m (tests(?:\.\w+)+)")
+"""A documented command of the tests, with its module, whose options are read there."""
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 FOREIGN = {
     "--archives": "spark-submit",
@@ -51,8 +53,18 @@ def options_of(command: Any) -> Iterator[str]:
 @pytest.mark.parametrize("document", documents.ALL, ids=lambda path: path.name)
 def test_each_option_that_is_named_exists(document: Path) -> None:
     text = documents.FENCE.sub("", document.read_text(encoding="utf-8"))
-    named = {option for code in INLINE.findall(text) for option in OPTION.findall(code)}
+    codes = [code for code in INLINE.findall(text) if not BENCH.match(code)]
+    named = {option for code in codes for option in OPTION.findall(code)}
     assert named - set(options_of(get_command(app))) - FOREIGN.keys() == set()
+
+
+@pytest.mark.parametrize("document", documents.ALL, ids=lambda path: path.name)
+def test_each_option_of_a_benchmark_is_one_that_it_reads(document: Path) -> None:
+    text = documents.FENCE.sub("", document.read_text(encoding="utf-8"))
+    for code in INLINE.findall(text):
+        if command := BENCH.match(code):
+            source = (documents.CHECKOUT / command[1].replace(".", "/")).with_suffix(".py").read_text()
+            assert [option for option in OPTION.findall(code) if f'"{option}"' not in source] == [], code
 
 
 def go_version(client: str, module: str) -> str:

@@ -57,6 +57,8 @@ def test_requests_reach_the_leader_and_missing_partitions_are_named(
 class Client:
     """Client that gets these codes; the last one is repeated."""
 
+    settings = ClusterClientSettings()
+
     def __init__(self, *codes: ErrorCode) -> None:
         self.codes, self.requests = list(codes), 0
 

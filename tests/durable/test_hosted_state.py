@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import trio
 from kafka_share_proxy.brokers.cluster_client import AuthenticationNeeded
 from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
-from kafka_share_proxy.durable import state_producer
 from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.ownership import lacks_identity
-from kafka_share_proxy.durable.state_producer import BATCH_BYTES_MAX
 from kafka_share_proxy.wire.errors import UpstreamLost
 
 from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
@@ -51,23 +48,6 @@ async def test_numbers_beyond_its_partitions_are_nothing_to_it(nursery: trio.Nur
     assert hosted.owned == {7}
     await hosted.give_up([7, 8], "moved")
     assert (hosted.owned, hosted.gate.reason) == (set(), "test state is not loaded yet")
-
-
-@pytest.mark.parametrize(("told", "batch_bytes"), [(1 << 20, BATCH_BYTES_MAX), (20_000, 20_000)])
-async def test_sizes_are_those_of_the_topic(told: int, batch_bytes: int, nursery: trio.Nursery) -> None:
-    """Sizes of batches, also of later writers, and of the feature's values."""
-
-    class Topic:
-        def message_bytes(self, _settings: Any, _notes: Any) -> int:
-            return told
-
-    hosted = hosted_in(StateCluster(nursery), nursery)
-    hosted.journal.take_over([0])
-    hosted._learn_sizes(Topic(), None)  # type: ignore[arg-type]
-    hosted.journal.take_over([1])
-    assert [hosted.journal._producers[partition].batch_bytes_max for partition in (0, 1)] == [batch_bytes] * 2
-    assert hosted.held.message_bytes == told  # type: ignore[attr-defined]
-    assert batch_bytes <= state_producer.BATCH_BYTES_MAX
 
 
 def test_lack_of_an_identity_is_told_apart() -> None:

@@ -269,6 +269,47 @@ async def test_request_that_comes_during_a_takeover_waits_for_a_few_partitions_a
     assert max(map(len, found)) == PART_MAX
 
 
+@pytest.mark.parametrize("has_more", [False, True], ids=["nothing follows", "another owner follows"])
+async def test_log_that_was_read_ahead_is_loaded_up_to_the_takeover_record(
+    jumping: MockClock, cluster: StateCluster, monkeypatch: pytest.MonkeyPatch, has_more: bool
+) -> None:
+    """Also if it was read beyond, because another proxy took over at the same time."""
+    first = await owning(cluster)
+    await stored(first.put("kept"))
+    first.scope.cancel()
+    read, ahead = replay.read_ahead, []
+
+    async def read_more(replays: Mapping[int, Replay], source: ReplaySource) -> None:
+        await read(replays, source)
+        ahead.append(source.topic)
+        for each in replays.values() if has_more else ():
+            each.next_offset += 100
+            each.values[encode_key("later")] = b"later"
+
+    monkeypatch.setattr(replay, "read_ahead", read_more)
+    second = await owning(cluster, "b:1")
+    assert TEST_STATE.topic in ahead
+    assert second.texts.values == {TEXT: "kept"}
+
+
+async def test_takeover_by_a_member_needs_no_lookup_and_one_fetch_after_the_takeover_record(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    first = await owning(cluster)
+    first.scope.cancel()
+    second = Proxy(cluster, "b:1", fleet=True)
+    await trio.sleep(5)
+    asked = cluster.asked
+    asked.clear()
+    second.owner.assign({3})
+    await until(lambda: second.home.served == {3})
+    lookups = {ApiKey.DESCRIBE_CONFIGS, ApiKey.CREATE_TOPICS}
+    assert lookups.isdisjoint(asked)
+    assert ApiKey.LIST_OFFSETS not in asked[asked.index(ApiKey.PRODUCE) :]
+    after = asked[len(asked) - asked[::-1].index(ApiKey.PRODUCE) :]
+    assert after.count(ApiKey.FETCH) <= 2, "one of each state"
+
+
 async def test_request_during_a_slow_takeover_of_other_partitions_does_not_wait_for_it(
     jumping: MockClock, cluster: StateCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -463,10 +504,15 @@ async def test_brokers_that_are_away_are_waited_for(jumping: MockClock, cluster:
     await until(lambda: proxy.is_open == (True, True))
 
 
+async def read_nothing(_replays: Mapping[int, Replay], _source: ReplaySource) -> None:
+    """Read nothing ahead."""
+
+
 async def test_leader_lost_without_a_word_while_it_is_read_is_replaced(
-    jumping: MockClock, cluster: StateCluster
+    jumping: MockClock, cluster: StateCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its content is read from the next leader as soon as there is one."""
+    """Its content is read from the next leader as soon as there is one. The takeover record was stored before."""
+    monkeypatch.setattr(replay, "read_ahead", read_nothing)
     first = await owning(cluster)
     await stored(first.put("one"))
     first.scope.cancel()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 import trio
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, open_connection
+from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
+from kafka_share_proxy.brokers.idle_connections import IdleConnections
 from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators, about_topics
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
@@ -31,7 +31,7 @@ class OpenNodes:
 
     def __init__(self, client: ClusterClient) -> None:
         self.client = client
-        self._open: dict[Address, ClusterConnection] = {}
+        self._connections = IdleConnections(client.settings)
         self._leaders: dict[str, list[Address | None]] = {}
 
     async def partitions_of(self, topic: str) -> int:
@@ -61,18 +61,9 @@ class OpenNodes:
         async with self.connection(address) as opened:
             return await opened.send_request(key, request, version=version)
 
-    @asynccontextmanager
-    async def connection(self, address: Address) -> AsyncIterator[ClusterConnection]:
-        """Use the connection to a broker. A ProxyError of the block closes it. Raises ProxyError."""
-        opened = self._open.get(address)
-        if opened is None or trio.current_time() >= opened.expires:
-            await self._close(address)
-            opened = self._open[address] = await open_connection(address, self.client.settings)
-        try:
-            yield opened
-        except ProxyError:
-            await self._close(address)
-            raise
+    def connection(self, address: Address) -> AbstractAsyncContextManager[ClusterConnection]:
+        """Use the connection to a broker. An error of the block closes it. Raises ProxyError."""
+        return self._connections.lend(address)
 
     async def coordinator(self, kind: CoordinatorOf, name: str) -> Address:
         """Raises CoordinatorRefused, also if it is not known for a while, and as `ClusterClient.send_request`."""
@@ -92,13 +83,7 @@ class OpenNodes:
         self._leaders.clear()
 
     async def aclose(self) -> None:
-        for address in list(self._open):
-            await self._close(address)
-
-    async def _close(self, address: Address) -> None:
-        opened = self._open.pop(address, None)
-        if opened is not None:
-            await opened.aclose()
+        await self._connections.aclose()
 
     async def _leaders_of(self, topic: str) -> list[Address | None]:
         """Return the leader of each partition. Empty if the topic does not exist."""

@@ -7,17 +7,15 @@ lets the feature forget. `state_home` decides which partitions, and when, for al
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
+from contextlib import aclosing
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import trio
 
-from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders, TopicRefused
-from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
-from kafka_share_proxy.brokers.topic_settings import TopicSettings
-from kafka_share_proxy.durable import producer_expiration, replay, restored_state
+from kafka_share_proxy.durable import producer_expiration, restored_state
 from kafka_share_proxy.durable.described_state import DescribedState, HeldState
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.journal import TopicJournal
@@ -25,19 +23,20 @@ from kafka_share_proxy.durable.journal_events import JournalEvents
 from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from kafka_share_proxy.durable.ownership import Takeover, refusal_of
 from kafka_share_proxy.durable.partition_log import Replay
+from kafka_share_proxy.durable.prepared_topic import PreparedTopic
 from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.durable.state_host import StateHost
 from kafka_share_proxy.durable.state_topic import StateTopic
+from kafka_share_proxy.durable.takeover_reader import TakeoverReader
 from kafka_share_proxy.durable.topic_guard import TopicGuard
+from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
-from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
 
-T = TypeVar("T")
-
-RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
-"""Shortest and longest delay in seconds after a failed step."""
 ABSENT_CHECKS = 5
 """Looks without a topic before it counts as deleted: a broker that has just started may not know it."""
+AGAIN_S = 5.0
+"""Seconds after which a takeover that failed begins again."""
 CHECK_S = 10.0
 """Seconds between two looks at the topic."""
 
@@ -79,6 +78,7 @@ class HostedState:
         self.journal: TopicJournal[Any] = TopicJournal(
             state, host.reactor, self._notes, host.name, host.channels, self._journal_events()
         )
+        self._topic = PreparedTopic(state, host.access, self._leaders, self.guard, self.journal, held)
         gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.trouble)
         gate.on_requested = self._requested
 
@@ -115,25 +115,14 @@ class HostedState:
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._leaders.run, self._topic(), self._after_refresh)
+            nursery.start_soon(self._leaders.run, self._topic.open(), self._after_refresh)
             while True:
                 await self._lost_topic.wait()
                 await self._begin_anew(nursery)
 
     async def prepare(self) -> None:
         """Prepare while the group of proxies forms, which takes some seconds. The takeover reports errors."""
-        topic = self._topic()
-        try:
-            if await topic.leaders() is None:
-                await self._create(topic)
-            self._leaders.check_soon()  # FindCoordinator makes the brokers create __transaction_state
-        except ProxyError:
-            return
-        finally:
-            await topic.aclose()
-
-    def _topic(self) -> StateTopic:
-        return StateTopic(self._access.client(), self.state)
+        await self._topic.prepare()
 
     # Ownership
 
@@ -236,6 +225,7 @@ class HostedState:
     def _lose_topic(self, reason: str, *, restores: bool = False) -> None:
         """Begin anew. `restores`: the topic is the same, and memory has the records that brokers have deleted."""
         self._restores = restores and not self._lost_topic.is_set()
+        self._topic.forget()
         if not self._restores:
             self._missed, self._topic_id = 0, b""
         self._lost_why = reason
@@ -250,12 +240,13 @@ class HostedState:
                     return await self._load(takeover)
                 except ProxyError as error:
                     self.report_trouble(error, takeover.partitions)
-                takeover.is_urgent = False  # check the topic again
+                takeover.is_urgent = False
+                self._topic.forget()
                 reason = f"{self.state.name} is not loaded"
                 self.journal.stop(takeover.partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
                 if not takeover.restores:
                     await self._forget(takeover.partitions)
-                await trio.sleep(RETRY_MAX_S)
+                await trio.sleep(AGAIN_S)
 
     async def _load(self, takeover: Takeover) -> None:
         began = trio.current_time()
@@ -264,10 +255,12 @@ class HostedState:
         for partition in takeover.partitions:
             self.gate.refused.pop(partition, None)
         if not takeover.is_urgent:
-            await self._prepare_topic(takeover)
+            await self._topic.require(lambda error: self.report_trouble(error, takeover.partitions))
+        self._topic_id = self._topic_id or self._leaders.view.topic_id
         taken_s = 0.0
-        while takeover.partitions:
-            taken_s += await self._load_part(takeover)
+        async with aclosing(self._reader(takeover)) as reader:
+            while takeover.partitions:
+                taken_s += await self._load_part(takeover, reader)
         if takeover.is_urgent:
             return
         self.loaded_s = trio.current_time() - began
@@ -280,19 +273,29 @@ class HostedState:
         )
         await self._learn_periods()
 
-    async def _load_part(self, takeover: Takeover) -> float:
+    def _reader(self, takeover: Takeover) -> TakeoverReader:
+        return TakeoverReader(
+            takeover,
+            self._leaders,
+            self._access.settings,
+            self.state.reign_of,
+            self.report_trouble,
+            partial(self._refuse, takeover),
+        )
+
+    async def _load_part(self, takeover: Takeover, reader: TakeoverReader) -> float:
         """Take over and load partitions for which requests wait, or else others. Return the seconds of the takeover.
 
         A partition takes 10 to 20 ms of CPU, here and at the brokers, and most have no group.
         """
         began = trio.current_time()
         self.journal.take_over(takeover.next_part(self.gate.requested))
-        await self._wait_taken(takeover)
+        await self._read_until_taken(takeover, reader)
         taken_s = trio.current_time() - began
         if takeover.restores:
             await restored_state.write(self.journal, self.held, takeover.part)
         else:
-            await self._read(takeover)
+            await reader.read()
             await self._load_partitions(takeover)
         self._serve(takeover)
         return taken_s
@@ -318,89 +321,38 @@ class HostedState:
         if not self.is_closing:
             self.gate.open(partitions)
 
-    async def _prepare_topic(self, takeover: Takeover) -> None:
-        """Return when every partition has a leader, and the settings keep what is stored."""
-        topic = self._topic()
-        try:
-            self._learn_sizes(topic, await self._attempt_prepare(topic, takeover))
-        finally:
-            await topic.aclose()
-
-    async def _attempt_prepare(self, topic: StateTopic, takeover: Takeover) -> TopicSettings:
-        delay = RETRY_MIN_S
-        while True:
-            try:
-                view = await topic.leaders()
-                if view is None:
-                    await self._create(topic)
-                elif view.is_whole:
-                    settings = await self.guard.require_safe(topic, view)
-                    self._topic_id = self._topic_id or view.topic_id
-                    self._leaders.learn(view)
-                    self._leaders.check_soon()
-                    return settings
-            except ProxyError as error:
-                self.report_trouble(error, takeover.partitions)
-                delay = max(delay, 1.0)
-            await trio.sleep(delay)
-            delay = min(2 * delay, RETRY_MAX_S)
-
-    async def _create(self, topic: StateTopic) -> None:
-        if await topic.create():
-            self._notes("state-topic-created", topic=self.state.topic)
-
-    def _learn_sizes(self, topic: StateTopic, settings: TopicSettings) -> None:
-        """Read the maximum size, at every takeover, since `max.message.bytes` may change."""
-        size = topic.message_bytes(settings, self._notes)
-        self.journal.limit_batches(size)
-        self.held.limit_records(size)
-
     async def _learn_periods(self) -> None:
         """Request expiration times, at every takeover, since the setting may change."""
         own, leaders = self._access.own, self._leaders.view.leaders
         if own is not None and leaders:
             self.journal.keep_alive(*await producer_expiration.periods(own, min(leaders.values()), self._notes))
 
-    async def _wait_taken(self, takeover: Takeover) -> None:
+    async def _read_until_taken(self, takeover: Takeover, reader: TakeoverReader) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                if not takeover.restores:
+                    nursery.start_soon(reader.read_ahead)
+                await self._wait_taken(takeover, reader)
+        except BaseExceptionGroup as group:
+            raise faults.first_of(group) from None
+
+    async def _wait_taken(self, takeover: Takeover, reader: TakeoverReader) -> None:
         while len(takeover.taken) < len(takeover.part):
             takeover.changed = trio.Event()
             if takeover.checking and len(takeover.taken) + len(takeover.checking) == len(takeover.part):
-                await self._check(takeover, sorted(takeover.checking))
+                await self._check(takeover, reader, sorted(takeover.checking))
                 continue
             await takeover.changed.wait()
 
-    async def _check(self, takeover: Takeover, partitions: list[int]) -> None:
+    async def _check(self, takeover: Takeover, reader: TakeoverReader, partitions: list[int]) -> None:
         """Wait until the former owners of partitions with a new producer id have stopped."""
-        if await self._retry_until_done(
-            lambda: replay.had_owner(partitions, self._leaders.source, self.state.reign_of), takeover
-        ):
+        if await reader.had_owner(partitions):
             reason = "waiting until an earlier owner has stopped by its own clock"
             self._notes(self.state.event("old-owner"), reason=reason)
             await trio.sleep(self._host.lease_s)
         takeover.checking.difference_update(partitions)
         for partition in takeover.partitions.intersection(partitions):
             self.journal.proceed(partition)
-
-    async def _read(self, takeover: Takeover) -> None:
-        takeover.replays = {p: Replay(self.state.reign_of, taken.offset) for p, taken in takeover.taken.items()}
-        await self._retry_until_done(lambda: self._read_on(takeover), takeover)
-
-    async def _read_on(self, takeover: Takeover) -> None:
-        try:
-            await replay.read(takeover.replays, self._leaders.source)
-        except RemoteProtocolError as error:
-            await self._read_each(takeover, error)
-
-    async def _read_each(self, takeover: Takeover, error: RemoteProtocolError) -> None:
-        refused = False
-        for partition, each in list(takeover.replays.items()):
-            try:
-                await replay.read({partition: each}, self._leaders.source)
-            except RemoteProtocolError as own_error:
-                self._refuse(takeover, partition, own_error)
-                refused = True
-        if not refused:
-            raise error
 
     async def _load_partitions(self, takeover: Takeover) -> None:
         for partition in list(takeover.replays):
@@ -424,19 +376,6 @@ class HostedState:
         takeover.replays.pop(partition, None)
         self.gate.refused[partition] = f"state partition {partition} cannot be read here: {error}"
         self._notes(self.state.event("unreadable"), partition=partition, reason=str(error))
-
-    async def _retry_until_done(self, attempt: Callable[[], Awaitable[T]], takeover: Takeover) -> T:
-        delay = RETRY_MIN_S
-        while True:
-            try:
-                led = {p: node for p, node in self._leaders.view.leaders.items() if p in takeover.partitions}
-                moved = partial(self._leaders.is_led_elsewhere, led)
-                return await unless_replaced(attempt, moved, check_s=SILENT_S)
-            except (UpstreamLost, AuthenticationFailed) as error:
-                self.report_trouble(error, takeover.partitions)
-            await self._leaders.refresh()
-            await trio.sleep(delay)
-            delay = min(2 * delay, RETRY_MAX_S)
 
     # Events of the journal
 
@@ -481,18 +420,12 @@ class HostedState:
             self.report_trouble(error, self._takeovers.keys())
 
     async def _after_refresh(self, topic: StateTopic) -> None:
-        await self._find_coordinators(topic)
+        await self._topic.find_coordinators(topic)
         view = self._leaders.view
-        if self._topic_id and view.topic_id == self._topic_id:
+        if view.leaders and self._topic_id in (b"", view.topic_id):
             await self.guard.check(topic, view, self.served, self._leaders.source)
+            self._topic.follow_sizes(topic)
 
     def _hold_back(self) -> None:
         reason = f"{self.state.serves} are off: {self.guard.unsafe}"
         self.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, self.served)
-
-    async def _find_coordinators(self, topic: StateTopic) -> None:
-        known = self.journal.coordinators
-        missing = {self.state.transactional_id(p): p for p in self.state.all if p not in known}
-        if missing:
-            for name, node_id in (await topic.coordinators(missing)).items():
-                known[missing[name]] = node_id

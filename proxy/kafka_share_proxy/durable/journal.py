@@ -174,6 +174,12 @@ class TopicJournal(Generic[K]):
         self._to_check.update(self._producers)
         self._schedule_check()
 
+    def connect(self) -> None:
+        """Open the channels to all leaders and coordinators, before a takeover needs them."""
+        for nodes, request_type in ((self.coordinators, Identify), (self.leaders, Append)):
+            for node_id in set(nodes.values()):
+                self._channels.get(node_id, self._purposes[request_type])
+
     def limit_batches(self, message_bytes: int) -> None:
         self._message_bytes = message_bytes
         for producer in self._producers.values():
@@ -220,8 +226,7 @@ class TopicJournal(Generic[K]):
         self._under_way.stopped(stopped)
         self._transactions.stopped(stopped)
         producers = [self._producers.pop(partition) for partition in sorted(stopped & self._producers.keys())]
-        tokens = [token for producer in producers for token in producer.tokens()]
-        for token in tokens:
+        for token in [token for producer in producers for token in producer.tokens()]:
             on_behalf_of(self, partial(_refuse, token, code, reason))
 
     def _takeover(self, producer_id: int, producer_epoch: int) -> Record:
@@ -271,8 +276,7 @@ class TopicJournal(Generic[K]):
             producer = self._producers.get(partition)
             if producer is None:
                 continue  # stopped by the outcome of another partition
-            refused = producer.overdue(now)
-            if refused:
+            if refused := producer.overdue(now):
                 self._report(partition, refused)
             is_missing = producer.transactions.is_active and self._transactions.send(partition, producer)
             if not self._request_for(partition, producer, appends, now) and not is_missing:
@@ -309,19 +313,15 @@ class TopicJournal(Generic[K]):
             return False
         if request_type is AppendInTransaction:
             return not self._transactions.append(partition, producer)
-        where = self.coordinators if request_type is Identify else self.leaders
-        node_id = where.get(partition, -1)
+        node_id = (self.coordinators if request_type is Identify else self.leaders).get(partition, -1)
         if node_id < 0:
             self._events.need_view()
             return True
         if request_type is Append and node_id in self._busy:
             self._busy[node_id].add(partition)
             return False
-        if (
-            request_type is Append and node_id in appends
-        ):  # the channel of its leader is known, and carries this append too
-            channel = None
-        else:
+        channel = None
+        if request_type is Identify or node_id not in appends:  # else the channel is known, and carries this append too
             channel = self._channels.get(node_id, self._purposes[request_type])
             if channel is None:
                 if self._channels.is_late(node_id, self._purposes[request_type]):

@@ -30,6 +30,7 @@ class _OpenBatch(NamedTuple):
 
 
 ENDLESS = (1 << 63) - 1
+UNKNOWN = -1
 COMMIT = (1).to_bytes(2, "big")
 """Type in the key of a commit marker, after its version (int16)."""
 TAKEOVERS_KEPT = 64
@@ -43,9 +44,10 @@ class Replay:
     reign_of: Callable[[bytes], Reign | None]
     """None for other records. Raises for unreadable keys."""
     until: int
-    """Offset of this proxy's takeover record. ENDLESS for followers."""
+    """Offset of this proxy's takeover record. ENDLESS for followers, and before that record is stored."""
     next_offset: int = 0
-    start: int = 0
+    start: int = UNKNOWN
+    """First offset of the log."""
     values: dict[bytes, bytes] = field(default_factory=dict)
     ignored: int = 0
     """Batches of producers that were no longer the owner."""
@@ -68,6 +70,13 @@ class Replay:
     @property
     def done(self) -> bool:
         return self.next_offset > self.until
+
+    def ending(self, until: int) -> Replay:
+        """Return the replay that ends at `until`: this one, or one that has read nothing if this one has read more."""
+        if self.next_offset > until + 1:
+            return Replay(self.reign_of, until, sink=self.sink, unwanted=self.unwanted)
+        self.until = until
+        return self
 
     def read(self, batch: BatchHeader, records: Callable[[], Iterable[Record]]) -> None:
         """`records` decodes the batch, if it counts.

@@ -5,7 +5,8 @@ Each leader has one connection, with one Fetch at a time for all its partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import NamedTuple
 
@@ -13,19 +14,23 @@ import trio
 
 from kafka_share_proxy.brokers import topic_log
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, connection
+from kafka_share_proxy.brokers.idle_connections import IdleConnections
 from kafka_share_proxy.brokers.topic_log import EARLIEST, LATEST
-from kafka_share_proxy.durable.partition_log import Reign, Replay
+from kafka_share_proxy.durable.partition_log import UNKNOWN, Reign, Replay
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.slices import SLICE_S
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost, error_name
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import ZERO_UUID, Address
 
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 512 << 10
 FETCH_WAIT_MS = 500
+
+
+_ReadFrom = Callable[[ClusterConnection, "ReplaySource", Mapping[int, Replay]], Awaitable[None]]
 
 
 class ReplaySource(NamedTuple):
@@ -37,6 +42,8 @@ class ReplaySource(NamedTuple):
     settings: ClusterClientSettings
     topic_id: bytes = ZERO_UUID
     """Zeros: any topic of that name."""
+    idle: IdleConnections | None = None
+    """None: a connection is opened for each call."""
 
     def by_leader(self, partitions: Iterable[int]) -> dict[int, list[int]]:
         """Group partitions by leader (-1: unknown)."""
@@ -52,15 +59,29 @@ class ReplaySource(NamedTuple):
             raise UpstreamLost(f"no leader is known for a partition of {self.topic}")
         return address
 
+    def connection(self, node_id: int) -> AbstractAsyncContextManager[ClusterConnection]:
+        """Use a connection to a broker. Raises UpstreamLost, AuthenticationFailed, RemoteProtocolError."""
+        address = self.address(node_id)
+        return connection(address, self.settings) if self.idle is None else self.idle.lend(address)
+
 
 async def read(replays: Mapping[int, Replay], source: ReplaySource) -> None:
+    """Read on until all are done. Raises UpstreamLost, AuthenticationFailed, RemoteProtocolError."""
+    await _from_leaders(replays, source, _read_to_end)
+
+
+async def read_ahead(replays: Mapping[int, Replay], source: ReplaySource) -> None:
+    """Read what the logs have now. Raises as `read`."""
+    await _from_leaders(replays, source, _read_what_is_there)
+
+
+async def _from_leaders(replays: Mapping[int, Replay], source: ReplaySource, read_from: _ReadFrom) -> None:
     remaining = {partition: replay for partition, replay in replays.items() if not replay.done}
     try:
         async with trio.open_nursery() as nursery:
             for node_id, partitions in source.by_leader(remaining).items():
-                nursery.start_soon(
-                    _read_from, node_id, source, {partition: remaining[partition] for partition in partitions}
-                )
+                led = {partition: remaining[partition] for partition in partitions}
+                nursery.start_soon(_read_led, node_id, source, led, read_from)
     except BaseExceptionGroup as group:
         raise faults.first_of(group) from None
 
@@ -91,21 +112,42 @@ async def starts(partitions: Iterable[int], source: ReplaySource) -> dict[int, i
 async def _bounds(partitions: Iterable[int], source: ReplaySource, timestamp: int) -> dict[int, int]:
     bounds: dict[int, int] = {}
     for node_id, led in source.by_leader(partitions).items():
-        async with connection(source.address(node_id), source.settings) as opened:
+        async with source.connection(node_id) as opened:
             bounds |= await offsets(opened, source.topic, led, timestamp)
     return bounds
 
 
-async def _read_from(node_id: int, source: ReplaySource, replays: dict[int, Replay]) -> None:
-    async with connection(source.address(node_id), source.settings) as opened:
-        for partition, offset in (await offsets(opened, source.topic, replays, EARLIEST)).items():
-            replays[partition].start = offset
-            replays[partition].next_offset = max(replays[partition].next_offset, offset)
-        pace = Pace()
-        while remaining := {partition: replay for partition, replay in replays.items() if not replay.done}:
-            for entry in await fetch(opened, source, positions(remaining)):
-                check(source.topic, entry.partition_index, entry.error_code)
-                await take(remaining[entry.partition_index], entry.records, pace)
+async def _read_led(node_id: int, source: ReplaySource, replays: dict[int, Replay], read_from: _ReadFrom) -> None:
+    try:
+        async with source.connection(node_id) as opened:
+            if begun := [partition for partition, replay in replays.items() if replay.start == UNKNOWN]:
+                for partition, offset in (await offsets(opened, source.topic, begun, EARLIEST)).items():
+                    replays[partition].start = offset
+                    replays[partition].next_offset = max(replays[partition].next_offset, offset)
+            await read_from(opened, source, replays)
+    except ProxyError:
+        for replay in replays.values():
+            replay.start = UNKNOWN  # the log may have lost its first records meanwhile
+        raise
+
+
+async def _read_to_end(opened: ClusterConnection, source: ReplaySource, replays: Mapping[int, Replay]) -> None:
+    pace = Pace()
+    while remaining := {partition: replay for partition, replay in replays.items() if not replay.done}:
+        for entry in await fetch(opened, source, positions(remaining)):
+            check(source.topic, entry.partition_index, entry.error_code)
+            await take(remaining[entry.partition_index], entry.records, pace)
+
+
+async def _read_what_is_there(opened: ClusterConnection, source: ReplaySource, replays: Mapping[int, Replay]) -> None:
+    pace, remaining = Pace(), dict(replays)
+    while remaining:
+        for entry in await fetch(opened, source, positions(remaining), wait_ms=0):
+            check(source.topic, entry.partition_index, entry.error_code)
+            replay = remaining[entry.partition_index]
+            await take(replay, entry.records, pace)
+            if not entry.records or replay.next_offset >= entry.high_watermark:
+                del remaining[entry.partition_index]
 
 
 class Pace:

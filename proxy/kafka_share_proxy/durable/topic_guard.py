@@ -55,6 +55,8 @@ class TopicGuard:
         """
         self.topic = topic
         self.unsafe = ""
+        self.settings: TopicSettings | None = None
+        """None before the first look."""
         self.risks: dict[str, str] = {}
         self.log_starts: dict[int, int] = {}
         """First offset of each log when it was loaded."""
@@ -72,9 +74,14 @@ class TopicGuard:
     def is_due(self) -> bool:
         return self._clock() - self._judged_at >= CHECK_S
 
+    @property
+    def is_safe_now(self) -> bool:
+        """True if the last look, which is repeated every CHECK_S, took place in time and found no unsafe setting."""
+        return not self.unsafe and self._clock() - self._judged_at < 2 * CHECK_S
+
     def judge(self, settings: TopicSettings) -> None:
         """Update the verdict, which unknown settings leave as it was."""
-        self._judged_at = self._clock()
+        self._judged_at, self.settings = self._clock(), settings
         if not settings.unknown:
             self.unsafe = settings.unsafe
         if self.unsafe:

@@ -1,0 +1,68 @@
+"""Connections that are kept between requests, and those that must not be."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from kafka_share_proxy.brokers.idle_connections import IdleConnections
+from kafka_share_proxy.wire.errors import UpstreamLost
+from trio.testing import MockClock
+
+from tests.support.target_brokers import NODE, OTHER_NODE, TargetBrokers
+
+
+@pytest.fixture
+def brokers(nursery: trio.Nursery) -> TargetBrokers:
+    return TargetBrokers(nursery)
+
+
+async def test_connection_is_kept_for_its_broker(brokers: TargetBrokers) -> None:
+    kept = IdleConnections(brokers.settings)
+    async with kept.lend(brokers.address(NODE)) as first:
+        pass
+    async with kept.lend(brokers.address(NODE)) as again, kept.lend(brokers.address(OTHER_NODE)) as other:
+        assert again is first
+        assert other is not first
+    await kept.aclose()
+    assert first.closed
+    assert other.closed
+
+
+async def test_concurrent_task_gets_another_connection_and_one_is_kept(brokers: TargetBrokers) -> None:
+    kept = IdleConnections(brokers.settings)
+    async with kept.lend(brokers.address(NODE)) as first, kept.lend(brokers.address(NODE)) as second:
+        assert second is not first
+    assert (first.closed, second.closed) == (True, False)
+    await kept.aclose()
+    assert second.closed
+
+
+@pytest.mark.parametrize("error", [UpstreamLost("lost"), RuntimeError("any")])
+async def test_connection_is_closed_by_an_error_since_a_response_may_be_due(
+    brokers: TargetBrokers, error: Exception
+) -> None:
+    kept = IdleConnections(brokers.settings)
+    with pytest.raises(type(error)):
+        async with kept.lend(brokers.address(NODE)) as first:
+            raise error
+    async with kept.lend(brokers.address(NODE)) as second:
+        assert (first.closed, second.closed) == (True, False)
+    await kept.aclose()
+
+
+async def test_connection_whose_session_ends_is_replaced(brokers: TargetBrokers, autojump_clock: MockClock) -> None:
+    kept = IdleConnections(brokers.settings)
+    async with kept.lend(brokers.address(NODE)) as first:
+        first.expires = trio.current_time() + 5
+    await trio.sleep(5)
+    async with kept.lend(brokers.address(NODE)) as second:
+        assert (first.closed, second is first) == (True, False)
+    await kept.aclose()
+
+
+async def test_connection_in_use_is_closed_at_the_end_of_its_use(brokers: TargetBrokers) -> None:
+    kept = IdleConnections(brokers.settings)
+    async with kept.lend(brokers.address(NODE)) as opened:
+        await kept.aclose()
+        assert not opened.closed
+    assert opened.closed

@@ -1,0 +1,133 @@
+"""What is known of a state's topic before a takeover, and when it must be looked up again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from kafka_share_proxy.brokers.topic_settings import TopicSettings
+from kafka_share_proxy.durable import state_producer
+from kafka_share_proxy.durable.hosted_state import HostedState
+from kafka_share_proxy.durable.prepared_topic import PreparedTopic
+from kafka_share_proxy.durable.state_producer import BATCH_BYTES_MAX
+from kafka_share_proxy.durable.topic_guard import CHECK_S
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ProxyError
+from trio.testing import MockClock
+
+from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
+from tests.support.state_cluster import Loop, StateCluster, host_in
+from tests.support.target_brokers import COMPACTED
+
+
+class World:
+    """A state whose topic exists, or is created, and its knowledge of it."""
+
+    def __init__(self, nursery: trio.Nursery, *, exists: bool = True) -> None:
+        self.cluster = StateCluster(nursery)
+        if exists:
+            self.cluster.make(TEST_STATE.topic, 8, COMPACTED)
+        loop: Any = Loop(nursery)
+        notes: Any = lambda _event, **_context: None  # noqa: E731
+        self.held = HeldTexts()
+        self.state = HostedState(TEST_STATE, self.held, text_gate(), host_in(self.cluster, loop, notes))
+        self.topic: PreparedTopic = self.state._topic
+        self.troubles: list[str] = []
+
+    def on_trouble(self, error: ProxyError) -> None:
+        self.troubles.append(str(error))
+
+
+@pytest.fixture
+def world(nursery: trio.Nursery) -> World:
+    return World(nursery)
+
+
+async def test_prepared_topic_is_not_looked_up_by_the_takeover(world: World) -> None:
+    assert not world.topic.is_known
+    await world.topic.prepare()
+    assert world.topic.is_known
+    looked_up = len(world.cluster.asked)
+    await world.topic.require(world.on_trouble)
+    assert len(world.cluster.asked) == looked_up
+
+
+async def test_topic_that_is_created_first_is_looked_up_by_the_takeover(nursery: trio.Nursery) -> None:
+    world = World(nursery, exists=False)
+    await world.topic.prepare()
+    assert not world.topic.is_known
+    await world.topic.require(world.on_trouble)
+    assert world.topic.is_known
+    assert world.cluster.asked.count(ApiKey.DESCRIBE_CONFIGS) == 1
+
+
+async def test_failed_takeover_and_an_old_look_require_another(world: World, autojump_clock: MockClock) -> None:
+    await world.topic.prepare()
+    world.topic.forget()
+    assert not world.topic.is_known
+    await world.topic.require(world.on_trouble)
+    await trio.sleep(2 * CHECK_S)
+    assert not world.topic.is_known, "nothing follows the topic here"
+
+
+async def test_unsafe_topic_is_waited_for(world: World, autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    world.cluster.configure(TEST_STATE.topic, {"cleanup.policy": "delete"})
+    await world.topic.prepare()
+    assert not world.topic.is_known
+    nursery.start_soon(world.topic.require, world.on_trouble)
+    await trio.sleep(3)
+    assert world.troubles
+    assert "cleanup.policy=delete" in world.troubles[0]
+    world.cluster.configure(TEST_STATE.topic, COMPACTED)
+    await trio.sleep(6)
+    assert world.topic.is_known
+
+
+async def test_topic_is_followed_before_this_proxy_owns_a_partition(
+    world: World, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """As by a standby: its takeover must not wait for a lookup."""
+    nursery.start_soon(world.state.run)
+    await world.topic.prepare()
+    await trio.sleep(5 * CHECK_S)
+    assert world.topic.is_known
+    world.cluster.configure(TEST_STATE.topic, {"cleanup.policy": "delete"})
+    await trio.sleep(2 * CHECK_S)
+    assert not world.topic.is_known
+    nursery.cancel_scope.cancel()
+
+
+async def test_sizes_follow_the_settings_and_connections_are_opened_before_a_takeover(
+    world: World, autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[int, str]] = []
+    channels = world.state.journal._channels
+    monkeypatch.setattr(channels, "get", lambda *key: opened.append(key))
+    nursery.start_soon(world.state.run)
+    await world.topic.prepare()
+    assert world.held.message_bytes > 20_000
+    world.cluster.configure(TEST_STATE.topic, COMPACTED | {"max.message.bytes": "20000"})
+    await trio.sleep(2 * CHECK_S)
+    assert world.held.message_bytes == 20_000
+    assert {purpose for _, purpose in opened} == set(world.state.journal._purposes.values())
+    assert len(opened) == len(set(opened)), "once"
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("told", "batch_bytes"), [(1 << 20, BATCH_BYTES_MAX), (20_000, 20_000)])
+async def test_sizes_are_those_of_the_topic(world: World, told: int, batch_bytes: int) -> None:
+    """Sizes of batches, also of later writers, and of the feature's values."""
+
+    class Topic:
+        def message_bytes(self, _settings: Any, _notes: Any) -> int:
+            return told
+
+    topic: Any = Topic()
+    journal = world.state.journal
+    journal.take_over([0])
+    world.topic._learn_sizes(topic, TopicSettings(topic=TEST_STATE.topic, server="b1:9092", values={}))
+    journal.take_over([1])
+    assert [journal._producers[partition].batch_bytes_max for partition in (0, 1)] == [batch_bytes] * 2
+    assert world.held.message_bytes == told
+    assert batch_bytes <= state_producer.BATCH_BYTES_MAX

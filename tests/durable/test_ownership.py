@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from kafka_share_proxy.durable.ownership import Takeover
 from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.durable.producer_requests import TakenOver
@@ -24,3 +25,21 @@ async def test_with_nothing_left_it_is_over():
     takeover = Takeover({1})
     takeover.let_go([1])
     assert takeover.scope.cancel_called
+
+
+@pytest.mark.parametrize(
+    ("has_clients", "restores", "requested", "waits"),
+    [
+        (True, False, set(), True),
+        (True, False, {7}, True),
+        (True, False, {7, 2}, False),
+        (False, False, set(), False),
+        (True, True, set(), False),
+    ],
+    ids=["no requests", "of others", "of this one", "nobody uses others", "memory has them"],
+)
+def test_partitions_wait_without_requests_while_clients_use_others(
+    has_clients: bool, restores: bool, requested: set[int], waits: bool
+) -> None:
+    takeover = Takeover({1, 2, 3}, has_clients=has_clients, restores=restores)
+    assert takeover.may_wait(requested) == waits

@@ -17,6 +17,7 @@ from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable import replay
 from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.hosted_state import NOT_REQUESTED_S
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.ownership import PART_MAX, OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
@@ -101,7 +102,7 @@ class Proxy:
         self.owner = ScriptedOwner()
         self.coordinator, self.texts = ShareCoordinator(BrokerShareLimits()), HeldTexts()
         links: Any = SimpleNamespace(
-            run=trio.sleep_forever, check_soon=lambda: None, missing=[], linked=[], groups=groups or {}
+            run=trio.sleep_forever, check_soon=lambda: None, missing=[], linked=[], recent_groups=set(groups or ())
         )
         self.home = StateHome(self.owner, access, loop, name, links=links if fleet else None)
         self.share = self.home.host(SHARE_STATE, HeldShareState(self.coordinator), state_partition)
@@ -240,8 +241,7 @@ async def test_partitions_of_known_groups_and_of_waiting_requests_are_served_bef
     proxy.owner.assign(EVERYTHING)
     await until(lambda: proxy.home.served == set(EVERYTHING))
     everything = set(range(TEST_STATE.partitions))
-    first = {3, 4} | {proxy.test.gate.partition_of(GROUP)}
-    assert (texts[0], set().union(*texts)) == (first, everything)
+    assert (texts[0], set().union(*texts)) == ({3, 4}, everything), "share groups are not of this state"
     assert (shares[0], set().union(*shares)) == ({NUMBER}, set(EVERYTHING))
     assert proxy.notes.count("test-state-loaded") == 1
     assert not proxy.test.gate.requested
@@ -351,6 +351,25 @@ async def test_proxy_takes_over_in_parts_while_others_serve_clients(
     proxy.owner.assign(others)
     await until(lambda: proxy.home.served == others)
     assert max(map(len, shares)) == PART_MAX
+
+
+@pytest.mark.parametrize("requested", [False, True])
+async def test_partitions_without_requests_leave_brokers_to_clients_at_first(
+    jumping: MockClock, cluster: StateCluster, requested: bool
+) -> None:
+    await owning(cluster)
+    proxy = Proxy(cluster, "b:1", fleet=True)
+    proxy.owner.has_others = True
+    await trio.sleep(1)  # while the topic is prepared
+    shares = opened(proxy.share.gate)
+    proxy.owner.assign(EVERYTHING)
+    await trio.sleep(NOT_REQUESTED_S / 4)
+    if requested:
+        proxy.share.gate.request({7})
+    await trio.sleep(NOT_REQUESTED_S / 2)
+    assert shares == ([{7}] if requested else [])
+    await until(lambda: proxy.home.served == set(EVERYTHING))
+    assert shares[-1] != {7}
 
 
 async def test_number_given_up_before_its_turn_is_not_taken_over(jumping: MockClock, cluster: StateCluster) -> None:

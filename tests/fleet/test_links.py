@@ -147,7 +147,7 @@ def test_workers_are_linked_by_unix_sockets(tmp_path: Path) -> None:
     play(test, local=(LocalLinks(paths["1:1"], paths), LocalLinks(paths["2:1"], paths)))
 
 
-def test_groups_that_come_and_go_are_heard_of() -> None:
+def test_groups_that_come_and_go_are_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
         b.services.coordinator.add_group("g")
         a.sees(b)
@@ -155,6 +155,13 @@ def test_groups_that_come_and_go_are_heard_of() -> None:
         b.services.coordinator.add_group("h")
         b.services.coordinator.remove_group("g")
         await until(lambda: set(a.links.groups) == {"h"})
+        assert a.links.recent_groups == {"g", "h"}, "it may be on its way to another owner"
+        b.services.coordinator.add_group("g")
+        await until(lambda: set(a.links.groups) == {"g", "h"})
+        b.services.coordinator.remove_group("g")
+        await until(lambda: set(a.links.groups) == {"h"})
+        monkeypatch.setattr(links, "RECENT_S", 0.0)
+        assert a.links.recent_groups == {"h"}
         b.links.close()
         await until(lambda: not a.links.linked)
         assert set(a.links.groups) == {"h"}, "it is a share group as long as its owner belongs to the fleet"

@@ -71,6 +71,8 @@ class DescribedState(Generic[K]):
     """Maximum value size in bytes that the feature would like to write."""
     message_bytes: int = MESSAGE_BYTES
     """`max.message.bytes` at creation, and if the setting cannot be read."""
+    is_of_share_groups: bool = False
+    """True if it is the state of the groups that proxies announce to each other (fleet/README.md rule 13)."""
 
     def __post_init__(self) -> None:
         own = {self.takeover_type, self.keep_alive_type}

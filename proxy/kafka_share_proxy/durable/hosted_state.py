@@ -37,6 +37,8 @@ ABSENT_CHECKS = 5
 """Looks without a topic before it counts as deleted: a broker that has just started may not know it."""
 AGAIN_S = 5.0
 """Seconds after which a takeover that failed begins again."""
+NOT_REQUESTED_S = 1.0
+"""Seconds after which partitions without requests are taken over, while clients use others."""
 CHECK_S = 10.0
 """Seconds between two looks at the topic."""
 
@@ -145,8 +147,11 @@ class HostedState:
     def _requested(self, partitions: Collection[int]) -> None:
         """Take these partitions over next to those under way, which may take as long as the brokers need for 5."""
         under_way = {self._takeovers[partition] for partition in partitions if partition in self._takeovers}
-        for urgent in [each.divided(partitions) for each in under_way]:
-            if urgent is not None:
+        for takeover in under_way:
+            urgent = takeover.divided(partitions)
+            if urgent is None:
+                takeover.note()
+            else:
                 self._begin(urgent)
 
     def is_idle(self, numbers: Iterable[int]) -> bool:
@@ -260,6 +265,7 @@ class HostedState:
         taken_s = 0.0
         async with aclosing(self._reader(takeover)) as reader:
             while takeover.partitions:
+                await self._leave_brokers_to_clients(takeover, began + NOT_REQUESTED_S)
                 taken_s += await self._load_part(takeover, reader)
         if takeover.is_urgent:
             return
@@ -272,6 +278,14 @@ class HostedState:
             seconds=round(self.loaded_s, 3),
         )
         await self._learn_periods()
+
+    async def _leave_brokers_to_clients(self, takeover: Takeover, until: float) -> None:
+        """Wait until this time (trio.current_time()), or until a request comes for one of the partitions."""
+        takeover.part = set()
+        while takeover.may_wait(self.gate.requested) and trio.current_time() < until:
+            takeover.changed = trio.Event()
+            with trio.move_on_at(until):
+                await takeover.changed.wait()
 
     def _reader(self, takeover: Takeover) -> TakeoverReader:
         return TakeoverReader(

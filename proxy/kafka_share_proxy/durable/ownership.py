@@ -94,6 +94,10 @@ class Takeover:
         self.part = first or set(islice(self.partitions, PART_MAX if self.has_clients else None))
         return sorted(self.part)
 
+    def may_wait(self, requested: Collection[int]) -> bool:
+        """Return True if none of the partitions is requested, and clients use others."""
+        return self.has_clients and not self.restores and self.partitions.isdisjoint(requested)
+
     def divided(self, requested: Collection[int]) -> Takeover | None:
         """Return a takeover of requested partitions that are not taken over now. None if there are none."""
         waiting = self.partitions.intersection(requested) - self.part

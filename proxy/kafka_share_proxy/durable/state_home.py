@@ -31,6 +31,8 @@ DRAIN_CHECK_S = 0.005
 HAND_OVER_CHECK_S = 0.02
 LOADING_FIELD = "state_partitions_loading"
 """Field of /readyz while this proxy loads state that it owns."""
+LINKED_FIELD = "linked_proxies"
+"""Field of /readyz with the names of the proxies that this one has links to, if it is one of several."""
 ANNOUNCED_MAX = 500
 """Number of groups of other proxies up to which their partitions are taken over before all others."""
 
@@ -125,7 +127,7 @@ class StateHome:
             fields[LOADING_FIELD] = loading
         if risks := [text for hosted in self.states for text in hosted.guard.risks.values()]:
             fields["risks"] = risks
-        return fields if self.links is None else fields | {"linked_proxies": self.links.linked}
+        return fields if self.links is None else fields | {LINKED_FIELD: self.links.linked}
 
     def listen(self, address: Address | None) -> None:
         """Accept other proxies, at an address or only on this machine. Raises OSError."""
@@ -207,7 +209,8 @@ class StateHome:
             if is_sharing:
                 hosted.close_doors(set(ALL) - assigned, _owned_elsewhere(hosted))
             if added and not self._is_retiring:
-                hosted.gate.requested |= added & set(map(hosted.gate.partition_of, self._announced_groups))
+                if hosted.state.is_of_share_groups:
+                    hosted.gate.requested |= added & set(map(hosted.gate.partition_of, self._announced_groups))
                 hosted.begin(added, nursery, has_clients=self._owner.has_others)
             if is_sharing and hosted.of(assigned) <= hosted.served and not hosted.guard.unsafe:
                 hosted.trouble = ""
@@ -216,8 +219,8 @@ class StateHome:
 
     @property
     def _announced_groups(self) -> Collection[str]:
-        """Share groups that other proxies had. Of many, every partition has some."""
-        groups = () if self.links is None else self.links.groups.keys()
+        """Share groups that other proxies have or just had. Of many, every partition has some."""
+        groups = () if self.links is None else self.links.recent_groups
         return groups if len(groups) <= ANNOUNCED_MAX else ()
 
     async def _drain(self, numbers: Collection[int]) -> None:

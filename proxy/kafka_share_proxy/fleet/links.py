@@ -44,6 +44,8 @@ LINKS_MAX = 200
 """Maximum number of links from members of the fleet."""
 SEND_GROUPS_S = 0.5
 """Seconds between two notifications about groups."""
+RECENT_S = 5.0
+"""Seconds for which a group counts as recent that no member reports: its new owner has not begun to load it yet."""
 FIRST_NUMBER = 1 << 40
 """First id of remote connections, above every id of this process."""
 
@@ -115,6 +117,8 @@ class FleetLinks:
         self._numbers = count(FIRST_NUMBER)
         self._moved_away = 0
         self._groups: dict[str, None] = {}
+        self._ended: dict[str, float] = {}
+        """Group -> time at which the last member ceased to report it."""
         self._last_reported: dict[str, set[str]] = {}
         """Groups of members whose link ended, until a proxy reports otherwise."""
         self._table_changed = trio.Event()
@@ -125,6 +129,12 @@ class FleetLinks:
     @property
     def groups(self) -> Mapping[str, None]:
         return self._groups
+
+    @property
+    def recent_groups(self) -> set[str]:
+        """Return the groups that other members report, or reported within RECENT_S."""
+        self._forget_ended()
+        return self._groups.keys() | self._ended.keys()
 
     @property
     def members(self) -> Mapping[str, Peer | None]:
@@ -377,8 +387,16 @@ class FleetLinks:
     def _gather_groups(self) -> None:
         linked = (edge.groups for _, edge in self._edges.values())
         groups = frozenset().union(*linked, *self._last_reported.values())
+        self._forget_ended()
+        self._ended.update(dict.fromkeys(self._groups.keys() - groups, self._reactor.now()))
+        for group in groups & self._ended.keys():
+            del self._ended[group]
         self._groups.clear()
         self._groups.update(dict.fromkeys(groups))
+
+    def _forget_ended(self) -> None:
+        since = self._reactor.now() - RECENT_S
+        self._ended = {group: ended for group, ended in self._ended.items() if ended >= since}
 
     def _send_groups(self) -> None:
         """Send changed groups, measure the load, and repeat. As a task of Trio it would switch threads each time."""

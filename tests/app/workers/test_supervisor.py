@@ -21,7 +21,7 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.workers import fork_server, supervisor, worker_client, worker_process
 from kafka_share_proxy.app.workers.places import Places
 from kafka_share_proxy.app.workers.supervisor import ENDED, STATE_PAGE, Supervisor
-from kafka_share_proxy.durable.state_home import LOADING_FIELD
+from kafka_share_proxy.durable.state_home import LINKED_FIELD, LOADING_FIELD
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 
@@ -241,16 +241,61 @@ async def test_workers_are_replaced_once_they_serve_the_state_that_they_own(
 
     async def request_all(running: Mapping[int, Any], method: str, target: str) -> dict[int, Response]:
         requests.append((method, target))
+        if not loading:
+            return {}
         assert running.keys() == {0, 1}, "no others have started"
         fields = {LOADING_FIELD: 25} if loading.pop(0) else {}
-        return {0: Response(HTTPStatus.OK, json.dumps({"ready": True} | fields).encode(), JSON)}
+        return {0: state_page(**fields)}
 
     async with serving(proxy):
         monkeypatch.setattr(worker_client, "request_all", request_all)
         proxy.written["unknown_apis"] = "pass"
         await proxy.supervisor.reload("test")
-        assert requests == [("GET", STATE_PAGE)] * 3
+        assert requests == [("GET", STATE_PAGE)] * 4, "the last one is for the links of the new workers"
         assert loading == []
+    assert proxy.status == ENDED
+
+
+def state_page(**fields: object) -> Response:
+    return Response(HTTPStatus.OK, json.dumps({"ready": True} | fields).encode(), JSON)
+
+
+@pytest.mark.parametrize(
+    ("linked", "times"),
+    [
+        ([["a/0"], ["a/0", "a/1"], ["a/0", "a/1", "a/3"]], 4),
+        ([None], 2),
+        ([[]] * 100, 5),
+    ],
+    ids=["linked later", "one that has no links", "never linked"],
+)
+async def test_workers_hand_over_once_the_new_ones_are_linked_to_all_others(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, linked: list[list[str] | None], times: int
+) -> None:
+    """They know the groups then, and load them first. Bounded: the group of proxies may be away."""
+    monkeypatch.setattr(supervisor, "LINKED_S", 0.35)
+    monkeypatch.setattr(supervisor, "name_of", lambda _config, number: f"a/{number}")
+    requests = []
+
+    async def request_all(running: Mapping[int, Any], _method: str, _target: str) -> dict[int, Response]:
+        requests.append(sorted(running))
+        assert proxy.supervisor._before is None, "nothing is handed over yet"
+        if running.keys() == {0, 1}:
+            return {}
+        names = linked.pop(0)
+        fields = {} if names is None else {LINKED_FIELD: names}
+        return {
+            2: state_page(**fields),
+            3: state_page(**({} if names is None else {LINKED_FIELD: ["a/0", "a/1", "a/2"]})),
+        }
+
+    async with serving(proxy):
+        monkeypatch.setattr(worker_client, "request_all", request_all)
+        proxy.written["unknown_apis"] = "pass"
+        await proxy.supervisor.reload("test")
+        assert requests[0] == [0, 1]
+        assert set(map(tuple, requests[1:])) == {(0, 1, 2, 3)}
+        assert times - 1 <= len(requests) <= times
     assert proxy.status == ENDED
 
 

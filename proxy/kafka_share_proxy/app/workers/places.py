@@ -44,11 +44,11 @@ class Places:
         listen = config.cluster.peer.listen if config.cluster.mode == "fleet" else None
         return {
             "number": number,
-            "name": _name(config, number),
-            "protocol": "" if listen is not None else f"{FLEET_PROTOCOL}-{_name(config, None)}",
+            "name": name_of(config, number),
+            "protocol": "" if listen is not None else f"{FLEET_PROTOCOL}-{name_of(config, None)}",
             "secret": self._secret if listen is None else None,
             "links": self._links(number),
-            "paths": {_name(config, each): self._links(each) for each in NUMBERS},
+            "paths": {name_of(config, each): self._links(each) for each in NUMBERS},
             "peer_listen": None if listen is None else str(_moved(listen, number)),
             "is_successor": is_successor,
             "admin": self.admin(number),
@@ -63,7 +63,7 @@ def links(folder: Path, number: int) -> str:
     return str(folder / f"links-{number}")
 
 
-def _name(config: Config, number: int | None) -> str:
+def name_of(config: Config, number: int | None) -> str:
     """Return the name of a worker: the address that other machines dial, or one that only its siblings know."""
     if config.peer_address is not None and number is not None:
         return str(_moved(config.peer_address, number))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from itertools import islice
+from typing import Any
 
 import trio
 
@@ -24,12 +25,12 @@ from kafka_share_proxy.app.workers.covered_places import CoveredPlaces
 from kafka_share_proxy.app.workers.fork_server import ForkServer
 from kafka_share_proxy.app.workers.generation import Generation
 from kafka_share_proxy.app.workers.listening_sockets import ListeningSockets
-from kafka_share_proxy.app.workers.places import NUMBERS, Places
+from kafka_share_proxy.app.workers.places import NUMBERS, Places, name_of
 from kafka_share_proxy.app.workers.seat import RETIRE
 from kafka_share_proxy.app.workers.supervisor_pages import SupervisorPages
 from kafka_share_proxy.app.workers.supervisor_trace import SupervisorTrace
 from kafka_share_proxy.app.workers.worker_process import Reply, Start, WorkerProcess, start_process
-from kafka_share_proxy.durable.state_home import LOADING_FIELD
+from kafka_share_proxy.durable.state_home import LINKED_FIELD, LOADING_FIELD
 from kafka_share_proxy.feature.admin import Pages
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.metrics import Metrics
@@ -44,7 +45,9 @@ READY_WAIT_S = 10.0
 """Seconds that a change waits for a worker that is being replaced."""
 TAKEN_OVER_S = 20.0
 """Seconds that workers are given to load the state that they own before others replace them."""
-TAKEN_OVER_CHECK_S = 0.2
+LINKED_S = 3.0
+"""Seconds that new workers are given to join the group of proxies before those before them hand over."""
+STATE_CHECK_S = 0.1
 STATE_PAGE = "/readyz"
 REPLACE_S = 60.0
 """Seconds that the workers of a new generation may take until all accept clients."""
@@ -307,10 +310,11 @@ class Supervisor:
         if self._before is not None:  # at most two generations need memory
             self._before.signal(signal.SIGTERM)
             await self._before.ended()
-        await self._until_taken_over()
+        await self._until(self._has_loaded, TAKEN_OVER_S)
         new = self._begin(config)
         with trio.move_on_after(REPLACE_S):
             if await new.serves(self._stop):
+                await self._until(partial(self._are_linked, new), LINKED_S)
                 self._current, self._before = new, current
                 self._nursery.start_soon(self._retire, current)
                 self._notes(observe.WORKERS_REPLACED, workers=len(new.places))
@@ -320,15 +324,27 @@ class Supervisor:
         self._notes(observe.WORKERS_NOT_REPLACED, reason=reason)
         raise ConfigError(f"{reason}; its log lines say why, and the workers before it continue")
 
-    async def _until_taken_over(self) -> None:
-        """Wait until workers serve what they own. Otherwise its clients would wait for two changes."""
-        with trio.move_on_after(TAKEN_OVER_S):
-            while await self._is_loading():  # noqa: ASYNC110 - workers are other processes
-                await trio.sleep(TAKEN_OVER_CHECK_S)
+    async def _until(self, condition: Callable[[], Awaitable[bool]], limit_s: float) -> None:
+        with trio.move_on_after(limit_s):
+            while not self._stop.is_set() and not await condition():  # noqa: ASYNC110 - workers are other processes
+                await trio.sleep(STATE_CHECK_S)
 
-    async def _is_loading(self) -> bool:
-        responses = await worker_client.request_all(self._running, "GET", STATE_PAGE)
-        return any(LOADING_FIELD in json.loads(each.body) for each in responses.values())
+    async def _has_loaded(self) -> bool:
+        """Return True if workers serve what they own. Otherwise its clients would wait for two changes."""
+        states = await self._states(self._running)
+        return not any(LOADING_FIELD in state for state in states.values())
+
+    async def _are_linked(self, new: Generation) -> bool:
+        """Return True if the new workers know the groups of all others, which they then load first."""
+        names = {name_of(new.config, number) for number in self._running}
+        states = await self._states(self._running)
+        linked = {number: states.get(number, {}).get(LINKED_FIELD) for number in new.numbers}
+        return all(each is None or names <= {name_of(new.config, number), *each} for number, each in linked.items())
+
+    @staticmethod
+    async def _states(workers: Mapping[int, WorkerProcess]) -> dict[int, dict[str, Any]]:
+        responses = await worker_client.request_all(workers, "GET", STATE_PAGE)
+        return {number: json.loads(response.body) for number, response in responses.items()}
 
     async def _retire(self, generation: Generation) -> None:
         await generation.end(RETIRE)

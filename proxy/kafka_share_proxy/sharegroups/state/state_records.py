@@ -94,6 +94,7 @@ SHARE_STATE: DescribedState[StateKey] = DescribedState(
     encode_key=encode_key,
     partition_of=_partition_of,
     record_bytes=SNAPSHOT_BYTES_MAX,
+    is_of_share_groups=True,
 )
 
 

@@ -60,6 +60,20 @@ async def test_connection_whose_session_ends_is_replaced(brokers: TargetBrokers,
     await kept.aclose()
 
 
+@pytest.mark.parametrize(("idle_s", "is_kept"), [(4.0, True), (6.0, False)])
+async def test_connection_that_was_idle_for_long_is_replaced(
+    brokers: TargetBrokers, autojump_clock: MockClock, idle_s: float, is_kept: bool
+) -> None:
+    """A firewall may have dropped it unnoticed."""
+    kept = IdleConnections(brokers.settings, idle_s=5.0)
+    async with kept.lend(brokers.address(NODE)) as first:
+        await trio.sleep(10)
+    await trio.sleep(idle_s)
+    async with kept.lend(brokers.address(NODE)) as second:
+        assert (second is first, first.closed) == (is_kept, not is_kept)
+    await kept.aclose()
+
+
 async def test_connection_in_use_is_closed_at_the_end_of_its_use(brokers: TargetBrokers) -> None:
     kept = IdleConnections(brokers.settings)
     async with kept.lend(brokers.address(NODE)) as opened:

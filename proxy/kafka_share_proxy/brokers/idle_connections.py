@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import inf
+from typing import NamedTuple
 
 import trio
 
@@ -11,12 +13,21 @@ from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, 
 from kafka_share_proxy.wire.values import Address
 
 
+class _Idle(NamedTuple):
+    """Connection that no task uses since a time (trio.current_time())."""
+
+    opened: ClusterConnection
+    since: float
+
+
 class IdleConnections:
     """At most one idle connection to each broker. A concurrent task gets another one."""
 
-    def __init__(self, settings: ClusterClientSettings) -> None:
+    def __init__(self, settings: ClusterClientSettings, idle_s: float = inf) -> None:
+        """`idle_s`: seconds after which an idle connection is no longer used, because it may be lost unnoticed."""
         self._settings = settings
-        self._idle: dict[Address, ClusterConnection] = {}
+        self._idle_s = idle_s
+        self._idle: dict[Address, _Idle] = {}
         self._is_closed = False
 
     @asynccontextmanager
@@ -25,11 +36,12 @@ class IdleConnections:
 
         Raises as `open_connection`.
         """
-        opened = self._idle.pop(address, None)
-        if opened is not None and trio.current_time() >= opened.expires:
-            await opened.aclose()
-            opened = None
-        if opened is None:
+        idle = self._idle.pop(address, None)
+        if idle is not None and trio.current_time() < min(idle.opened.expires, idle.since + self._idle_s):
+            opened = idle.opened
+        else:
+            if idle is not None:
+                await idle.opened.aclose()
             opened = await open_connection(address, self._settings)
         try:
             yield opened
@@ -39,10 +51,10 @@ class IdleConnections:
         if self._is_closed or address in self._idle:
             await opened.aclose()
         else:
-            self._idle[address] = opened
+            self._idle[address] = _Idle(opened, trio.current_time())
 
     async def aclose(self) -> None:
         """Close the idle connections now, and the others at the end of their use."""
         self._is_closed = True
         while self._idle:
-            await self._idle.popitem()[1].aclose()
+            await self._idle.popitem()[1].opened.aclose()

@@ -16,7 +16,8 @@ from typing import TypeVar
 import trio
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, connection
+from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
+from kafka_share_proxy.brokers.idle_connections import IdleConnections
 from kafka_share_proxy.brokers.replaced import ResponseDue, unless_replaced
 from kafka_share_proxy.durable import ownership_rules
 from kafka_share_proxy.durable.ownership import OwnershipEvents
@@ -60,6 +61,8 @@ DIAL_AGAIN_S = 0.2
 NEW_GROUP_S = 10.0
 """Seconds without a coordinator that are not reported: a new cluster creates its offsets topic first."""
 LEAVE_S = 2.0
+JOINING_S = 5.0
+"""Seconds for which a connection is kept for the next JoinGroup: a change of members takes two or three."""
 
 T = TypeVar("T")
 
@@ -107,6 +110,7 @@ class Membership:
         self._events = OwnershipEvents()
         """Events of `run`, without which nothing changes."""
         self._client = client
+        self._connections = IdleConnections(client.settings, JOINING_S)
         self._notes = notes
         self._address = address
         self._peer = peer
@@ -183,6 +187,7 @@ class Membership:
                 await self._pause()
         finally:
             await self._leave()
+            await self._connections.aclose()
             await self._client.aclose()
 
     async def _pause(self) -> None:
@@ -211,7 +216,7 @@ class Membership:
 
     async def _dial(self, address: Address, stack: AsyncExitStack) -> ClusterConnection:
         try:
-            return await stack.enter_async_context(connection(address, self._client.settings))
+            return await stack.enter_async_context(self._connections.lend(address))
         except UpstreamLost as error:
             self._dial_at, self._dial_error = trio.current_time() + DIAL_AGAIN_S, str(error)
             raise
@@ -471,7 +476,7 @@ class Membership:
         with trio.move_on_after(LEAVE_S, shield=True):
             try:
                 address = await self._coordinator()
-                async with connection(address, self._client.settings) as opened:
+                async with self._connections.lend(address) as opened:
                     await opened.send_request(ApiKey.LEAVE_GROUP, request(group_id=GROUP, members=[member]))
             except ProxyError as error:
                 self._notes("proxy-group-trouble", reason=f"leaving: {error}")

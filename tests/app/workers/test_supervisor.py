@@ -317,6 +317,40 @@ async def test_workers_that_never_serve_their_state_are_replaced_after_a_while(
     assert proxy.status == ENDED
 
 
+@pytest.mark.parametrize("drains_s", [0.1, 1.0], ids=["in time", "too long"])
+async def test_workers_that_still_move_their_connections_are_given_time_before_others_replace_the_present_ones(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, drains_s: float
+) -> None:
+    """A client whose connections are all closed at once looks up its bootstrap servers again."""
+    monkeypatch.setattr(supervisor, "REST_OF_DRAIN_S", 0.5)
+    ended, signals = trio.Event(), []
+
+    class Draining:
+        """Generation that still moves connections."""
+
+        async def ended(self) -> None:
+            await ended.wait()
+
+        def signal(self, number: signal.Signals) -> None:
+            signals.append((number, ended.is_set()))
+            ended.set()
+
+    async with serving(proxy), trio.open_nursery() as nursery:
+        draining: Any = Draining()
+        proxy.supervisor._before = draining
+
+        async def end() -> None:
+            await trio.sleep(drains_s)
+            ended.set()
+
+        nursery.start_soon(end)
+        proxy.written["unknown_apis"] = "pass"
+        await proxy.supervisor.reload("test")
+        assert signals == [(signal.SIGTERM, drains_s < 0.5)]
+        nursery.cancel_scope.cancel()
+    assert proxy.status == ENDED
+
+
 async def test_the_sockets_between_workers_are_removed(proxy: Proxy, places: Places) -> None:
     folder = Path(places.admin(0)).parent
     async with serving(proxy):

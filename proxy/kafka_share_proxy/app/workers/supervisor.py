@@ -47,6 +47,8 @@ TAKEN_OVER_S = 20.0
 """Seconds that workers are given to load the state that they own before others replace them."""
 LINKED_S = 3.0
 """Seconds that new workers are given to join the group of proxies before those before them hand over."""
+REST_OF_DRAIN_S = 2.0
+"""Seconds more that workers may move their connections before others replace the present ones too."""
 STATE_CHECK_S = 0.1
 STATE_PAGE = "/readyz"
 REPLACE_S = 60.0
@@ -307,10 +309,12 @@ class Supervisor:
 
     async def _replace(self, current: Generation, config: Config) -> None:
         """Start new workers, and retire those before them once the new ones accept clients."""
-        if self._before is not None:  # at most two generations need memory
-            self._before.signal(signal.SIGTERM)
-            await self._before.ended()
         await self._until(self._has_loaded, TAKEN_OVER_S)
+        if (before := self._before) is not None:  # at most two generations need memory
+            with trio.move_on_after(REST_OF_DRAIN_S):
+                await before.ended()
+            before.signal(signal.SIGTERM)
+            await before.ended()
         new = self._begin(config)
         with trio.move_on_after(REPLACE_S):
             if await new.serves(self._stop):

@@ -280,7 +280,7 @@ class HostedState:
         await self._learn_periods()
 
     async def _leave_brokers_to_clients(self, takeover: Takeover, until: float) -> None:
-        """Wait until this time (trio.current_time()), or until a request comes for one of the partitions."""
+        """Wait until this time (trio.current_time()), or until one of the partitions is requested."""
         takeover.part = set()
         while takeover.may_wait(self.gate.requested) and trio.current_time() < until:
             takeover.changed = trio.Event()

@@ -1,7 +1,7 @@
-"""What a takeover needs to know of the topic of a state: that it is safe, its leaders, coordinators and sizes.
+"""Facts about the topic of a state that a takeover needs: safe settings, leaders, coordinators and sizes.
 
-It is looked up before this proxy owns a partition, and then kept up to date, so that a takeover need not wait for it
-(durable/README.md rule 49).
+They are looked up before this proxy owns a partition, and then kept up to date, so that a takeover need not wait for
+them (durable/README.md rule 49).
 """
 
 from __future__ import annotations

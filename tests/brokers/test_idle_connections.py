@@ -74,6 +74,16 @@ async def test_connection_that_was_idle_for_long_is_replaced(
     await kept.aclose()
 
 
+async def test_cancelled_task_closes_all_connections(brokers: TargetBrokers) -> None:
+    kept = IdleConnections(brokers.settings)
+    async with kept.lend(brokers.address(NODE)) as first, kept.lend(brokers.address(OTHER_NODE)) as second:
+        pass
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await kept.aclose()
+    assert (first.closed, second.closed) == (True, True)
+
+
 async def test_connection_in_use_is_closed_at_the_end_of_its_use(brokers: TargetBrokers) -> None:
     kept = IdleConnections(brokers.settings)
     async with kept.lend(brokers.address(NODE)) as opened:

@@ -150,6 +150,7 @@ async def test_unreadable_partition_is_left_out_and_the_others_are_read(world: W
     await world.reader.read()
     assert world.unreadable == [1]
     assert world.values() == {0: [b"0"]}
+    assert world.takeover.replays[0].start == 0, "the guard compares it with the start of the log later"
     await world.reader.aclose()
 
 

@@ -56,5 +56,6 @@ class IdleConnections:
     async def aclose(self) -> None:
         """Close the idle connections now, and the others at the end of their use."""
         self._is_closed = True
-        while self._idle:
-            await self._idle.popitem()[1].opened.aclose()
+        with trio.CancelScope(shield=True):  # a cancelled task must not keep the others open; closing does not wait
+            while self._idle:
+                await self._idle.popitem()[1].opened.aclose()

@@ -21,7 +21,7 @@ from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.slices import SLICE_S
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost, error_name
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import ZERO_UUID, Address
@@ -125,9 +125,10 @@ async def _read_led(node_id: int, source: ReplaySource, replays: dict[int, Repla
                     replays[partition].start = offset
                     replays[partition].next_offset = max(replays[partition].next_offset, offset)
             await read_from(opened, source, replays)
-    except ProxyError:
+    except UpstreamLost:
         for replay in replays.values():
-            replay.start = UNKNOWN  # the log may have lost its first records meanwhile
+            if not replay.done:
+                replay.start = UNKNOWN  # the log may have lost its first records meanwhile
         raise
 
 

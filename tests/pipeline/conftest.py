@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -62,6 +63,10 @@ def key_of(number: int) -> bytes | None:
     return None if number % 10 == 9 else b"key-%d" % (number % 100)
 
 
+PRODUCED_MS = time.time_ns() // 1_000_000 - 3_600_000
+"""Timestamp of the first record, in milliseconds: brokers delete those older than a week within five minutes."""
+
+
 def produce_keys(raw: Raw, topic: Topic, count: int, **settings: str) -> None:
     """Record i goes to partition i % 2, with the value i."""
     address = raw.bootstrap[0]
@@ -69,7 +74,7 @@ def produce_keys(raw: Raw, topic: Topic, count: int, **settings: str) -> None:
     for number in range(count):
         partition = number % len(topic.leaders)
         producer.produce(
-            topic.name, b"%d" % number, key_of(number), partition=partition, timestamp=1_700_000_000_000 + number
+            topic.name, b"%d" % number, key_of(number), partition=partition, timestamp=PRODUCED_MS + number
         )
     assert producer.flush(60) == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240), pytest.mark.xdist_gr
 
 Fresh = Callable[[str], str]
 LIMIT_S = 90.0
+CLOSE_S = 60.0
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 
 
@@ -60,8 +62,17 @@ class Queue:
                 member.subscribe([self.topic])
             yield made
         finally:
-            for member in made:
-                member.close()
+            close(made)
+
+
+def close(members: Sequence[ShareConsumer]) -> None:
+    """Close members. One that never returns from it, in C, must not take the whole run with it."""
+    closing = [threading.Thread(target=member.close, daemon=True) for member in members]
+    for thread in closing:
+        thread.start()
+    for thread in closing:
+        thread.join(CLOSE_S)
+    assert not any(thread.is_alive() for thread in closing), f"a member is not closed within {CLOSE_S} s"
 
 
 class Story:

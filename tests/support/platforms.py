@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ def platform(services: Services, **parts: Any) -> Platform:
     given: dict[str, Any] = {
         "services": services,
         "settings": ClusterClientSettings(),
-        "client": SimpleNamespace,
+        "client": partial(SimpleNamespace, settings=ClusterClientSettings()),
         "workers": InlineWorkers(),
         "cluster": NO_CLUSTER,
         "address": "p:1",

@@ -27,13 +27,11 @@ BENCH = re.compile(r"python -m (tests(?:\.\w+)+)")
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 FOREIGN = {
     "--archives": "spark-submit",
-    "--beside": "tests/bench",
     "--crash": "tests/soak",
     "--commits": "tests/storm",
     "--delays": "tests/storm",
     "--order": "tests/storm",
     "--describe": "tools of Kafka",
-    "--kafka-proxy": "tests/bench",
     "--help": "every command",
     "--keep": "deploy/demo",
     "--py-files": "spark-submit",

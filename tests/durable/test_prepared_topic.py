@@ -1,4 +1,4 @@
-"""What is known of a state's topic before a takeover, and when it must be looked up again."""
+"""Lookup of a state's topic before a takeover, and facts that require another one."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_unsafe_topic_is_waited_for(world: World, autojump_clock: MockCloc
 async def test_topic_is_followed_before_this_proxy_owns_a_partition(
     world: World, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """As by a standby: its takeover must not wait for a lookup."""
+    """A standby does so, and its takeover must not wait for a lookup."""
     nursery.start_soon(world.state.run)
     await world.topic.prepare()
     await trio.sleep(5 * CHECK_S)

@@ -342,7 +342,7 @@ async def test_request_during_a_slow_takeover_of_other_partitions_does_not_wait_
 async def test_proxy_takes_over_in_parts_while_others_serve_clients(
     jumping: MockClock, cluster: StateCluster, groups: dict[str, None]
 ) -> None:
-    """Taking over all at once would delay the group of a client that arrives then, and responses of brokers."""
+    """Taking all over together would delay the group of a client that arrives then, and responses of brokers."""
     await owning(cluster)
     proxy = Proxy(cluster, "b:1", fleet=True, groups=groups)
     proxy.owner.has_others = True

@@ -281,7 +281,7 @@ class HostedState:
 
     async def _leave_brokers_to_clients(self, takeover: Takeover, until: float) -> None:
         """Wait until this time (trio.current_time()), or until one of the partitions is requested."""
-        takeover.part = set()
+        takeover.part = set()  # so that a request that arrives ends the wait, and no other takeover begins
         while takeover.may_wait(self.gate.requested) and trio.current_time() < until:
             takeover.changed = trio.Event()
             with trio.move_on_at(until):

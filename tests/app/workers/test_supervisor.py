@@ -321,7 +321,7 @@ async def test_workers_that_never_serve_their_state_are_replaced_after_a_while(
 async def test_workers_that_still_move_their_connections_are_given_time_before_others_replace_the_present_ones(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch, drains_s: float
 ) -> None:
-    """A client whose connections are all closed at once looks up its bootstrap servers again."""
+    """A client whose connections are all closed together looks up its bootstrap servers again."""
     monkeypatch.setattr(supervisor, "REST_OF_DRAIN_S", 0.5)
     ended, signals = trio.Event(), []
 

@@ -54,7 +54,7 @@ def raw(views_front: Front) -> Iterator[Raw]:
 @pytest.fixture
 def orders(raw: Raw, fresh: Callable[[str], str]) -> Topic:
     """Two partitions with 3,000 records of 100 keys, some without a key."""
-    topic = raw.create_topic(fresh("orders"), 2, {"retention.ms": "-1"})  # its records are of 2023
+    topic = raw.create_topic(fresh("orders"), 2)
     produce_keys(raw, topic, 3_000, **{"batch.num.messages": "100"})
     return topic
 
@@ -63,8 +63,12 @@ def key_of(number: int) -> bytes | None:
     return None if number % 10 == 9 else b"key-%d" % (number % 100)
 
 
-PRODUCED_MS = time.time_ns() // 1_000_000 - 3_600_000
-"""Timestamp of the first record, in milliseconds: brokers delete those older than a week within five minutes."""
+DAY_MS = 86_400_000
+PRODUCED_MS = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS - DAY_MS // 2
+"""Timestamp of the first record, in milliseconds: noon of yesterday (UTC), so that all records are of one day.
+
+Brokers delete records that are older than a week within five minutes.
+"""
 
 
 def produce_keys(raw: Raw, topic: Topic, count: int, **settings: str) -> None:

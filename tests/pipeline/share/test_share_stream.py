@@ -102,7 +102,7 @@ def test_a_batch_of_a_topic_that_was_created_again_is_an_error_or_left_out(
         with pytest.raises(Exception, match="no room"):
             run(spark, given, tmp_path)
     raw.delete_topic(orders)
-    produce_keys(raw, raw.create_topic(orders.name, 2, {"retention.ms": "-1"}), 50)
+    produce_keys(raw, raw.create_topic(orders.name, 2), 50)
     with pytest.raises(Exception, match=f"{orders.name} was deleted and created again"):
         run(spark, given, tmp_path)
     (done, totals), _ = run(spark, given | {"failOnDataLoss": "false"}, tmp_path)

@@ -116,7 +116,7 @@ def test_holes_of_a_topic_that_was_created_again_are_refused(
 ) -> None:
     tokens = tokens_of(fresh("group"), orders, (10, 19))
     raw.delete_topic(orders)
-    produce_keys(raw, raw.create_topic(orders.name, 2, {"retention.ms": "-1"}), 100)
+    produce_keys(raw, raw.create_topic(orders.name, 2), 100)
     given = {"bootstrap": views_front.bootstrap}
     with pytest.raises(TopicReplaced, match="deleted and created again"):
         backfill_job.run(spark, given, tokens, str(tmp_path), print, commit=False)

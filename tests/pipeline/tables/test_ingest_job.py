@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.pipeline.tables import ingest_job
 from kafka_share_proxy.pipeline.tables.lake import Lake
 
-from tests.pipeline.conftest import produce_keys
+from tests.pipeline.conftest import PRODUCED_MS, produce_keys
 from tests.support.raw import Raw, Topic
 
 PLAN = '{"version": 1, "hash": "murmur2-32", "ranges": [[0, 1000000000], [1000000000, 4294967296]]}'
@@ -45,7 +46,8 @@ def test_a_batch_that_is_repeated_with_other_ranges_replaces_itself(
     }
     plan = str(tmp_path / "plan.json")
     assert by_ranges == {("2", "0"): 2_000, (plan, "1"): 1_000, (plan, "2"): 50}
-    assert {row["day"] for row in rows.select("day").distinct().collect()} == {"2023-11-14"}
+    produced_at = datetime.fromtimestamp(PRODUCED_MS / 1_000, UTC)
+    assert {row["day"] for row in rows.select("day").distinct().collect()} == {f"{produced_at:%Y-%m-%d}"}
 
 
 @pytest.mark.broker
@@ -56,7 +58,7 @@ def test_a_topic_that_was_created_again_is_never_skipped(
     """Its records have a key of their own: the topic id is part of it."""
     ingest(spark, views_front, orders, tmp_path, "2")
     raw.delete_topic(orders)
-    produce_keys(raw, raw.create_topic(orders.name, 1, {"retention.ms": "-1"}), 50)
+    produce_keys(raw, raw.create_topic(orders.name, 1), 50)
     with pytest.raises(Exception, match=f"{orders.name} was deleted and created again"):
         ingest(spark, views_front, orders, tmp_path, "2")
     for rows in (50, 0):

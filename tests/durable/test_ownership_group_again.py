@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from kafka_share_proxy.durable import ownership_group
+from kafka_share_proxy.durable import heartbeat_pace, ownership_group
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
 
@@ -73,5 +73,5 @@ async def test_failures_are_forgotten_once_it_has_responded(
     brokers.leave()
     gone = trio.current_time()
     await trio.sleep(SESSION_S)
-    heartbeat = SESSION_S / ownership_group.HEARTBEATS_PER_SESSION
+    heartbeat = SESSION_S / heartbeat_pace.PER_SESSION
     assert brokers.dialled_at[before] - gone <= heartbeat + 0.11

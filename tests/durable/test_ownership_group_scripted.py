@@ -14,13 +14,15 @@ from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.faults import Fault
 from kafka_share_proxy.durable import ownership_group
-from kafka_share_proxy.durable.ownership import OwnershipEvents
-from kafka_share_proxy.durable.ownership_group import (
-    HEARTBEATS_PER_SESSION_IN_FLEET,
-    MOVING_HEARTBEAT_S,
+from kafka_share_proxy.durable.heartbeat_pace import (
+    CHANGING_SESSIONS,
+    MOVING_PAUSE_S,
     MOVING_S,
-    Membership,
+    PER_SESSION_OF_FLEET,
+    PER_SESSION_WHILE_CHANGING,
 )
+from kafka_share_proxy.durable.ownership import OwnershipEvents
+from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.ownership_rules import GROUP, PARTITIONS
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
@@ -104,6 +106,13 @@ def lose(brokers: TargetBrokers, how: str) -> None:
         brokers.unreachable.add(1)
 
 
+async def heartbeats(brokers: TargetBrokers, seconds: float) -> int:
+    """Return how many are sent in this time."""
+    before = brokers.asked.count(ApiKey.HEARTBEAT)
+    await trio.sleep(seconds)
+    return brokers.asked.count(ApiKey.HEARTBEAT) - before
+
+
 def members(brokers: TargetBrokers) -> int:
     group = brokers.target.groups.get(GROUP)
     assert isinstance(group, ClassicGroup)
@@ -142,7 +151,7 @@ async def test_member_that_leaves_is_followed_by_those_who_stay(
     await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
     b.scope.cancel()
     await until(lambda: members(brokers) == 1)
-    a.part._join_anew.set()  # as the coordinator would bring about with 27
+    a.part._rejoin_soon()  # as the coordinator would bring about with 27
     await until(lambda: a.part.assigned == ALL)
     assert a.part.peers == frozenset()
 
@@ -183,25 +192,33 @@ async def test_a_successor_of_a_member_that_crashes_owns_its_share(
     await until(lambda: len(c.part.peers) == 2)
     b.scope.cancel()
     await until(lambda: members(brokers) == 2)
-    a.part._join_anew.set()  # as the coordinator would bring about with 27
+    a.part._rejoin_soon()  # as the coordinator would bring about with 27
     await until(lambda: len(a.part.assigned) == len(c.part.assigned) == PARTITIONS // 2)
 
 
-async def test_heartbeats_are_frequent_while_numbers_move(
+async def test_heartbeats_are_frequent_while_the_fleet_changes(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
-    """Members notice the second rebalance of a move by their next heartbeat."""
+    """Members notice a rebalance by their next heartbeat."""
     a = Member(brokers, "a", nursery, fleet=True)
     await until(lambda: a.part.assigned == ALL)
-    pauses = [a.part.heartbeat_pause_s]
+    assert await heartbeats(brokers, SESSION_S) == PER_SESSION_WHILE_CHANGING
+    await trio.sleep(CHANGING_SESSIONS * SESSION_S)
+    assert await heartbeats(brokers, SESSION_S) == PER_SESSION_OF_FLEET
+    a.part.expect_change()
+    assert await heartbeats(brokers, SESSION_S) == PER_SESSION_WHILE_CHANGING
+
+
+async def test_heartbeats_follow_each_other_while_partitions_move(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    a = Member(brokers, "a", nursery, fleet=True)
+    await until(lambda: a.part.assigned == ALL)
     a.gives_up = False
     Member(brokers, "b", nursery, fleet=True)
     await until(lambda: len(a.part.assigned) == PARTITIONS // 2)
-    pauses.append(a.part.heartbeat_pause_s)
-    await trio.sleep(MOVING_S)
-    pauses.append(a.part.heartbeat_pause_s)
-    usual = SESSION_S / HEARTBEATS_PER_SESSION_IN_FLEET
-    assert pauses == [usual, MOVING_HEARTBEAT_S, usual]
+    expected = 2 * MOVING_S / MOVING_PAUSE_S
+    assert expected * 0.9 < await heartbeats(brokers, MOVING_S) <= expected
 
 
 async def test_silent_coordinator_ends_the_lease_before_the_session(
@@ -288,7 +305,7 @@ async def test_heartbeat_in_flight_when_a_rebalance_ends_does_not_disturb_the_ne
     """A cancelled one would leave its response on the connection, before those of the next requests."""
     a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
     await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
-    pause_ms = round(1000 * SESSION_S / HEARTBEATS_PER_SESSION_IN_FLEET)
+    pause_ms = round(1000 * SESSION_S / PER_SESSION_WHILE_CHANGING)
     brokers.faults.add(Fault(api=ApiKey.HEARTBEAT, delay_ms=pause_ms // 2, count=None))
     brokers.faults.add(Fault(api=ApiKey.JOIN_GROUP, delay_ms=pause_ms + pause_ms // 4, count=None))
     a.part.retire()

@@ -38,6 +38,10 @@ class Table:
         self.generation = 1
         self.elsewhere: dict[int, str] = {}
         self.peers: frozenset[str] = frozenset()
+        self.expected = 0
+
+    def expect_change(self) -> None:
+        self.expected += 1
 
 
 class One:
@@ -180,6 +184,7 @@ def test_link_that_ends_is_made_anew_and_one_that_nobody_wants_is_not() -> None:
         for link in list(b.links._accepted):
             link.close("cut")
         await until(lambda: waiting.done)
+        assert a.table.expected == 1, "the member may have ended"
         assert await until(lambda: a.links.owner(0) not in (None, first))
         a.table.peers, a.table.elsewhere = frozenset(), {}
         a.links.check_soon()

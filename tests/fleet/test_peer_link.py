@@ -145,6 +145,14 @@ def test_fault_of_ours_ends_the_link_with_a_note() -> None:
     play(test)
 
 
+def test_all_links_ping_at_the_same_times() -> None:
+    """So an idle worker wakes up once for all of them."""
+    times = [100.0 + 0.07 * number for number in range(20)]
+    following = [peer_link.next_common(now, 0.5) for now in times]
+    assert all(now < at <= now + 0.5 for now, at in zip(times, following, strict=True))
+    assert {at % 0.5 for at in following} == {0.0}
+
+
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n"])
 def test_stranger_is_let_go(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_link, "HANDSHAKE_S", 0.1)

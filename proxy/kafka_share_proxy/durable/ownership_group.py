@@ -20,6 +20,7 @@ from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
 from kafka_share_proxy.brokers.idle_connections import IdleConnections
 from kafka_share_proxy.brokers.replaced import ResponseDue, unless_replaced
 from kafka_share_proxy.durable import ownership_rules
+from kafka_share_proxy.durable.heartbeat_pace import HeartbeatPace
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_rules import (
     FLEET_PROTOCOL,
@@ -41,11 +42,6 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolE
 from kafka_share_proxy.wire.values import Address
 
 GROUP_KEY = 0
-HEARTBEATS_PER_SESSION = 4
-HEARTBEATS_PER_SESSION_IN_FLEET = 24
-"""Heartbeats per session: members notice a leave with their next one, and with that of each member that must rejoin."""
-MOVING_HEARTBEAT_S, MOVING_S = 0.03, 1.0
-"""Seconds between heartbeats while partitions move between live members, and for how long after a table."""
 MARGIN_SHARE = 0.25
 """Safety margin of the lease, as a fraction of the session timeout."""
 RETRY_MIN_S, RETRY_SOON_S, RETRY_MAX_S = 0.02, 0.05, 0.2
@@ -116,7 +112,7 @@ class Membership:
         self._peer = peer
         self._protocol = protocol or (FLEET_PROTOCOL if peer else PROTOCOL)
         self._serves = tuple(serves)
-        self._heartbeat_s = session_s / (HEARTBEATS_PER_SESSION_IN_FLEET if peer else HEARTBEATS_PER_SESSION)
+        self._pace = HeartbeatPace(session_s, in_fleet=bool(peer))
         self._session_s = session_s
         self._clock = clock
         self._lease = Lease(session_s, session_s, session_s * MARGIN_SHARE)
@@ -126,11 +122,9 @@ class Membership:
         self._member_id = ""
         self._holding: set[int] = set()
         """Partitions that must not be given to another proxy."""
-        self._join_anew = trio.Event()
+        self._must_rejoin = False
         self._is_retiring = False
         self._is_successor = is_successor
-        self._moves_until = -inf
-        """trio.current_time() until which heartbeats are frequent, because partitions have no owner."""
         self._is_only_member: bool | None = None
         """None before the first table."""
         self._delay = RETRY_MIN_S
@@ -151,15 +145,11 @@ class Membership:
     def is_member(self) -> bool:
         return self.generation >= 0 and self._lease.is_valid(self._clock())
 
-    @property
-    def heartbeat_pause_s(self) -> float:
-        return MOVING_HEARTBEAT_S if trio.current_time() < self._moves_until else self._heartbeat_s
-
     def stopped(self, partitions: Iterable[int]) -> None:
         before = self._holding - self.assigned
         self._holding.difference_update(partitions)
         if before and not self._holding - self.assigned:
-            self._join_anew.set()
+            self._rejoin_soon()
 
     @property
     def all_elsewhere(self) -> bool:
@@ -172,7 +162,15 @@ class Membership:
     def retire(self) -> None:
         """Let others own everything. The membership continues."""
         self._is_retiring = True
-        self._join_anew.set()
+        self._rejoin_soon()
+
+    def expect_change(self) -> None:
+        """Notice a rebalance soon: the link to a member has ended."""
+        self._pace.expect_change()
+
+    def _rejoin_soon(self) -> None:
+        self._must_rejoin = True
+        self._pace.end_pause()
 
     async def run(self, events: OwnershipEvents) -> None:
         self._events = events
@@ -238,14 +236,14 @@ class Membership:
         return self._client.address_of(entry.node_id, Address(entry.host, entry.port))
 
     async def _heartbeat_until_rebalance(self, heartbeat_connection: ClusterConnection, due: ResponseDue) -> None:
-        while not self._join_anew.is_set():
+        while not self._must_rejoin:
             due.move(trio.current_time())
             if await self._heartbeat_once_loaded(heartbeat_connection) == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
-            pause_s = self.heartbeat_pause_s
-            due.move(trio.current_time() + pause_s)
-            with trio.move_on_after(pause_s):
-                await self._join_anew.wait()
+            if not self._must_rejoin:
+                pause_s = self._pace.pause_s
+                due.move(trio.current_time() + pause_s)
+                await self._pace.wait(pause_s)
 
     async def _heartbeat_once_loaded(self, heartbeat_connection: ClusterConnection) -> ErrorCode:
         """Retry while a coordinator that was just elected still loads the group."""
@@ -291,7 +289,7 @@ class Membership:
 
         async def keep_beating() -> None:
             while not joined.is_set():
-                with trio.move_on_after(self._heartbeat_s):
+                with trio.move_on_after(self._pace.rejoining_pause_s):
                     await joined.wait()
                     return  # a heartbeat in flight is not cancelled: its response would come before the next one's
                 await self._unless_moved(partial(self._heartbeat, heartbeat_connection, joining=True))
@@ -324,7 +322,7 @@ class Membership:
         self._was_renewed()
 
     async def _request_to_join(self, joining: ClusterConnection) -> messages.JoinGroupResponse | None:
-        self._join_anew = trio.Event()
+        self._must_rejoin = False
         owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
         member = ProxyMember(
             self._address, owned, self._instance or "", self._peer, self._is_retiring, self._is_successor
@@ -398,7 +396,7 @@ class Membership:
         if self._peer:
             self._follow_others(peers_before)
             owned = sum(len(owner.partitions) for owner in table.values())
-            self._moves_until = trio.current_time() + MOVING_S if owned < PARTITIONS else -inf
+            self._pace.changed(is_moving=owned < PARTITIONS)
             self._notes("fleet-table", partitions=len(self.assigned), peers=sorted(self.peers))
         else:
             self._apply_single_owner(other_owners)
@@ -409,7 +407,7 @@ class Membership:
         if self._is_successor and (self.assigned or peers_before - self.peers):
             self._is_successor = False
             if not self.assigned:
-                self._join_anew.set()
+                self._rejoin_soon()
 
     def _apply_single_owner(self, other_owners: dict[str, OwnerInTable]) -> None:
         if other_owners and self._is_only_member is not False:

@@ -20,7 +20,7 @@ from kafka_share_proxy.fleet.edge import PeerEdge
 from kafka_share_proxy.fleet.group_owners import Peer
 from kafka_share_proxy.fleet.moved_clients import Admit, MovedClients, path_of
 from kafka_share_proxy.fleet.owner import PeerOwner
-from kafka_share_proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User
+from kafka_share_proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User, next_common
 from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
 from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX, Strangers
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
@@ -58,6 +58,9 @@ class LinkTable(Protocol):
     """State partition -> address of its owner."""
     peers: frozenset[str]
     """Addresses of the other members."""
+
+    def expect_change(self) -> None:
+        """Notice a rebalance soon: the link to a member has ended."""
 
 
 class LinkTls(NamedTuple):
@@ -301,6 +304,7 @@ class FleetLinks:
                     address, set()
                 )
                 self._gather_groups()
+                self._table.expect_change()
             over.set()
 
         transport = self._dialled_transport(sock, address)
@@ -403,7 +407,7 @@ class FleetLinks:
         for owner in list(self._accepted.values()):
             owner.send_groups()
         self._clients.measure()
-        self._alarm = self._reactor.call_at(self._reactor.now() + SEND_GROUPS_S, self._send_groups)
+        self._alarm = self._reactor.call_at(next_common(self._reactor.now(), SEND_GROUPS_S), self._send_groups)
 
 
 def _parsed(text: str) -> Address:

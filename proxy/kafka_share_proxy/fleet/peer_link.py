@@ -30,6 +30,14 @@ READS_MAX = 16
 """Maximum number of reads in one call, so that a busy link does not delay others."""
 
 
+def next_common(now: float, period_s: float) -> float:
+    """Return the next time that is a multiple of the period: the same for all links, and for all workers of a machine.
+
+    An idle worker then wakes up for all of them together.
+    """
+    return (now // period_s + 1) * period_s
+
+
 class User(Protocol):
     """User of an established link: `edge.PeerEdge` or `owner.PeerOwner`."""
 
@@ -69,7 +77,7 @@ class PeerLink:
         self._deadline = reactor.now() + HANDSHAKE_S
         self._reported: set[int] = set()
         """Kinds of skipped messages that were reported."""
-        self._alarm: ReactorTimer = reactor.call_at(reactor.now() + PING_S, self._ring)
+        self._alarm: ReactorTimer = reactor.call_at(next_common(reactor.now(), PING_S), self._ring)
         transport.attach(self._on_event, READ)
         self._queue(protocol.outgoing())
 
@@ -183,4 +191,4 @@ class PeerLink:
         else:
             if self.protocol.is_established:
                 self.send(messages.PeerPing(generation=self._generation()))
-            self._alarm = self._reactor.call_at(now + PING_S, self._ring)
+            self._alarm = self._reactor.call_at(next_common(now, PING_S), self._ring)

@@ -48,7 +48,8 @@ CASES = {"small requests": ("-k", "poll"), "Produce of 100 B": ("-k", "produce",
 RATES = {"small requests": 8000, "Produce of 100 B": 4000}
 """Requests a second for each worker."""
 TOTAL_REQUESTS = {"small requests": 60_000, "Produce of 100 B": 30_000}
-IDLE_S = 5.0
+SETTLED_S, IDLE_S = 15.0, 20.0
+"""Heartbeats are frequent after the start; then the CPU without clients is measured for this time."""
 CONSUMERS = 4
 SHARING = f"share groups, {CONSUMERS} consumers each"
 
@@ -190,6 +191,7 @@ def main() -> None:
         try:
             kload = build(Path(folder), "kload")
             sides = [side(running, workers, options.records) for workers in (1, options.workers)]
+            time.sleep(SETTLED_S)
             for each in sides:
                 each.rest()
             run(kload, sides, options.rounds, options.records)

@@ -146,7 +146,7 @@ def test_one_request_with_every_type_yields_a_letter_for_each_reject(sides: list
 def test_used_up_deliveries_by_release_and_by_expired_lock(sides: list[Side]) -> None:
     def script(side: Side) -> Letters:
         letters, source = side.letters_topic(), side.source(1, 2)
-        settings = {"share.delivery.count.limit": "2", "share.record.lock.duration.ms": "1500"}
+        settings = {"share.delivery.count.limit": "2", "share.record.lock.duration.ms": "4000"}
         member = side.member(letters, source, **settings)
         for last in (False, True):
             member.take_all(2, source)

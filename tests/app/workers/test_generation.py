@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.workers.generation import END_S, RESTART_MAX_S, SERVED_S, Generation
+from kafka_share_proxy.app.workers.generation import END_S, RESTART_MAX_S, RESTART_MIN_S, SERVED_S, Generation
 from kafka_share_proxy.app.workers.worker_process import WorkerProcess, start_process
 
 DRAIN_S = 5.0
@@ -108,7 +108,10 @@ async def test_a_worker_that_ends_again_and_again_is_replaced_after_longer_delay
         await trio.sleep(SERVED_S)
         workers.of(0)[-1].end(1)
         await trio.testing.wait_all_tasks_blocked()
-        assert workers.notes[-1]["again_in_s"] == delays[0]
+        assert workers.notes[-1]["again_in_s"] == 0, "the clients of one that has served wait"
+        workers.of(0)[-1].end(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert workers.notes[-1]["again_in_s"] == delays[0] == RESTART_MIN_S
         nursery.cancel_scope.cancel()
 
 

@@ -13,7 +13,7 @@ from kafka_share_proxy.app.workers.worker_process import WorkerProcess
 from kafka_share_proxy.loop.interfaces import Notes
 
 RESTART_MIN_S, RESTART_MAX_S = 0.05, 5.0
-"""Delays before a worker that ended is replaced. They double until one has served for SERVED_S."""
+"""Delays before a worker that ended soon is replaced. They double until one has served for SERVED_S."""
 SERVED_S = RESTART_MAX_S
 CHECK_S = 0.02
 """Seconds between two checks whether all workers serve."""
@@ -70,11 +70,11 @@ class Generation:
                 return
             self._uncovered(self)
             if trio.current_time() - began >= SERVED_S:
-                delay = RESTART_MIN_S
+                delay = 0.0  # its clients wait
             self._notes(observe.WORKER_ENDED, worker=worker.number, reason=_reason(status), again_in_s=delay)
             with trio.move_on_after(delay):
                 await self._over.wait()
-            delay = min(2 * delay, RESTART_MAX_S)
+            delay = min(max(2 * delay, RESTART_MIN_S), RESTART_MAX_S)
 
     async def serves(self, stop: trio.Event) -> bool:
         """Wait until all workers accept clients. Return False if that will not happen, or after `stop`."""

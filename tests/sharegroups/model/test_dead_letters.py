@@ -106,6 +106,22 @@ def test_a_write_has_at_most_the_wanted_number_of_records_and_the_rest_follows()
     assert play.partition.start_offset == 8
 
 
+def test_neighbouring_records_that_wait_are_one_run_unless_some_are_being_written() -> None:
+    """A snapshot would otherwise grow with each acknowledgement until the next transaction."""
+    play = queue_of((0, 9))
+    play.poll()
+    for offset in (0, 2, 1):
+        play.ack((offset, offset, REJECT))
+    assert [(run.first, run.last) for run in play.partition.runs if run.state == REJECTED] == [(0, 2)]
+    write = write_of(play)
+    assert write.size == len(write.letters()) == 3
+    play.ack((3, 4, REJECT))
+    assert [(run.first, run.last) for run in play.partition.runs if run.state == REJECTED] == [(0, 2), (3, 4)]
+    play.partition.apply(write)
+    assert play.partition.start_offset == 3
+    assert write_of(play).letters() == [(3, 1, True), (4, 1, True)]
+
+
 def test_a_snapshot_of_another_change_does_not_archive_records_being_written() -> None:
     play = queue_of((0, 4))
     play.poll()

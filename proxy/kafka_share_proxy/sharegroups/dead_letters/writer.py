@@ -235,7 +235,7 @@ class DeadLetterWriter:
             else:
                 queue.due[key] = None  # after the others: it may have more
                 chosen.append(_Chosen(key, target, write))
-                remaining -= len(write.letters())
+                remaining -= write.size
         return chosen
 
     async def _sources(self, topic: str, queue: _Queue, chosen: list[_Chosen]) -> dict[ShareKey, _Source]:

@@ -31,6 +31,11 @@ class DeadLetterWrite(Transition):
 
     __slots__ = ()
 
+    @property
+    def size(self) -> int:
+        """Number of records."""
+        return sum([run.last - run.first + 1 for run in self.runs])
+
     def letters(self) -> list[DeadLetter]:
         """Return the records by offset. Only before it is applied or reverted."""
         return [

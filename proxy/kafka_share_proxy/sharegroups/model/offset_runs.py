@@ -396,11 +396,13 @@ class Window:
 
 
 def _alike(lower: OffsetRun, upper: OffsetRun) -> bool:
-    """Return True if two neighbours may be merged: settled, or free parts of the same in-flight batch."""
+    """Return True if two neighbours may be merged: settled, waiting for dead letters, or free in the same batch."""
     if lower.state != upper.state or lower.count != upper.count or lower.last + 1 != upper.first:
         return False
     if lower.state == AVAILABLE:
         return lower.unit is not None and lower.unit is upper.unit
+    if lower.state >= REJECTED:
+        return lower.pending is upper.pending is None
     return bool(lower.state & SETTLED)
 
 

@@ -255,10 +255,14 @@ def build_batch(
 def bytes_max(records: Iterable[Record]) -> int:
     """Return the maximum bytes of a batch of these records that is not compressed."""
     size = HEADER.size
-    for key, value, headers, *_ in records:
-        size += RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    names: dict[str, int] = {}
+    for record in records:
+        key, value, headers = record[:3]
+        size += RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         for name, content in headers:
-            size += HEADER_OVERHEAD + len(name if name.isascii() else name.encode()) + len(content or b"")
+            if name not in names:
+                names[name] = HEADER_OVERHEAD + len(name.encode())
+            size += names[name] + (len(content) if content else 0)
     return size
 
 

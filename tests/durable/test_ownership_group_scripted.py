@@ -61,8 +61,12 @@ class Member:
         )  # fmt: skip
         self.gives_up = True
         """True if unassigned partitions are stopped immediately."""
+        self.others: list[Member] = []
+        """Members that hear of its rejoins, as over links."""
         self._events = OwnershipEvents(
-            changed=self._changed, refused=lambda reason, error: self.refused.append((reason, error))
+            changed=self._changed,
+            rejoins=lambda: [other.part.expect_change() for other in self.others],
+            refused=lambda reason, error: self.refused.append((reason, error)),
         )
         self._held: set[int] = set()
         self.scope = trio.CancelScope()
@@ -207,6 +211,19 @@ async def test_heartbeats_are_frequent_while_the_fleet_changes(
     assert await heartbeats(brokers, SESSION_S) == PER_SESSION_OF_FLEET
     a.part.expect_change()
     assert await heartbeats(brokers, SESSION_S) == PER_SESSION_WHILE_CHANGING
+
+
+async def test_a_member_that_hears_of_a_rejoin_does_not_wait_for_its_next_heartbeat(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
+    a.others, b.others = [b], [a]
+    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    await trio.sleep(CHANGING_SESSIONS * SESSION_S)
+    began = trio.current_time()
+    a.part.retire()
+    await until(lambda: b.part.assigned == ALL)
+    assert trio.current_time() - began < 2 * SESSION_S / PER_SESSION_WHILE_CHANGING
 
 
 async def test_heartbeats_follow_each_other_while_partitions_move(

@@ -151,6 +151,20 @@ def test_workers_are_linked_by_unix_sockets(tmp_path: Path) -> None:
     play(test, local=(LocalLinks(paths["1:1"], paths), LocalLinks(paths["2:1"], paths)))
 
 
+def test_members_of_either_link_hear_of_a_rejoin() -> None:
+    """So they send a heartbeat, by which they notice the rebalance."""
+
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.sees(b)
+        await until(lambda: a.links.owner(3) and b.links._accepted)
+        a.links.announce_rejoin()
+        await until(lambda: b.table.expected == 1)
+        b.links.announce_rejoin()
+        await until(lambda: a.table.expected == 1)
+
+    play(test)
+
+
 def test_groups_that_come_and_go_are_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
         b.services.coordinator.add_group("g")

@@ -29,8 +29,7 @@ class User:
     def receive(self, message: Any) -> None:
         if type(message).__name__ == "PeerForget":
             raise ZeroDivisionError
-        if type(message).__name__ != "PeerPing":
-            self.messages.append(message)
+        self.messages.append(message)
 
     def lost(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -41,7 +40,8 @@ class End:
 
     def __init__(self, reactor: Reactor, sock: socket.socket, *, dials: bool) -> None:
         self.user = User()
-        self.ended = 0
+        self.ended = self.rejoins = 0
+        """Number of reported ends, and of rejoins of the other side."""
         self.events: list[str] = []
         protocol = PeerProtocol("x:1", None, bytes([dials]) * NONCE_BYTES, dials=dials)
         self.link = PeerLink(
@@ -52,7 +52,11 @@ class End:
             lambda: 7,
             lambda _link: self.user,
             self._end,
+            self._rejoin,
         )
+
+    def _rejoin(self) -> None:
+        self.rejoins += 1
 
     def _end(self, _link: PeerLink) -> None:
         self.ended += 1
@@ -141,6 +145,23 @@ def test_fault_of_ours_ends_the_link_with_a_note() -> None:
         a.link.send(registry.message("PeerForget")(chunks=[1]))
         await until(lambda: b.ended)
         assert b.events == ["peer-linked", "callback-failed", "peer-lost"]
+
+    play(test)
+
+
+def test_the_other_side_hears_of_a_rejoin() -> None:
+    async def test(reactor: Reactor) -> None:
+        left, right = socket.socketpair()
+        a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
+        await until(lambda: a.link.user and b.link.user)
+        a.link.ping()
+        a.link.ping(rejoins=True)
+        a.link.send(closed(1))
+        await until(lambda: b.user.messages)
+        assert (a.rejoins, b.rejoins) == (0, 1)
+        assert [type(message).__name__ for message in b.user.messages] == ["PeerClosed"]
+        a.link.close("over")
+        b.link.close("over")
 
     play(test)
 

@@ -51,7 +51,7 @@ class HeartbeatPace:
         self._expect()
 
     def expect_change(self) -> None:
-        """End the pause, and be frequent for a while: a member may have ended."""
+        """End the pause, and be frequent for a while: a member rejoins, or may have ended."""
         self._expect()
         self.end_pause()
 

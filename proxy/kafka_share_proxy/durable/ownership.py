@@ -27,6 +27,8 @@ class OwnershipEvents:
 
     changed: Callable[[], None] = lambda: None
     """Called when `assigned` has changed."""
+    rejoins: Callable[[], None] = lambda: None
+    """Called when this proxy joins the group again, so that the other members must rejoin."""
     renewed: Callable[[], None] = lambda: None
     """Called when the lease was renewed."""
     refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None

@@ -165,7 +165,7 @@ class Membership:
         self._rejoin_soon()
 
     def expect_change(self) -> None:
-        """Notice a rebalance soon: the link to a member has ended."""
+        """Notice a rebalance soon: a member rejoins, or the link to it has ended."""
         self._pace.expect_change()
 
     def _rejoin_soon(self) -> None:
@@ -286,6 +286,7 @@ class Membership:
         """Join the next generation, and continue the heartbeats meanwhile."""
 
         joined = trio.Event()
+        self._events.rejoins()
 
         async def keep_beating() -> None:
             while not joined.is_set():

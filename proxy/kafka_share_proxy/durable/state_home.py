@@ -140,7 +140,12 @@ class StateHome:
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._channels.run)
-            events = OwnershipEvents(changed=self._check_soon, renewed=self._renewed, refused=self._refused_ownership)
+            events = OwnershipEvents(
+                changed=self._check_soon,
+                rejoins=self._announce_rejoin,
+                renewed=self._renewed,
+                refused=self._refused_ownership,
+            )
             nursery.start_soon(self._owner.run, events)
             if self.links is not None:
                 nursery.start_soon(self.links.run)
@@ -239,6 +244,10 @@ class StateHome:
             await hosted.give_up(numbers, _owned_elsewhere(hosted))
 
     # Events of the owner and the journals
+
+    def _announce_rejoin(self) -> None:
+        if self.links is not None:
+            self.links.announce_rejoin()
 
     def _renewed(self) -> None:
         for hosted in self.states:

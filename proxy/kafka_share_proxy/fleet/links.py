@@ -60,7 +60,7 @@ class LinkTable(Protocol):
     """Addresses of the other members."""
 
     def expect_change(self) -> None:
-        """Notice a rebalance soon: the link to a member has ended."""
+        """Notice a rebalance soon: a member rejoins, or the link to it has ended."""
 
 
 class LinkTls(NamedTuple):
@@ -210,6 +210,11 @@ class FleetLinks:
     def give(self, path: str, connection: ForwardedConnection) -> bool:
         """Send a connection between two requests to the proxy that listens at `path`. False if it stays."""
         return self._clients.send_idle(path_of(path), connection, may_stay=True)
+
+    def announce_rejoin(self) -> None:
+        """Let the other members notice soon that this proxy rejoins their group."""
+        for link in (*(link for link, _ in self._edges.values()), *self._accepted):
+            link.ping(rejoins=True)
 
     def check_soon(self) -> None:
         """Follow a new table."""
@@ -365,6 +370,7 @@ class FleetLinks:
             lambda: self._table.generation,
             established,
             ended,
+            self._table.expect_change,
         )
 
     def _dialled_transport(self, sock: socket.socket, address: str) -> Transport:

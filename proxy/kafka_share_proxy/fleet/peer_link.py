@@ -60,8 +60,12 @@ class PeerLink:
         generation: Callable[[], int],
         established: Callable[[PeerLink], User],
         ended: Callable[[PeerLink], None],
+        on_rejoin: Callable[[], None] = lambda: None,
     ) -> None:
-        """`established` returns the user once the other side has proven itself; `ended` is called once in any case."""
+        """`established` returns the user once the other side has proven itself; `ended` is called once in any case.
+
+        `on_rejoin`: called when the other side rejoins the group of proxies.
+        """
         self.protocol = protocol
         self.user: User | None = None
         self.closed = False
@@ -71,6 +75,7 @@ class PeerLink:
         self._generation = generation
         self._established = established
         self._ended = ended
+        self._on_rejoin = on_rejoin
         self._unsent = bytearray()
         self._is_planned = False
         self._heard_at = reactor.now()
@@ -91,6 +96,11 @@ class PeerLink:
         elif self.user is not None:
             unknown = messages.PeerUnknown(kind=kind, id=getattr(message, "id", 0))
             self._reactor.call_soon(self, partial(self.user.receive, unknown))
+
+    def ping(self, *, rejoins: bool = False) -> None:
+        """Send a sign of life. `rejoins`: see PeerPing."""
+        if self.protocol.is_established:
+            self.send(messages.PeerPing(generation=self._generation(), rejoins=rejoins))
 
     def close(self, reason: str) -> None:
         if self.closed:
@@ -160,7 +170,10 @@ class PeerLink:
             for message in self.protocol.receive_data(bytes(buffer[:size])):
                 if self.user is None:
                     self._begin()
-                if self.user is not None:
+                if isinstance(message, messages.PeerPing):
+                    if message.rejoins:
+                        self._on_rejoin()
+                elif self.user is not None:
                     self.user.receive(message)
                 if self.closed:
                     return
@@ -189,6 +202,5 @@ class PeerLink:
         elif now - self._heard_at >= SILENT_S:
             self.close(f"silent for {SILENT_S:g} s")
         else:
-            if self.protocol.is_established:
-                self.send(messages.PeerPing(generation=self._generation()))
+            self.ping()
             self._alarm = self._reactor.call_at(next_common(now, PING_S), self._ring)

@@ -2393,6 +2393,7 @@ class PeerHoldingsRequest(Message):
 
 class PeerPing(Message):
     generation: int = 0
+    rejoins: bool = False
     unknown_tags: Tags = ()
 
 class PeerQuery(Message):

@@ -10,7 +10,8 @@ Two readings. *The same load for each worker*: several workers have as many time
 of one, or a share group each. This is what more cores are for, and must cost at most CPU_MUST a request. *The same
 load in total*: each worker is less busy, finds fewer requests when it wakes up, and each wakeup costs the same. The
 number of wakeups (voluntary context switches) for 100 requests is printed. `net` is the CPU without that of the same
-time without clients.
+time without clients. Twice the consumers leave less of the cores and their caches to the proxy. Therefore one worker
+also gets as many share groups as several have.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ CONNECTIONS = 32
 PACED_S = 4
 TOTAL_CONNECTIONS = 64
 PER_WORKER, TOTAL = "the same load for each worker", "the same load in total"
+SAME_GROUPS = "a group for each of several workers"
 CASES = {"small requests": ("-k", "poll"), "Produce of 100 B": ("-k", "produce", "-b", "100", "-p", "2")}
 """Arguments of the load generator."""
 RATES = {"small requests": 8000, "Produce of 100 B": 4000}
@@ -77,11 +79,11 @@ class Side:
         return [self.front.child.pid, *workers.values()]
 
     def groups(self, count: int) -> list[str]:
-        """Return new share groups, each owned by another worker."""
+        """Return new share groups, each owned by another worker if there are as many."""
         by_worker: dict[int, str] = {}
         while len(by_worker) < count:
             group = sharing.new_group(self.front.bootstrap)
-            by_worker[0 if count == 1 else self._owner(group)] = group
+            by_worker[self._owner(group) if 1 < count == self.workers else len(by_worker)] = group
         return list(by_worker.values())
 
     def _owner(self, group: str) -> int:
@@ -142,7 +144,8 @@ def run(kload: Path, sides: list[Side], rounds: int, records: int) -> None:
                 for reading, offered in ((PER_WORKER, paced), (TOTAL, unpaced)):
                     work = partial(_requests, kload, side, [*arguments, *map(str, offered)])
                     side.measure(f"{case}, {reading}", work, counts=counts)
-            for reading, groups in ((PER_WORKER, side.workers), (TOTAL, 1)):
+            most = max(each.workers for each in sides)
+            for reading, groups in ((PER_WORKER, side.workers), (SAME_GROUPS, most), (TOTAL, 1)):
                 work = partial(_records, side, records, side.groups(groups))
                 side.measure(f"{SHARING}, {reading}", work, counts=number > 0)
 

@@ -55,6 +55,7 @@ class Queue:
             "bootstrap.servers": self.bootstrap,
             "group.id": self.group,
             "share.acknowledgement.mode": "explicit",
+            "log_level": 0,  # one that is left behind by `close` would write to the standard error of other tests
         }
         made = [ShareConsumer(options) for _ in range(count)]
         try:

@@ -10,8 +10,8 @@ Two readings. *The same load for each worker*: several workers have as many time
 of one, or a share group each. This is what more cores are for, and must cost at most CPU_MUST a request. *The same
 load in total*: each worker is less busy, finds fewer requests when it wakes up, and each wakeup costs the same. The
 number of wakeups (voluntary context switches) for 100 requests is printed. `net` is the CPU without that of the same
-time without clients. One worker also gets as many share groups as several have: the same consumers
-on the same cores, but it is busier than each of several.
+time without clients. One worker also gets as many share groups as several have: the same consumers on the same cores,
+but it is busier than each of several.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class PeerLink:
         generation: Callable[[], int],
         established: Callable[[PeerLink], User],
         ended: Callable[[PeerLink], None],
-        on_rejoin: Callable[[], None] = lambda: None,
+        on_rejoin: Callable[[], None],
     ) -> None:
         """`established` returns the user once the other side has proven itself; `ended` is called once in any case.
 

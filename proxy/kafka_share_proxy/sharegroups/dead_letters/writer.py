@@ -371,7 +371,7 @@ class DeadLetterWriter:
         if not queue.unreadable:
             self._recovered(topic)
         for key, _, write in chosen:
-            self._figures.of(key.group_id).dead_letters += sum(last - first + 1 for first, last, _, _ in write.changes)
+            self._figures.of(key.group_id).dead_letters += write.size
 
     def _recovered(self, topic: str) -> None:
         self.unwritable.pop(topic, None)

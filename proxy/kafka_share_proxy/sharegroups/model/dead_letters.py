@@ -34,7 +34,7 @@ class DeadLetterWrite(Transition):
     @property
     def size(self) -> int:
         """Number of records."""
-        return sum([run.last - run.first + 1 for run in self.runs])
+        return sum([last - first + 1 for first, last, _, _ in self.changes])
 
     def letters(self) -> list[DeadLetter]:
         """Return the records by offset. Only before it is applied or reverted."""

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import random
+from typing import Any
+
 import pytest
 import trio
 from kafka_share_proxy.durable import replay
@@ -11,7 +16,7 @@ from kafka_share_proxy.sharegroups.state import state_records
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC, StateKey
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
-from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records import compression, records
 from kafka_share_proxy.wire.records.records import Record, build_batch
 
 from tests.support.target_brokers import TargetBrokers
@@ -38,6 +43,7 @@ class Leader(TargetBrokers):
 
 @pytest.fixture
 def leader(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Leader:
+    monkeypatch.setattr(replay, "FETCH_BYTES", 300)
     monkeypatch.setattr(replay, "PARTITION_BYTES", 150)  # one batch, not two
     return Leader(nursery)
 
@@ -64,9 +70,27 @@ async def test_read_to_the_takeover_and_no_further(leader: Leader) -> None:
     for each in replays.values():
         assert each.done
         assert sorted(state_records.group_epoch(value) for value in each.values.values()) == [1, 2]
-    assert leader.asked.count(ApiKey.FETCH) == 4
+    assert leader.asked.count(ApiKey.FETCH) == 5, "the first is before the start of the logs"
+    assert [each.start for each in replays.values()] == [5, 5]
     await replay.read(replays, leader.source({}))
-    assert leader.asked.count(ApiKey.FETCH) == 4, "nothing is left to read"
+    assert leader.asked.count(ApiKey.FETCH) == 5, "nothing is left to read"
+
+
+async def test_a_log_from_offset_0_is_read_without_a_lookup_of_its_start(leader: Leader) -> None:
+    leader.make("whole", 1)
+    leader.write("whole", 0, [takeover(1), group("g", 1)], 7, 1)
+    replays = {0: Replay(SHARE_STATE.reign_of, 1)}
+    await replay.read(replays, leader.source({0: 1})._replace(topic="whole"))
+    assert (replays[0].start, len(replays[0].values)) == (0, 1)
+    assert ApiKey.LIST_OFFSETS not in leader.asked
+
+
+async def test_a_log_that_is_read_alone_gets_all_bytes_of_a_response(leader: Leader) -> None:
+    until = leader.append(3, takeover(1))
+    for number in range(2):
+        until = leader.append(3, group("g", number))
+    await replay.read({3: Replay(SHARE_STATE.reign_of, until)}, leader.source({3: 1}))
+    assert leader.asked.count(ApiKey.FETCH) == 2, "the first is before the start of the log"
 
 
 async def test_ends_of_the_logs(leader: Leader) -> None:
@@ -109,3 +133,58 @@ async def test_batches_with_nothing_for_the_follower_are_not_opened(monkeypatch:
     assert [record.key for record in given if record.key != kinds[0]] == kinds[1:]
     assert len(opened) == (3 if records.KERNEL == "c" else 4)
     assert (followed.next_offset, followed.newest_ms) == (offset, 2_004)
+
+
+def some_log(chance: random.Random) -> bytes:
+    """Return the log of owners that follow each other, with late batches, transactions and compressed batches."""
+    data, offset, epoch = bytearray(), 0, 0
+    for number in range(chance.randrange(5, 60)):
+        writer = epoch - (chance.random() < 0.1)
+        flags: dict[str, Any] = {"producer_id": 7, "producer_epoch": writer, "base_sequence": 0}
+        kind = (
+            chance.choice(("takeover", "transaction", "marker", "compressed", *["plain"] * 8)) if number else "takeover"
+        )
+        if kind == "takeover":
+            epoch += 1
+            made = [SHARE_STATE.takeover("p:1", number, 7, epoch)]
+            flags["producer_epoch"] = epoch
+        elif kind == "marker":
+            flags |= {"is_transactional": True, "is_control": True, "base_sequence": -1}
+            made = [Record(chance.choice((b"\0\0\0\1", b"\0\0\0\0")), b"")]
+        else:
+            made = [some_record(chance, number) for _ in range(chance.choice((1, 1, 2, 5)))]
+            flags |= {"is_transactional": True} if kind == "transaction" else {}
+            flags |= {"codec": compression.LZ4} if kind == "compressed" else {}
+        data += build_batch(offset, made, **flags)
+        offset += len(made)
+    return bytes(data)
+
+
+def some_record(chance: random.Random, number: int) -> Record:
+    if chance.random() < 0.1:
+        return SHARE_STATE.keep_alive()
+    key = state_records.encode_key(StateKey("group", chance.choice("abc")))
+    return Record(key, chance.choice((None, b"", b"%d" % number, b"same")), (), chance.choice((-1, 1000 + number)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_plain_batches_give_what_decoded_ones_give(seed: int) -> None:
+    """In pieces, up to a takeover or not, and with a damaged batch: the same state and the same error."""
+    chance = random.Random(seed)
+    data = some_log(chance)
+    batches = list(records.iter_batches(data))
+    if seed % 5 == 4:
+        at = chance.randrange(batches[0].end + 21, len(data))
+        data = data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
+    until = chance.choice((ENDLESS, chance.choice(batches).last_offset))
+    cuts = sorted({0, len(data), *(chance.choice(batches).end for _ in range(2))})
+    outcomes = []
+    for plain in (b"", SHARE_STATE.plain_types):
+        each, error = Replay(SHARE_STATE.reign_of, until, plain=plain), ""
+        try:
+            for begin, end in itertools.pairwise(cuts):
+                await replay.take(each, memoryview(data)[begin:end], replay.Pace())
+        except RemoteProtocolError as failure:
+            error = str(failure)
+        outcomes.append((error, dataclasses.replace(each, plain=b"", _last_value=b"")))
+    assert outcomes[0] == outcomes[1]

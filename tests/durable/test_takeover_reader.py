@@ -37,7 +37,7 @@ class World:
             self.takeover,
             self._leaders(),
             self.brokers.settings,
-            TEST_STATE.reign_of,
+            TEST_STATE,
             lambda error, _partitions: self.notes.append(str(error)),
             self._leave_out,
         )

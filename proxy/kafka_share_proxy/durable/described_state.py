@@ -138,6 +138,11 @@ class DescribedState(Generic[K]):
         return Reign(stored.producer_id, stored.producer_epoch)
 
     @cached_property
+    def plain_types(self) -> bytes:
+        """Return the types of the feature's own records, two bytes each (see Replay)."""
+        return b"".join(map(_prefix, sorted(self.record_types)))
+
+    @cached_property
     def _takeover_prefix(self) -> bytes:
         return _prefix(self.takeover_type)
 

@@ -292,7 +292,7 @@ class HostedState:
             takeover,
             self._leaders,
             self._access.settings,
-            self.state.reign_of,
+            self.state,
             self.report_trouble,
             partial(self._refuse, takeover),
         )

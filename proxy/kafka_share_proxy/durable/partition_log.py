@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.records import records as record_batches
 from kafka_share_proxy.wire.records.records import BatchHeader, Record
 
 
@@ -33,6 +35,8 @@ ENDLESS = (1 << 63) - 1
 UNKNOWN = -1
 COMMIT = (1).to_bytes(2, "big")
 """Type in the key of a commit marker, after its version (int16)."""
+RUN_BYTES = 256 << 10
+"""Bytes of plain batches that are taken in without a checkpoint: up to a millisecond."""
 TAKEOVERS_KEPT = 64
 """Maximum number of takeover records kept."""
 
@@ -55,6 +59,8 @@ class Replay:
     """Receiver of each record that counts, except takeover records."""
     unwanted: bytes = b""
     """Prefix of keys that the sink ignores."""
+    plain: bytes = b""
+    """Types of keys, two bytes each, whose batches are read without a call of `reign_of`. Empty with a sink."""
     newest_ms: int = -1
     """Milliseconds since 1970 of the last batch that counted."""
     reign: Reign | None = None
@@ -74,9 +80,28 @@ class Replay:
     def ending(self, until: int) -> Replay:
         """Return the replay that ends at `until`: this one, or one that has read nothing if this one has read more."""
         if self.next_offset > until + 1:
-            return Replay(self.reign_of, until, sink=self.sink, unwanted=self.unwanted)
+            return Replay(self.reign_of, until, sink=self.sink, unwanted=self.unwanted, plain=self.plain)
         self.until = until
         return self
+
+    def read_plain(self, data: Buffer, position: int) -> int:
+        """Read plain batches of the present owner, without an object for each. Return the position after them."""
+        if self.reign is None or not self.plain:
+            return position
+        after, self.next_offset, newest_ms = record_batches.keep_last(
+            data,
+            position,
+            position + RUN_BYTES,
+            self.next_offset,
+            self.until,
+            self.plain,
+            self.values,
+            self._reign_of_key,
+            self.reign,
+        )
+        if newest_ms >= 0:
+            self.newest_ms = newest_ms
+        return after
 
     def read(self, batch: BatchHeader, records: Callable[[], Iterable[Record]]) -> None:
         """`records` decodes the batch, if it counts.

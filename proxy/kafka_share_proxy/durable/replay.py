@@ -27,6 +27,7 @@ from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import ZERO_UUID, Address
 
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 512 << 10
+"""Bytes of one response, and those of a partition if it has many."""
 FETCH_WAIT_MS = 500
 
 
@@ -120,10 +121,6 @@ async def _bounds(partitions: Iterable[int], source: ReplaySource, timestamp: in
 async def _read_led(node_id: int, source: ReplaySource, replays: dict[int, Replay], read_from: _ReadFrom) -> None:
     try:
         async with source.connection(node_id) as opened:
-            if begun := [partition for partition, replay in replays.items() if replay.start == UNKNOWN]:
-                for partition, offset in (await offsets(opened, source.topic, begun, EARLIEST)).items():
-                    replays[partition].start = offset
-                    replays[partition].next_offset = max(replays[partition].next_offset, offset)
             await read_from(opened, source, replays)
     except UpstreamLost:
         for replay in replays.values():
@@ -135,20 +132,42 @@ async def _read_led(node_id: int, source: ReplaySource, replays: dict[int, Repla
 async def _read_to_end(opened: ClusterConnection, source: ReplaySource, replays: Mapping[int, Replay]) -> None:
     pace = Pace()
     while remaining := {partition: replay for partition, replay in replays.items() if not replay.done}:
-        for entry in await fetch(opened, source, positions(remaining)):
-            check(source.topic, entry.partition_index, entry.error_code)
+        for entry in await _next_entries(opened, source, remaining, FETCH_WAIT_MS):
             await take(remaining[entry.partition_index], entry.records, pace)
 
 
 async def _read_what_is_there(opened: ClusterConnection, source: ReplaySource, replays: Mapping[int, Replay]) -> None:
     pace, remaining = Pace(), dict(replays)
     while remaining:
-        for entry in await fetch(opened, source, positions(remaining), wait_ms=0):
-            check(source.topic, entry.partition_index, entry.error_code)
+        for entry in await _next_entries(opened, source, remaining, wait_ms=0):
             replay = remaining[entry.partition_index]
             await take(replay, entry.records, pace)
             if not entry.records or replay.next_offset >= entry.high_watermark:
                 del remaining[entry.partition_index]
+
+
+async def _next_entries(
+    opened: ClusterConnection, source: ReplaySource, replays: Mapping[int, Replay], wait_ms: int
+) -> list[messages.FetchResponse.PartitionData]:
+    """Fetch what follows in each log. Raises UpstreamLost.
+
+    The first response says where a log begins. Logs of compacted topics begin at 0, unless records were deleted: then
+    its start is looked up, and the next response has records.
+    """
+    partition_bytes = max(PARTITION_BYTES, FETCH_BYTES // len(replays))
+    entries = await fetch(opened, source, positions(replays), wait_ms, partition_bytes=partition_bytes)
+    unknown = {partition for partition, replay in replays.items() if replay.start == UNKNOWN}
+    cut = [each.partition_index for each in entries if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE]
+    if begun := sorted(unknown.intersection(cut)):
+        for partition, offset in (await offsets(opened, source.topic, begun, EARLIEST)).items():
+            replays[partition].start = offset
+            replays[partition].next_offset = max(replays[partition].next_offset, offset)
+        entries = [each for each in entries if each.partition_index not in begun]
+    for each in entries:
+        check(source.topic, each.partition_index, each.error_code)
+        if each.partition_index in unknown:
+            replays[each.partition_index].start = each.log_start_offset
+    return entries
 
 
 class Pace:
@@ -167,12 +186,19 @@ class Pace:
 
 async def take(replay: Replay, data: Buffer | None, pace: Pace) -> None:
     """Raises RemoteProtocolError."""
-    data = data or b""
-    for batch in records.iter_batches(data):
+    data, position = data or b"", 0
+    while True:
+        while (after := replay.read_plain(data, position)) > position:
+            position = after
+            await pace.step()
+        batch = next(records.iter_batches(data, position), None)
+        if batch is None:
+            return
         if batch.last_offset >= replay.next_offset:
             unwanted = b"" if batch.is_control else replay.unwanted
             replay.read(batch, partial(_records_unless_unwanted, unwanted, data[batch.position : batch.end]))
             await pace.step()
+        position = batch.end
 
 
 def _records_unless_unwanted(unwanted: bytes, batch: Buffer) -> Sequence[Record]:
@@ -191,6 +217,8 @@ async def fetch(
     positions: Mapping[int, int],
     wait_ms: int = FETCH_WAIT_MS,
     session: topic_log.LogSession | None = None,
+    *,
+    partition_bytes: int = PARTITION_BYTES,
 ) -> list[messages.FetchResponse.PartitionData]:
     """Fetch from `positions` (partition -> offset). Return entries, errors included.
 
@@ -202,7 +230,7 @@ async def fetch(
         positions,
         wait_ms=wait_ms,
         max_bytes=FETCH_BYTES,
-        partition_bytes=PARTITION_BYTES,
+        partition_bytes=partition_bytes,
         topic_id=source.topic_id,
         session=session,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -16,9 +16,10 @@ from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed, C
 from kafka_share_proxy.brokers.idle_connections import IdleConnections
 from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
 from kafka_share_proxy.durable import replay
+from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.leader_watch import LeaderWatch
 from kafka_share_proxy.durable.ownership import Takeover
-from kafka_share_proxy.durable.partition_log import ENDLESS, Reign, Replay
+from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
 from kafka_share_proxy.durable.replay import ReplaySource
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 
@@ -36,7 +37,7 @@ class TakeoverReader:
         takeover: Takeover,
         leaders: LeaderWatch,
         settings: ClusterClientSettings,
-        reign_of: Callable[[bytes], Reign | None],
+        state: DescribedState[Any],
         on_trouble: Callable[[ProxyError, Iterable[int]], None],
         on_unreadable: Callable[[int, RemoteProtocolError], None],
     ) -> None:
@@ -45,13 +46,13 @@ class TakeoverReader:
             takeover: partitions to read.
             leaders: lookup of their leaders.
             settings: of the connections.
-            reign_of: return the owner that a takeover record names. None for other keys.
+            state: their state.
             on_trouble: called with an error that is retried, and the partitions that wait.
             on_unreadable: called with a partition that has an unknown record or batch, and is left out.
         """
         self._takeover = takeover
         self._leaders = leaders
-        self._reign_of = reign_of
+        self._state = state
         self._on_trouble = on_trouble
         self._on_unreadable = on_unreadable
         self._connections = IdleConnections(settings)
@@ -61,7 +62,9 @@ class TakeoverReader:
 
     async def read_ahead(self) -> None:
         """Read what the logs of the present part have now. `read` repeats it if it fails."""
-        replays = self._takeover.replays = {p: Replay(self._reign_of, ENDLESS) for p in self._takeover.part}
+        reign_of, plain = self._state.reign_of, self._state.plain_types
+        replays = {p: Replay(reign_of, ENDLESS, plain=plain) for p in self._takeover.part}
+        self._takeover.replays = replays
         try:
             await self._unless_moved(lambda: replay.read_ahead(replays, self._source))
         except ProxyError:
@@ -75,7 +78,7 @@ class TakeoverReader:
 
     async def had_owner(self, partitions: Collection[int]) -> bool:
         """Return True if a proxy has owned one of the partitions, or its log cannot be read."""
-        return await self._until_done(lambda: replay.had_owner(partitions, self._source, self._reign_of))
+        return await self._until_done(lambda: replay.had_owner(partitions, self._source, self._state.reign_of))
 
     @property
     def _source(self) -> ReplaySource:

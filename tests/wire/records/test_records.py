@@ -130,6 +130,64 @@ def test_keys_of_bytes_that_are_no_records_are_not_told_wrong() -> None:
         assert records.has_only_keys(sealed, b"\0\0") <= all((r.key or b"").startswith(b"\0\0") for r in opened)
 
 
+@pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
+def test_last_values_are_those_of_the_decoded_records() -> None:
+    """Also of bytes that are no records, with a right checksum over them: those are left to the decoder."""
+    chance, taken = random.Random(9), 0
+    for number in range(4000):
+        keys = [chance.choice((b"\0\0a", b"\0\1" + b"b" * 70, b"\0\0", b"\0\2", b"\0", None)) for _ in "123"]
+        made = [Record(key, chance.choice((None, b"", b"v" * 200)), (("h", b"x"),) * (number % 3)) for key in keys]
+        batch = bytearray(records.build_batch(7, made, producer_id=5, producer_epoch=2, base_sequence=0))
+        for _ in range(chance.randrange(4) if number % 2 else 0):
+            batch[chance.randrange(21, len(batch))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        sealed = records.seal(bytes(batch))
+        values: dict[bytes, bytes] = {b"\0\0a": b"before"}
+        writers: dict[bytes, Any] = {}
+        outcome = records.keep_last(sealed, 0, 1, 0, 100, b"\0\0\0\1", values, writers, (5, 2))
+        if outcome[0] == 0:
+            assert (outcome, values, writers) == ((0, 0, -1), {b"\0\0a": b"before"}, {})
+            continue
+        (header,) = headers_of(sealed)
+        opened, expected = records.decode_records(sealed), {b"\0\0a": b"before"}
+        for record in opened:
+            assert record.key is not None
+            assert record.key[:2] in (b"\0\0", b"\0\1")
+            expected.pop(record.key, None)
+            if record.value is not None:
+                expected[record.key] = record.value
+        assert values == expected
+        assert writers == dict.fromkeys((record.key for record in opened), (5, 2))
+        assert outcome == (len(sealed), header.last_offset + 1, max(header.max_timestamp, -1))
+        taken += 1
+    assert taken > 100
+
+
+@pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
+def test_last_values_stop_before_what_is_not_plain() -> None:
+    plain = {"producer_id": 5, "producer_epoch": 2, "base_sequence": 0}
+    batch = records.build_batch(7, [Record(b"\0\0a", b"v")], **plain)
+    arguments = 7, 7, b"\0\0", {}, {}, (5, 2)
+    size = len(batch)
+    assert records.keep_last(batch, 0, 1, *arguments) == (size, 8, -1)
+    assert records.keep_last(batch + batch[:-1], 0, 1 << 20, *arguments) == (size, 8, -1), "the last one is truncated"
+    assert records.keep_last(batch, 0, 0, *arguments) == (0, 7, -1)
+    assert records.keep_last(batch, size, 1 << 20, *arguments) == (size, 7, -1)
+    assert records.keep_last(batch, 0, 1, 8, *arguments[1:]) == (size, 8, -1), "taken in before"
+    for stopped in (
+        (batch, 7, 6, *arguments[2:]),
+        (batch, 7, 7, b"\0\1", *arguments[3:]),
+        (batch, *arguments[:5], (5, 3)),
+        (batch, *arguments[:5], (6, 2)),
+        (batch[:-1], *arguments),
+        (records.build_batch(7, [Record(b"\0\0a", b"v")], codec=compression.GZIP, **plain), *arguments),
+        (records.build_batch(7, [Record(b"\0\0a", b"v")], is_transactional=True, **plain), *arguments),
+        (batch[:60] + b"\x02" + batch[61:], *arguments),
+    ):
+        assert records.keep_last(stopped[0], 0, 1, *stopped[1:]) == (0, 7, -1)
+    with pytest.raises(ValueError, match="negative"):
+        records.keep_last(batch, -1, 1, *arguments)
+
+
 def test_what_is_out_of_the_common_is_left_to_the_twin() -> None:
     """Headers of wrong types, offsets of their own, what is no bytes, numbers that do not fit."""
     if records._small_batches is None:

@@ -1,14 +1,15 @@
 /* Record batches of magic 2, as state and dead letters are appended, written in one pass. Batches of state are recognised by
- * their keys without decoding. The Python fallbacks are records.build_batch and decode_records: tests compare them, and they
- * process unusual records. Limited API of CPython 3.11.
+ * their keys without decoding, and the last value of each key is kept. The Python fallbacks are records.build_batch and
+ * decode_records: tests compare them, and they process unusual records. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "checksum.h"
 
-enum { VERSION = 3 }; /* records.BUILT_VERSION */
+enum { VERSION = 4 }; /* records.BUILT_VERSION */
 enum { HEADER = 61, LOG_OVERHEAD = 12, MAGIC_AT = 16, CRC_AT = 17, CRC_FROM = 21, COUNT_AT = 57, MAGIC = 2 };
+enum { LAST_DELTA_AT = 23, NEWEST_AT = 35, PRODUCER_ID_AT = 43, EPOCH_AT = 51, TYPE = 2 };
 enum { OUT_OF_COMMON = 0x37 }; /* attributes: compressed, of a transaction, or a marker */
 enum { KEY, VALUE, HEADERS, TIMESTAMP, OFFSET, FIELDS }; /* of records.Record */
 enum { BASE_OFFSET, LEADER_EPOCH, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, ATTRIBUTES, NUMBERS };
@@ -238,6 +239,147 @@ static PyObject *has_only(PyObject *module, PyObject *const *args, Py_ssize_t co
     return PyBool_FromLong(found);
 }
 
+/* ---- last values ---- */
+
+typedef struct {
+    int64_t producer_id, epoch, next_offset, until;
+    const uint8_t *types; /* of TYPE bytes each */
+    Py_ssize_t types_size;
+    PyObject *values, *writers, *writer; /* borrowed */
+    PyObject *last; /* the last value, owned: equal ones share one object */
+    int64_t newest;
+} Kept;
+
+static int is_kept_type(const Kept *kept, const Field *key) {
+    if (!key->bytes || key->size < TYPE) return 0;
+    for (Py_ssize_t i = 0; i + TYPE <= kept->types_size; i += TYPE)
+        if (!memcmp(kept->types + i, key->bytes, TYPE)) return 1;
+    return 0;
+}
+
+static const uint8_t *read_sized(const uint8_t *p, const uint8_t *end, Field *to) {
+    int64_t size;
+    if (!(p = sized(p, end, &size))) return NULL;
+    to->bytes = size < 0 ? NULL : p;
+    to->size = size < 0 ? 0 : (Py_ssize_t)size;
+    return p + to->size;
+}
+
+/* End of the record at `p`; NULL: it is not a valid one. */
+static const uint8_t *split_record(const uint8_t *p, const uint8_t *end, Field *key, Field *value, int64_t *offset) {
+    int64_t size, timestamp, headers;
+    if (!(p = varint(p, end, &size)) || size < 1 || size > end - p) return NULL;
+    end = p + size;
+    if (!(p = varint(p + 1, end, &timestamp)) || !(p = varint(p, end, offset))) return NULL;
+    if (!(p = read_sized(p, end, key)) || !(p = read_sized(p, end, value)) || !(p = varint(p, end, &headers))) return NULL;
+    return after_headers(p, end, headers) == end ? end : NULL;
+}
+
+/* Whether all records of a usual batch are valid, in ascending order, and of kept types. */
+static int are_kept(const Kept *kept, const uint8_t *batch, const uint8_t *end) {
+    const int64_t last = (int32_t)big32(batch + LAST_DELTA_AT);
+    const uint8_t *p = batch + HEADER;
+    Field key, value;
+    int64_t before = -1, offset;
+    for (uint32_t left = big32(batch + COUNT_AT); left; left--, before = offset) {
+        if (!(p = split_record(p, end, &key, &value, &offset)) || offset <= before || offset > last) return 0;
+        if (!is_kept_type(kept, &key)) return 0;
+    }
+    return p == end;
+}
+
+static PyObject *value_object(Kept *kept, const Field *value) {
+    char *last = kept->last ? PyBytes_AsString(kept->last) : NULL;
+    if (!last || PyBytes_Size(kept->last) != value->size || memcmp(last, value->bytes, (size_t)value->size)) {
+        Py_XDECREF(kept->last);
+        kept->last = PyBytes_FromStringAndSize((const char *)value->bytes, value->size);
+    }
+    return kept->last;
+}
+
+static int keep(Kept *kept, PyObject *key, const Field *value) {
+    if (!key || PyDict_SetItem(kept->writers, key, kept->writer) < 0) return 0;
+    if (!value->bytes) {
+        const int is_there = PyDict_Contains(kept->values, key);
+        return is_there == 0 || (is_there > 0 && PyDict_DelItem(kept->values, key) == 0);
+    }
+    PyObject *object = value_object(kept, value);
+    return object && PyDict_SetItem(kept->values, key, object) == 0;
+}
+
+/* False: out of memory. */
+static int keep_records(Kept *kept, const uint8_t *batch, const uint8_t *end) {
+    const uint8_t *p = batch + HEADER;
+    Field key, value;
+    int64_t offset;
+    for (uint32_t left = big32(batch + COUNT_AT); left; left--) {
+        p = split_record(p, end, &key, &value, &offset); /* as `are_kept` has read it */
+        PyObject *object = PyBytes_FromStringAndSize((const char *)key.bytes, key.size);
+        const int is_kept = keep(kept, object, &value);
+        Py_XDECREF(object);
+        if (!is_kept) return 0;
+    }
+    return 1;
+}
+
+/* Take in one batch. 1: done; 0: it is another writer's, or unusual; -1: out of memory. */
+static int keep_batch(Kept *kept, const uint8_t *batch, const uint8_t *end) {
+    const int64_t base = (int64_t)big64(batch), last = (int32_t)big32(batch + LAST_DELTA_AT);
+    if (base < 0 || last < 0 || base > INT64_MAX - 1 - last || base > kept->until) return 0;
+    if (base + last < kept->next_offset) return 1; /* taken in before */
+    if ((int64_t)big64(batch + PRODUCER_ID_AT) != kept->producer_id) return 0;
+    if ((int16_t)(batch[EPOCH_AT] << 8 | batch[EPOCH_AT + 1]) != kept->epoch) return 0;
+    if (!is_usual(batch, (size_t)(end - batch)) || !are_kept(kept, batch, end)) return 0;
+    if (!keep_records(kept, batch, end)) return -1;
+    const int64_t newest = (int64_t)big64(batch + NEWEST_AT);
+    if (newest >= 0) kept->newest = newest;
+    kept->next_offset = base + last + 1;
+    return 1;
+}
+
+/* Position after the batches that were taken in, or -1. */
+static Py_ssize_t keep_batches(Kept *kept, const Py_buffer *data, Py_ssize_t start, Py_ssize_t stop) {
+    const uint8_t *const begin = data->buf;
+    Py_ssize_t at = start;
+    while (at < stop && data->len - at >= HEADER) {
+        const int64_t size = (int64_t)(int32_t)big32(begin + at + 8) + LOG_OVERHEAD;
+        if (size < HEADER || size > data->len - at) break;
+        const int outcome = keep_batch(kept, begin + at, begin + at + size);
+        if (outcome < 0) return -1;
+        if (!outcome) break;
+        at += (Py_ssize_t)size;
+    }
+    return at;
+}
+
+static const char keep_last_doc[] =
+    "keep_last(data, start, stop, next_offset, until, types, values, writers, writer): take in batches from start, until one"
+    " ends at stop or later. Stop before one of another writer (producer id, epoch), with other types of keys, or unusual."
+    " Return the position, the next offset, and the newest timestamp or -1.";
+
+static PyObject *keep_last(PyObject *module, PyObject *args) {
+    (void)module;
+    Kept kept = {.newest = -1};
+    Py_buffer data, types;
+    Py_ssize_t start, stop;
+    long long next_offset, until, producer_id;
+    int epoch;
+    if (!PyArg_ParseTuple(args, "y*nnLLy*O!O!O!", &data, &start, &stop, &next_offset, &until, &types, &PyDict_Type,
+                          &kept.values, &PyDict_Type, &kept.writers, &PyTuple_Type, &kept.writer)) return NULL;
+    PyObject *result = NULL;
+    if (PyArg_ParseTuple(kept.writer, "Li", &producer_id, &epoch)) {
+        kept.producer_id = producer_id, kept.epoch = epoch, kept.next_offset = next_offset, kept.until = until;
+        kept.types = types.buf, kept.types_size = types.len;
+        const Py_ssize_t at = start < 0 ? start : keep_batches(&kept, &data, start, stop);
+        if (at >= 0) result = Py_BuildValue("nLL", at, (long long)kept.next_offset, (long long)kept.newest);
+        else if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "start is negative");
+    }
+    Py_XDECREF(kept.last);
+    PyBuffer_Release(&types);
+    PyBuffer_Release(&data);
+    return result;
+}
+
 static int prepare(PyObject *module) {
     make_tables();
     look_around(ALL);
@@ -247,6 +389,7 @@ static int prepare(PyObject *module) {
 static PyMethodDef functions[] = {
     {"build", (PyCFunction)(void (*)(void))build, METH_FASTCALL, build_doc},
     {"has_only", (PyCFunction)(void (*)(void))has_only, METH_FASTCALL, has_only_doc},
+    {"keep_last", keep_last, METH_VARARGS, keep_last_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -13,3 +13,15 @@ def build(
     /,
 ) -> bytes | None: ...
 def has_only(batch: bytes | bytearray | memoryview, prefix: bytes, /) -> bool: ...
+def keep_last(
+    data: bytes | bytearray | memoryview,
+    start: int,
+    stop: int,
+    next_offset: int,
+    until: int,
+    types: bytes,
+    values: dict[bytes, bytes],
+    writers: dict[bytes, Any],
+    writer: tuple[int, int],
+    /,
+) -> tuple[int, int, int]: ...

@@ -28,7 +28,7 @@ try:
 except ImportError:  # no compiler was available at installation
     _small_batches = None  # type: ignore[assignment]
 
-BUILT_VERSION = 3
+BUILT_VERSION = 4
 """`VERSION` of the extension that matches this file. An older one is not used."""
 HEADER = Struct(">qiibIhiqqqhii")
 """Base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp, producer
@@ -287,6 +287,17 @@ def _unreported(*_: object) -> bool:
 
 has_only_keys: Callable[[Buffer, bytes], bool] = _small_batches.has_only if KERNEL == "c" else _unreported
 """True if the checksum is valid and all keys begin with the prefix. False also means unknown: it does not decompress.
+"""
+
+
+def _nothing_kept(_data: Buffer, start: int, _stop: int, next_offset: int, *_: object) -> tuple[int, int, int]:
+    """Stop immediately: every batch must be decoded."""
+    return start, next_offset, -1
+
+
+keep_last: Callable[..., tuple[int, int, int]] = _small_batches.keep_last if KERNEL == "c" else _nothing_kept
+"""Take in plain batches of one writer: the last value of each key. Arguments and result are those of
+`_small_batches.keep_last`. A batch before which it stops must be decoded.
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from kafka_share_proxy.durable import heartbeat_pace, ownership_group
+from kafka_share_proxy.durable import group_coordinator, heartbeat_pace, ownership_group
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
 
@@ -45,7 +45,7 @@ async def test_it_is_found_at_once_after_a_crash_and_soon_however_long_it_was_aw
     brokers: Brokers, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The lease has ended by then: nothing is served until it responds."""
-    for away_s, found_s in ((9.7, ownership_group.RETRY_SOON_S), (60, ownership_group.RETRY_MAX_S)):
+    for away_s, found_s in ((9.7, group_coordinator.RETRY_SOON_S), (60, ownership_group.RETRY_MAX_S)):
         member = _member(brokers)
         brokers.leave()
         scope = trio.CancelScope()

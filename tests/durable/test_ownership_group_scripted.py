@@ -5,15 +5,11 @@ On real brokers: test_ownership_group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import pytest
 import trio
-from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.conformance.target.classic_group import ClassicGroup
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.faults import Fault
-from kafka_share_proxy.durable import ownership_group
+from kafka_share_proxy.durable import group_coordinator, ownership_group
 from kafka_share_proxy.durable.heartbeat_pace import (
     CHANGING_SESSIONS,
     MOVING_PAUSE_S,
@@ -21,70 +17,15 @@ from kafka_share_proxy.durable.heartbeat_pace import (
     PER_SESSION_OF_FLEET,
     PER_SESSION_WHILE_CHANGING,
 )
-from kafka_share_proxy.durable.ownership import OwnershipEvents
-from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.ownership_rules import GROUP, PARTITIONS
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.errors import ErrorCode
 from trio.testing import MockClock
 
+from tests.durable.proxy_members import ALL, SESSION_S, Member, members, until
 from tests.support.target_brokers import TargetBrokers
 
-SESSION_S = 6.0
-ALL = frozenset(range(PARTITIONS))
-
-
 DIALS, RESPONSES, REFUSES = "dials", "answers", "refuses"
-
-
-class Member:
-    """Member of one proxy, and the events it received."""
-
-    def __init__(
-        self,
-        brokers: TargetBrokers,
-        address: str,
-        nursery: trio.Nursery,
-        *,
-        fleet: bool,
-        is_successor: bool = False,
-        name: str = "",
-    ) -> None:
-        self.notes: list[str] = []
-        self.refused: list[tuple[str, ProxyError | None]] = []
-        note = lambda event, **_: self.notes.append(event)  # noqa: E731
-        peer = f"{address}:9" if fleet else ""
-        client = ClusterClient([brokers.address(3)], brokers.settings)
-        self.part = Membership(
-            client, note, address, SESSION_S, trio.current_time,
-            name=name, peer=peer, serves=["share groups", "commits"], is_successor=is_successor,
-        )  # fmt: skip
-        self.gives_up = True
-        """True if unassigned partitions are stopped immediately."""
-        self.others: list[Member] = []
-        """Members that hear of its rejoins, as over links."""
-        self._events = OwnershipEvents(
-            changed=self._changed,
-            rejoins=lambda: [other.part.expect_change() for other in self.others],
-            refused=lambda reason, error: self.refused.append((reason, error)),
-        )
-        self._held: set[int] = set()
-        self.scope = trio.CancelScope()
-        nursery.start_soon(self._run)
-
-    async def _run(self) -> None:
-        with self.scope:
-            await self.part.run(self._events)
-
-    def _changed(self) -> None:
-        gone = self._held - self.part.assigned
-        self._held |= self.part.assigned
-        if gone and self.gives_up:
-            self.stop(gone)
-
-    def stop(self, numbers: Iterable[int]) -> None:
-        self._held.difference_update(numbers)
-        self.part.stopped(numbers)
 
 
 @pytest.fixture
@@ -115,18 +56,6 @@ async def heartbeats(brokers: TargetBrokers, seconds: float) -> int:
     before = brokers.asked.count(ApiKey.HEARTBEAT)
     await trio.sleep(seconds)
     return brokers.asked.count(ApiKey.HEARTBEAT) - before
-
-
-def members(brokers: TargetBrokers) -> int:
-    group = brokers.target.groups.get(GROUP)
-    assert isinstance(group, ClassicGroup)
-    return len(group.members)
-
-
-async def until(condition: Callable[[], object], limit_s: float = 60) -> None:
-    with trio.fail_after(limit_s):
-        while not condition():  # noqa: ASYNC110 - of another task's doing
-            await trio.sleep(0.01)
 
 
 async def test_number_is_given_away_once_its_owner_has_stopped(
@@ -198,6 +127,18 @@ async def test_a_successor_of_a_member_that_crashes_owns_its_share(
     await until(lambda: members(brokers) == 2)
     a.part._rejoin_soon()  # as the coordinator would bring about with 27
     await until(lambda: len(a.part.assigned) == len(c.part.assigned) == PARTITIONS // 2)
+
+
+async def test_a_successor_that_no_member_makes_room_for_owns_its_share_after_a_while(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    a = Member(brokers, "a", nursery, fleet=True)
+    await until(lambda: a.part.assigned == ALL)
+    b = Member(brokers, "b", nursery, fleet=True, is_successor=True)
+    await until(lambda: b.part.peers)
+    joined = trio.current_time()
+    await until(lambda: len(b.part.assigned) == PARTITIONS // 2)
+    assert 0 <= trio.current_time() - joined - ownership_group.SUCCESSOR_S < 1
 
 
 async def test_heartbeats_are_frequent_while_the_fleet_changes(
@@ -273,10 +214,10 @@ async def test_lease_comes_back_as_soon_as_another_coordinator_is_named(
     assert a.part.assigned == ALL
     named = move_coordinator(brokers, 2)
     await until(a.part.is_valid)
-    assert trio.current_time() - named <= 2 * ownership_group.RETRY_SOON_S
+    assert trio.current_time() - named <= 2 * group_coordinator.RETRY_SOON_S
     seconds = trio.current_time() - since
-    assert brokers.asked.count(ApiKey.FIND_COORDINATOR) - found <= seconds / ownership_group.RETRY_SOON_S + 5
-    assert brokers.dialled.count(1) <= seconds / ownership_group.DIAL_AGAIN_S + 5
+    assert brokers.asked.count(ApiKey.FIND_COORDINATOR) - found <= seconds / group_coordinator.RETRY_SOON_S + 5
+    assert brokers.dialled.count(1) <= seconds / group_coordinator.DIAL_AGAIN_S + 5
     brokers.come_back()
     await trio.sleep(SESSION_S)
     assert a.part.is_valid(), "an old one that comes back does no harm"
@@ -296,7 +237,7 @@ async def test_coordinator_that_loads_the_group_is_asked_again_over_the_same_con
     await trio.sleep(4 * ownership_group.RETRY_MIN_S)
     brokers.faults.clear()
     await until(a.part.is_valid)
-    assert trio.current_time() - named <= ownership_group.RETRY_SOON_S + 6 * ownership_group.RETRY_MIN_S
+    assert trio.current_time() - named <= group_coordinator.RETRY_SOON_S + 6 * ownership_group.RETRY_MIN_S
     assert brokers.dialled.count(2) == 1
     move_coordinator(brokers, 3)
     await trio.sleep(SESSION_S)

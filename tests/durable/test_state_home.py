@@ -63,6 +63,7 @@ class ScriptedOwner:
         self.has_joined = True
         self.has_retired = False
         self.has_others = False
+        self.ended: list[str] = []
 
     @property
     def is_member(self) -> bool:
@@ -75,6 +76,10 @@ class ScriptedOwner:
     def stopped(self, partitions: Iterable[int]) -> None:
         if gone := set(partitions):
             self.gave_back.append(gone)
+
+    def member_ended(self, peer: str) -> bool:
+        self.ended.append(peer)
+        return True
 
     def retire(self) -> None:
         self.has_retired = True

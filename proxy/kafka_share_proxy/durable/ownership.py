@@ -47,6 +47,18 @@ class Ownership(Protocol):
     def stopped(self, partitions: Iterable[int]) -> None:
         """Report stopped numbers, which another proxy may own now."""
 
+    def member_ended(self, peer: str) -> bool:
+        """Give the partitions of another member to others, without the wait for its session timeout.
+
+        Only for a process that has certainly ended: one that still serves would trust its lease.
+
+        Args:
+            peer: address that other proxies dialled.
+
+        Returns:
+            False if the last assignment has no such member.
+        """
+
     def retire(self) -> None:
         """Let others own everything, before `run` is cancelled."""
 
@@ -56,7 +68,7 @@ class Ownership(Protocol):
 
     @property
     def has_others(self) -> bool:
-        """True if other proxies are members, whose clients may use any group."""
+        """True if other proxies are members, or were before the last assignment: their clients may use any group."""
 
     def is_valid(self) -> bool: ...
 

@@ -1,26 +1,26 @@
 """Membership in the group of proxies, which assigns the owners of state partitions (durable/README.md rules 20-25).
 
-JoinGroup and SyncGroup have a separate connection, because a JoinGroup waits for the slowest member. A partition that
-this proxy must release stays in its list until `stopped` is called. Then it rejoins, which starts a new generation. A
-lost coordinator: `brokers.replaced`.
+While a JoinGroup waits for the slowest member, heartbeats have a separate connection. A partition that this proxy must
+release stays in its list until `stopped` is called. Then it rejoins, which starts a new generation. A lost coordinator:
+`brokers.replaced`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from math import inf
-from typing import TypeVar
 
 import trio
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
-from kafka_share_proxy.brokers.idle_connections import IdleConnections
-from kafka_share_proxy.brokers.replaced import ResponseDue, unless_replaced
+from kafka_share_proxy.brokers.replaced import ResponseDue
 from kafka_share_proxy.durable import ownership_rules
+from kafka_share_proxy.durable.group_coordinator import RETRY_SOON_S, GroupCoordinator
 from kafka_share_proxy.durable.heartbeat_pace import HeartbeatPace
+from kafka_share_proxy.durable.member_errors import ELSEWHERE, NotAMember, NotReadyYet, error_of
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_rules import (
     FLEET_PROTOCOL,
@@ -38,37 +38,25 @@ from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
-from kafka_share_proxy.wire.values import Address
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 
-GROUP_KEY = 0
 MARGIN_SHARE = 0.25
 """Safety margin of the lease, as a fraction of the session timeout."""
-RETRY_MIN_S, RETRY_SOON_S, RETRY_MAX_S = 0.02, 0.05, 0.2
-"""Delays between two attempts to find the coordinator. The shortest follows a change: another coordinator, or one that
-is loading. The longest applies after SOON_S.
+RETRY_MIN_S, RETRY_MAX_S = 0.02, 0.2
+"""Delays between two attempts to find the coordinator, with RETRY_SOON_S. The shortest follows a change: another
+coordinator, or one that is loading. The longest applies after SOON_S.
 """
 SOON_S = 30.0
 """Seconds within which brokers find another coordinator."""
 LOADING_BEATS = 5
 """Heartbeats that may fail while the coordinator loads, before brokers are queried again."""
-DIAL_AGAIN_S = 0.2
-"""Delay in seconds before an unreachable coordinator is dialled again."""
 NEW_GROUP_S = 10.0
 """Seconds without a coordinator that are not reported: a new cluster creates its offsets topic first."""
 LEAVE_S = 2.0
-JOINING_S = 5.0
-"""Seconds for which a connection is kept for the next JoinGroup: a change of members takes two or three."""
+SUCCESSOR_S = 10.0
+"""Seconds after which a member that is to follow another one, and has not, owns its share."""
 
-T = TypeVar("T")
-
-
-class NotReadyYet(UpstreamLost):
-    """The coordinator of the group is not available yet."""
-
-
-class NotAMember(ProxyError):
-    """This proxy is no longer a member of the group."""
+MemberIdentity = messages.LeaveGroupRequest.MemberIdentity
 
 
 class Membership:
@@ -92,7 +80,8 @@ class Membership:
 
         `protocol`: name that all members must have; empty: that of a fleet, or of one owner.
 
-        `serves`: services that owners provide, for messages and event names. `is_successor`: see ProxyMember.
+        `serves`: services that owners provide, for messages and event names. `is_successor`: see ProxyMember; for at
+        most SUCCESSOR_S.
         """
         self.lease_s = session_s
         self.trouble = "the group of proxies was not contacted yet"
@@ -102,11 +91,11 @@ class Membership:
         """Addresses of the other owners, by partition."""
         self.peers: frozenset[str] = frozenset()
         """Addresses of the other members."""
+        self._peers_before = self.peers
         self.generation = -1
         self._events = OwnershipEvents()
         """Events of `run`, without which nothing changes."""
-        self._client = client
-        self._connections = IdleConnections(client.settings, JOINING_S)
+        self._coordinator = GroupCoordinator(client)
         self._notes = notes
         self._address = address
         self._peer = peer
@@ -122,18 +111,18 @@ class Membership:
         self._member_id = ""
         self._holding: set[int] = set()
         """Partitions that must not be given to another proxy."""
-        self._must_rejoin = False
-        self._is_retiring = False
+        self._must_rejoin = self._is_joining = self._is_retiring = False
         self._is_successor = is_successor
+        self._succeeds_until = inf
+        """trio.current_time() of SUCCESSOR_S after the first table."""
+        self._identities: dict[str, tuple[str, str]] = {}
+        """Ids and names of the members in the last table, by the address that other proxies dial."""
+        self._ended: set[str] = set()
+        """Addresses of members that have ended and are still in the group."""
         self._is_only_member: bool | None = None
         """None before the first table."""
         self._delay = RETRY_MIN_S
         self._failing_since = inf
-        self._coordinator_address: Address | None = None
-        """Coordinator in the brokers' last response."""
-        self._dial_at = -inf
-        """Earliest trio.current_time() of the next dial."""
-        self._dial_error = ""
         self._group_trouble = LastingTrouble(
             notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S
         )
@@ -157,12 +146,24 @@ class Membership:
 
     @property
     def has_others(self) -> bool:
-        return bool(self.peers)
+        return bool(self.peers or self._peers_before)
 
     def retire(self) -> None:
         """Let others own everything. The membership continues."""
         self._is_retiring = True
         self._rejoin_soon()
+
+    def member_ended(self, peer: str) -> bool:
+        self._ended.update({peer} & self._identities.keys())
+        if not self._ended:
+            return False
+        # Without a rebalance in progress, the next JoinGroup lists these partitions as owned, so no assignment can give
+        # them to a member that is new.
+        if self._peer and self._ended >= self.peers and not (self._is_joining or self._lease.is_rebalancing):
+            self.elsewhere = {}
+            self._assign(range(PARTITIONS))
+        self._rejoin_soon()
+        return peer in self._ended
 
     def expect_change(self) -> None:
         """Notice a rebalance soon: a member rejoins, or the link to it has ended."""
@@ -185,8 +186,7 @@ class Membership:
                 await self._pause()
         finally:
             await self._leave()
-            await self._connections.aclose()
-            await self._client.aclose()
+            await self._coordinator.aclose()
 
     async def _pause(self) -> None:
         now = trio.current_time()
@@ -198,55 +198,30 @@ class Membership:
     # One coordinator
 
     async def _take_part(self) -> None:
-        address = await self._coordinator()
-        if address != self._coordinator_address:
-            self._coordinator_address, self._dial_at, self._delay = address, -inf, RETRY_MIN_S
-        if trio.current_time() < self._dial_at:
-            raise UpstreamLost(self._dial_error)
-        if self.generation < 0:
-            await self._unless_moved(partial(self._join, address))
+        if await self._coordinator.find():
+            self._delay = RETRY_MIN_S
         async with AsyncExitStack() as stack:
-            heartbeat_connection = await self._unless_moved(partial(self._dial, address, stack))
+            connection = await self._coordinator.unless_moved(partial(self._coordinator.dial, stack))
+            if self.generation < 0:
+                await self._coordinator.unless_moved(partial(self._join, connection))
             while True:
                 due = ResponseDue(trio.current_time())
-                await self._unless_moved(partial(self._heartbeat_until_rebalance, heartbeat_connection, due), due)
-                await self._rejoin(address, heartbeat_connection)
-
-    async def _dial(self, address: Address, stack: AsyncExitStack) -> ClusterConnection:
-        try:
-            return await stack.enter_async_context(self._connections.lend(address))
-        except UpstreamLost as error:
-            self._dial_at, self._dial_error = trio.current_time() + DIAL_AGAIN_S, str(error)
-            raise
-
-    async def _unless_moved(self, wait: Callable[[], Awaitable[T]], due: ResponseDue | None = None) -> T:
-        """Return the result of `wait`, unless the brokers name another coordinator first. `due`: see replaced."""
-        return await unless_replaced(wait, self._has_moved, due=due, check_s=RETRY_SOON_S)
-
-    async def _has_moved(self) -> bool:
-        return await self._coordinator() != self._coordinator_address
-
-    async def _coordinator(self) -> Address:
-        request = messages.FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[GROUP])
-        response, _ = await self._client.send_request(ApiKey.FIND_COORDINATOR, request)
-        (entry,) = response.coordinators
-        if entry.error_code != ErrorCode.NONE:
-            kind = NotReadyYet if entry.error_code in _ELSEWHERE else UpstreamLost
-            raise kind(f"the coordinator of group {GROUP}: {error_name(entry.error_code)}")
-        return self._client.address_of(entry.node_id, Address(entry.host, entry.port))
+                await self._coordinator.unless_moved(partial(self._heartbeat_until_rebalance, connection, due), due)
+                await self._rejoin(connection)
 
     async def _heartbeat_until_rebalance(self, heartbeat_connection: ClusterConnection, due: ResponseDue) -> None:
         while not self._must_rejoin:
             due.move(trio.current_time())
             if await self._heartbeat_once_loaded(heartbeat_connection) == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
+            self._succeed_in_time()
             if not self._must_rejoin:
                 pause_s = self._pace.pause_s
                 due.move(trio.current_time() + pause_s)
                 await self._pace.wait(pause_s)
 
     async def _heartbeat_once_loaded(self, heartbeat_connection: ClusterConnection) -> ErrorCode:
-        """Retry while a coordinator that was just elected still loads the group."""
+        """Retry while a new coordinator still loads the group."""
         for _ in range(LOADING_BEATS):
             with suppress(NotReadyYet):
                 return await self._heartbeat(heartbeat_connection)
@@ -271,7 +246,7 @@ class Membership:
                 self._lease.on_heartbeat(code, sent)
                 self._was_renewed()
                 return code
-            if code in _ELSEWHERE:
+            if code in ELSEWHERE:
                 raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
             self._lease.on_heartbeat(code, sent)
             raise self._membership_error(code)
@@ -282,48 +257,59 @@ class Membership:
         self._delay, self._failing_since = RETRY_MIN_S, inf
         self._events.renewed()
 
-    async def _rejoin(self, address: Address, heartbeat_connection: ClusterConnection) -> None:
-        """Join the next generation, and continue the heartbeats meanwhile."""
+    async def _rejoin(self, connection: ClusterConnection) -> None:
+        """Join the next generation, and continue the heartbeats meanwhile, on another connection."""
 
+        await self._coordinator.unless_moved(partial(self._remove_ended, connection))
         joined = trio.Event()
         self._events.rejoins()
 
         async def keep_beating() -> None:
-            while not joined.is_set():
-                with trio.move_on_after(self._pace.rejoining_pause_s):
-                    await joined.wait()
-                    return  # a heartbeat in flight is not cancelled: its response would come before the next one's
-                await self._unless_moved(partial(self._heartbeat, heartbeat_connection, joining=True))
+            async with AsyncExitStack() as stack:
+                beating: ClusterConnection | None = None
+                while not joined.is_set():
+                    with trio.move_on_after(self._pace.rejoining_pause_s):
+                        await joined.wait()
+                        return  # a heartbeat in flight is not cancelled: its response would come before the next one's
+                    if beating is None:
+                        beating = await self._coordinator.unless_moved(partial(self._coordinator.dial, stack))
+                    await self._coordinator.unless_moved(partial(self._heartbeat, beating, joining=True))
 
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(keep_beating)
-                await self._join(address)
+                await self._join(connection)
                 joined.set()
         except BaseExceptionGroup as group:
             raise faults.first_of(group) from None
 
+    async def _remove_ended(self, connection: ClusterConnection) -> None:
+        """Remove members that have ended. One that has joined again meanwhile has another id, and stays."""
+        ended, self._ended = self._ended, set()
+        identities = [self._identities[peer] for peer in sorted(ended & self._identities.keys())]
+        if members := [MemberIdentity(member_id=i, group_instance_id=n or None, reason="ended") for i, n in identities]:
+            request = messages.LeaveGroupRequest(group_id=GROUP, members=members)
+            await connection.send_request(ApiKey.LEAVE_GROUP, request)
+
     # Joining
 
-    async def _join(self, address: Address) -> None:
+    async def _join(self, connection: ClusterConnection) -> None:
         """Raises NotAMember, UpstreamLost, RemoteProtocolError."""
-        async with AsyncExitStack() as stack:
-            joining = await self._dial(address, stack)
-            while True:
-                response = await self._request_to_join(joining)
-                if response is None:
-                    continue
-                sent = self._clock()
-                table = await self._sync(joining, response)
-                if table is not None:
-                    break
+        while True:
+            response = await self._request_to_join(connection)
+            if response is None:
+                continue
+            sent = self._clock()
+            table = await self._sync(connection, response)
+            if table is not None:
+                break
         self.generation = response.generation_id
         self._lease.joined(sent)
         self._apply_table(table)
         self._was_renewed()
 
     async def _request_to_join(self, joining: ClusterConnection) -> messages.JoinGroupResponse | None:
-        self._must_rejoin = False
+        self._must_rejoin, self._is_joining = False, True
         owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
         member = ProxyMember(
             self._address, owned, self._instance or "", self._peer, self._is_retiring, self._is_successor
@@ -347,7 +333,7 @@ class Membership:
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = response.member_id
             return None
-        if code in _ELSEWHERE:
+        if code in ELSEWHERE:
             raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
         if code != ErrorCode.NONE:
             raise self._membership_error(code)
@@ -381,7 +367,7 @@ class Membership:
         code = ErrorCode.of(response.error_code)
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return None
-        if code in _ELSEWHERE:
+        if code in ELSEWHERE:
             raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
         if code != ErrorCode.NONE:
             raise self._membership_error(code)
@@ -390,12 +376,14 @@ class Membership:
     def _apply_table(self, table: dict[str, OwnerInTable]) -> None:
         mine = {i: o for i, o in table.items() if ownership_rules.is_mine(i, o, self._member_id, self._instance)}
         other_owners = {member_id: owner for member_id, owner in table.items() if member_id not in mine}
-        peers_before, self.peers = self.peers, frozenset(each.peer for each in other_owners.values() if each.peer)
+        self._identities = {owner.peer: (member_id, owner.instance) for member_id, owner in other_owners.items()}
+        self._peers_before, self.peers = self.peers, frozenset(each.peer for each in other_owners.values() if each.peer)
         self.elsewhere = {p: owner.peer for owner in other_owners.values() if owner.peer for p in owner.partitions}
         self.trouble = ""
+        self._is_joining = False
         self._assign(p for owner in mine.values() for p in owner.partitions)
         if self._peer:
-            self._follow_others(peers_before)
+            self._follow_others()
             owned = sum(len(owner.partitions) for owner in table.values())
             self._pace.changed(is_moving=owned < PARTITIONS)
             self._notes("fleet-table", partitions=len(self.assigned), peers=sorted(self.peers))
@@ -403,12 +391,19 @@ class Membership:
             self._apply_single_owner(other_owners)
         self._is_only_member = not other_owners
 
-    def _follow_others(self, peers_before: frozenset[str]) -> None:
+    def _follow_others(self) -> None:
         """End the wait for a member that retires: it has, or has left without."""
-        if self._is_successor and (self.assigned or peers_before - self.peers):
+        self._succeeds_until = min(self._succeeds_until, trio.current_time() + SUCCESSOR_S)
+        if self._is_successor and (self.assigned or self._peers_before - self.peers):
             self._is_successor = False
             if not self.assigned:
                 self._rejoin_soon()
+
+    def _succeed_in_time(self) -> None:
+        """End the wait for a member that does not retire."""
+        if self._is_successor and trio.current_time() >= self._succeeds_until:
+            self._is_successor = False
+            self._rejoin_soon()
 
     def _apply_single_owner(self, other_owners: dict[str, OwnerInTable]) -> None:
         if other_owners and self._is_only_member is not False:
@@ -431,20 +426,7 @@ class Membership:
     def _membership_error(self, code: ErrorCode) -> ProxyError:
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self._instance = None
-            return NotAMember("a second proxy was started with the same name (cluster.name, or its address)")
-        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
-            return NotAMember(f"the group of proxies continued without this one ({code.name})")
-        if code == ErrorCode.INVALID_SESSION_TIMEOUT:
-            return RemoteProtocolError(
-                f"the brokers do not allow cluster.session_timeout_s {self._session_s:g} (group.min.session.timeout.ms)"
-            )
-        if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-            return RemoteProtocolError(
-                f"the proxies in group {GROUP} run with another cluster.mode or other workers than this one"
-            )
-        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            return RemoteProtocolError(f"the proxy's own identity needs READ on group {GROUP}")
-        return RemoteProtocolError(f"group {GROUP}: {code.name}")
+        return error_of(code, self._session_s)
 
     def _drop(self, reason: str) -> None:
         self._lease.end()
@@ -470,13 +452,13 @@ class Membership:
     async def _leave(self) -> None:
         if self.generation < 0 or self._will_rejoin:
             return
-        request = messages.LeaveGroupRequest
-        member = request.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance, reason="shutdown")
+        member = MemberIdentity(member_id=self._member_id, group_instance_id=self._instance, reason="shutdown")
+        request = messages.LeaveGroupRequest(group_id=GROUP, members=[member])
         with trio.move_on_after(LEAVE_S, shield=True):
             try:
-                address = await self._coordinator()
-                async with self._connections.lend(address) as opened:
-                    await opened.send_request(ApiKey.LEAVE_GROUP, request(group_id=GROUP, members=[member]))
+                await self._coordinator.find()
+                async with self._coordinator.lend() as opened:
+                    await opened.send_request(ApiKey.LEAVE_GROUP, request)
             except ProxyError as error:
                 self._notes("proxy-group-trouble", reason=f"leaving: {error}")
 
@@ -484,8 +466,3 @@ class Membership:
     def _will_rejoin(self) -> bool:
         """True if no other proxy waits for this one to leave, and the group recognizes its name after a restart."""
         return bool(self._is_only_member) and self._instance is not None and not self._lease.is_rebalancing
-
-
-_ELSEWHERE = frozenset(
-    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
-)

@@ -158,6 +158,10 @@ class StateHome:
                 self._close_gates()
                 self._channels.close()
 
+    def member_ended(self, peer: str) -> bool:
+        """See Ownership."""
+        return self._owner.member_ended(peer)
+
     async def hand_over(self) -> None:
         """Let others own everything. Return once they do, and requests that arrive here are sent to them."""
         self._owner.retire()

@@ -7,7 +7,15 @@ import pytest
 import trio
 import trio.testing
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.workers.generation import END_S, RESTART_MAX_S, RESTART_MIN_S, SERVED_S, Generation
+from kafka_share_proxy.app.workers.generation import (
+    CHECK_S,
+    COVERED_S,
+    END_S,
+    RESTART_MAX_S,
+    RESTART_MIN_S,
+    SERVED_S,
+    Generation,
+)
 from kafka_share_proxy.app.workers.worker_process import WorkerProcess, start_process
 
 DRAIN_S = 5.0
@@ -108,10 +116,27 @@ async def test_a_worker_that_ends_again_and_again_is_replaced_after_longer_delay
         await trio.sleep(SERVED_S)
         workers.of(0)[-1].end(1)
         await trio.testing.wait_all_tasks_blocked()
-        assert workers.notes[-1]["again_in_s"] == 0, "the clients of one that has served wait"
+        assert workers.notes[-1]["again_in_s"] == COVERED_S, "another one serves its clients first"
+        await trio.sleep(COVERED_S + CHECK_S)
         workers.of(0)[-1].end(1)
         await trio.testing.wait_all_tasks_blocked()
         assert workers.notes[-1]["again_in_s"] == delays[0] == RESTART_MIN_S
+        nursery.cancel_scope.cancel()
+
+
+async def test_clients_do_not_wait_if_no_other_worker_serves_them(autojump_clock: Clock) -> None:
+    workers = Workers()
+    async with trio.open_nursery() as nursery:
+        await begun(workers, nursery)
+        for place in (0, 1):
+            workers.of(place)[0].ready.set()
+        await workers.generation.serves(trio.Event())
+        await trio.sleep(SERVED_S)
+        workers.of(0)[0].end(-signal.SIGKILL)
+        workers.of(1)[0].end(-signal.SIGKILL)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [note["again_in_s"] for note in workers.notes] == [0, 0]
+        assert (len(workers.of(0)), len(workers.of(1))) == (2, 2)
         nursery.cancel_scope.cancel()
 
 

@@ -33,7 +33,7 @@ class Links:
 
 def page(plane: Plane | None, links: Links | None) -> GivingPage:
     seat: Any = SimpleNamespace(links="/run/ksp/links-0")
-    given: tuple[Any, Any] = plane, links
+    given: tuple[Any, Any] = plane, SimpleNamespace(links=links)
     return GivingPage(seat, lambda: given[0], lambda: given[1])
 
 

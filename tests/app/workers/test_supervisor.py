@@ -18,7 +18,7 @@ import trio
 from kafka_share_proxy.app.observing.admin_listener import JSON, Response
 from kafka_share_proxy.app.observing.observe import LogNotes
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.workers import fork_server, supervisor, worker_client, worker_process
+from kafka_share_proxy.app.workers import fork_server, removing_page, supervisor, worker_client, worker_process
 from kafka_share_proxy.app.workers.places import Places
 from kafka_share_proxy.app.workers.supervisor import ENDED, STATE_PAGE, Supervisor
 from kafka_share_proxy.durable.state_home import LINKED_FIELD, LOADING_FIELD
@@ -127,6 +127,33 @@ async def test_a_killed_worker_is_replaced_and_its_clients_wait_for_it(proxy: Pr
         assert await in_thread(proxy.responses) - {""} == {"0 hide", "1 hide"}
         assert "worker-ended" in proxy.lines
     assert proxy.status == ENDED
+
+
+async def test_another_worker_removes_one_that_was_killed_and_its_replacement_succeeds_it(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replacement owns nothing at first, because the others have just taken over what the killed one owned."""
+    requests, was_removed = [], trio.Event()
+
+    async def request(path: str, method: str, target: str) -> Response:
+        if target.startswith(f"/{removing_page.PATH}/"):
+            requests.append((Path(path).name, method, target))
+            was_removed.set()
+        return Response(HTTPStatus.OK, b"{}", JSON)
+
+    async with serving(proxy):
+        monkeypatch.setattr(worker_client, "request", request)
+        seat = {"seat": True}
+        before = proxy.supervisor._running[0]
+        assert before.reply(seat)[0]["is_successor"] is False
+        os.kill(before.pid or 0, signal.SIGKILL)
+        await was_removed.wait()
+        while proxy.supervisor._running.get(0) in (None, before):  # noqa: ASYNC110  # of processes
+            await trio.sleep(0.01)
+        await proxy.supervisor._running[0].ready.wait()
+        assert requests == [("admin-1", "POST", f"/{removing_page.PATH}/0")]
+        assert proxy.supervisor._running[0].reply(seat)[0]["is_successor"] is True
+    assert len(requests) == 1, "workers that end in order leave the group themselves"
 
 
 async def test_a_worker_that_cannot_start_ends_the_proxy_with_its_status(proxy: Proxy, places: Places) -> None:

@@ -33,9 +33,7 @@ from kafka_share_proxy.app.serving.garbage_collection import Garbage
 from kafka_share_proxy.app.serving.reloading import Reloading
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.workers import covering_page, giving_page
-from kafka_share_proxy.app.workers.covering_page import CoveringPage
-from kafka_share_proxy.app.workers.giving_page import GivingPage
+from kafka_share_proxy.app.workers import covering_page, giving_page, removing_page
 from kafka_share_proxy.app.workers.seat import RETIRE, Seat
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
@@ -44,7 +42,6 @@ from kafka_share_proxy.feature.admin import Pages
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
-from kafka_share_proxy.fleet.links import FleetLinks
 from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.drain_order import Spread
 from kafka_share_proxy.forwarding.ports import Bind
@@ -430,13 +427,14 @@ class Server:
     def _plane(self) -> Plane | None:
         return None if self._parts is None else self._parts.plane
 
-    def _links(self) -> FleetLinks | None:
-        return None if self._parts is None or self._parts.home is None else self._parts.home.links
+    def _home(self) -> StateHome | None:
+        return None if self._parts is None else self._parts.home
 
     def _pages_of_worker(self, seat: Seat) -> dict[str, Pages]:
         return {
-            covering_page.PATH: CoveringPage(seat.supervisor, self._plane).response,
-            giving_page.PATH: GivingPage(seat, self._plane, self._links).response,
+            covering_page.PATH: covering_page.CoveringPage(seat.supervisor, self._plane).response,
+            giving_page.PATH: giving_page.GivingPage(seat, self._plane, self._home).response,
+            removing_page.PATH: removing_page.RemovingPage(seat, self._home).response,
         }
 
     def _is_idle(self) -> bool:

@@ -15,6 +15,8 @@ from kafka_share_proxy.loop.interfaces import Notes
 RESTART_MIN_S, RESTART_MAX_S = 0.05, 5.0
 """Delays before a worker that ended soon is replaced. They double until one has served for SERVED_S."""
 SERVED_S = RESTART_MAX_S
+COVERED_S = 2.0
+"""Delay before a worker that served is replaced while others serve: they need the CPU to take over its groups."""
 CHECK_S = 0.02
 """Seconds between two checks whether all workers serve."""
 END_S = 10.0
@@ -69,12 +71,12 @@ class Generation:
                 self.failed = status
                 return
             self._uncovered(self)
-            if trio.current_time() - began >= SERVED_S:
-                delay = 0.0  # its clients wait
-            self._notes(observe.WORKER_ENDED, worker=worker.number, reason=_reason(status), again_in_s=delay)
-            with trio.move_on_after(delay):
+            has_served = trio.current_time() - began >= SERVED_S
+            delay_s = (COVERED_S if self.serving() else 0.0) if has_served else delay
+            self._notes(observe.WORKER_ENDED, worker=worker.number, reason=_reason(status), again_in_s=delay_s)
+            with trio.move_on_after(delay_s):
                 await self._over.wait()
-            delay = min(max(2 * delay, RESTART_MIN_S), RESTART_MAX_S)
+            delay = RESTART_MIN_S if has_served else min(2 * delay, RESTART_MAX_S)
 
     async def serves(self, stop: trio.Event) -> bool:
         """Wait until all workers accept clients. Return False if that will not happen, or after `stop`."""

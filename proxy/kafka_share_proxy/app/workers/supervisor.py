@@ -19,7 +19,7 @@ from kafka_share_proxy.app.settings import live_settings, passed_settings
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.live_settings import Reloaded
 from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
-from kafka_share_proxy.app.workers import fork_server, worker_client
+from kafka_share_proxy.app.workers import fork_server, removing_page, worker_client
 from kafka_share_proxy.app.workers.channel import Body
 from kafka_share_proxy.app.workers.covered_places import CoveredPlaces
 from kafka_share_proxy.app.workers.fork_server import ForkServer
@@ -178,7 +178,8 @@ class Supervisor:
     def _hire(self, generation: Generation, place: int) -> WorkerProcess:
         number = generation.numbers[place]
         worker = WorkerProcess(number, place, self._places.admin(number), self._start())
-        worker.reply = partial(self._reply, generation, worker)
+        is_successor = generation.was_ready or self._current not in (None, generation)
+        worker.reply = partial(self._reply, generation, worker, is_successor)
         self._running[number] = worker
         self._nursery.start_soon(self._run_worker, worker)
         return worker
@@ -198,6 +199,16 @@ class Supervisor:
             if self._running.get(worker.number) is worker:
                 del self._running[worker.number]
                 self._pages.ended(worker)
+            if worker.status:
+                self._nursery.start_soon(self._remove, worker)
+
+    async def _remove(self, ended: WorkerProcess) -> None:
+        """Let another worker remove one that was killed, or failed, from the group of proxies."""
+        for other in list(self._running.values()):
+            if other.serves:
+                response = await worker_client.request(other.admin, "POST", f"/{removing_page.PATH}/{ended.number}")
+                if response is not None and response.status == HTTPStatus.OK:
+                    return
 
     async def _run_forks(self, server: ForkServer) -> None:
         """Run it. If it ends, the next worker needs another."""
@@ -207,7 +218,7 @@ class Supervisor:
             if self._forks is server:
                 self._forks = None
 
-    def _reply(self, generation: Generation, worker: WorkerProcess, request: Body) -> Reply:
+    def _reply(self, generation: Generation, worker: WorkerProcess, is_successor: bool, request: Body) -> Reply:
         """Return the response to a request of a worker, see `seat.SupervisorLink`."""
         match request:
             case {"listen": [str() as host, int() as port, place]}:
@@ -215,7 +226,6 @@ class Supervisor:
             case {"settings": True}:
                 return {"settings": passed_settings.encode(generation.config)}, []
             case {"seat": True}:
-                is_successor = generation is not self._current and self._current is not None
                 return self._places.seat(generation.config, worker.number, is_successor=is_successor), []
             case {"ready": True}:
                 worker.ready.set()

@@ -21,7 +21,7 @@ from kafka_share_proxy.app.observing.admin_listener import (
 from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.app.observing.confirmations import Confirmations
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.app.workers import covering_page, giving_page, merged_pages, worker_client
+from kafka_share_proxy.app.workers import covering_page, giving_page, merged_pages, removing_page, worker_client
 from kafka_share_proxy.app.workers.merged_metrics import MergedMetrics
 from kafka_share_proxy.app.workers.worker_process import WorkerProcess
 from kafka_share_proxy.feature.admin import Page, Pages, refused
@@ -29,7 +29,7 @@ from kafka_share_proxy.feature.metrics import Metrics
 
 GROUPS = "/groups"
 CONNECTIONS = f"/{connections_page.PATH}"
-OF_WORKERS = (covering_page.PATH, giving_page.PATH)
+OF_WORKERS = (covering_page.PATH, giving_page.PATH, removing_page.PATH)
 """Pages of workers for their supervisor only."""
 METHODS = ("GET", "HEAD", "POST")
 Merge = Callable[[Mapping[int, Any]], Mapping[str, Any]]

@@ -1,0 +1,94 @@
+"""Partitions of members that were killed, as their supervisor reports; by a clock that jumps."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from kafka_share_proxy.durable.ownership_rules import PARTITIONS
+from trio.testing import MockClock
+
+from tests.durable.proxy_members import ALL, SESSION_S, Member, members, until
+from tests.support.target_brokers import TargetBrokers
+
+
+@pytest.fixture
+def brokers(nursery: trio.Nursery) -> TargetBrokers:
+    return TargetBrokers(nursery, nodes=3)
+
+
+async def test_the_last_member_owns_the_partitions_of_one_that_was_killed_before_the_group_says_so(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    """They are taken over while it joins again."""
+    a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
+    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    await b.kill()
+    generation, killed = a.part.generation, trio.current_time()
+    assert a.part.member_ended("b:9")
+    assert (a.part.assigned, a.part.elsewhere, a.part.generation) == (ALL, {}, generation)
+    assert a.part.is_valid()
+    await until(lambda: a.part.generation > generation)
+    assert trio.current_time() - killed < 0.1, "it does not wait for the session timeout"
+    assert (a.part.assigned, a.part.peers, a.part.has_others) == (ALL, frozenset(), True)
+    assert members(brokers) == 1
+    assert not a.part.member_ended("b:9")
+
+
+async def test_a_member_that_joins_meanwhile_gets_nothing_that_the_last_member_has_taken(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
+    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    a.gives_up = False
+    await b.kill()
+    c = Member(brokers, "c", nursery, fleet=True)
+    await trio.testing.wait_all_tasks_blocked()
+    assert a.part.member_ended("b:9")
+    await until(lambda: "c:9" in a.part.peers)
+    await trio.sleep(SESSION_S)
+    assert (len(a.part.assigned), c.part.assigned) == (PARTITIONS // 2, frozenset()), "a has not stopped any"
+
+
+async def test_during_a_rebalance_the_last_member_waits_for_the_group(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    """Its JoinGroup did not list the partitions, so that a member that is new may get them."""
+    a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
+    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    before = a.part.assigned
+    await b.kill()
+    a.part._rejoin_soon()
+    await trio.sleep(0.1)
+    assert a.part.member_ended("b:9")
+    assert a.part.assigned == before
+    await until(lambda: a.part.assigned == ALL, 2 * SESSION_S)
+
+
+async def test_partitions_of_a_killed_member_are_divided_between_several(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    a, b, c = (Member(brokers, name, nursery, fleet=True) for name in "abc")
+    a.others, b.others = [b], [a]
+    await until(lambda: len(a.part.assigned | b.part.assigned | c.part.assigned) == PARTITIONS)
+    before, killed = a.part.assigned, trio.current_time()
+    await c.kill()
+    assert a.part.member_ended("c:9")
+    assert a.part.assigned == before, "another member may get them"
+    await until(lambda: a.part.assigned | b.part.assigned == ALL)
+    assert trio.current_time() - killed < 0.5
+
+
+async def test_a_member_that_has_joined_again_under_its_name_is_not_removed(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
+) -> None:
+    """The group knows it by another id than the one that ended."""
+    a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
+    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    await b.kill()
+    again = Member(brokers, "b", nursery, fleet=True)
+    await until(lambda: again.part.assigned)
+    assert a.part.member_ended("b:9")
+    await trio.sleep(2 * SESSION_S)
+    assert again.part.is_valid()
+    assert again.part.assigned | a.part.assigned == ALL
+    assert not again.part.assigned & a.part.assigned

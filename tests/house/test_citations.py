@@ -4,13 +4,14 @@ tests/oracle.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.support import sources
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCE_ROOT = CHECKOUT / "proxy"
@@ -61,9 +62,7 @@ def flat(text: str) -> str:
 
 def words_of(source: str) -> Iterator[str]:
     """Docstrings and comments of a Python source."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield flat(node.value.value)
+    yield from (flat(text) for _, text in sources.docstrings(source))
     yield from COMMENT.findall(source)
 
 

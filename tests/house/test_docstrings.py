@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import sources
+
 PROXY = Path(__file__).resolve().parents[2] / "proxy" / "kafka_share_proxy"
 SOURCES = sorted(PROXY.rglob("*.py"))
 WORD = re.compile(r"\w+\.?")
@@ -21,9 +23,7 @@ FOREIGN = ("trio.",)
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of every string that is a statement."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.value.value.strip()
+    yield from ((line, text.strip()) for line, text in sources.docstrings(source))
 
 
 @cache
@@ -32,7 +32,7 @@ def names_of_modules() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in SOURCES:
         names = found.setdefault(path.stem, set())
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in sources.nodes(path.read_text()):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 names.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import sources
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCE_ROOT = CHECKOUT / "proxy"
 NAME = "kafka_share_proxy"
@@ -82,7 +84,7 @@ def room_of(module: str) -> str:
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
     """Every module that a file imports, wherever in the file, with the line."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in sources.nodes(path.read_text()):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -317,7 +319,7 @@ def type_only_lines(path: Path) -> set[int]:
     """Lines under `if TYPE_CHECKING:`, without those of its `else`."""
     return {
         line
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in sources.nodes(path.read_text())
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for line in range(node.lineno, node.body[-1].end_lineno + 1)
     }

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import type_checker
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -31,7 +33,8 @@ def test_files_are_formatted() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group(type_checker.GROUP)
 def test_types_hold() -> None:
     """mypy in strict mode on the package and the shared parts of the tests (pyproject.toml)."""
-    status, output = run("mypy")
+    status, output = type_checker.mypy()
     assert status == 0, output

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
+import pytest
 from kafka_share_proxy.commits import commit_apis
 from kafka_share_proxy.forwarding.apis import k10_find_coordinator
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
@@ -20,13 +19,15 @@ from kafka_share_proxy.views import view_apis
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import messages, registry
 
-from tests.support import commit_world, ports, view_broker
+from tests.support import commit_world, ports, sources, type_checker, view_broker
+
+pytestmark = pytest.mark.xdist_group(type_checker.GROUP)
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 README = CHECKOUT / "proxy" / "README.md"
 ROOMS = "proxy/kafka_share_proxy"
 HANDLERS = sorted((CHECKOUT / "proxy" / "kafka_share_proxy").glob("*/apis/*.py"))
-MYPY = (sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-context")
+MYPY = ("--no-error-summary", "--hide-error-context")
 
 NOT_TYPED: dict[str, str] = {
     f"{ROOMS}/sharegroups/apis/k44_incremental_alter_configs.py": "serves two APIs whose messages have the same fields",
@@ -109,7 +110,7 @@ def test_no_handler_takes_just_anything() -> None:
 
 
 def _names_any(path: Path) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(ast.parse(path.read_text())))
+    return any(isinstance(node, ast.Name) and node.id == "Any" for node in sources.nodes(path.read_text()))
 
 
 def test_a_message_that_code_knows_is_not_named_by_a_string() -> None:
@@ -117,8 +118,9 @@ def test_a_message_that_code_knows_is_not_named_by_a_string() -> None:
     found = [
         f"{path.relative_to(CHECKOUT)}:{node.lineno}"
         for path in sorted((CHECKOUT / "proxy").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in sources.nodes(path.read_text())
         if isinstance(node, ast.Call)
+        and sources.called(node) in {"message", "codec"}
         and ast.unparse(node.func) in {"registry.message", "registry.codec"}
         and isinstance(node.args[0], ast.Constant)
     ]
@@ -145,10 +147,9 @@ async def handle(call: Call[messages.ShareFetchRequest]) -> bytes:
 
 def mypy_says(path: Path) -> list[tuple[int, str]]:
     """Line and error, of one file."""
-    command = [*MYPY, "--cache-dir", str(path.parent / "cache"), str(path)]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=110, check=False)
-    found = re.findall(rf"^{re.escape(str(path))}:(\d+): error: (.*)$", done.stdout, re.MULTILINE)
-    assert done.returncode == bool(found), done.stdout + done.stderr
+    status, output = type_checker.mypy(*MYPY, str(path))
+    found = re.findall(rf"^{re.escape(str(path))}:(\d+): error: (.*)$", output, re.MULTILINE)
+    assert status == bool(found), output
     return [(int(line), error) for line, error in found]
 
 

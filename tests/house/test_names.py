@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import sources
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROXY = CHECKOUT / "proxy" / "kafka_share_proxy"
 HOUSE = CHECKOUT / "proxy" / "README.md"
@@ -35,7 +37,7 @@ def public_classes(path: Path) -> list[str]:
     """Return the classes of one file that other files may import."""
     return [
         node.name
-        for node in ast.parse(path.read_text()).body
+        for node in sources.parsed(path.read_text()).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
 

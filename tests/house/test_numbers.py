@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support import sources
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOMS = CHECKOUT / "proxy" / "kafka_share_proxy"
 SOURCES = [path for path in sorted(ROOMS.rglob("*.py")) if path.parent != ROOMS / "localkafka"]
@@ -15,7 +17,7 @@ TAKE_A_KEY = frozenset({"send_request", "decode_response", "request", "response"
 
 
 def calls(source: str) -> Iterator[ast.Call]:
-    for node in ast.walk(ast.parse(source)):
+    for node in sources.nodes(source):
         if isinstance(node, ast.Call):
             yield node
 
@@ -29,8 +31,7 @@ def codes_made(source: str) -> list[int]:
     return [
         call.lineno
         for call in calls(source)
-        if ast.unparse(call.func).split(".")[-1] == "ErrorCode"
-        and not all(is_number(argument) for argument in call.args)
+        if sources.called(call) == "ErrorCode" and not all(is_number(argument) for argument in call.args)
     ]
 
 
@@ -38,7 +39,7 @@ def keys_written(source: str) -> list[int]:
     """Lines in which an API key is written as a number."""
     constants = [
         node.lineno
-        for node in ast.walk(ast.parse(source))
+        for node in sources.nodes(source)
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "KEY" and is_number(node.value)
     ]
     return [call.lineno for call in calls(source) if any(map(is_number, keys_of(call)))] + constants
@@ -48,7 +49,7 @@ def keys_of(call: ast.Call) -> list[ast.expr]:
     """Return what a call names as API keys."""
     named = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
     behind_connection = isinstance(call.func, ast.Name) and call.func.id == "send_request"
-    if ast.unparse(call.func).split(".")[-1] in TAKE_A_KEY:
+    if sources.called(call) in TAKE_A_KEY:
         named += call.args[1:2] if behind_connection else call.args[:1]
     return named
 

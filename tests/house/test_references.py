@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support import sources
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCE_ROOT = CHECKOUT / "proxy"
 PROXY = SOURCE_ROOT / "kafka_share_proxy"
@@ -68,11 +70,7 @@ def quoted_in(path: Path) -> Iterator[str]:
     """Yield the names in backticks of a document, or of the docstrings of a source."""
     text = path.read_text()
     if path.suffix == ".py":
-        text = "\n".join(
-            node.value.value
-            for node in ast.walk(ast.parse(text))
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        )
+        text = "\n".join(docstring for _, docstring in sources.docstrings(text))
     yield from dict.fromkeys(QUOTED.findall(FENCED.sub("", text)))
 
 
@@ -82,7 +80,7 @@ def names_of_modules() -> dict[str, set[str]]:
     names: dict[str, set[str]] = {}
     for path in SOURCES:
         defined = names.setdefault(path.parent.name if path.stem == "__init__" else path.stem, set())
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in sources.nodes(path.read_text()):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 defined.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -99,7 +97,7 @@ def classes() -> dict[str, set[str]]:
     """Class -> names that are defined in it, and in its module."""
     names: dict[str, set[str]] = {}
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in sources.nodes(path.read_text()):
             if isinstance(node, ast.ClassDef):
                 names.setdefault(node.name, set()).update(names_of_modules()[path.stem])
     return names
@@ -117,10 +115,9 @@ def words_of_sources() -> frozenset[str]:
     for path in [*SOURCES, *PROXY.rglob("*.pyi"), *PROXY.rglob("*.c"), *PROXY.rglob("*.h")]:
         text = path.read_text()
         if path.suffix == ".py":
-            for node in ast.walk(tree := ast.parse(text)):
-                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                    node.value.value = 0
-            text = ast.unparse(tree)
+            found, documented = sources.words(text), {line for line, _ in sources.docstrings(text)}
+            words.update(name for _, name in found.names)
+            text = "\n".join(string for line, string in found.strings if line not in documented)
         words.update(re.findall(r"\w+", text))
     words.update(path.stem for path in CHECKOUT.rglob("*.py") if ".venv" not in path.parts)
     for path in (CHECKOUT / "schemas").rglob("*.json"):

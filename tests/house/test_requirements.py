@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support import sources
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIST = CHECKOUT / "proxy/kafka_share_proxy/client/requirements.md"
 PROPOSALS = ("000", "001", "002", "003")
@@ -50,10 +52,10 @@ def _is_item(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def shown_in(source: str, by: str = "") -> Iterator[Shown]:
     """The numbers of one file of tests."""
-    tree = ast.parse(source)
+    tree = sources.parsed(source)
     marks = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
     all_on_brokers = any(each.startswith("pytestmark") and "mark.broker" in each for each in marks)
-    for function in ast.walk(tree):
+    for function in sources.nodes(source):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and is_test(function):
             marked = any("mark.broker" in ast.unparse(each) for each in function.decorator_list)
             for number in numbers_of(function):

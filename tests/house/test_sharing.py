@@ -39,6 +39,12 @@ def test_spark_is_started_by_the_process_whose_tests_with_brokers_need_it() -> N
     assert group_of(FILE, ["tmp_path"], ["3.9.1"], needs_broker=False) == FILE
 
 
+def test_the_house_is_one_group() -> None:
+    """Each source is parsed once."""
+    assert group_of("tests/house/test_it.py", [], [], needs_broker=False) == "tests/house"
+    assert group_of("tests/housing/test_it.py", [], [], needs_broker=False) == "tests/housing/test_it.py"
+
+
 def test_long_groups_begin_first() -> None:
     """The brokers of the session, other brokers, what is slow, the rest."""
     groups = [("b", []), ("s", ["slow"]), ("r", ["broker", "slow"]), ("kafka_39 a", []), ("kafka_39 b", ["broker"])]

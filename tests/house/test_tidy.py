@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import sources
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOMS = "proxy/kafka_share_proxy"
 SOURCES = sorted((CHECKOUT / "proxy").rglob("*.py"))
@@ -72,13 +74,8 @@ def name_of(path: Path) -> str:
     return path.relative_to(CHECKOUT).as_posix()
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree_of(path)):
+    for node in sources.nodes(path.read_text()):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -154,7 +151,7 @@ def _names_that_check() -> frozenset[str]:
 
 
 def _calls(function: ast.AST) -> set[str]:
-    return {ast.unparse(node.func).split(".")[-1] for node in ast.walk(function) if isinstance(node, ast.Call)}
+    return {sources.called(node) for node in ast.walk(function) if isinstance(node, ast.Call)}
 
 
 def _checks(function: ast.AST) -> bool:
@@ -163,8 +160,12 @@ def _checks(function: ast.AST) -> bool:
 
 
 def _fails(node: ast.AST) -> bool:
-    expects = isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("pytest.raises", "pytest.fail"))
-    return expects or isinstance(node, ast.Assert | ast.Raise)
+    """True for an assertion, `raise`, `pytest.raises` and `pytest.fail`."""
+    if not isinstance(node, ast.Call):
+        return isinstance(node, ast.Assert | ast.Raise)
+    name = node.func
+    of_pytest = isinstance(name, ast.Attribute) and isinstance(name.value, ast.Name) and name.value.id == "pytest"
+    return of_pytest and name.attr.startswith(("raises", "fail"))
 
 
 def test_no_loop_of_the_tests_is_endless() -> None:
@@ -172,7 +173,7 @@ def test_no_loop_of_the_tests_is_endless() -> None:
     endless = [
         f"{name_of(path)}:{node.lineno}"
         for path in TESTS
-        for node in ast.walk(tree_of(path))
+        for node in sources.nodes(path.read_text())
         if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value
     ]
     assert endless == []
@@ -183,7 +184,7 @@ def test_everything_is_caught_in_named_places_only() -> None:
     found = {
         name_of(path)
         for path in SOURCES
-        for node in ast.walk(tree_of(path))
+        for node in sources.nodes(path.read_text())
         if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not _raises_on(node)
     }
     assert found - set(BROAD_CATCHES) == set()

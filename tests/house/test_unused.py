@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.support import sources
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGE = CHECKOUT / "proxy" / "kafka_share_proxy"
 SOURCES = sorted([*PACKAGE.rglob("*.py"), *(CHECKOUT / "deploy").rglob("*.py")])
@@ -40,14 +42,14 @@ def _bases(node: ast.ClassDef) -> set[str]:
 
 
 @cache
-def _trees() -> list[ast.Module]:
+def _texts() -> list[str]:
     """Read when a test runs: each process of a whole run imports this file."""
-    return [ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES]
+    return [path.read_text(encoding="utf-8") for path in SOURCES]
 
 
 @cache
 def _classes() -> dict[str, ast.ClassDef]:
-    return {node.name: node for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    return {node.name: node for text in _texts() for node in sources.nodes(text) if isinstance(node, ast.ClassDef)}
 
 
 def _loaded(node: ast.AST) -> str | None:
@@ -59,9 +61,9 @@ def _loaded(node: ast.AST) -> str | None:
 def _used() -> Counter[str]:
     """Every name that is loaded, imported or quoted, with the number of times."""
     found: Counter[str] = Counter(re.findall(r"\w+", OTHER_TEXT))
-    for tree in _trees():
-        prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+    for text in _texts():
+        prose = {node.value for node in sources.nodes(text) if isinstance(node, ast.Expr)}
+        for node in sources.nodes(text):
             if (name := _loaded(node)) is not None:
                 found[name] += 1
             elif isinstance(node, ast.ImportFrom):
@@ -93,8 +95,8 @@ def _named(node: ast.stmt) -> list[str]:
 
 def _definitions(public: str) -> Iterator[tuple[str, str, ast.stmt]]:
     """The name to show, the name, and the statement of all that is defined by a module or class."""
-    for tree in _trees():
-        for statement in tree.body:
+    for text in _texts():
+        for statement in sources.parsed(text).body:
             yield from ((name, name, statement) for name in _named(statement))
             if not isinstance(statement, ast.ClassDef) or _is_of_a_library(statement):
                 continue

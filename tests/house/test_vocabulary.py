@@ -5,10 +5,7 @@ A word whose limit is not zero has not been replaced everywhere. Its limit may o
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -16,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.support import sources
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FOLDERS = ("proxy", "deploy")
@@ -120,19 +119,13 @@ def parts_of(name: str) -> Iterator[str]:
 
 def names_in(source: str) -> Iterator[tuple[int, str]]:
     """Yield (line, identifier) of a Python source."""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.NAME:
-            yield token.start[0], token.string
+    yield from sources.words(source).names
 
 
 def prose_in(source: str) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of the docstrings and comments of a Python source, without code in backticks."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, CODE.sub("", node.value.value)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], CODE.sub("", token.string)
+    for line, text in (*sources.docstrings(source), *sources.words(source).comments):
+        yield line, CODE.sub("", text)
 
 
 def described_in(source: str) -> Iterator[str]:
@@ -157,15 +150,18 @@ def place(path: Path, line: int, text: str) -> str:
 def uses_in_names() -> Uses:
     """Return the uses of rejected words in identifiers."""
     uses: Uses = defaultdict(list)
-    patterns = [(each.word, re.compile(each.word)) for each in NAMES]
     for path in files("*.py", *FOLDERS):
         for line, name in names_in(path.read_text()):
-            if name not in WAIVED:
-                parts = list(parts_of(name))
-                for word, pattern in patterns:
-                    if any(pattern.fullmatch(part) for part in parts):
-                        uses[word].append(place(path, line, name))
+            for word in rejected_in(name):
+                uses[word].append(place(path, line, name))
     return uses
+
+
+@cache
+def rejected_in(name: str) -> tuple[str, ...]:
+    """Return the patterns that a part of an identifier matches."""
+    parts = [] if name in WAIVED else list(parts_of(name))
+    return tuple(each.word for each in NAMES if any(re.fullmatch(each.word, part) for part in parts))
 
 
 @cache
@@ -235,7 +231,8 @@ def test_few_identifiers_say_answer() -> None:
     uses = [
         place(path, line, name)
         for path in files("*.py", "proxy", "tests")
-        for line, name in names_in(path.read_text())
+        if "answer" in (source := path.read_text()).lower()
+        for line, name in names_in(source)
         if "answer" in name.lower()
     ]
     assert len(uses) <= ANSWERS_MAX, "\n".join(uses)

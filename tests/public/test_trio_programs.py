@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka_share_proxy.localkafka.cluster import Cluster
 
-from tests.support import documents
+from tests.support import documents, type_checker
 
 Fresh = Callable[[str], str]
 PLAIN, SHARED = "open_consumer(", "open_share_consumer("
@@ -30,22 +30,17 @@ def program(call: str) -> str:
 
 
 def mypy(folder: Path, *programs: str) -> str:
-    """Return the output of `mypy --strict` for programs, with the package of this checkout."""
-    (folder / "kafka_share_proxy").symlink_to(documents.CHECKOUT / "proxy" / "kafka_share_proxy")
+    """Return the output of mypy, which is strict, for programs, with the package of this checkout."""
     files = []
     for number, text in enumerate(programs):
         path = folder / f"program_{number}.py"
         path.write_text(text)
-        files.append(path.name)
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file=", *files]
-    done = subprocess.run(
-        [*command, f"--cache-dir={documents.CHECKOUT / '.mypy_cache' / 'readme'}"],
-        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    return done.stdout + done.stderr
+        files.append(str(path))
+    return type_checker.mypy(*files)[1]
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group(type_checker.GROUP)
 def test_type_checkers_accept_the_programs_and_report_misspelt_options(tmp_path: Path) -> None:
     plain, shared = program(PLAIN), program(SHARED)
     misspelt = plain.replace('auto_offset_reset="earliest"', 'auto_offset_rest="earliest"')
@@ -54,7 +49,7 @@ def test_type_checkers_accept_the_programs_and_report_misspelt_options(tmp_path:
     wrong_call = plain.replace("consumer.commit()", "consumer.comit()")
     said = mypy(tmp_path, plain, shared, misspelt, wrong_value, wrong_type, wrong_call)
     by_file = {
-        int(number): line for number, line in re.findall(r"^program_(\d)\.py:\d+: error: (.*)$", said, re.MULTILINE)
+        int(number): line for number, line in re.findall(r"^.*/program_(\d)\.py:\d+: error: (.*)$", said, re.MULTILINE)
     }
     assert by_file.keys() == {2, 3, 4, 5}, said
     assert 'Unexpected keyword argument "auto_offset_rest"' in by_file[2]

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import kafka_share_proxy
 
+from tests.support import sources
+
 PACKAGE = Path(kafka_share_proxy.__file__).parent
 
 
 def events_of(path: Path) -> set[str]:
     """Literal events that a file notes, or ends a connection with."""
     events = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in sources.nodes(path.read_text()):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called, first = ast.unparse(node.func).split(".")[-1], node.args[0].value
-            if called in {"notes", "_notes", "end", "_log_change"} and isinstance(first, str):
+            first = node.args[0].value
+            if sources.called(node) in {"notes", "_notes", "end", "_log_change"} and isinstance(first, str):
                 events.add(first)
     return events
 

@@ -15,13 +15,19 @@ SHARED = ("kafka_43", "kafka_39", "quick")
 allow locks of a second. Who needs several is with the last of them.
 """
 
+HOUSE = "tests/house"
+"""A folder that is one group: its tests share what tests/support/sources.py has parsed."""
+
 
 def group_of(file: str, fixtures: Iterable[str], parameters: Iterable[object], needs_broker: bool = True) -> str:
     """The group of a test; `front` is one of two proxies, as its parameter says.
 
-    Half of what needs brokers needs one of 3.9.1, which starts in two seconds: each folder's tests are a group.
+    Tests of the house read the same sources. Half of what needs brokers needs one of 3.9.1, which starts in two
+    seconds: each folder's tests are a group.
     """
     needed, values = set(fixtures), set(map(str, parameters))
+    if file.startswith(f"{HOUSE}/"):
+        return HOUSE
     if not needs_broker:
         return "kafka_43" if "spark" in needed else file
     if needed & {"proxy_39_quick", "kafka_43_quick", "outcomes"}:

@@ -9,10 +9,13 @@ Several processes share the whole run (tests/support/sharing.py), which leaves o
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import itertools
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +112,21 @@ def fresh(request: pytest.FixtureRequest) -> Callable[[str], str]:
     numbers = request.config.stash[_NAMES]
     test = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
     return lambda kind: f"{test}-{kind}-{next(numbers)}"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import a part of the tests if several processes share the run: the others need not compile that part again.
+
+    Each process imports all of them afterwards. What raises here raises there again, and is reported.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or not session.config.getoption("loadgroup", False):
+        return
+    files = sorted((CHECKOUT / "tests").rglob("test_*.py"))
+    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        with contextlib.suppress(Exception, pytest.skip.Exception), warnings.catch_warnings():
+            warnings.simplefilter("error")  # as in pyproject.toml
+            importlib.import_module(".".join(file.relative_to(CHECKOUT).with_suffix("").parts))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from kafka_share_proxy.app.settings import config_loading
@@ -33,6 +32,8 @@ def read(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("path", FILES, ids=names)
 def test_every_manifest_is_valid(path: Path, release: str) -> None:
+    import kubernetes_validate  # takes seconds, which every process of a whole run would need
+
     checked = [document for document in read(path) if document["apiVersion"] not in CUSTOM]
     for document in checked:
         kubernetes_validate.validate(document, release, strict=True)
@@ -40,6 +41,8 @@ def test_every_manifest_is_valid(path: Path, release: str) -> None:
 
 
 def test_an_invalid_manifest_is_noticed() -> None:
+    import kubernetes_validate
+
     (document,) = [each for each in read(ONE_FILE) if each["kind"] == "Deployment"]
     document["spec"]["template"]["spec"]["containers"][0]["imagePolicy"] = "Always"
     with pytest.raises(kubernetes_validate.ValidationError):

@@ -115,23 +115,36 @@ def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.slow
-def test_a_job_says_one_line_unless_it_is_to_say_more(tmp_path: Path) -> None:
-    """The command runs as a separate process, because Spark writes to the terminal itself."""
+def audit(tmp_path: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run a job that cannot write its tables, as a separate process, because Spark writes to the terminal itself."""
     pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "audit.jsonl").write_text("no event\n")
     main = "from kafka_share_proxy.app.cli import main; main()"
     program = [sys.executable, "-c", main, "pipeline", "audit", "--in", str(tmp_path / "in")]
     program += ["--master", "local[1]", "--out", str(tmp_path / "in" / "audit.jsonl" / "lake")]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([*program, *more], capture_output=True, text=True, timeout=300, check=False)
+
+
+REFUSED = "audit.jsonl/lake cannot be written to: "
+
+
+@pytest.mark.slow
+def test_a_job_says_one_line(tmp_path: Path) -> None:
+    done = audit(tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    assert "audit.jsonl/lake cannot be written to: " in line
-    done = subprocess.run([*program, "--verbose"], capture_output=True, text=True, timeout=300, check=False)
+    assert line.startswith("kafka-share-proxy: ")
+    assert REFUSED in line
+
+
+@pytest.mark.long  # in short: test_whatever_ends_a_job_is_one_line
+def test_a_job_says_more_if_it_is_to(tmp_path: Path) -> None:
+    done = audit(tmp_path, "--verbose")
     assert done.returncode == 1
     lines = done.stderr.splitlines()
-    assert lines[-1] == line
+    assert lines[-1].startswith("kafka-share-proxy: ")
+    assert REFUSED in lines[-1]
     assert "spark.master=local[1]" in lines
     assert "Traceback (most recent call last):" in lines
 

@@ -10,7 +10,7 @@ from kafka_share_proxy.wire.definitions import registry
 
 from tests.support import extremes, ports, view_broker
 
-SEEDS = range(40)
+SEEDS = range(16)
 
 
 def test_every_request_gets_a_response() -> None:

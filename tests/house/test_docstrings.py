@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.support import sources
 
 PROXY = Path(__file__).resolve().parents[2] / "proxy" / "kafka_share_proxy"
@@ -51,12 +49,13 @@ def is_there(reference: str) -> bool:
     return any(last in names for names in places)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(PROXY).as_posix())
-def test_docstrings_have_more_than_a_word_and_refer_to_what_is_there(path: Path) -> None:
-    for line, text in docstrings(path.read_text()):
-        assert not WORD.fullmatch(text), f"{path.name}:{line}: {text!r} says too little"
-        for reference in SEE.findall(text):
-            assert reference.startswith(FOREIGN) or is_there(reference), f"{path.name}:{line}: {reference} is not there"
+def test_docstrings_have_more_than_a_word_and_refer_to_what_is_there() -> None:
+    for path in SOURCES:
+        for line, text in docstrings(path.read_text()):
+            place = f"{path.relative_to(PROXY).as_posix()}:{line}"
+            assert not WORD.fullmatch(text), f"{place}: {text!r} says too little"
+            for reference in SEE.findall(text):
+                assert reference.startswith(FOREIGN) or is_there(reference), f"{place}: {reference} is not there"
 
 
 def test_a_reference_to_what_is_not_there_is_found() -> None:

@@ -32,10 +32,11 @@ def test_brokers_of_the_session_are_started_by_one_process(
     assert group_of(FILE, fixtures, parameters) == group
 
 
-def test_spark_is_started_by_the_process_whose_tests_with_brokers_need_it() -> None:
-    """Other tests without brokers stay with their file."""
-    assert group_of(FILE, ["spark", "tmp_path"], [], needs_broker=False) == "kafka_43"
-    assert group_of(FILE, ["spark", "views_front", "kafka_43"], []) == "kafka_43"
+def test_spark_is_started_by_one_process() -> None:
+    """Its tests take longest: those that need the same broker and no Spark are in another one."""
+    assert group_of(FILE, ["spark", "tmp_path"], [], needs_broker=False) == "spark"
+    assert group_of(FILE, ["spark", "views_front", "kafka_43"], []) == "spark"
+    assert group_of(FILE, ["views_front", "kafka_43"], []) == "kafka_43"
     assert group_of(FILE, ["tmp_path"], ["3.9.1"], needs_broker=False) == FILE
 
 
@@ -46,10 +47,12 @@ def test_the_house_is_one_group() -> None:
 
 
 def test_long_groups_begin_first() -> None:
-    """The brokers of the session, other brokers, what is slow, the rest."""
+    """Spark, the brokers of the session, other brokers, what is slow, the rest."""
     groups = [("b", []), ("s", ["slow"]), ("r", ["broker", "slow"]), ("kafka_39 a", []), ("kafka_39 b", ["broker"])]
-    ranked = sorted([*groups, ("quick", ["broker"]), ("kafka_43", [])], key=lambda group: rank_of(*group))
-    assert [name for name, _ in ranked] == ["kafka_43", "kafka_39 a", "kafka_39 b", "quick", "r", "s", "b"]
+    shared = [("tests/house", []), ("kafka_43", []), ("quick", ["broker"]), ("spark", [])]
+    ranked = sorted([*groups, *shared], key=lambda group: rank_of(*group))
+    names = ["spark", "quick", "kafka_39 a", "kafka_39 b", "kafka_43", "r", "tests/house", "s", "b"]
+    assert [name for name, _ in ranked] == names
 
 
 @pytest.mark.parametrize(("file", "pattern", "covered_by"), LEFT_OUT, ids=[f"{f}-{p}" for f, p, _ in LEFT_OUT])

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tests.support import type_checker
 from tests.support.brokers import NEW, OLD
 
-SHARED = ("kafka_43", "kafka_39", "quick")
-"""Fixtures that tests share in the session, the longest first: brokers of 4.3.0, and Spark; those of 3.9.1; those that
-allow locks of a second. Who needs several is with the last of them.
+SHARED = ("spark", "quick", "kafka_39", "kafka_43")
+"""Fixtures that tests share in the session, the longest first: Spark; brokers that allow locks of a second; those of
+3.9.1; those of 4.3.0. Who needs Spark is with Spark, and who needs several brokers is with those that begin earlier.
 """
 
 HOUSE = "tests/house"
@@ -28,8 +29,10 @@ def group_of(file: str, fixtures: Iterable[str], parameters: Iterable[object], n
     needed, values = set(fixtures), set(map(str, parameters))
     if file.startswith(f"{HOUSE}/"):
         return HOUSE
+    if "spark" in needed:
+        return "spark"
     if not needs_broker:
-        return "kafka_43" if "spark" in needed else file
+        return file
     if needed & {"proxy_39_quick", "kafka_43_quick", "outcomes"}:
         return "quick"
     is_old = needed & {"kafka_39", "proxy_39"} or ("front" in needed and OLD in values)
@@ -44,4 +47,6 @@ def rank_of(group: str, marks: Iterable[str]) -> int:
     if shared in SHARED:
         return SHARED.index(shared)
     ranked = set(marks)
-    return len(SHARED) + (0 if "broker" in ranked else 1 if "slow" in ranked else 2)
+    if "broker" in ranked or group in (HOUSE, type_checker.GROUP):
+        return len(SHARED)
+    return len(SHARED) + (1 if "slow" in ranked else 2)

@@ -33,9 +33,10 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "tests/adversity/test_individual_commits.py",
-        r"test_t9_.*(append on its way|before the coordinator|merges-after the coordinator|mark-stored, not answered)\]"
+        r"test_t9_.*(append on its way|before the coordinator|merges-after the coordinator|stored, not answered)\]"
         r"|test_t14_.*|test_t15_.*",
-        "two steps; all in tests/commits/test_crashes.py; owners in tests/stock/test_commits_two_proxies.py",
+        "one step, and a plain commit after it; all in tests/commits/test_crashes.py; "
+        "owners in tests/stock/test_commits_two_proxies.py",
     ),
     (
         "tests/adversity/test_state_transactions.py",
@@ -153,6 +154,28 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
         "tests/durable/test_state_home.py for rights that come later, tests/commits/test_checks.py;"
         " tests/forwarding/test_connection_list.py",
     ),
+    (
+        "tests/stock/test_moved_members.py",
+        r".*",
+        "tests/fleet/test_moved_clients.py; groups of all workers in tests/stock/test_workers.py",
+    ),
+    ("tests/oracle/test_share_choice.py", r"test_state_stays_.*", "tests/sharegroups/test_placement.py"),
+    (
+        "tests/client/test_real_brokers.py",
+        r"test_sasl_plain_.*",
+        "tests/client/test_secure_brokers.py",
+    ),
+    (
+        "tests/client/test_bearer_token.py",
+        r"test_a_token_that_the_broker_refuses_.*",
+        "tests/client/test_broker_connections.py; tokens that are accepted here",
+    ),
+    ("tests/pipeline/report/test_report_plots.py", r"test_any_span_of_time_.*\[120\]", "other spans"),
+    (
+        "tests/stock/test_individual_commits.py",
+        r"test_a004_18_.*",
+        "tests/commits/apis/test_k08_offset_commit.py",
+    ),
     ("tests/stock/test_denied_apis.py", r".*", "tests/stock/test_mixed_operation.py, tests/forwarding/dispatch"),
     ("tests/stock/test_redelivery_delay.py", r"test_a_named_delay_.*", "tests/sharegroups/model/test_redelivery.py"),
     (
@@ -198,8 +221,9 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "tests/stock/test_java.py",
-        r"test_consumers_that_start_together_.*",
-        "tests/sharegroups/model/test_assignor.py; members that share the work in tests/stock/test_confluent.py",
+        r"test_(consumers_that_start_together|transactions)_?.*",
+        "tests/sharegroups/model/test_assignor.py; members that share the work, and transactions, in "
+        "tests/stock/test_confluent.py",
     ),
     ("tests/oracle/test_tools.py", r".*", "tests/stock/test_java.py and tests/stock/test_stock_tools.py"),
     (
@@ -249,9 +273,10 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ("tests/commits/test_fast_path.py", r"test_short_way_.*[\[-](1[5-9]|2.)(-.*)?\]", "the other seeds"),
     (
         "tests/adversity/test_durable_state.py",
-        r"test_(wide_log_batch|many_fragmented|state_topic_that_is_deleted|suspended_beyond)_.*",
+        r"test_(wide_log_batch|many_fragmented|state_topic_that_is_deleted|suspended_beyond|ten_thousand)_.*",
         "tests/sharegroups/state/test_state_writes.py, tests/sharegroups/model/test_snapshot.py, tests/durable/"
-        "test_state_home.py for topics and leases that are lost; a second proxy that takes over",
+        "test_state_home.py for topics and leases that are lost, and partitions that are read before others; "
+        "tests/sharegroups/model/test_resting.py for ten thousand; a second proxy that takes over",
     ),
     (
         "tests/conformance/target/test_migration_against_native.py",

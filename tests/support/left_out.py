@@ -1,7 +1,8 @@
 """Tests that the whole run leaves out because others cover them in short; `tests/run -m long` runs them.
 
-Most are the same test on another release, coordinator or step of a crash. They get the mark `long` here, in one place,
-so that their files need not know what a whole run costs. Tests that are always long have the mark in their file.
+Most are the same test on another release, coordinator, seed or step of a crash, or show with brokers what tests without
+them show as well. They get the mark `long` here, in one place, so that their files need not know what a whole run
+costs. Tests that are always long have the mark in their file.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
         r"|test_(transactions|share_group_tool)\[4\.3\.0\]|test_group_rebalances\[4\.3\.0-consumer\]",
         "newest console tools; 3.9.1; the consumer protocol in tests/stock/test_views_programs.py",
     ),
-    ("tests/stock/test_sasl.py", r"test_nothing_is_served_after_.*\[4\.3\.0\]|.*\[stop\]", "3.9.1; kill -9"),
+    ("tests/stock/test_sasl.py", r".*\[stop\]", "kill -9"),
     ("tests/stock/test_confluent.py", r"test_share_consumer_.*\[4\.3\.0(-.*)?\]", "3.9.1; members that share the work"),
     ("tests/stock/test_kafkajs.py", r".*\[4\.3\.0\]", "3.9.1"),
     ("tests/stock/test_queues.py", r"test_members_settle_.*\[lz4\]", "records that are not compressed; tests/reading"),
@@ -150,9 +151,9 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "tests/stock/test_sasl.py",
-        r"test_texts_of_ranges_are_refused_while_.*|test_connections_show_.*",
-        "tests/durable/test_state_home.py for rights that come later, tests/commits/test_checks.py;"
-        " tests/forwarding/test_connection_list.py",
+        r"test_(texts_of_ranges_are_refused_while|connections_show|nothing_is_served_after)_.*",
+        "tests/forwarding/dispatch/test_request_dispatch.py for lifetimes; tests/durable/test_state_home.py for rights"
+        " that come later, tests/commits/test_checks.py; tests/forwarding/test_connection_list.py",
     ),
     (
         "tests/stock/test_moved_members.py",
@@ -175,6 +176,11 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
         "tests/stock/test_individual_commits.py",
         r"test_a004_18_.*",
         "tests/commits/apis/test_k08_offset_commit.py",
+    ),
+    (
+        "tests/stock/test_connection_age.py",
+        r".*",
+        "tests/forwarding/test_connection_timeouts.py; clients that connect again in tests/stock/test_sasl.py",
     ),
     ("tests/stock/test_denied_apis.py", r".*", "tests/stock/test_mixed_operation.py, tests/forwarding/dispatch"),
     ("tests/stock/test_redelivery_delay.py", r"test_a_named_delay_.*", "tests/sharegroups/model/test_redelivery.py"),
@@ -280,8 +286,8 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "tests/conformance/target/test_migration_against_native.py",
-        r".*\[(static-0|alone-0|random-[02])\]",
-        "the conditions; members of both protocols in tests/conformance/target without a broker",
+        r".*",
+        "tests/conformance/target/test_group_migration.py; a stock client in tests/conformance/test_stock_clients.py",
     ),
     # programs and manifests that start much
     (

@@ -29,27 +29,23 @@ def program(call: str) -> str:
     return found
 
 
-def mypy(folder: Path, *programs: str) -> str:
+def mypy(*programs: str) -> str:
     """Return the output of mypy, which is strict, for programs, with the package of this checkout."""
-    files = []
-    for number, text in enumerate(programs):
-        path = folder / f"program_{number}.py"
-        path.write_text(text)
-        files.append(str(path))
-    return type_checker.mypy(*files)[1]
+    files = [type_checker.program(f"program_{number}.py", text) for number, text in enumerate(programs)]
+    return type_checker.mypy(*map(str, files))[1]
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group(type_checker.GROUP)
-def test_type_checkers_accept_the_programs_and_report_misspelt_options(tmp_path: Path) -> None:
+def test_type_checkers_accept_the_programs_and_report_misspelt_options() -> None:
     plain, shared = program(PLAIN), program(SHARED)
     misspelt = plain.replace('auto_offset_reset="earliest"', 'auto_offset_rest="earliest"')
     wrong_value = plain.replace('auto_offset_reset="earliest"', 'auto_offset_reset="newest"')
     wrong_type = shared.replace('acknowledgement_mode="explicit"', "max_poll_records=True, fetch_min_bytes=1.5")
     wrong_call = plain.replace("consumer.commit()", "consumer.comit()")
-    said = mypy(tmp_path, plain, shared, misspelt, wrong_value, wrong_type, wrong_call)
+    said = mypy(plain, shared, misspelt, wrong_value, wrong_type, wrong_call)
     by_file = {
-        int(number): line for number, line in re.findall(r"^.*/program_(\d)\.py:\d+: error: (.*)$", said, re.MULTILINE)
+        int(number): line for number, line in re.findall(r"^.*\bprogram_(\d)\.py:\d+: error: (.*)$", said, re.MULTILINE)
     }
     assert by_file.keys() == {2, 3, 4, 5}, said
     assert 'Unexpected keyword argument "auto_offset_rest"' in by_file[2]

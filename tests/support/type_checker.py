@@ -10,6 +10,15 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 GROUP = "mypy"
 """Group of the tests that run it (tests/support/sharing.py): each waits for the cache that another one writes."""
 RUN_S = 400
+PROGRAMS = CHECKOUT / ".mypy_cache" / "programs"
+
+
+def program(name: str, text: str) -> Path:
+    """Return the path of a program. It is the same in each run: mypy repeats errors of its cache with their paths."""
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    path = PROGRAMS / name
+    path.write_text(text)
+    return path
 
 
 def mypy(*arguments: str) -> tuple[int, str]:

@@ -64,6 +64,7 @@ def test_request_that_would_make_a_group_waits_and_is_told_to_come_again(world, 
     version, fields = BY_GROUP[key]
     assert world.serves(key, version, **{"group_id": GROUP} | fields)
     asked = Asked(world, key, version, {"group_id": GROUP} | fields)
+    assert world.services.gate.requested == {state_partition(GROUP)}, "it is loaded before others"
     timers.advance(HOLD_MAX_S - 0.1)
     assert not asked.task.finished
     timers.advance(0.2)
@@ -109,6 +110,7 @@ def test_other_state_partitions_are_not_held_up(world, timers):
     version, fields = BY_GROUP[11]
     world.services.gate.open()
     world.services.gate.close(LOADING, "moved here", (state_partition(GROUP),))
+    assert world.services.gate.requested == set()
     assert world.serves(11, version, **{"group_id": GROUP} | fields)
     assert not world.serves(11, version, **{"group_id": OTHER} | fields)
     assert world.serves(42, 2, groups_names=[OTHER, GROUP])

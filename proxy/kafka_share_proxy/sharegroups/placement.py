@@ -24,7 +24,7 @@ from kafka_share_proxy.loop.waiting import settled_within
 from kafka_share_proxy.sharegroups import followed_everywhere
 from kafka_share_proxy.sharegroups.apis.held_groups import any_entry
 from kafka_share_proxy.sharegroups.services import FEATURE, ShareServices
-from kafka_share_proxy.sharegroups.while_loading import loaded
+from kafka_share_proxy.sharegroups.while_loading import group_loaded
 from kafka_share_proxy.wire.codec.frames import ResponseFrame
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -195,7 +195,7 @@ async def _known(services: ShareServices, group_ids: Iterable[str]) -> None:
     """Wait for a bounded time while the groups' state is being loaded. After that the gate refuses."""
     loading = [state_partition(name) for name in group_ids if services.gate.is_loading(name)]
     if loading:
-        await loaded(services, loading)
+        await group_loaded(services, loading)
 
 
 # Requests about several

@@ -32,7 +32,7 @@ def when_loaded(api: DeclaredApi[ShareServices], services: ShareServices) -> Han
 
     async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         group_id = call.message.group_id
-        if not await loaded(services, (state_partition(group_id),)):
+        if not await group_loaded(services, (state_partition(group_id),)):
             return await _refusal(api, call)
         return await handler(call) if services.holds(group_id) else None
 
@@ -49,6 +49,12 @@ def when_all_is_loaded(api: DeclaredApi[ShareServices], services: ShareServices)
         return await handler(call)
 
     return handle
+
+
+async def group_loaded(services: ShareServices, partitions: Collection[int]) -> bool:
+    """Wait as `loaded`, for partitions of groups in use, which are loaded before others."""
+    services.gate.request(services.gate.closed.intersection(partitions, services.gate.loading))
+    return await loaded(services, partitions)
 
 
 async def loaded(services: ShareServices, partitions: Collection[int]) -> bool:

@@ -56,8 +56,6 @@ LEAVE_S = 2.0
 SUCCESSOR_S = 10.0
 """Seconds after which a member that is to follow another one, and has not, owns its share."""
 
-MemberIdentity = messages.LeaveGroupRequest.MemberIdentity
-
 
 class Membership:
     """Membership of one proxy in the group. Implements `ownership.Ownership`."""
@@ -287,9 +285,8 @@ class Membership:
         """Remove members that have ended. One that has joined again meanwhile has another id, and stays."""
         ended, self._ended = self._ended, set()
         identities = [self._identities[peer] for peer in sorted(ended & self._identities.keys())]
-        if members := [MemberIdentity(member_id=i, group_instance_id=n or None, reason="ended") for i, n in identities]:
-            request = messages.LeaveGroupRequest(group_id=GROUP, members=members)
-            await connection.send_request(ApiKey.LEAVE_GROUP, request)
+        if identities:
+            await connection.send_request(ApiKey.LEAVE_GROUP, _leaving(identities, "its process has ended"))
 
     # Joining
 
@@ -452,8 +449,7 @@ class Membership:
     async def _leave(self) -> None:
         if self.generation < 0 or self._will_rejoin:
             return
-        member = MemberIdentity(member_id=self._member_id, group_instance_id=self._instance, reason="shutdown")
-        request = messages.LeaveGroupRequest(group_id=GROUP, members=[member])
+        request = _leaving([(self._member_id, self._instance)], "shutdown")
         with trio.move_on_after(LEAVE_S, shield=True):
             try:
                 await self._coordinator.find()
@@ -466,3 +462,10 @@ class Membership:
     def _will_rejoin(self) -> bool:
         """True if no other proxy waits for this one to leave, and the group recognizes its name after a restart."""
         return bool(self._is_only_member) and self._instance is not None and not self._lease.is_rebalancing
+
+
+def _leaving(identities: Iterable[tuple[str, str | None]], reason: str) -> messages.LeaveGroupRequest:
+    """Return the request that removes members, named by their ids and names."""
+    request = messages.LeaveGroupRequest
+    members = [request.MemberIdentity(member_id=i, group_instance_id=n or None, reason=reason) for i, n in identities]
+    return request(group_id=GROUP, members=members)

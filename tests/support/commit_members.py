@@ -12,6 +12,7 @@ from aiokafka import TopicPartition as AioTopicPartition
 from aiokafka.structs import OffsetAndMetadata as AioOffset
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ConfluentTopicPartition
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.raw import LIMIT_S, until
 
@@ -22,6 +23,7 @@ with warnings.catch_warnings():
     from kafka.structs import OffsetAndMetadata
 
 T = TypeVar("T")
+REJOINS_MAX = 3
 
 
 class Refused(Exception):
@@ -109,10 +111,16 @@ class PythonMember:
             self.consumer.position(assigned)  # else `committed` may tell what was fetched before a commit
 
     def commit(self, topic: str, partition: int, offset: int, text: str | None = None) -> None:
-        try:
-            self.consumer.commit({TopicPartition(topic, partition): OffsetAndMetadata(offset, text or "", -1)})
-        except PythonKafkaError as error:
-            raise Refused(error.errno) from None
+        """Poll and commit again while the client itself joins again, e.g. for what it has learned of a new topic."""
+        for attempt in range(REJOINS_MAX + 1):
+            try:
+                self.consumer.commit({TopicPartition(topic, partition): OffsetAndMetadata(offset, text or "", -1)})
+            except PythonKafkaError as error:
+                if error.errno != ErrorCode.REBALANCE_IN_PROGRESS or attempt == REJOINS_MAX:
+                    raise Refused(error.errno) from None
+                until(lambda: self.consumer.poll(timeout_ms=100) or self.consumer.assignment(), "partitions again")
+            else:
+                return
 
     def committed(self, topic: str, partition: int) -> tuple[int, str]:
         stored = self.consumer.committed(TopicPartition(topic, partition), metadata=True)

@@ -144,11 +144,11 @@ def new_group(bootstrap: str) -> str:
     return group
 
 
-def consume(bootstrap: str, records: int, consumers: int, group: str = "") -> Run:
+def consume(bootstrap: str, records: int, consumers: int, group: str = "", topic: str = TOPIC) -> Run:
     """Let this many consumers of a group share all records. Without a name the group is a new one."""
     java = [find_java(), "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", class_path("4.3.0")]
     arguments = [
-        *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--num-records", str(records)),
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)),
         *("--group", group or new_group(bootstrap), "--threads", str(consumers), "--hide-header", "--timeout", "60000"),
         *("--show-detailed-stats", "--reporting-interval", "500"),
     ]

@@ -7,17 +7,19 @@ request or record, as a multiple of that of one worker, and the rates. On a mach
 processes only the CPU counts: it is what a core that is added brings.
 
 Two readings. *The same load for each worker*: several workers have as many times the connections and requests a second
-of one, or a share group each. This is what more cores are for, and must cost at most CPU_MUST a request. *The same
-load in total*: each worker is less busy, finds fewer requests when it wakes up, and each wakeup costs the same. The
-number of wakeups (voluntary context switches) for 100 requests is printed. `net` is the CPU without that of the same
-time without clients. One worker also gets as many share groups as several have: the same consumers on the same cores,
-but it is busier than each of several.
+of one, or a share group each, with as many records a second. This is what more cores are for, and must cost at most
+CPU_MUST a request. *The same load in total*: each worker is less busy, finds fewer requests when it wakes up, and each
+wakeup costs the same. The number of wakeups (voluntary context switches) for 100 requests is printed. `net` is the CPU
+without that of the same time without clients. Share groups that read stored records as fast as the cores allow are
+printed too: of several workers each then has a lower rate than one alone. One worker also gets as many share groups as
+several have: the same consumers on the same cores, but it is busier than each of several.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import statistics
 import tempfile
@@ -28,6 +30,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from confluent_kafka import Producer
 from kafka_share_proxy.localkafka.front import Front
 
 from tests.bench import sharing
@@ -44,7 +47,7 @@ CONNECTIONS = 32
 PACED_S = 4
 TOTAL_CONNECTIONS = 64
 PER_WORKER, TOTAL = "the same load for each worker", "the same load in total"
-SAME_GROUPS = "a group for each of several workers"
+FULL_SPEED, SAME_GROUPS = "a group for each worker, unpaced", "a group for each of several workers, unpaced"
 CASES = {"small requests": ("-k", "poll"), "Produce of 100 B": ("-k", "produce", "-b", "100", "-p", "2")}
 """Arguments of the load generator."""
 RATES = {"small requests": 8000, "Produce of 100 B": 4000}
@@ -53,7 +56,13 @@ TOTAL_REQUESTS = {"small requests": 60_000, "Produce of 100 B": 30_000}
 SETTLED_S, IDLE_S = 15.0, 20.0
 """Heartbeats are frequent after the start; then the CPU without clients is measured for this time."""
 CONSUMERS = 4
+LIMIT_S = 30.0
 SHARING = f"share groups, {CONSUMERS} consumers each"
+RECORD_BYTES = 1024
+SHARED_RATE, SHARED_S = 5000, 20
+"""Records a second for each group, and for how long."""
+SLICE_S = 0.01
+"""Seconds between two sends of the producer."""
 
 
 @dataclass
@@ -61,8 +70,10 @@ class Side:
     """A proxy with its figures by case."""
 
     front: Front
+    kafka: str
+    """Bootstrap of its broker."""
     port: int
-    """Port of its only broker."""
+    """Port of its only broker at the proxy."""
     workers: int
     cpu_us: dict[str, list[float]] = field(default_factory=dict)
     net_us: dict[str, list[float]] = field(default_factory=dict)
@@ -127,11 +138,11 @@ def wakeups(pid: int) -> int:
 def side(running: Running, workers: int, records: int) -> Side:
     """Start a broker with records, and a proxy in front of it."""
     kafka = running.cluster(OLD)
-    sharing.fill(kafka.bootstrap, records, 1024)
+    sharing.fill(kafka.bootstrap, records, RECORD_BYTES)
     with Raw(kafka.bootstrap) as raw:
         raw.create_topic("bench", sharing.PARTITIONS)
     front = running.front(kafka.bootstrap, {"workers": workers})
-    return Side(front, front.first_port + kafka.nodes[0].node_id, workers)
+    return Side(front, kafka.bootstrap, front.first_port + kafka.nodes[0].node_id, workers)
 
 
 def run(kload: Path, sides: list[Side], rounds: int, records: int) -> None:
@@ -144,8 +155,10 @@ def run(kload: Path, sides: list[Side], rounds: int, records: int) -> None:
                 for reading, offered in ((PER_WORKER, paced), (TOTAL, unpaced)):
                     work = partial(_requests, kload, side, [*arguments, *map(str, offered)])
                     side.measure(f"{case}, {reading}", work, counts=counts)
+            paced_groups = partial(_paced_records, side, f"paced-{number}", side.groups(side.workers))
+            side.measure(f"{SHARING}, {PER_WORKER}", paced_groups, counts=number > 0)
             most = max(each.workers for each in sides)
-            for reading, groups in ((PER_WORKER, side.workers), (SAME_GROUPS, most), (TOTAL, 1)):
+            for reading, groups in ((FULL_SPEED, side.workers), (SAME_GROUPS, most), (TOTAL, 1)):
                 work = partial(_records, side, records, side.groups(groups))
                 side.measure(f"{SHARING}, {reading}", work, counts=number > 0)
 
@@ -159,6 +172,29 @@ def _records(side: Side, records: int, groups: list[str]) -> float:
     with ThreadPoolExecutor(len(groups)) as pool:
         consume = partial(sharing.consume, side.front.bootstrap, records, CONSUMERS)
         return sum(run.records for run in pool.map(consume, groups))
+
+
+def _paced_records(side: Side, topic: str, groups: list[str]) -> float:
+    """Let each of these groups read what is produced meanwhile, directly at the broker. Return how many were read."""
+    with Raw(side.kafka) as raw:
+        raw.create_topic(topic, sharing.PARTITIONS)
+    records = SHARED_RATE * SHARED_S
+    with ThreadPoolExecutor(len(groups) + 1) as pool:
+        consume = partial(sharing.consume, side.front.bootstrap, records, CONSUMERS, topic=topic)
+        runs = [pool.submit(consume, group) for group in groups]
+        pool.submit(_produce, side.kafka, topic, records).result()
+        return sum(run.result().records for run in runs)
+
+
+def _produce(bootstrap: str, topic: str, records: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    value, began = os.urandom(RECORD_BYTES), time.monotonic()
+    for number in range(records):
+        producer.produce(topic, value, partition=number % sharing.PARTITIONS)
+        if number % round(SHARED_RATE * SLICE_S) == 0:
+            producer.poll(max(began + number / SHARED_RATE - time.monotonic(), 0))
+            time.sleep(max(began + number / SHARED_RATE - time.monotonic(), 0))
+    assert producer.flush(LIMIT_S) == 0
 
 
 def report(one: Side, several: Side) -> bool:

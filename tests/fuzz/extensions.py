@@ -36,7 +36,10 @@ TESTS = {
     "kafka_share_proxy.commits.kernel._text_commits": ("tests/commits/kernel/test_text_commits.py",),
     "kafka_share_proxy.sharegroups.kernel._key_table": ("tests/sharegroups/kernel/test_key_table.py",),
     "kafka_share_proxy.wire.records._record_positions": ("tests/wire/records/test_record_positions.py",),
-    "kafka_share_proxy.wire.records._small_batches": ("tests/wire/records/test_records.py",),
+    "kafka_share_proxy.wire.records._small_batches": (
+        "tests/wire/records/test_records.py",
+        "tests/durable/test_replay.py",
+    ),
 }
 """Extension -> the tests of it and its twin. The driver of `_pump` is the data plane, whose tests run on it."""
 

@@ -33,11 +33,10 @@ class Member:
     ) -> None:
         self.notes: list[str] = []
         self.refused: list[tuple[str, ProxyError | None]] = []
-        note = lambda event, **_: self.notes.append(event)  # noqa: E731
         peer = f"{address}:9" if fleet else ""
         client = ClusterClient([brokers.address(3)], brokers.settings)
         self.part = Membership(
-            client, note, address, SESSION_S, trio.current_time,
+            client, self._note, address, SESSION_S, trio.current_time,
             name=name, peer=peer, serves=["share groups", "commits"], is_successor=is_successor,
         )  # fmt: skip
         self.gives_up = True
@@ -53,13 +52,16 @@ class Member:
         self.scope = trio.CancelScope()
         nursery.start_soon(self._run)
 
+    def _note(self, event: str, /, **_: object) -> None:
+        self.notes.append(event)
+
     async def _run(self) -> None:
         with self.scope:
             await self.part.run(self._events)
 
     async def kill(self) -> None:
         """End it as kill -9 does: the group keeps it until its session timeout."""
-        self.part._leave = trio.lowlevel.checkpoint  # type: ignore[method-assign]
+        self.part._leave = trio.lowlevel.checkpoint  # type: ignore[method-assign]  # it sends nothing any more
         self.scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
 

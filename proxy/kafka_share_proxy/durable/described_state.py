@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kafka_share_proxy.brokers.internal_topics import COMPACTED, MESSAGE_BYTES
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
-from kafka_share_proxy.durable.partition_log import Reign
+from kafka_share_proxy.durable.partition_log import Reign, Replay
 from kafka_share_proxy.loop.log_levels import ERROR, INFO, WARNING, EventLevels
 from kafka_share_proxy.wire.codec import numbered
 from kafka_share_proxy.wire.definitions import messages
@@ -136,6 +136,10 @@ class DescribedState(Generic[K]):
             return None
         stored = numbered.decode_body(messages.TakeoverKey, key, _VERSION)
         return Reign(stored.producer_id, stored.producer_epoch)
+
+    def replay(self, until: int) -> Replay:
+        """Return the replay of one partition up to this offset, before anything was read."""
+        return Replay(self.reign_of, until, plain=self.plain_types)
 
     @cached_property
     def plain_types(self) -> bytes:

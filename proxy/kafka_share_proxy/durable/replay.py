@@ -16,7 +16,7 @@ from kafka_share_proxy.brokers import topic_log
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, connection
 from kafka_share_proxy.brokers.idle_connections import IdleConnections
 from kafka_share_proxy.brokers.topic_log import EARLIEST, LATEST
-from kafka_share_proxy.durable.partition_log import UNKNOWN, Reign, Replay
+from kafka_share_proxy.durable.partition_log import UNKNOWN, Replay
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.slices import SLICE_S
 from kafka_share_proxy.wire.codec.primitives import Buffer
@@ -92,12 +92,10 @@ async def ends(partitions: Iterable[int], source: ReplaySource) -> dict[int, int
     return await _bounds(partitions, source, LATEST)
 
 
-async def had_owner(
-    partitions: Collection[int], source: ReplaySource, reign_of: Callable[[bytes], Reign | None]
-) -> bool:
+async def had_owner(partitions: Collection[int], source: ReplaySource, replay_until: Callable[[int], Replay]) -> bool:
     """Return True if a proxy has owned one of the partitions, or its log cannot be read. Raises UpstreamLost."""
     bounds = await ends(partitions, source)
-    replays = {p: Replay(reign_of, bounds[p] - 1) for p in partitions if bounds[p] > 0}
+    replays = {p: replay_until(bounds[p] - 1) for p in partitions if bounds[p] > 0}
     try:
         await read(replays, source)
     except RemoteProtocolError:  # loading will show which partition

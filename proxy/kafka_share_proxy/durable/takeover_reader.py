@@ -19,7 +19,7 @@ from kafka_share_proxy.durable import replay
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.leader_watch import LeaderWatch
 from kafka_share_proxy.durable.ownership import Takeover
-from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
+from kafka_share_proxy.durable.partition_log import ENDLESS
 from kafka_share_proxy.durable.replay import ReplaySource
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 
@@ -62,9 +62,7 @@ class TakeoverReader:
 
     async def read_ahead(self) -> None:
         """Read what the logs of the present part have now. `read` repeats it if it fails."""
-        reign_of, plain = self._state.reign_of, self._state.plain_types
-        replays = {p: Replay(reign_of, ENDLESS, plain=plain) for p in self._takeover.part}
-        self._takeover.replays = replays
+        replays = self._takeover.replays = {p: self._state.replay(ENDLESS) for p in self._takeover.part}
         try:
             await self._unless_moved(lambda: replay.read_ahead(replays, self._source))
         except ProxyError:
@@ -78,7 +76,7 @@ class TakeoverReader:
 
     async def had_owner(self, partitions: Collection[int]) -> bool:
         """Return True if a proxy has owned one of the partitions, or its log cannot be read."""
-        return await self._until_done(lambda: replay.had_owner(partitions, self._source, self._state.reign_of))
+        return await self._until_done(lambda: replay.had_owner(partitions, self._source, self._state.replay))
 
     @property
     def _source(self) -> ReplaySource:

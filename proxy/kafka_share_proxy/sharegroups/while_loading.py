@@ -53,7 +53,7 @@ def when_all_is_loaded(api: DeclaredApi[ShareServices], services: ShareServices)
 
 async def group_loaded(services: ShareServices, partitions: Collection[int]) -> bool:
     """Wait as `loaded`, for partitions of groups in use, which are loaded before others."""
-    services.gate.request(services.gate.closed.intersection(partitions, services.gate.loading))
+    services.gate.request([partition for partition in partitions if partition in services.gate.loading])
     return await loaded(services, partitions)
 
 

@@ -147,7 +147,7 @@ class _GroupReader:
             INDIVIDUAL_COMMITS.topic, topic.leaders, topic.addresses, self._nodes.client.settings, topic.topic_id
         )
         end = (await replay.ends([number], replay_source))[number]
-        read = Replay(INDIVIDUAL_COMMITS.reign_of, end - 1)
+        read = INDIVIDUAL_COMMITS.replay(end - 1)
         await replay.read({number: read}, replay_source)
         return read
 

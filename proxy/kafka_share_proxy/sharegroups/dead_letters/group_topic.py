@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.durable import replay
-from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.sharegroups.apis.group_configs import GROUP, settings_of
@@ -69,7 +68,7 @@ async def _stored_values(
         size = sum(ends.values()) - sum((await replay.starts(numbers, source)).values())
         if size > offsets_max:
             raise TooMuchState(f"topic {SHARE_STATE.topic} has {size} offsets, and at most {offsets_max} are read")
-    replays = {number: Replay(SHARE_STATE.reign_of, ends[number] - 1) for number in numbers}
+    replays = {number: SHARE_STATE.replay(ends[number] - 1) for number in numbers}
     await replay.read(replays, source)
     return (entry for each in replays.values() for entry in each.values.items())
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.fleet import moved_clients
 from kafka_share_proxy.fleet.moved_clients import ARRIVING_MAX, BUSY_SHARE, MovedClients
-from kafka_share_proxy.forwarding import moved_connection
+from kafka_share_proxy.forwarding import fair_share, moved_connection
 from kafka_share_proxy.forwarding.client_software import ClientSoftware
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.data_plane import Plane
@@ -224,10 +224,14 @@ def test_a_busy_worker_takes_over_connections_of_one_that_ends(workers: Workers)
 def gives(workers: Workers, share: int = 1) -> int:
     """Let the edge give one of `share` connections to the owner. Return how many it gives."""
 
-    def send(connection: ForwardedConnection) -> bool:
+    def send(place: int, connection: ForwardedConnection) -> bool:
+        assert place == 1
         return workers.sender.send_idle(workers.path, connection, may_stay=True)
 
-    return workers.world.plane.give(share, send)
+    plane = workers.world.plane
+    given = [(1, connection) for connection in fair_share.surplus(plane.connections(), share)]
+    plane.give(given, send)
+    return len(given)
 
 
 def test_a_worker_gives_every_second_connection_of_each_client(workers: Workers) -> None:

@@ -174,17 +174,17 @@ class World:
         self.peers.append(Peer(self, sock))
         return self.peers[-1]
 
-    def client(self) -> Peer:
-        """A new client connection, accepted."""
+    def client(self, port: int | None = None) -> Peer:
+        """A new client connection, accepted. `port`: that of a broker instead of the bootstrap one."""
         before = self.plane.statistics().connections_total
-        sock = socket.create_connection(("127.0.0.1", self.port))
+        sock = socket.create_connection(("127.0.0.1", port or self.port))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.turn_until(lambda: self.plane.statistics().connections_total > before)
         return self.peer(sock)
 
-    def pair(self) -> tuple[Peer, Peer]:
+    def pair(self, port: int | None = None) -> tuple[Peer, Peer]:
         """Return a client, and the broker it reached by a first request with a response."""
-        client, before = self.client(), len(self.brokers)
+        client, before = self.client(port), len(self.brokers)
         client.send(request(FETCH, 11, 0))
         self.turn_until(lambda: len(self.brokers) > before)
         broker = self.brokers[-1]

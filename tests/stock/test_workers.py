@@ -161,6 +161,38 @@ def test_a_worker_that_replaces_another_gets_connections_of_the_others_which_sta
     until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served")
 
 
+def test_no_worker_has_all_connections_of_a_librdkafka_client(running: Running, fresh: Callable[[str], str]) -> None:
+    """Clients of one client id on one host. Two brokers, so librdkafka is never without a connection to any broker."""
+    front = running.front(running.cluster(OLD, nodes=2).bootstrap, {"workers": 2})
+    producers = [Producer({"bootstrap.servers": front.bootstrap}) for _ in range(CLIENTS // 3)]
+
+    def workers_by_broker() -> dict[str, set[int]]:
+        workers: dict[str, set[int]] = {}
+        for line in read(front, "/connections")["connections"]:
+            workers.setdefault(str(line["listener"]), set()).add(line["worker"])
+        workers.pop("bootstrap", None)
+        return workers
+
+    def is_divided() -> bool:
+        for producer in producers:
+            for partition in range(4):
+                producer.produce(topic, b"x", partition=partition)
+            producer.poll(0)
+        by_broker = workers_by_broker()
+        return len(by_broker) == 2 and all(len(each) == 1 for each in by_broker.values())
+
+    topic = fresh("topic")
+    try:
+        with Raw(front.bootstrap) as raw:
+            raw.create_topic(topic, 4)
+        until(is_divided, "each broker to have one worker")
+        assert set.union(*workers_by_broker().values()) == set(map(int, pids(front)))
+        assert [producer.flush(LIMIT_S) for producer in producers] == [0] * len(producers)
+        assert metric(front, "ksp_connections ") >= 2 * len(producers)
+    finally:
+        assert front.stop() == 0
+
+
 def is_served(raw: Raw, connection: Connection) -> bool:
     try:
         raw.send_request("Metadata", 12, on=connection, topics=[], allow_auto_topic_creation=False)

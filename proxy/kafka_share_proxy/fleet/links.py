@@ -118,7 +118,6 @@ class FleetLinks:
             self._handshakes = Handshakes(reactor, tls.dialled, limits, notes)
         self._listeners: tuple[Listener, ...] = ()
         self._numbers = count(FIRST_NUMBER)
-        self._moved_away = 0
         self._groups: dict[str, None] = {}
         self._ended: dict[str, float] = {}
         """Group -> time at which the last member ceased to report it."""
@@ -200,12 +199,11 @@ class FleetLinks:
         if self._local is not None:
             self._clients.listen(path_of(self._local.listen), admit)
 
-    def move_away(self, connection: ForwardedConnection) -> bool:
-        """Send a connection between two requests to an owner on this machine, by round robin. False if it stays."""
-        owners = sorted(set(self._table.elsewhere.values()))
+    def move_away(self, place: int, connection: ForwardedConnection) -> bool:
+        """Send a connection between two requests to the owner at this place on this machine. False if it stays."""
+        owners = sorted(set(self._table.elsewhere.values()), key=lambda name: (len(name), name))
         paths = [path for path in map(self._local_path, owners) if path is not None]
-        self._moved_away += 1
-        return bool(paths) and self._clients.send_idle(path_of(paths[self._moved_away % len(paths)]), connection)
+        return bool(paths) and self._clients.send_idle(path_of(paths[place % len(paths)]), connection)
 
     def give(self, path: str, connection: ForwardedConnection) -> bool:
         """Send a connection between two requests to the proxy that listens at `path`. False if it stays."""

@@ -12,7 +12,7 @@ import trio
 
 from kafka_share_proxy.brokers.dialling import Dial, Dialled
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding import drain_order, fair_share
+from kafka_share_proxy.forwarding import drain_order
 from kafka_share_proxy.forwarding.admission import Admission, Entrance
 from kafka_share_proxy.forwarding.client_trace.client_trace import ClientTrace
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
@@ -20,6 +20,7 @@ from kafka_share_proxy.forwarding.connection_state import MOVED
 from kafka_share_proxy.forwarding.dispatch.passing_requests import passing
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.drain_order import Spread
+from kafka_share_proxy.forwarding.fair_share import Given
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
@@ -141,16 +142,11 @@ class Plane:
         if connection.id in self._connections:
             connection.guarded(connection.drain)
 
-    def give(self, workers: int, send: Callable[[ForwardedConnection], bool]) -> int:
-        """Let another worker continue one of `workers` connections each. Return their number.
-
-        `send`: see ForwardedConnection.give_way.
-        """
-        given = fair_share.surplus(self._connections.values(), workers)
-        for place, connection in enumerate(given):
-            at = self.reactor.now() + place * GIVE_EVERY_S
-            self.reactor.call_at(at, partial(self._give_one, connection, send))
-        return len(given)
+    def give(self, given: Iterable[Given], send: Callable[[int, ForwardedConnection], bool]) -> None:
+        """Let other workers continue connections. `send`: see ForwardedConnection.give_way, for a place."""
+        for number, (place, connection) in enumerate(given):
+            at = self.reactor.now() + number * GIVE_EVERY_S
+            self.reactor.call_at(at, partial(self._give_one, connection, partial(send, place)))
 
     def _give_one(self, connection: ForwardedConnection, send: Callable[[ForwardedConnection], bool]) -> None:
         if connection.id in self._connections and self.admission.is_open:
@@ -171,6 +167,7 @@ class Plane:
         return not (self._connections or self._lingering or self.admission.beginning)
 
     def connections(self) -> Iterable[ForwardedConnection]:
+        """Return all connections by ascending id."""
         return self._connections.values()
 
     def statistics(self) -> PlaneStatistics:

@@ -11,7 +11,7 @@ from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.listeners import Listener, bind
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.server_names import ServerNames
-from kafka_share_proxy.wire.values import Address
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 Bind = Callable[[str, int], list[socket.socket]]
 """Function that returns listening sockets for a host and a port. Raises OSError with a reason."""
@@ -110,6 +110,11 @@ class Ports:
             self.uncover(number)
         for node_id in list(self._ports):
             self.close_listener(node_id)
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """Node ids of the brokers, in ascending order."""
+        return tuple(sorted(self._ports.keys() - {UNKNOWN_NODE}))
 
     def of_broker(self, node_id: int) -> Port | None:
         return self._ports.get(node_id)

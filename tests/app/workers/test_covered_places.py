@@ -71,11 +71,25 @@ async def test_the_others_give_connections_to_a_worker_that_has_replaced_one(ask
     workers.end(1)
     await covers.follow(workers)
     workers.put(1)
-    workers.serving()[1].number = 7
+    workers.numbers = [0, 7, 2]
     asked.clear()
     await covers.follow(workers)
     await covers.follow(workers)
-    assert asked[1:] == [("admin-0", "/gives/7/3"), ("admin-2", "/gives/7/3")]
+    assert asked[1:] == [("admin-0", "/gives/0,7,2/1"), ("admin-2", "/gives/0,7,2/1")]
+
+
+async def test_two_workers_that_were_replaced_get_connections_once_both_serve(asked: Asked) -> None:
+    covers, workers = CoveredPlaces(), ThreeWorkers()
+    for place in (1, 2):
+        workers.end(place)
+        await covers.follow(workers)
+    for place in (1, 2):
+        workers.put(place)
+        asked.clear()
+        await covers.follow(workers)
+        assert sorted(target for _, target in asked if "gives" in target) == (
+            [] if place == 1 else ["/gives/0,1,2/1"] * 2 + ["/gives/0,1,2/2"] * 2
+        )
 
 
 async def test_nothing_is_given_while_a_place_has_no_worker(asked: Asked) -> None:

@@ -1,23 +1,33 @@
-"""Page with which a supervisor lets a worker give connections to the one that has replaced another."""
+"""Page with which a supervisor lets a worker give connections to others."""
 
+from collections.abc import Iterable
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka_share_proxy.app.workers import giving_page
 from kafka_share_proxy.app.workers.giving_page import GivingPage
 from kafka_share_proxy.feature.admin import AdminRequest
+from kafka_share_proxy.forwarding import fair_share
+from kafka_share_proxy.forwarding.fair_share import FairShare, WorkerPlaces
+
+NUMBER = 5
+"""Number of the worker whose page this is."""
 
 
 class Plane:
-    """Plane whose connections are numbers. It gives all of them."""
+    """Plane that gives all that it should."""
 
-    def __init__(self) -> None:
-        self.workers = 0
+    reactor = SimpleNamespace(now=lambda: 0.0)
+    ports = SimpleNamespace(node_ids=(1, 2))
 
-    def give(self, workers: int, send: Any) -> int:
-        self.workers = workers
-        return sum(map(send, (1, 2)))
+    def connections(self) -> list[Any]:
+        return []
+
+    def give(self, given: Iterable[Any], send: Any) -> None:
+        for place, connection in given:
+            send(place, connection)
 
 
 class Links:
@@ -32,30 +42,59 @@ class Links:
 
 
 def page(plane: Plane | None, links: Links | None) -> GivingPage:
-    seat: Any = SimpleNamespace(links="/run/ksp/links-0")
+    seat: Any = SimpleNamespace(links="/run/ksp/links-0", number=NUMBER)
     given: tuple[Any, Any] = plane, SimpleNamespace(links=links)
     return GivingPage(seat, lambda: given[0], lambda: given[1])
 
 
-async def test_connections_are_given_to_the_socket_of_the_worker() -> None:
-    plane, links = Plane(), Links()
-    request = AdminRequest(method="POST", parts=["5", "2"])
-    assert await page(plane, links).response(request) == (HTTPStatus.OK, {"given": 2})
-    assert (plane.workers, links.given) == (2, [("/run/ksp/links-5", 1), ("/run/ksp/links-5", 2)])
+def post(*parts: str) -> AdminRequest:
+    return AdminRequest(method="POST", parts=parts)
 
 
-@pytest.mark.parametrize("parts", [["5"], ["x", "2"], ["5", "x"], ["5", "2", "3"], []])
+@pytest.fixture
+def choices(monkeypatch: pytest.MonkeyPatch) -> list[WorkerPlaces]:
+    """Places with which connections were chosen: number 10 for place 0, and 20 for a new place."""
+    seen: list[WorkerPlaces] = []
+
+    def misplaced(_self: FairShare, _connections: Any, places: WorkerPlaces, _now: float) -> list[Any]:
+        seen.append(places)
+        return [(0, 10)]
+
+    monkeypatch.setattr(FairShare, "misplaced", misplaced)
+    monkeypatch.setattr(fair_share, "share_of", lambda new, _connections, _places: [(new, 20)])
+    return seen
+
+
+async def test_connections_that_others_should_serve_are_given_to_their_sockets(choices: list[WorkerPlaces]) -> None:
+    links = Links()
+    assert await page(Plane(), links).response(post("4,5,9")) == (HTTPStatus.OK, {"given": 1})
+    assert links.given == [("/run/ksp/links-4", 10)]
+    assert choices == [WorkerPlaces(1, 3, (1, 2))]
+
+
+async def test_a_worker_that_has_replaced_another_gets_its_share_too(choices: list[WorkerPlaces]) -> None:
+    links = Links()
+    assert await page(Plane(), links).response(post("4,5,9", "2")) == (HTTPStatus.OK, {"given": 2})
+    assert links.given == [("/run/ksp/links-4", 10), ("/run/ksp/links-9", 20)]
+    assert choices
+
+
+def test_the_supervisor_names_all_workers_by_place() -> None:
+    assert giving_page.target([4, 5, 9]) == "/gives/4,5,9"
+    assert giving_page.target([4, 5, 9], 0) == "/gives/4,5,9/0"
+
+
+@pytest.mark.parametrize("parts", [["4"], ["x,5"], ["5,"], ["5", "x"], ["5", "1"], ["5", "0", "3"], [""], []])
 async def test_there_is_no_other_page(parts: list[str]) -> None:
-    assert await page(Plane(), Links()).response(AdminRequest(method="POST", parts=parts)) is None
+    assert await page(Plane(), Links()).response(post(*parts)) is None
 
 
 async def test_without_links_and_before_the_cluster_has_responded_nothing_is_given() -> None:
-    request = AdminRequest(method="POST", parts=["5", "2"])
-    assert await page(Plane(), None).response(request) is None
-    assert await page(None, Links()).response(request) is None
+    assert await page(Plane(), None).response(post("5,2")) is None
+    assert await page(None, Links()).response(post("5,2")) is None
 
 
-async def test_reading_gives_nothing() -> None:
+async def test_reading_gives_nothing(choices: list[WorkerPlaces]) -> None:
     links = Links()
-    assert await page(Plane(), links).response(AdminRequest(method="GET", parts=["5", "2"])) is None
-    assert links.given == []
+    assert await page(Plane(), links).response(AdminRequest(method="GET", parts=["5,2"])) is None
+    assert (links.given, choices) == ([], [])

@@ -333,7 +333,7 @@ class Server:
         with trio.move_on_after(HAND_OVER * self._config.drain_s):
             await home.hand_over()
         if home.links is not None and self._spreads_drain:
-            parts.plane.moves_away = home.links.move_away
+            parts.plane.moves_away = partial(home.links.move_away, self._worker)
 
     def _spread(self) -> Spread | None:
         drain_s, workers = self._config.drain_s, self._config.worker_count

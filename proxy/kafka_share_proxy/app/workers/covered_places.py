@@ -18,6 +18,8 @@ class CoveredPlaces:
     def __init__(self) -> None:
         self._covers: dict[int, WorkerProcess] = {}
         """Place -> the worker that accepts its clients."""
+        self._replaced: set[int] = set()
+        """Places with a new worker that has got no connections of the others yet."""
         self._one_at_a_time = trio.Lock()
 
     async def follow(self, generation: Generation) -> None:
@@ -27,7 +29,10 @@ class CoveredPlaces:
                 if place in generation.serving() or worker.ended.is_set():
                     del self._covers[place]
                     await _request(worker, place, END)
-                    await _share(generation, place)
+                    self._replaced.add(place)
+            if generation.is_ready:
+                while self._replaced:
+                    await spread(generation, self._replaced.pop())
             if not generation.was_ready:
                 return  # a place without a worker has had none, and gets no clients yet
             for place in generation.places:
@@ -38,14 +43,12 @@ class CoveredPlaces:
                         self._covers[place] = worker
 
 
-async def _share(generation: Generation, place: int) -> None:
-    """Give the worker at this place, if there is one again, connections of all others: clients stay with those."""
-    serving = generation.serving()
-    new = serving.pop(place, None)
-    if new is not None:
-        for other in serving.values():
-            target = f"/{giving_page.PATH}/{new.number}/{len(generation.places)}"
-            await worker_client.request(other.admin, "POST", target)
+async def spread(generation: Generation, new: int | None = None) -> None:
+    """Let all workers give connections to those that should serve them, and to the one at the place `new` its share."""
+    target = giving_page.target(generation.numbers, new)
+    for place, worker in generation.serving().items():
+        if place != new:
+            await worker_client.request(worker.admin, "POST", target)
 
 
 async def _request(worker: WorkerProcess, place: int, what: str) -> bool:

@@ -19,7 +19,7 @@ from kafka_share_proxy.app.settings import live_settings, passed_settings
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.live_settings import Reloaded
 from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
-from kafka_share_proxy.app.workers import fork_server, removing_page, worker_client
+from kafka_share_proxy.app.workers import covered_places, fork_server, removing_page, worker_client
 from kafka_share_proxy.app.workers.channel import Body
 from kafka_share_proxy.app.workers.covered_places import CoveredPlaces
 from kafka_share_proxy.app.workers.fork_server import ForkServer
@@ -50,6 +50,8 @@ LINKED_S = 3.0
 REST_OF_DRAIN_S = 2.0
 """Seconds more that workers may move their connections before others replace the present ones too."""
 STATE_CHECK_S = 0.1
+SPREAD_EVERY_S = 2.0
+"""Seconds between two looks at which workers serve new connections."""
 STATE_PAGE = "/readyz"
 REPLACE_S = 60.0
 """Seconds that the workers of a new generation may take until all accept clients."""
@@ -137,9 +139,18 @@ class Supervisor:
     async def _serve(self, first: Generation) -> None:
         if await first.serves(self._stop):
             self._notes(observe.SERVING, listen=str(self._config.bound), workers=len(first.places))
-            await self._stop.wait()
+            await self._spread_connections()
         elif first.failed is not None:
             self._status = first.failed
+
+    async def _spread_connections(self) -> None:
+        """Let workers give each other the connections that others should serve, until the proxy stops."""
+        while not self._stop.is_set():
+            current = self._current
+            if current is not None and current.is_ready and len(current.places) > 1 and self._before is None:
+                await covered_places.spread(current)
+            with trio.move_on_after(SPREAD_EVERY_S):
+                await self._stop.wait()
 
     async def _end_all(self) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)

@@ -45,7 +45,7 @@ class ClientToBroker(ClientRequests):
 
     def __init__(self, connection: ForwardedConnection, transport: Transport, pending: Pending) -> None:
         plane = connection.plane
-        super().__init__(pending, plane.passing, plane.limits.frame_bytes)
+        super().__init__(pending, plane.passing.first, plane.limits.frame_bytes)
         self._connection = connection
         self._buffer = plane.reactor.buffer
         self.in_flight_max = plane.limits.in_flight_requests

@@ -31,7 +31,7 @@ from kafka_share_proxy.forwarding.served.injected_requests import InjectedReques
 from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.served.local_requests import LocalRequests
 from kafka_share_proxy.forwarding.upstream_connection import UpstreamConnection
-from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
+from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Passing
 from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.loop.interfaces import Data, Transport
 from kafka_share_proxy.loop.polling import PEER_LEFT, READ, WRITE
@@ -224,6 +224,20 @@ class ForwardedConnection:
             self.failed(error)
         else:
             self.end("handler-failed", reason=repr(error), error=error)
+
+    # the client's description
+
+    @property
+    def passing(self) -> Passing:
+        """Requests that can be forwarded without being gathered."""
+        passing = self.plane.passing
+        return passing.first if self.software is None else passing.described
+
+    def note_software(self, software: ClientSoftware | None) -> None:
+        """Keep what the client has said about itself, and do not read that again. None: nothing was said."""
+        self.software = software
+        if not self.requests.raw:
+            self.requests.go_by(self.passing)
 
     # SASL
 

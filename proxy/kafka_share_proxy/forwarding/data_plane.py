@@ -17,7 +17,7 @@ from kafka_share_proxy.forwarding.admission import Admission, Entrance
 from kafka_share_proxy.forwarding.client_trace.client_trace import ClientTrace
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.connection_state import MOVED
-from kafka_share_proxy.forwarding.dispatch.passing_requests import passing
+from kafka_share_proxy.forwarding.dispatch.passing_requests import NONE_PASS, passing
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.drain_order import Spread
 from kafka_share_proxy.forwarding.fair_share import Given
@@ -28,7 +28,6 @@ from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
 from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
 from kafka_share_proxy.forwarding.ports import Port
 from kafka_share_proxy.forwarding.served.injected_requests import Query
-from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
 from kafka_share_proxy.loop.interfaces import Notes, Transport
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.slices import Slices
@@ -95,7 +94,7 @@ class Plane:
         self.gathered = GatherBudget(limits.gathered_total_bytes)
         self.slices = slices or Slices(reactor)
         self.routes = Routes()
-        self.passing = NOTHING_PASSES
+        self.passing = NONE_PASS
         """Requests that `routes` forwards without inspection."""
         self._connections: dict[int, ForwardedConnection] = {}
         self._to_release: deque[tuple[float, ForwardedConnection]] = deque()
@@ -203,7 +202,7 @@ class Plane:
         self.passing = passing(routes, self.reactor.iterations)
         for connection in self._connections.values():
             if not connection.requests.raw:
-                connection.requests.go_by(self.passing)
+                connection.requests.go_by(connection.passing)
 
     # for admission
 

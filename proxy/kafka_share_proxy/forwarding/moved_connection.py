@@ -105,7 +105,7 @@ def cut(connection: ForwardedConnection) -> None:
 
 def resume(connection: ForwardedConnection, moved: messages.MovedClient, broker: socket.socket) -> None:
     """Continue a connection of another process, at the request that it has not served. Raises RemoteProtocolError."""
-    connection.software = _software_of(moved)
+    connection.note_software(_software_of(moved))
     connection.moves, connection.is_known = moved.moves, True
     connection.timeouts.opened_at = moved.opened_at
     if moved.is_authenticated:

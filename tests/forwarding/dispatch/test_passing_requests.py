@@ -35,14 +35,24 @@ def iterations() -> Iterations:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, iterations: Iterations) -> Any:
     monkeypatch.setattr(passing_requests, "Passing", Made)
-    return passing_requests.passing(routes(), iterations)
+    both = passing_requests.passing(routes(), iterations)
+    return both.first
 
 
 def test_requests_that_only_pass_are_not_looked_at(made: Any) -> None:
-    """ApiVersions is read, because it names the client's software."""
+    """ApiVersions is read until the client has named its software."""
     assert {header(FETCH, 15), header(METADATA, 12)} <= set(made.plain)
     assert not {header(key, 0) for key in (API_VERSIONS, LOCAL, LIST)} & set(made.plain)
     assert not {header(key, 0) for key in (API_VERSIONS, LOCAL, FETCH)} & set(made.inspected)
+
+
+def test_api_versions_of_a_client_that_has_described_itself_passes(
+    monkeypatch: pytest.MonkeyPatch, iterations: Iterations
+) -> None:
+    monkeypatch.setattr(passing_requests, "Passing", Made)
+    both: Any = passing_requests.passing(routes(), iterations)
+    assert both.described.plain.keys() - both.first.plain.keys() == {header(API_VERSIONS, v) for v in range(5)}
+    assert both.described.inspected == both.first.inspected
 
 
 def test_of_a_produce_only_the_acks_are_looked_at(made: Any) -> None:

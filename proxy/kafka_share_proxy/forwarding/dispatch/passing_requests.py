@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
 from kafka_share_proxy.forwarding.dispatch.request_inspection import (
@@ -17,15 +18,29 @@ from kafka_share_proxy.forwarding.dispatch.request_inspection import (
     inspect_unserved,
 )
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, Routes
-from kafka_share_proxy.forwarding.walk.client_requests import Passing
+from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Passing
 from kafka_share_proxy.forwarding.walk.walk import Inspect
 from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 
-def passing(routes: Routes, iterations: Iterations) -> Passing:
-    """Requests that can be forwarded without being gathered. `iterations` records those under inspection."""
+@dataclass(frozen=True, slots=True)
+class PassingRequests:
+    """Requests that can be forwarded without being gathered."""
+
+    first: Passing
+    """Those of a client that has not described itself: its ApiVersions is read by `request_dispatch`."""
+    described: Passing
+    """Those of a client that has."""
+
+
+NONE_PASS = PassingRequests(NOTHING_PASSES, NOTHING_PASSES)
+
+
+def passing(routes: Routes, iterations: Iterations) -> PassingRequests:
+    """Return the requests that pass. `iterations` records those under inspection."""
     plain: dict[bytes, Route] = {}
+    describing: dict[bytes, Route] = {}
     inspected: dict[bytes, Inspect] = {}
     produce = set()
     for name, route in routes.items():
@@ -35,7 +50,8 @@ def passing(routes: Routes, iterations: Iterations) -> Passing:
             inspected[name] = AcksMatch(route.version, route)
             produce.add(name)
         elif route.key == ApiKey.API_VERSIONS:
-            continue  # read by request_dispatch: the client says who it is
+            if route.kind in (Kind.FORWARD, Kind.RESPONSE) and route.amend is None:
+                describing[name] = route
         elif route.kind in (Kind.FORWARD, Kind.RESPONSE):
             if route.amend is None:
                 plain[name] = route
@@ -46,7 +62,8 @@ def passing(routes: Routes, iterations: Iterations) -> Passing:
                 _noted(route, route.serve_here, iterations), inspect_to_amend(route.amend or _unchanged, route)
             )
             inspected[name] = _shortened(route, inspect)
-    return Passing(plain, inspected, frozenset(produce))
+    first = Passing(plain, inspected, frozenset(produce))
+    return PassingRequests(first, Passing(plain | describing, inspected, first.produce))
 
 
 def _noted(

@@ -48,7 +48,7 @@ def treat(connection: ForwardedConnection, buffer: memoryview, at: int, end: int
     if route.kind in (Kind.LOCAL, Kind.INSPECT, Kind.PRODUCE) or route.amend is not None:
         return _gather(connection, buffer, at, end, GatheredRequest(route, head))
     if route.key == ApiKey.API_VERSIONS and end - at >= head.size + SIZE.size:
-        connection.software = client_software.read(buffer[at + SIZE.size : at + SIZE.size + head.size])
+        connection.note_software(client_software.read(buffer[at + SIZE.size : at + SIZE.size + head.size]))
     return _pass(connection, buffer, at, end, head, route)
 
 
@@ -87,7 +87,7 @@ def _ends_tokens(connection: ForwardedConnection, head: RequestHead) -> bool:
     if head.name not in connection.plane.routes:
         return False
     connection.requests.raw = False
-    connection.requests.go_by(connection.plane.passing)
+    connection.requests.go_by(connection.passing)
     pending = connection.pending
     while pending and pending[-1][1] is TOKEN:
         pending.pop()

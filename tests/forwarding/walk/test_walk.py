@@ -70,6 +70,11 @@ def mine(frame: memoryview) -> bool:
     return b"mine" in bytes(frame)
 
 
+def topic_b(frame: memoryview) -> Named | None:
+    """Requests for this topic expect another response than the others."""
+    return RESPONDED if b"topic-b" in bytes(frame) else None
+
+
 def tables() -> Iterator[Any]:
     """The same for both: every kind of look."""
     inspect = inspect_unserved(mine, inspect_to_amend(lambda _: None, FETCH))
@@ -79,7 +84,7 @@ def tables() -> Iterator[Any]:
             name(78, 1): inspect_to_amend(lambda frame: LOOKED if frame[-1] % 2 else None, PLAIN),
             name(1, 11): WordMatch((b"mine", b"never"), inspect, FETCH),
             name(1, 13): IdMatch({KNOWN_ID: None}, 13, ids, IDS),
-            name(3, 9): RememberedMatch(inspect_unserved(mine, inspect_to_amend(lambda _: None, REPEATED))),
+            name(3, 9): RememberedMatch(inspect_unserved(mine, inspect_to_amend(topic_b, REPEATED))),
             **{name(0, version): AcksMatch(version, PRODUCE) for version in (3, 7, 8, 9, 11)},
             **{name(0, version): topic_look(version) for version in (4, 12)},
         }

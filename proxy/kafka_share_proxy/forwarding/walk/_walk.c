@@ -341,6 +341,25 @@ static int expect(struct treated *to, PyObject *expected)
     return to->gathers < 0 ? -1 : 0;
 }
 
+/* The same for one that expected something else before. */
+static int expect_another(struct treated *to, PyObject *expected)
+{
+    struct treated before = *to;
+    Py_INCREF(expected);
+    int gathers_it = gathers(expected, &to->known);
+    if (gathers_it < 0) {
+        Py_DECREF(expected);
+        Py_XDECREF(to->known);
+        to->known = before.known;
+        return -1;
+    }
+    to->expected = expected;
+    to->gathers = gathers_it;
+    Py_XDECREF(before.known);
+    Py_XDECREF(before.expected);
+    return 0;
+}
+
 static int fill_plain(Table *self, PyObject *plain)
 {
     PyObject *name, *expected;
@@ -838,7 +857,7 @@ static int is_of_other_group(Walk *self, const struct treated *to, const unsigne
 
 /* Queue what these very bytes were found to expect before. 1: so it is; 0: they are new; -1: exception. */
 static int push_remembered(
-    Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t bytes, int32_t correlation_id)
+    Walk *self, struct treated *to, const unsigned char *frame, Py_ssize_t bytes, int32_t correlation_id)
 {
     if (bytes - REQUEST_HEAD > REMEMBERED_MAX)
         return 0;
@@ -847,12 +866,14 @@ static int push_remembered(
     Py_XDECREF(body);
     if (!expected)
         return PyErr_Occurred() ? -1 : 0;
-    return push_new(self->pending, correlation_id, expected) < 0 ? -1 : 1;
+    if (expected != to->expected && expect_another(to, expected) < 0)
+        return -1;
+    return push(self->pending, correlation_id, to->expected, to->gathers, to->known) < 0 ? -1 : 1;
 }
 
 /* As `admit`, by what stands in the bytes; 0: Python has to look; STAYS: it need not, the walk stops. */
 static int settle(
-    Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t come, Py_ssize_t whole,
+    Walk *self, struct treated *to, const unsigned char *frame, Py_ssize_t come, Py_ssize_t whole,
     int32_t correlation_id)
 {
     int acks, passes = 0;

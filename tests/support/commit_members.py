@@ -23,7 +23,6 @@ with warnings.catch_warnings():
     from kafka.structs import OffsetAndMetadata
 
 T = TypeVar("T")
-REJOINS_MAX = 3
 
 
 class Refused(Exception):
@@ -112,15 +111,18 @@ class PythonMember:
 
     def commit(self, topic: str, partition: int, offset: int, text: str | None = None) -> None:
         """Poll and commit again while the client itself joins again, e.g. for what it has learned of a new topic."""
-        for attempt in range(REJOINS_MAX + 1):
+
+        def is_stored() -> bool:
             try:
                 self.consumer.commit({TopicPartition(topic, partition): OffsetAndMetadata(offset, text or "", -1)})
             except PythonKafkaError as error:
-                if error.errno != ErrorCode.REBALANCE_IN_PROGRESS or attempt == REJOINS_MAX:
+                if error.errno != ErrorCode.REBALANCE_IN_PROGRESS:
                     raise Refused(error.errno) from None
-                until(lambda: self.consumer.poll(timeout_ms=100) or self.consumer.assignment(), "partitions again")
-            else:
-                return
+                self.consumer.poll(timeout_ms=100)  # it keeps its partitions meanwhile, so these do not show the end
+                return False
+            return True
+
+        until(is_stored, "the member to have joined again")
 
     def committed(self, topic: str, partition: int) -> tuple[int, str]:
         stored = self.consumer.committed(TopicPartition(topic, partition), metadata=True)

@@ -36,6 +36,17 @@ async def test_heartbeats_are_most_frequent_until_every_partition_has_an_owner(a
     assert pace.pause_s == 0.25
 
 
+async def test_a_link_lost_during_a_heartbeat_ends_the_pause_after_it(autojump_clock: MockClock) -> None:
+    pace = HeartbeatPace(SESSION_S, in_fleet=True)
+    await pace.wait(pace.pause_s)
+    pace.expect_change()
+    began = trio.current_time()
+    await pace.wait(pace.pause_s)
+    assert trio.current_time() == began
+    await pace.wait(pace.pause_s)
+    assert trio.current_time() - began == 0.25, "it ends one pause"
+
+
 async def test_a_lost_link_ends_the_pause(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
     pace = HeartbeatPace(SESSION_S, in_fleet=True)
     began = trio.current_time()

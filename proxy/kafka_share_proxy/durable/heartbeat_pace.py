@@ -59,10 +59,10 @@ class HeartbeatPace:
         self._changes_until = trio.current_time() + CHANGING_SESSIONS * self._session_s
 
     async def wait(self, pause_s: float) -> None:
-        """Wait this long, or until `end_pause`."""
-        self._is_over = trio.Event()
+        """Wait this long, or until `end_pause`, which may have been called since the pause before."""
         with trio.move_on_after(pause_s):
             await self._is_over.wait()
+        self._is_over = trio.Event()
 
     def end_pause(self) -> None:
         """Let the next heartbeat be sent now."""

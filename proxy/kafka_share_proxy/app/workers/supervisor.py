@@ -362,7 +362,7 @@ class Supervisor:
     async def _are_linked(self, new: Generation) -> bool:
         """Return True if the new workers know the groups of all others, which they then load first."""
         names = {name_of(new.config, number) for number in self._running}
-        states = await self._states(self._running)
+        states = await self._states({n: self._running[n] for n in new.numbers if n in self._running})
         linked = {number: states.get(number, {}).get(LINKED_FIELD) for number in new.numbers}
         return all(each is None or names <= {name_of(new.config, number), *each} for number, each in linked.items())
 

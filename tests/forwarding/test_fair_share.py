@@ -33,7 +33,7 @@ def test_the_end_of_one_worker_cuts_no_client_off_from_all_brokers(workers: int,
 
 @pytest.mark.parametrize(("workers", "nodes"), [(2, 1), (2, 3), (3, 2), (4, 6), (16, 3), (5, 7)])
 def test_all_workers_serve_the_same_number_of_connections(workers: int, nodes: int) -> None:
-    """Those of a broker with several places are divided by what each has left: no worker is without."""
+    """The places of one broker divide its connections equally here."""
     node_ids = tuple(range(nodes))
     places = WorkerPlaces(0, workers, node_ids)
     loads = Counter[int]()

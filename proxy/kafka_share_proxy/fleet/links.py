@@ -199,11 +199,15 @@ class FleetLinks:
         if self._local is not None:
             self._clients.listen(path_of(self._local.listen), admit)
 
-    def move_away(self, place: int, connection: ForwardedConnection) -> bool:
-        """Send a connection between two requests to the owner at this place on this machine. False if it stays."""
+    def move_away(self, number: int, connection: ForwardedConnection) -> bool:
+        """Send a connection between two requests to an owner on this machine. False if it stays.
+
+        `number`: that of this worker. Workers that are replaced together have consecutive ones, so each sends to
+        another owner, the one at its place.
+        """
         owners = sorted(set(self._table.elsewhere.values()), key=lambda name: (len(name), name))
         paths = [path for path in map(self._local_path, owners) if path is not None]
-        return bool(paths) and self._clients.send_idle(path_of(paths[place % len(paths)]), connection)
+        return bool(paths) and self._clients.send_idle(path_of(paths[number % len(paths)]), connection)
 
     def give(self, path: str, connection: ForwardedConnection) -> bool:
         """Send a connection between two requests to the proxy that listens at `path`. False if it stays."""

@@ -24,12 +24,17 @@ class Spread:
     """Part of the time between two connections that this process waits, so that not all close one together."""
 
 
+def client_of(connection: ForwardedConnection) -> tuple[str, str | None]:
+    """Return the address and the client id that distinguish clients. None: it has not named one."""
+    software = connection.software
+    return connection.client_host, None if software is None else software.client_id
+
+
 def by_client(connections: Iterable[ForwardedConnection]) -> Iterable[list[ForwardedConnection]]:
-    """Return the connections of each client, by address and client id."""
+    """Return the connections of each client."""
     clients = defaultdict(list)
     for connection in connections:
-        software = connection.software
-        clients[connection.client_host, None if software is None else software.client_id].append(connection)
+        clients[client_of(connection)].append(connection)
     return clients.values()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from kafka_share_proxy.forwarding import moved_connection
-from kafka_share_proxy.forwarding.drain_order import by_client
+from kafka_share_proxy.forwarding.drain_order import by_client, client_of
 
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.connection import ForwardedConnection
@@ -43,18 +43,13 @@ class WorkerPlaces:
         if connection.is_bootstrap or connection.node_id not in self.node_ids:
             return list(range(self.count))
         rank, nodes = self.node_ids.index(connection.node_id), len(self.node_ids)
-        begin = _begin_of(connection)
+        begin = crc32("{} {}".format(*client_of(connection)).encode())
         return [(begin + place) % self.count for place in _overlapping(rank, nodes, self.count)]
 
 
 def _overlapping(rank: int, parts: int, places: int) -> range:
     """Return the places that overlap one of as many parts of the same circle."""
     return range(rank * places // parts, -(-(rank + 1) * places // parts))
-
-
-def _begin_of(connection: ForwardedConnection) -> int:
-    client_id = None if connection.software is None else connection.software.client_id
-    return crc32(f"{connection.client_host} {client_id}".encode())
 
 
 class FairShare:

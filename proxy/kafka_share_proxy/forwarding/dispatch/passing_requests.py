@@ -29,9 +29,9 @@ class PassingRequests:
     """Requests that can be forwarded without being gathered."""
 
     first: Passing
-    """Those of a client that has not described itself: its ApiVersions is read by `request_dispatch`."""
+    """Requests of a client that has not described itself. `request_dispatch` reads its ApiVersions."""
     described: Passing
-    """Those of a client that has."""
+    """Requests of a client that has described itself."""
 
 
 NONE_PASS = PassingRequests(NOTHING_PASSES, NOTHING_PASSES)

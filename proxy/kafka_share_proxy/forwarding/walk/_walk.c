@@ -334,15 +334,8 @@ static struct treated *cell(Table *self, PyObject *name)
     return self->rows[key].of + version;
 }
 
+/* Replace what `to` expects, if anything. -1: exception, and nothing is replaced. */
 static int expect(struct treated *to, PyObject *expected)
-{
-    to->expected = Py_NewRef(expected);
-    to->gathers = gathers(expected, &to->known);
-    return to->gathers < 0 ? -1 : 0;
-}
-
-/* The same for one that expected something else before. */
-static int expect_another(struct treated *to, PyObject *expected)
 {
     struct treated before = *to;
     Py_INCREF(expected);
@@ -866,7 +859,7 @@ static int push_remembered(
     Py_XDECREF(body);
     if (!expected)
         return PyErr_Occurred() ? -1 : 0;
-    if (expected != to->expected && expect_another(to, expected) < 0)
+    if (expected != to->expected && expect(to, expected) < 0)
         return -1;
     return push(self->pending, correlation_id, to->expected, to->gathers, to->known) < 0 ? -1 : 1;
 }

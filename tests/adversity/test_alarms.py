@@ -38,7 +38,7 @@ def test_alarms_that_still_count_ring_in_order_after_others_were_forgotten(react
     assert rung == list(range(kept))
 
 
-def test_an_alarm_may_set_so_many_that_others_are_forgotten_meanwhile(reactor: Reactor) -> None:
+def test_a_set_alarm_may_evict_others(reactor: Reactor) -> None:
     rung: list[str] = []
     now = reactor.now()
 

@@ -83,7 +83,7 @@ def is_closed_or_full(front: Front) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux sets the limits of another process")
-def test_without_any_descriptor_left_accepting_rests_and_goes_on(front: Front) -> None:
+def test_without_any_descriptor_left_accepting_pauses_and_continues(front: Front) -> None:
     """An unexpected shortage (an operator lowers the limit, the system runs out) causes no busy loop, and ends."""
     assert front.child is not None
     pid = front.child.pid
@@ -114,7 +114,7 @@ def cpu_s(pid: int) -> float:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux sets the limits of another process")
-def test_a_proxy_whose_descriptors_end_at_once_reads_what_its_views_are_all_the_same(
+def test_a_proxy_that_starts_without_free_descriptors_still_loads_its_views(
     front: Front, kafka_39: Cluster, tmp_path: Path, fresh: Callable[[str], str]
 ) -> None:
     """Files (message definitions, libraries) are read before the proxy serves anything."""

@@ -89,7 +89,7 @@ def connections(front: Front) -> int:
     return int(found[1]) if found else -1
 
 
-def test_garbage_of_every_kind_disturbs_nobody(proxy_39: Front, steady: Connection) -> None:
+def test_garbage_of_every_kind_disturbs_no_other_client(proxy_39: Front, steady: Connection) -> None:
     """Each bad connection ends by itself or with its client; the proxy does not grow and does not fail."""
     draw = random.Random(20_261_121)
     listed = versions(steady)
@@ -114,7 +114,7 @@ def test_garbage_of_every_kind_disturbs_nobody(proxy_39: Front, steady: Connecti
     assert "callback-failed" not in events
 
 
-def test_a_request_too_large_to_be_served_here_is_told_in_the_log(kafka_39: Cluster, tmp_path: Path) -> None:
+def test_a_request_too_large_to_be_served_here_is_logged(kafka_39: Cluster, tmp_path: Path) -> None:
     """64 MiB of ShareFetch would become gigabytes of objects before any rights are checked.
 
     The proxy is the test's own: lines of one kind are limited by the minute, and others here cause many.

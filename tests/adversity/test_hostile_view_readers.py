@@ -162,7 +162,7 @@ def test_a_bomb_costs_its_own_reader(front: Front, raw: Raw, fresh: Any, capsys:
     assert beside[-1] < STOPPED_S
 
 
-def test_slow_readers_take_no_more_than_the_limits_promise(front: Front, raw: Raw, fresh: Any, capsys: Any) -> None:
+def test_slow_readers_stay_within_the_memory_limits(front: Front, raw: Raw, fresh: Any, capsys: Any) -> None:
     """Each is sent 4 MiB of a view and never reads it; then another client sends a request and gets a response."""
     base = raw.create_topic(fresh("base"))
     batch = records.build_batch(0, [Record(b"%d" % n, bytes(900)) for n in range(1000)])
@@ -195,7 +195,7 @@ def test_slow_readers_take_no_more_than_the_limits_promise(front: Front, raw: Ra
     assert most - before <= RESPONSES + CACHE + GATHERED + BESIDE
 
 
-def test_bombs_take_no_more_memory_than_threads_may_open(front: Front, raw: Raw, fresh: Any, capsys: Any) -> None:
+def test_bombs_stay_within_the_memory_that_threads_may_open(front: Front, raw: Raw, fresh: Any, capsys: Any) -> None:
     """Regardless of the number of readers."""
     base = raw.create_topic(fresh("bombs"))
     for _ in range(BOMBS):

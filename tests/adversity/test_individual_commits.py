@@ -162,7 +162,7 @@ def test_t9_a004_12_kill_anywhere_leaves_the_state_before_or_after(
         assert f"ic/1;{oracle.live(group, topic)}" == after[1]
 
 
-def test_t9_plain_commit_after_a_crash_between_mark_and_tombstones(
+def test_t9_plain_commit_after_a_crash_between_offset_and_tombstones(
     kafka: Cluster, oracle: CommitTopic, place: str, tmp_path: Path, fresh: Fresh
 ) -> None:
     """The owner moved the mark and died; a plain commit moves it further before anybody has looked."""

@@ -55,7 +55,7 @@ def test_a_right_taken_away_during_a_long_wait_is_noticed(world: World) -> None:
         assert not entry.acquired_records
 
 
-def test_rights_that_grow_old_while_the_group_is_asked_about_do_not_refuse_an_acknowledgement(world: World) -> None:
+def test_rights_that_expire_while_the_group_is_queried_do_not_refuse_an_acknowledgement(world: World) -> None:
     """One request may get its response while another right, valid when the client's request arrived, expires."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)

@@ -205,7 +205,7 @@ def half(port: int, key: int, version: int, size: int) -> socket.socket:
     return sock
 
 
-def test_half_requests_take_no_more_memory_than_promised(kafka_39: Cluster, tmp_path: Path) -> None:
+def test_half_requests_stay_within_the_memory_limits(kafka_39: Cluster, tmp_path: Path) -> None:
     """Forty connections with nearly 4 MiB each of Metadata, Fetch, ListOffsets and DescribeConfigs."""
     settings = {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}, "limits": SMALL_LIMITS}
     with Front(kafka_39.bootstrap, tmp_path / "proxy", settings) as front:
@@ -258,7 +258,7 @@ def ended(sock: socket.socket) -> bool:
         return True
 
 
-def test_rights_on_long_group_ids_take_no_more_memory_than_promised(front: Front) -> None:
+def test_rights_on_long_group_ids_stay_within_the_memory_limits(front: Front) -> None:
     """A group id may have 32 KiB; ten connections ask about 300 each, which would be 94 MiB of names."""
     before, most, connections = rss_kib(front), 0, []
     message = registry.message("ShareGroupDescribeRequest")

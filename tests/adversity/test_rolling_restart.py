@@ -90,7 +90,7 @@ def test_the_ledger_knows_who_was_overtaken(told: tuple[tuple[str, str], ...], f
     assert len(ledger.faults({"a": (0, 0)})) == faults
 
 
-def test_the_ledger_knows_who_was_told_otherwise() -> None:
+def test_the_ledger_reports_acceptances_that_were_refused() -> None:
     """Its acceptance was refused, and no other member accepted it."""
     ledger = _ledger(*GOOD[:3], f"F 0 {4 * SECOND} InvalidRecordStateException 1")
     assert ledger.faults(PRODUCED) == []

@@ -66,7 +66,7 @@ def test_changes_stay_visible_in_the_commit_of_a_built_package(tmp_path: Path, m
     assert build_info.commit() == "0123456789ab+changes"
 
 
-def test_the_commit_of_a_checkout_tells_whether_files_were_changed(
+def test_the_commit_of_a_checkout_shows_whether_files_were_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_info, "PACKAGE", tmp_path / "proxy" / "kafka_share_proxy")

@@ -98,7 +98,7 @@ def test_few_costly_events_are_taken_at_a_time(log: EventLog) -> None:
     assert (log.topic_ids(1), taken(log)) == (set(), [])
 
 
-def test_a_value_that_cannot_be_told_fails_once(log: EventLog) -> None:
+def test_a_value_that_cannot_be_written_fails_once(log: EventLog) -> None:
     """The event is gone; those after it are written."""
     log.offer("forced_release", PLACE, None, None, (object(), 1))
     log.offer("forced_release", PLACE, None, None, (1, 1))
@@ -108,7 +108,7 @@ def test_a_value_that_cannot_be_told_fails_once(log: EventLog) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_extension_and_twin_write_the_same(seed: int) -> None:
+def test_extension_and_python_fallback_write_the_same(seed: int) -> None:
     dice = random.Random(seed)
     logs = [kernel(150, lambda: NOW_MS, LAYOUTS, as_json) for kernel in KERNELS]
     for _ in range(300):

@@ -42,6 +42,6 @@ def test_a_value_is_json_in_ascii_without_spaces(value: Any, text: str) -> None:
     json.loads(text)
 
 
-def test_what_cannot_be_told_is_a_mistake() -> None:
+def test_a_value_without_a_json_form_is_an_error() -> None:
     with pytest.raises(AttributeError, match="json_value"):
         as_json(object())

@@ -28,7 +28,7 @@ def test_responses_to_one_reader_are_summed_up() -> None:
     assert json_value(sums, found) == []
 
 
-def test_more_readers_than_are_remembered_are_told_at_once(monkeypatch) -> None:
+def test_readers_beyond_the_remembered_number_are_reported_immediately(monkeypatch) -> None:
     """Nothing is lost, and memory is bounded."""
     monkeypatch.setattr(fetches, "READERS_MAX", 2)
     found: list = []

@@ -15,7 +15,7 @@ def zipf(dice: random.Random, records: int, keys: int) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_counts_are_within_the_error_that_is_told(seed: int) -> None:
+def test_counts_are_within_the_reported_error(seed: int) -> None:
     """For listed and unlisted keys."""
     dice = random.Random(seed)
     summary, truth = HeavyKeys(kept_max=20), Counter[int]()

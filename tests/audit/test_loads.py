@@ -58,7 +58,7 @@ def test_totals_without_a_sample_have_no_buckets() -> None:
     assert events(found, 1.0) == [("load", PLACE, (1000, 5, 0, 0, 0, 0, 0, 0, 0, 0, {}))]
 
 
-def test_samples_without_totals_are_told() -> None:
+def test_samples_without_totals_are_reported() -> None:
     """For example from the proxy that has the bytes but not the group."""
     found = Loads(0.0)
     found.add_sample(PLACE, [sample((0, 5))], 1)
@@ -84,7 +84,7 @@ def test_partitions_with_samples_are_bounded(monkeypatch) -> None:
     assert [(kind, place.partition) for kind, place, _ in json_value] == [("load", 0), ("hot_keys", 0), ("load", 1)]
 
 
-def test_places_of_ids_and_of_names_are_told_in_one_order() -> None:
+def test_places_of_ids_and_of_names_are_reported_in_one_order() -> None:
     found = Loads(0.0)
     for topic in (b"b", b"a"):
         found.of(Place(topic, 0)).rows += 1
@@ -100,7 +100,7 @@ def test_weights_are_whole_numbers_that_are_right_on_average() -> None:
 
 
 @pytest.mark.parametrize(("run", "least", "most"), [(1, 0.7, 1.0), (8, 0.08, 0.2), (64, 0.0, 0.02)])
-def test_keys_that_are_alike_within_a_look_are_a_smaller_sample(run: int, least: float, most: float) -> None:
+def test_equal_keys_within_one_sampling_are_a_smaller_sample(run: int, least: float, most: float) -> None:
     """Looks of 64 keys; each key is there `run` times in a row."""
     found, dice = Loads(0.0), random.Random(run)
     for _ in range(200):
@@ -119,7 +119,7 @@ def test_keys_that_count_unequally_are_a_smaller_sample() -> None:
     assert load[9] / load[8] == pytest.approx(0.5, rel=0.1), "half of the keys count for next to nothing"
 
 
-def test_hot_keys_show_no_more_of_a_key_than_is_allowed() -> None:
+def test_hot_keys_show_at_most_the_allowed_part_of_a_key() -> None:
     rows = KeySample(ROW.pack(murmur2(b"secret"), 1), b"", b"secret")
     shown = []
     for most in (0, 3, 64):

@@ -138,7 +138,7 @@ def test_a_batch_above_what_the_loop_takes_goes_to_a_thread(monkeypatch) -> None
     assert len(world.hashes()) == 100
 
 
-def test_without_threads_or_with_busy_ones_the_look_is_skipped(monkeypatch) -> None:
+def test_without_free_threads_the_sampling_is_skipped(monkeypatch) -> None:
     """And counted; those that wait for a thread are bounded."""
     monkeypatch.setattr(sampling, "INLINE_BYTES", 1000)
     world = World()
@@ -213,7 +213,7 @@ def test_what_is_reported_late_counts_as_well() -> None:
     assert world.rows() >= LOOK_RECORDS_MIN
 
 
-def test_the_budget_comes_back_with_time() -> None:
+def test_the_budget_returns_with_time() -> None:
     world = World(looks_per_s=1.0)
     world.keys._budget = 0.0
     for _ in range(20):
@@ -255,7 +255,7 @@ def test_every_record_has_the_same_chance() -> None:
     assert all(0.6 * usual < count < 1.4 * usual for count in seen.values())
 
 
-def test_control_batches_and_broken_ones_tell_nothing() -> None:
+def test_control_batches_and_broken_ones_are_not_sampled() -> None:
     world = World()
     world.read(records.build_batch(0, [Record(key=b"\0\0\0\1", value=b"")], is_control=True))
     assert world.hashes() == []
@@ -265,7 +265,7 @@ def test_control_batches_and_broken_ones_tell_nothing() -> None:
     assert (world.hashes(), world.keys.skipped) == ([], 1)
 
 
-def test_none_where_no_looks_are_wanted_or_no_bytes_are_here() -> None:
+def test_no_sampling_without_a_budget_or_without_bytes() -> None:
     world = World(looks_per_s=0.0)
     assert world.read(batch(keys_of(10))) == inf
     far = World()

@@ -42,7 +42,7 @@ def test_events_that_find_no_room_leave_a_gap_in_seq() -> None:
     assert ([event["seq"] for event in json_value(audit)], audit.log.dropped, audit.log.seq) == ([6], 3, 6)
 
 
-def test_fetches_are_told_by_the_second_and_load_by_the_interval() -> None:
+def test_fetches_are_reported_by_the_second_and_load_by_the_interval() -> None:
     timers = ManualTimers()
     audit = Audit(timers, 100, load_interval_s=60.0)
     audit.fetches.add(Reader("share", PLACE, "g"), GivenRecords(0, 9, 10, 10, 100, 100))
@@ -58,7 +58,7 @@ def test_fetches_are_told_by_the_second_and_load_by_the_interval() -> None:
     assert kinds(audit) == ["load"]
 
 
-def test_what_is_summed_up_is_told_at_the_end() -> None:
+def test_sums_are_reported_at_the_end() -> None:
     audit = Audit(ManualTimers(), 100)
     called: list[str] = []
     audit.on_interval.append(lambda: called.append("marks"))
@@ -68,7 +68,7 @@ def test_what_is_summed_up_is_told_at_the_end() -> None:
     assert (kinds(audit), called) == (["fetch", "load"], ["marks"])
 
 
-def test_what_cannot_be_seen_is_said_at_once_when_it_changes_and_every_hour() -> None:
+def test_limited_coverage_is_reported_when_it_changes_and_every_hour() -> None:
     timers = ManualTimers()
     audit = Audit(timers, 100)
     for sees in ("part", "part", "none"):

@@ -87,7 +87,7 @@ def test_it_authenticates_first() -> None:
     run(test, mechanism="SCRAM-SHA-256")
 
 
-def test_whoever_waits_is_told_that_it_was_cut() -> None:
+def test_waiters_are_notified_that_the_connection_was_cut() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         reasons = list[tuple[str, int]]()
         settings = ClusterClientSettings()
@@ -120,7 +120,7 @@ def test_silence_and_nonsense_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test)
 
 
-def test_who_is_not_there_is_told() -> None:
+def test_an_unreachable_broker_is_reported() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         broker.garbage = b"HTTP/1.1 400\r\n\r\n"
         with pytest.raises(RemoteProtocolError):

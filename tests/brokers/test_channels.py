@@ -154,7 +154,7 @@ async def scripted(
     return links, opened, notes
 
 
-async def test_channel_is_dialled_once_however_often_it_is_asked_for(
+async def test_channel_is_dialled_once_however_often_it_is_requested(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links, opened, _ = await scripted(nursery, monkeypatch, inf)

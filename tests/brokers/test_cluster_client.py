@@ -47,7 +47,7 @@ async def test_metadata_names_brokers_and_what_they_can_do(autojump_clock: trio.
     await with_client({A: Broker()}, test)
 
 
-async def test_the_next_server_is_asked_when_one_is_down(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_next_server_is_queried_when_one_is_down(autojump_clock: trio.testing.MockClock) -> None:
     """All bootstrap servers are tried, not only the first."""
 
     async def test(own: ClusterClient, net: Net) -> None:
@@ -78,7 +78,9 @@ async def test_servers_that_swallow_everything_cost_a_moment(autojump_clock: tri
     await with_client({A: Broker(), B: suspended, C: Broker()}, test)
 
 
-async def test_a_server_that_was_slow_is_asked_when_the_quick_one_fails(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_server_that_was_slow_is_queried_when_the_quick_one_fails(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     """Each server fails at most once for a request; no server is skipped because another was faster."""
     slow, quick = Broker(), Broker(ranges={18: (0, 4)})
 
@@ -91,7 +93,7 @@ async def test_a_server_that_was_slow_is_asked_when_the_quick_one_fails(autojump
     await with_client({A: slow, B: quick}, test)
 
 
-async def test_a_lost_connection_is_replaced_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_lost_connection_is_replaced_immediately(autojump_clock: trio.testing.MockClock) -> None:
     """A broker that restarted between two requests is dialled again."""
     broker = Broker()
 
@@ -105,7 +107,7 @@ async def test_a_lost_connection_is_replaced_at_once(autojump_clock: trio.testin
     await with_client({A: broker}, test)
 
 
-async def test_question_goes_to_another_server_when_the_one_kept_is_lost_without_a_word(
+async def test_request_is_sent_to_another_server_when_the_kept_connection_is_lost_silently(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """Its machine is gone: nothing ends the connection. The next request does not use the lost server."""
@@ -154,7 +156,7 @@ async def test_slow_servers_are_waited_for_over_two_connections_at_most(
     await with_client(dict(zip((A, B, C), brokers, strict=True)), test)
 
 
-async def test_no_server_at_all_tells_every_reason(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_any_server_every_reason_is_reported(autojump_clock: trio.testing.MockClock) -> None:
     """The error names each server with its own reason."""
 
     async def test(own: ClusterClient, net: Net) -> None:
@@ -194,7 +196,7 @@ async def test_the_identity_is_shown(mechanism: str, autojump_clock: trio.testin
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-async def test_a_wrong_password_is_told_as_such(mechanism: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_wrong_password_is_reported_as_such(mechanism: str, autojump_clock: trio.testing.MockClock) -> None:
     """AuthenticationFailed, without the password in the text."""
 
     async def test(own: ClusterClient, net: Net) -> None:
@@ -216,7 +218,9 @@ async def test_a_mechanism_that_is_not_offered_names_those_that_are(autojump_clo
     await with_client({A: Broker(mechanism="SCRAM-SHA-512")}, test, IDENTITY)
 
 
-async def test_without_identity_a_broker_that_wants_one_is_told_apart(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_identity_a_broker_that_requires_one_is_reported_separately(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     """It closes the connection at the first request without a response; versions need no authentication."""
 
     async def test(own: ClusterClient, net: Net) -> None:
@@ -228,7 +232,7 @@ async def test_without_identity_a_broker_that_wants_one_is_told_apart(autojump_c
     await with_client({A: Broker(mechanism="PLAIN")}, test)
 
 
-async def test_an_identity_is_no_harm_where_none_is_wanted(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_identity_does_no_harm_where_none_is_required(autojump_clock: trio.testing.MockClock) -> None:
     """A listener without SASL returns ILLEGAL_SASL_STATE; every client is ANONYMOUS there."""
 
     async def test(own: ClusterClient, net: Net) -> None:

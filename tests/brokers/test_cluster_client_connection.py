@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.errors import LocalProtocolError, UpstreamLost
 from tests.support.target_brokers import TargetBrokers
 
 
-async def test_a_handler_asks_as_if_a_client_had_asked(nursery: trio.Nursery) -> None:
+async def test_a_handler_sends_requests_as_a_client_would(nursery: trio.Nursery) -> None:
     """One request after the other, in the version that the handler names."""
     brokers = TargetBrokers(nursery)
     brokers.make("orders", 3)
@@ -33,7 +33,7 @@ async def test_trouble_reaches_the_handler(nursery: trio.Nursery) -> None:
         await drive(broker_requests.request_topics(port, ["orders"]))
 
 
-async def test_questions_that_wait_are_bounded(nursery: trio.Nursery) -> None:
+async def test_waiting_requests_are_bounded(nursery: trio.Nursery) -> None:
     """One more fails immediately."""
     port = ClusterClientConnection(TargetBrokers(nursery).client())
     for _ in range(QUERIES_MAX):
@@ -59,7 +59,7 @@ async def test_a_cancelled_task_ends_its_handler() -> None:
     assert ended == [1]
 
 
-async def test_what_a_handler_raises_or_gives_comes_out() -> None:
+async def test_exceptions_and_results_of_a_handler_reach_the_caller() -> None:
     """The result is the same as if it had been awaited."""
 
     async def gives() -> int:

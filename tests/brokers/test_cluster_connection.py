@@ -20,7 +20,7 @@ from tests.support.small_broker import RANGES, Broker, Net
 A, B = Address("a", 1), Address("b", 2)
 
 
-async def test_a_version_nobody_shares_is_a_clear_error(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_version_without_overlap_is_a_clear_error(autojump_clock: trio.testing.MockClock) -> None:
     """A broker from the far future or past."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, {A: Broker(ranges={**RANGES, 3: (90, 91)})})
@@ -98,7 +98,7 @@ async def test_a_response_above_the_limit_is_refused(autojump_clock: trio.testin
         nursery.cancel_scope.cancel()
 
 
-async def test_an_http_port_is_named_as_such_at_once() -> None:
+async def test_an_http_port_is_recognised_immediately() -> None:
     """It waits for the end of a request's head, which no Kafka request seems to have: ours has one."""
 
     async def serve(stream: trio.SocketStream) -> None:
@@ -142,7 +142,7 @@ class OtherVersions(Broker):
 @pytest.mark.parametrize(
     ("first", "last", "tells", "asked"), [(0, 2, True, [3, 2]), (0, 0, False, [3, 0]), (4, 9, True, [3, 5])]
 )
-async def test_a_broker_of_another_age_is_asked_again_in_a_version_it_has(
+async def test_a_broker_of_another_release_is_queried_again_in_a_version_it_has(
     first: int, last: int, tells: bool, asked: list[int], autojump_clock: trio.testing.MockClock
 ) -> None:
     broker = OtherVersions(first, last, tells=tells)

@@ -35,7 +35,7 @@ def view():
     return view
 
 
-def test_it_knows_what_it_was_told(view):
+def test_received_metadata_are_kept(view):
     assert view.cluster_id == "cluster"
     assert view.brokers[2].address == Address("two", 9092)
     assert view.node_at(Address("two", 9092)) == 2
@@ -85,7 +85,7 @@ def test_a_topic_made_anew_starts_with_its_own_epochs(view):
     assert view.topic_by_id(A) is None
 
 
-def test_a_topic_that_is_gone_is_forgotten_by_name_and_by_id(view):
+def test_a_deleted_topic_is_forgotten_by_name_and_by_id(view):
     assert view.fold(metadata(topic("a", ZERO_UUID, error=3)), now=11.0) == {"a"}
     assert view.fold(metadata(topic(None, B, error=100)), now=11.0) == {"b"}
     assert list(view.topics()) == []
@@ -114,7 +114,7 @@ def test_brokers_that_left_are_forgotten_but_not_for_an_empty_list(view):
     assert view.node_at(Address("two", 9093)) == 2
 
 
-def test_stale_topics_have_no_age_until_they_are_told_again(view):
+def test_stale_topics_have_no_age_until_they_are_reported_again(view):
     view.set_stale("a", "nobody")
     assert view.is_stale("a")
     assert view.is_stale("nobody")

@@ -41,7 +41,7 @@ async def settled(promise):
     return promise.result()
 
 
-async def test_the_named_broker_is_asked(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_named_broker_is_queried(autojump_clock: trio.testing.MockClock) -> None:
     async def test(asking: ClusterClientQueries) -> None:
         response = await settled(asking.send_request(1, ApiKey.METADATA, query()))
         assert [broker.node_id for broker in response.brokers] == [1]
@@ -49,7 +49,7 @@ async def test_the_named_broker_is_asked(autojump_clock: trio.testing.MockClock)
     await with_queries({A: Broker(), B: None}, test)
 
 
-async def test_a_broker_that_cannot_be_asked_is_an_error(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_broker_that_cannot_be_queried_is_an_error(autojump_clock: trio.testing.MockClock) -> None:
     """Not reached, not known: the promise fails, nothing else does."""
 
     async def test(asking: ClusterClientQueries) -> None:
@@ -78,7 +78,7 @@ async def test_broker_lost_without_a_word_is_not_waited_for_long(
         nursery.cancel_scope.cancel()
 
 
-async def test_one_too_many_fails_at_once(
+async def test_one_too_many_fails_immediately(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_queries, "QUERIES_MAX", 1)

@@ -56,7 +56,7 @@ def two_brokers() -> dict[Address, Broker | None]:
     return {A: first, B1: first, B2: second}
 
 
-async def test_first_waits_until_every_broker_has_told_its_versions(autojump_clock: trio.testing.MockClock) -> None:
+async def test_first_waits_until_every_broker_has_reported_its_versions(autojump_clock: trio.testing.MockClock) -> None:
     """A broker that is still starting is waited for, so that the decision about share groups is about all."""
     brokers = two_brokers()
     late, brokers[B2] = brokers[B2], None
@@ -121,7 +121,7 @@ async def test_upstream_that_is_down_is_tried_until_it_is_there(autojump_clock: 
         assert (w.watch.reachable, w.watch.trouble) == (True, "")
 
 
-async def test_follow_tells_what_it_sees_and_comes_back_soon_after_trouble(
+async def test_follow_reports_changes_and_retries_soon_after_trouble(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """Every interval while all is well; a cluster that was away is seen within the retry time."""
@@ -143,7 +143,7 @@ async def test_follow_tells_what_it_sees_and_comes_back_soon_after_trouble(
         nursery.cancel_scope.cancel()
 
 
-async def test_trouble_with_a_broker_is_a_reason_to_look_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_trouble_with_a_broker_causes_a_refresh_immediately(autojump_clock: trio.testing.MockClock) -> None:
     """But never more often than every second, however many clients complain."""
     broker = Broker(1)
     async with world({A: broker, B1: broker}) as w, trio.open_nursery() as nursery:
@@ -158,7 +158,7 @@ async def test_trouble_with_a_broker_is_a_reason_to_look_at_once(autojump_clock:
     assert [round(when) for when in seen] == [1, 2, 3, 4]
 
 
-async def test_versions_are_asked_again_in_every_look(autojump_clock: trio.testing.MockClock) -> None:
+async def test_versions_are_queried_again_in_every_refresh(autojump_clock: trio.testing.MockClock) -> None:
     """A broker upgraded in place does not keep its old versions here."""
     broker = Broker(1)
     async with world({A: broker, B1: broker}) as w:
@@ -168,7 +168,7 @@ async def test_versions_are_asked_again_in_every_look(autojump_clock: trio.testi
             assert snapshot.versions[1].ranges[3] == (0, 12 + look)
 
 
-async def test_a_dead_broker_is_noticed_told_and_told_again_when_it_is_back(
+async def test_a_dead_broker_is_reported_and_reported_again_when_it_is_back(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """One of two; what it could do is not forgotten, and the cluster is reachable all the time."""
@@ -195,7 +195,7 @@ async def test_a_dead_broker_is_noticed_told_and_told_again_when_it_is_back(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_broker_that_accepts_and_says_nothing_does_not_hold_up_the_look(
+async def test_a_broker_that_accepts_and_sends_nothing_does_not_delay_the_refresh(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """A process that is stopped: what the others say is known within seconds."""
@@ -234,7 +234,7 @@ async def test_without_identity_and_settings_the_bootstrap_servers_decide(
         assert "upstream.nodes" in w.watch.trouble
 
 
-async def test_an_identity_that_is_refused_is_told_apart(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_identity_that_is_refused_is_reported_separately(autojump_clock: trio.testing.MockClock) -> None:
     """The settings are wrong then: clients are served, but the proxy is not ready."""
     identity = Identity(mechanism="PLAIN", username="proxy", password=lambda: "wr0ng")
     async with world({A: Broker(1, mechanism="PLAIN")}, identity) as w:
@@ -244,7 +244,7 @@ async def test_an_identity_that_is_refused_is_told_apart(autojump_clock: trio.te
         assert "wr0ng" not in w.watch.trouble
 
 
-async def test_topics_somebody_depends_on_are_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+async def test_topics_that_features_depend_on_are_requested(autojump_clock: trio.testing.MockClock) -> None:
     """Up to a limit, in every look, a few in each request."""
     broker = Broker(1)
     async with world({A: broker, B1: broker}) as w:

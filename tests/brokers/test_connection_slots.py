@@ -41,7 +41,7 @@ def test_an_optional_value_is_there_from_put_to_forget() -> None:
     assert slot.of(connection) is None
 
 
-def test_a_factory_that_fails_leaves_nothing_behind() -> None:
+def test_a_factory_that_fails_leaves_no_value() -> None:
     def broken() -> int:
         raise ValueError("nothing to begin with")
 
@@ -51,7 +51,7 @@ def test_a_factory_that_fails_leaves_nothing_behind() -> None:
     assert not connection.slot_values
 
 
-def test_nobody_else_reads_the_values() -> None:
+def test_no_other_module_reads_the_values() -> None:
     """A look past the slot would bring back a dict by untyped keys. Connections only make it, and empty it."""
     touches = re.compile(r"\.slot_values\b(?!: SlotValues = \{\}| = \{\})")
     found = [

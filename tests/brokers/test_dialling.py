@@ -185,7 +185,7 @@ async def test_all_reasons_are_reported_when_none_responds(
     assert f"{blackhole}: no connection within 0.1 s" in str(result)
 
 
-async def test_only_one_connection_is_kept_when_several_are_made_at_once(
+async def test_only_one_connection_is_kept_when_several_are_made_in_parallel(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, listening: Callable[[], Address]
 ) -> None:
     """The others are closed: an unclosed socket is an error here."""

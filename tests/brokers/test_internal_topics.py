@@ -28,7 +28,7 @@ def with_topic(nursery: trio.Nursery, partitions: int) -> TargetBrokers:
     return made
 
 
-async def test_missing_topic_is_told(nursery: trio.Nursery) -> None:
+async def test_missing_topic_is_reported(nursery: trio.Nursery) -> None:
     assert await topic_of(TargetBrokers(nursery)).leaders() is None
 
 
@@ -84,7 +84,7 @@ async def test_made_with_as_many_replicas_as_offsets_have(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT])
-async def test_made_by_somebody_else_or_not_known_yet(nursery: trio.Nursery, code: ErrorCode) -> None:
+async def test_created_by_another_proxy_or_not_known_yet(nursery: trio.Nursery, code: ErrorCode) -> None:
     brokers = TargetBrokers(nursery)
     brokers.refuse(ApiKey.CREATE_TOPICS, code)
     assert not await topic_of(brokers).create()
@@ -94,7 +94,7 @@ async def test_made_by_somebody_else_or_not_known_yet(nursery: trio.Nursery, cod
     ("code", "error"),
     [(ErrorCode.NOT_CONTROLLER, UpstreamLost), (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TopicRefused)],
 )
-async def test_refusal_is_told_from_trouble_that_passes(
+async def test_refusal_is_distinguished_from_trouble_that_passes(
     nursery: trio.Nursery, code: ErrorCode, error: type[Exception]
 ) -> None:
     brokers = TargetBrokers(nursery)

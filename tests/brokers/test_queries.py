@@ -28,7 +28,7 @@ def test_topics_by_name_and_by_id_are_not_created() -> None:
     assert query.include_topic_authorized_operations
 
 
-def test_no_topics_and_all_topics_are_two_questions() -> None:
+def test_no_topics_and_all_topics_are_different_requests() -> None:
     """An empty list requests the brokers only."""
     assert read(ApiKey.METADATA, 12, about_topics()).topics == []
     assert read(ApiKey.METADATA, 12, about_all_topics()).topics is None

@@ -34,7 +34,7 @@ def read(world: LetterWorld, topic: Topic, *offsets: int) -> dict[int, Record]:
     return found.records
 
 
-def test_only_the_wanted_records_are_returned(world: LetterWorld, topic: Topic) -> None:
+def test_only_the_requested_records_are_returned(world: LetterWorld, topic: Topic) -> None:
     found = read(world, topic, 1, 4, 29)
     assert {offset: record.value for offset, record in found.items()} == {1: b"0", 4: b"1", 29: b"9"}
 

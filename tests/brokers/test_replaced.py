@@ -38,7 +38,7 @@ async def test_response_in_time_needs_no_lookup(autojump_clock: MockClock) -> No
     assert place.looks == []
 
 
-async def test_slow_broker_that_nobody_replaces_is_waited_for(autojump_clock: MockClock) -> None:
+async def test_slow_broker_without_a_replacement_is_waited_for(autojump_clock: MockClock) -> None:
     place = Place(1000.0)
     assert await unless_replaced(lambda: respond_after(10.0), place.is_replaced) == "answer"
     assert len(place.looks) <= 10.0 / CHECK_S
@@ -89,7 +89,7 @@ async def test_responses_in_time_wake_no_task_of_the_watch(autojump_clock: MockC
     assert sum(watched.values()) <= 2
 
 
-async def test_look_that_fails_says_nothing(autojump_clock: MockClock) -> None:
+async def test_a_refresh_that_fails_replaces_nothing(autojump_clock: MockClock) -> None:
     place = Place(0.0)
     place.is_unknown = True
     assert await unless_replaced(lambda: respond_after(5.0), place.is_replaced) == "answer"

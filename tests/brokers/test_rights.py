@@ -42,7 +42,7 @@ def test_cache_is_served_only_where_read_is_allowed(world):
     assert entries(response)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_rights_are_asked_once_and_again_after_their_time(world):
+def test_rights_are_queried_once_and_again_after_their_time(world):
     topic = world.cluster.create("t")
     member = world.member()
     member.fetch(topic, wait_ms=0)
@@ -207,7 +207,7 @@ def _offsets_of(group_id: str, topic: str) -> Any:
 
 
 @pytest.mark.parametrize("key", [1, 2])
-def test_an_error_nobody_knows_costs_no_connection(world: World, key: int) -> None:
+def test_an_unknown_error_closes_no_connection(world: World, key: int) -> None:
     """Fetch and ListOffsets of a newer broker: the client gets -1, which it can handle."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)

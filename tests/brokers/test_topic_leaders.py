@@ -14,7 +14,7 @@ def world() -> World:
     return from_the_start(World())
 
 
-def test_unknown_topic_is_not_asked_for_in_a_loop(world):
+def test_unknown_topic_is_not_requested_in_a_loop(world):
     """An absent topic is looked up once per view age, regardless of the number of client requests."""
     topic = world.cluster.create("t")
     del world.cluster.topics["t"]

@@ -60,7 +60,7 @@ def test_settings_that_put_records_at_risk_are_named_with_the_correcting_command
     assert COMMAND in found[risk]
 
 
-def test_one_replica_in_sync_is_no_risk_of_its_own_with_two_replicas() -> None:
+def test_one_replica_in_sync_is_no_separate_risk_with_two_replicas() -> None:
     """The proxy makes such topics where there are two brokers: with 2 a single lost broker would stop appends."""
     assert settings(2, min_insync_replicas="1").risks() == {}
 

@@ -100,7 +100,7 @@ async def test_a000_4_at_the_deadline_a_delayed_partition_is_lost_and_the_other_
     [("3.9.1", "eager"), ("4.3.0", "eager"), ("3.9.1", "cooperative"), ("4.3.0", "consumer")],
     indirect=["kafka"],
 )
-async def test_a_short_limit_of_delays_is_granted_in_full_beside_a_long_poll_interval(
+async def test_a_short_limit_of_delays_is_granted_in_full_with_a_long_poll_interval(
     world: World, protocol: str
 ) -> None:
     """Issue 25.19: the margin of max.poll.interval (30 s) was subtracted from the application's own limit (3 s)."""
@@ -213,7 +213,7 @@ class Hearing(RebalanceListener):
         self.revoked.append(partitions)
 
 
-async def test_a000_9_a_listener_hears_in_the_poll_that_learned_of_it(world: World) -> None:
+async def test_a000_9_a_listener_is_called_in_the_poll_that_learned_of_it(world: World) -> None:
     """R000-9: as with Kafka's own clients."""
     listener = Hearing()
     async with world.member(listener=listener, revoke_in_same_poll=True) as first:
@@ -229,7 +229,7 @@ async def test_a000_9_a_listener_hears_in_the_poll_that_learned_of_it(world: Wor
             nursery.cancel_scope.cancel()
 
 
-async def test_a000_10_who_closes_while_delaying_commits_and_leaves_at_once(world: World) -> None:
+async def test_a000_10_who_closes_while_delaying_commits_and_leaves_immediately(world: World) -> None:
     tap, listener = Tap(), Hearing()
     async with world.member() as second, trio.open_nursery() as nursery:
         async with world.member(connect=tap, listener=listener, auto_commit_interval_s=None) as first:
@@ -281,7 +281,7 @@ async def test_a000_11_a_commit_that_a_rebalance_overtakes_is_made_and_nothing_i
     assert [note for note in notes if note.event == PARTITIONS_LOST] == []
 
 
-async def test_a000_12_a_commit_works_beside_a_poll_that_waits_and_two_polls_do_not(world: World) -> None:
+async def test_a000_12_a_commit_works_during_a_poll_that_waits_and_two_polls_do_not(world: World) -> None:
     async with world.member() as consumer:
         await read(consumer, 20)
         async with trio.open_nursery() as nursery:
@@ -295,7 +295,7 @@ async def test_a000_12_a_commit_works_beside_a_poll_that_waits_and_two_polls_do_
             nursery.cancel_scope.cancel()
 
 
-async def test_a001_1_and_2_the_coordinator_is_looked_for_when_the_first_commit_needs_it(world: World) -> None:
+async def test_a001_1_and_2_the_coordinator_is_looked_up_when_the_first_commit_needs_it(world: World) -> None:
     """R001-4"""
     tap, notes = Tap(), list[ConsumerNote]()
     async with open_consumer(
@@ -353,7 +353,7 @@ async def test_a001_7_calls_of_several_tasks_each_end_once_on_a_real_group(world
         assert await consumer.committed(world.partitions) == dict.fromkeys(world.partitions, OffsetAndMetadata(9))
 
 
-async def test_a001_8_wakeup_and_cancellation_end_a_poll_at_once_and_lose_no_record(world: World) -> None:
+async def test_a001_8_wakeup_and_cancellation_end_a_poll_immediately_and_lose_no_record(world: World) -> None:
     """R001-10"""
     async with world.member() as consumer:
         await read(consumer, 20)

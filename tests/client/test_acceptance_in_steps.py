@@ -36,7 +36,7 @@ KEEPING: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("kafka", "protocol"), [("3.9.1", "cooperative"), ("4.3.0", "consumer")], indirect=["kafka"])
-async def test_what_one_poll_tells_of_the_next_gives_up_unless_it_is_delayed(
+async def test_partitions_that_one_poll_announces_are_revoked_by_the_next_unless_delayed(
     kafka: Cluster, fresh: Fresh, protocol: str
 ) -> None:
     """R000-2, 3, 4, 7, 8 and 10: one loop, poll by poll; the listener hears when it is given up."""

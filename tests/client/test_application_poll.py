@@ -153,7 +153,7 @@ async def test_r001_8_a_loop_that_subscribes_to_nothing_leaves_no_record_to_the_
         assert kafka.group.members == {}
 
 
-async def test_unsubscribing_tells_the_listener_and_ends_what_was_delayed(autojump_clock: Clock) -> None:
+async def test_unsubscribing_calls_the_listener_and_ends_delays(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 1)
     listener = Told(pause_s=2)

@@ -53,7 +53,7 @@ def oauth(request: pytest.FixtureRequest, running: Running) -> tuple[Cluster, st
 
 @pytest.mark.broker
 @pytest.mark.timeout(180)
-async def test_records_are_read_over_several_sessions_each_with_a_token_of_its_own(
+async def test_records_are_read_over_several_sessions_each_with_its_own_token(
     oauth: tuple[Cluster, str], fresh: Fresh
 ) -> None:
     """KIP-368: sessions are renewed on their connections; a plain and an async callback."""

@@ -226,7 +226,7 @@ async def test_a_connection_that_is_replaced_completes_waiting_requests(autojump
         assert opened.trouble == "replaced"
 
 
-async def test_cancelling_its_task_tells_all_that_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_cancelling_its_task_fails_all_waiters(autojump_clock: trio.testing.MockClock) -> None:
     broker = FakeBroker(echo)
     broker.stalled = True
     async with connected(broker) as opened:

@@ -74,7 +74,7 @@ async def pool(brokers: dict[Address, Any], **settings: Any) -> AsyncIterator[Po
         nursery.cancel_scope.cancel()
 
 
-async def test_each_lane_of_a_node_has_a_connection_of_its_own(autojump_clock: Clock) -> None:
+async def test_each_lane_of_a_node_has_its_own_connection(autojump_clock: Clock) -> None:
     """A fetch of many bytes does not delay a heartbeat."""
     broker = FakeBroker(echo)
     async with pool({ONE: broker}) as world:
@@ -200,7 +200,7 @@ async def test_a_session_that_ends_is_renewed_on_its_connection_before_it_does(
             assert (broker.connections, broker.handshakes) == (1, renewed)
 
 
-async def test_what_is_sent_while_a_session_is_renewed_goes_out_behind_it_in_order(autojump_clock: Clock) -> None:
+async def test_requests_during_the_renewal_of_a_session_are_sent_after_it_in_order(autojump_clock: Clock) -> None:
     """A broker accepts nothing else meanwhile; earlier requests get their responses before."""
     async with expiring("SCRAM-SHA-512") as (world, broker, _):
         await trio.sleep(7.9)
@@ -238,7 +238,7 @@ async def test_a_connection_that_ends_while_its_session_is_renewed_fails_what_wa
         assert broker.connections == 2
 
 
-async def test_no_more_is_held_back_than_may_wait(autojump_clock: Clock) -> None:
+async def test_requests_held_back_are_bounded(autojump_clock: Clock) -> None:
     async with expiring("PLAIN") as (world, broker, _):
         broker.silent = True
         await trio.sleep(8.1)
@@ -250,7 +250,7 @@ async def test_no_more_is_held_back_than_may_wait(autojump_clock: Clock) -> None
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_a_refused_identity_is_said_as_such(mechanism: str, autojump_clock: Clock) -> None:
+async def test_a_refused_identity_is_reported_as_such(mechanism: str, autojump_clock: Clock) -> None:
     async with pool(
         {ONE: Broker(mechanism=mechanism)},
         identity=Identity(mechanism=mechanism, username="proxy", password=lambda: "s3cret"),
@@ -285,7 +285,7 @@ async def test_what_waits_for_a_connection_is_bounded(autojump_clock: Clock, mon
         assert world.words() == ["disconnected", "a", "b"]
 
 
-async def test_closing_tells_all_that_wait(autojump_clock: Clock) -> None:
+async def test_closing_fails_all_waiters(autojump_clock: Clock) -> None:
     broker = FakeBroker(echo)
     broker.stalled = True
     async with pool({ONE: broker}) as world:

@@ -75,7 +75,7 @@ async def reading(kafka: FakeKafka, **options: Any) -> AsyncIterator[tuple[Scrip
         yield brokers, reader
 
 
-async def test_a_loop_over_records_that_is_cancelled_goes_on_behind_the_last_one(autojump_clock: Clock) -> None:
+async def test_a_cancelled_loop_over_records_continues_after_the_last_one(autojump_clock: Clock) -> None:
     """`async for`: each record is returned once, wherever `__anext__` was cancelled."""
     kafka = FakeKafka(a=1)
     async with reading(kafka, partitions=[A0]) as (_, reader):
@@ -124,7 +124,7 @@ async def test_closing_that_is_cancelled_anywhere_is_completed_by_the_end_of_the
 
 @pytest.mark.parametrize("after", [0.0, 0.003, 0.006, 0.012, 0.03, 0.1, 0.3])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_block_that_is_cancelled_while_it_opens_or_joins_leaves_nobody_behind(
+async def test_a_block_that_is_cancelled_while_it_opens_or_joins_leaves_no_member(
     protocol: str, after: float, autojump_clock: Clock
 ) -> None:
     kafka = FakeKafka(group="consumer" if protocol == "consumer" else "classic", a=2)

@@ -107,7 +107,7 @@ def group(request: pytest.FixtureRequest, fresh: Fresh) -> Iterator[Group]:
         made.close()
 
 
-def test_a002_1_2_and_5_the_newest_at_once_and_the_rest_beside_it(group: Group) -> None:
+def test_a002_1_2_and_5_the_newest_immediately_and_the_rest_in_parallel(group: Group) -> None:
     """No hole, no overlap; committed() is the child's; an offset is of one of the flows (R002-2, 4, 8, 10 and 11)."""
     group.crashed_at_100()
     second = group.start(**MODE)
@@ -159,7 +159,7 @@ def test_a002_3_and_4_what_both_flows_had_committed_when_they_were_killed_does_n
     assert (response["main"], response["committed"], response["text"]) == (list(range(190, 195)), 195, "")
 
 
-def test_a002_7_a_stock_consumer_begins_at_the_low_mark_and_misses_nothing(group: Group) -> None:
+def test_a002_7_a_stock_consumer_begins_at_the_lower_offset_and_misses_nothing(group: Group) -> None:
     """R002-1: our consumer does the same without the mode."""
     group.crashed_at_100()
     second = group.start(**MODE)
@@ -218,7 +218,7 @@ async def polled(consumer: Consumer, count: int) -> list[tuple[Flow, int, int]]:
     return got
 
 
-async def test_a002_6_and_8_pause_stops_both_flows_and_what_does_not_lie_behind_has_no_second_one(
+async def test_a002_6_and_8_pause_stops_both_flows_and_a_partition_without_lag_has_no_second_one(
     group: Group,
 ) -> None:
     """R002-12: pausing and closing are for both flows, and so is what was processed."""

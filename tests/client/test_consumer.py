@@ -115,7 +115,7 @@ async def test_a_poll_ends_at_its_timeout(autojump_clock: Clock) -> None:
         assert trio.current_time() == pytest.approx(began + 3)
 
 
-async def test_two_polls_at_once_are_refused_and_commit_beside_a_poll_works(autojump_clock: Clock) -> None:
+async def test_two_polls_in_parallel_are_refused_and_commit_during_a_poll_works(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     async with (
         cluster(kafka) as brokers,
@@ -150,7 +150,7 @@ async def test_wakeup_interrupts_the_poll_that_waits_or_the_next(autojump_clock:
         assert offsets(await reader.poll(1)) == []
 
 
-async def test_iteration_gives_record_by_record_and_goes_on_where_it_was_left(autojump_clock: Clock) -> None:
+async def test_iteration_returns_record_by_record_and_continues_where_it_ended(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 5)
     got = []
@@ -196,7 +196,7 @@ async def test_a_cancelled_commit_still_reaches_the_group(autojump_clock: Clock)
 # In a group
 
 
-async def test_the_first_commit_looks_for_the_coordinator_once(autojump_clock: Clock) -> None:
+async def test_the_first_commit_looks_up_the_coordinator_once(autojump_clock: Clock) -> None:
     """A001-2, and A001-1 before it: a consumer without a group looks up no coordinator."""
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 1)
@@ -213,7 +213,7 @@ async def test_the_first_commit_looks_for_the_coordinator_once(autojump_clock: C
         assert {*brokers.requests} == {"Metadata", "ListOffsets", "Fetch"}
 
 
-async def test_a_commit_waits_until_the_coordinator_is_back_and_nobody_is_hammered(autojump_clock: Clock) -> None:
+async def test_a_commit_waits_until_the_coordinator_is_back_and_retries_with_pauses(autojump_clock: Clock) -> None:
     """A001-3"""
     kafka = FakeKafka(a=1)
     patient = {"group": "g", "partitions": [A0], "api_timeout_s": 90.0}
@@ -305,7 +305,7 @@ async def test_a_fast_application_finds_the_next_records_there(autojump_clock: C
 
 
 @pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
-async def test_a_member_reads_commits_and_another_goes_on(group_protocol: str, autojump_clock: Clock) -> None:
+async def test_a_member_reads_commits_and_another_continues(group_protocol: str, autojump_clock: Clock) -> None:
     kafka = FakeKafka(group=group_protocol, a=2)
     kafka.produce(A0, 10)
     kafka.produce(A1, 10)
@@ -327,7 +327,7 @@ async def test_a_member_reads_commits_and_another_goes_on(group_protocol: str, a
     [{"assignors": ("cooperative-sticky",)}, {"group_protocol": "consumer"}, {"assignors": ("range",)}],
     ids=["cooperative", "consumer", "eager"],
 )
-async def test_a_revoke_is_told_in_one_poll_and_completed_by_the_next(
+async def test_a_revoke_is_reported_in_one_poll_and_completed_by_the_next(
     options: dict[str, Any], autojump_clock: Clock
 ) -> None:
     """A000-1, and A000-2 without its figures: what is delayed stays unassigned, and nothing is read twice."""
@@ -406,7 +406,7 @@ class Told(RebalanceListener):
 
 
 @pytest.mark.parametrize("same_poll", [False, True])
-async def test_a_listener_hears_of_everything_and_may_take_its_time(same_poll: bool, autojump_clock: Clock) -> None:
+async def test_a_listener_gets_every_event_and_may_be_slow(same_poll: bool, autojump_clock: Clock) -> None:
     """A000-9 and A001-5: the callback sleeps for three session timeouts, and the member stays."""
     kafka = FakeKafka(a=2)
     listener = Told(pause_s=30)
@@ -490,7 +490,7 @@ async def test_the_group_is_left_at_the_end_also_when_cancelled(autojump_clock: 
                 await reader.poll(1)
 
 
-async def test_an_end_that_cannot_be_told_is_bounded(autojump_clock: Clock) -> None:
+async def test_an_end_without_a_reachable_broker_is_bounded(autojump_clock: Clock) -> None:
     for cancelled, bound in ((True, 2.0), (False, 30.0)):
         kafka = FakeKafka(a=1)
         async with cluster(kafka) as brokers:
@@ -506,7 +506,7 @@ async def test_an_end_that_cannot_be_told_is_bounded(autojump_clock: Clock) -> N
             assert trio.current_time() - began == pytest.approx(bound, abs=0.1)
 
 
-async def test_an_error_of_the_block_comes_out_as_it_is(autojump_clock: Clock) -> None:
+async def test_an_error_of_the_block_is_raised_unchanged(autojump_clock: Clock) -> None:
     async with cluster(FakeKafka(a=1)) as brokers:
 
         async def block() -> None:
@@ -536,7 +536,7 @@ async def test_records_that_cannot_be_read_stop_their_partition_only(autojump_cl
         assert await read(reader, 2) == [(0, 4), (0, 5)]
 
 
-async def test_polls_that_find_records_do_not_turn_the_network_task(autojump_clock: Clock) -> None:
+async def test_polls_that_find_records_do_not_run_the_network_task(autojump_clock: Clock) -> None:
     """Its turn would cost more than the records; but what was said before a poll is done before it."""
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 500)

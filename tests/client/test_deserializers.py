@@ -80,7 +80,7 @@ async def by_loop(consumer: Consumer) -> list[tuple[int, Any]]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("individual", [False, True])
 @pytest.mark.parametrize("read", [by_poll, by_loop])
-async def test_an_error_comes_again_until_the_application_seeks_past_it(
+async def test_an_error_is_raised_again_until_the_application_seeks_past_it(
     kafka_43: Cluster, fresh: Fresh, read: Callable[[Consumer], Any], individual: bool
 ) -> None:
     (partition,) = create(kafka_43, fresh("topic"))

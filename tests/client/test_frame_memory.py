@@ -53,7 +53,7 @@ def test_little_memory_is_kept_that_is_not_in_use() -> None:
     assert len(memory._known) == 1
 
 
-def test_as_many_frames_as_are_buffered_take_turns() -> None:
+def test_buffered_frames_alternate() -> None:
     """A buffer of 64 MiB has sixteen of them."""
     memory = FrameMemory()
     buffered = [memory.take(SIZE) for _ in range(16)]

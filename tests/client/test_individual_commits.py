@@ -70,7 +70,7 @@ def test_a_position_that_moves_begins_anew() -> None:
     assert commits.to_commit() == {A0: OffsetAndMetadata(3, "ic/1;")}
 
 
-def test_a_partition_that_is_gone_is_not_committed() -> None:
+def test_a_lost_partition_is_not_committed() -> None:
     positions = assigned()
     commits = IndividualCommits(positions)
     commits.delivered(parts(0, 5))

@@ -65,7 +65,7 @@ def kafka_of_ten() -> FakeKafka:
     return kafka
 
 
-async def test_interceptors_see_records_in_turn_and_what_the_group_accepts(autojump_clock: Clock) -> None:
+async def test_interceptors_see_records_in_order_and_what_the_group_accepts(autojump_clock: Clock) -> None:
     before, behind = Seen(), Seen()
     async with (
         cluster(kafka_of_ten()) as brokers,

@@ -69,7 +69,7 @@ async def test_an_automatic_commit_at_the_end_leaves_what_was_not_handed_out(aut
         assert kafka.committed == {A0: 3}
 
 
-async def test_a_record_of_a_partition_that_is_not_ours_any_more_is_not_handed_out(autojump_clock: Clock) -> None:
+async def test_a_record_of_a_lost_partition_is_not_returned(autojump_clock: Clock) -> None:
     kafka = with_records(4, 4)
     async with cluster(kafka) as brokers, brokers.consumer(group="g", topics=["a"], **EARLIEST) as reader:
         await first_of(reader, 1)
@@ -81,7 +81,7 @@ async def test_a_record_of_a_partition_that_is_not_ours_any_more_is_not_handed_o
         assert sorted(await taken(reader, 8)) == [(number, offset) for number in (0, 1) for offset in range(4)]
 
 
-async def test_a_seek_in_the_loop_goes_on_there(autojump_clock: Clock) -> None:
+async def test_a_seek_in_the_loop_continues_there(autojump_clock: Clock) -> None:
     async with (
         cluster(with_records(6, 6)) as brokers,
         brokers.consumer(partitions=[A0, A1], **EARLIEST) as reader,
@@ -92,7 +92,7 @@ async def test_a_seek_in_the_loop_goes_on_there(autojump_clock: Clock) -> None:
         assert sorted(got) == sorted([(first.partition, 5), *((other.partition, offset) for offset in range(6))])
 
 
-async def test_a_poll_behind_the_loop_returns_what_the_loop_left(autojump_clock: Clock) -> None:
+async def test_a_poll_after_the_loop_returns_the_remaining_records(autojump_clock: Clock) -> None:
     async with (
         cluster(with_records(5, 5)) as brokers,
         brokers.consumer(partitions=[A0, A1], **EARLIEST) as reader,
@@ -109,7 +109,7 @@ async def test_a_poll_behind_the_loop_returns_what_the_loop_left(autojump_clock:
         assert (await reader.position(A0), await reader.position(A1)) == (5, 5)
 
 
-async def test_a_long_batch_comes_piece_by_piece_and_counts_only_what_came(autojump_clock: Clock) -> None:
+async def test_a_long_batch_is_returned_in_pieces_and_counts_only_returned_records(autojump_clock: Clock) -> None:
     kafka = with_records(700)
     async with cluster(kafka) as brokers, brokers.consumer(group="g", partitions=[A0], **EARLIEST) as reader:
         assert await taken(reader, 300) == [(0, offset) for offset in range(300)]

@@ -57,7 +57,7 @@ def expected(first: int, last: int) -> list[int]:
     return [n for n in range(RECORDS) if first <= murmur2(b"k%d" % n) <= last]
 
 
-async def test_a_range_gets_its_keys_and_comes_to_the_end(kafka_39: Cluster, bootstrap: str, fresh: Fresh) -> None:
+async def test_a_range_gets_its_keys_and_reaches_the_end(kafka_39: Cluster, bootstrap: str, fresh: Fresh) -> None:
     (partition,) = create(kafka_39, fresh("topic"))
     produce(kafka_39, partition, range(RECORDS), **{"compression.type": "lz4"})
     half = 1 << 31

@@ -65,7 +65,7 @@ async def test_a_thousand_calls_from_several_tasks_end_once_each_in_order(autoju
         assert [offset for _, partition, offset in kafka.commits if partition == each] == list(range(250))
 
 
-async def test_a_call_that_is_given_up_is_carried_out_and_told_nobody(autojump_clock: Clock) -> None:
+async def test_a_cancelled_call_is_carried_out_and_not_reported(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     async with running(kafka) as (network, _):
         with trio.move_on_after(0):
@@ -119,7 +119,7 @@ async def test_calls_and_events_are_bounded(autojump_clock: Clock, monkeypatch: 
         network.send_event(Subscribe(frozenset({"a"})))
 
 
-async def test_errors_that_nobody_takes_are_bounded_and_arrivals_are_told_once(
+async def test_untaken_errors_are_bounded_and_arrivals_are_reported_once(
     autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_task, "ERRORS_MAX", 2)

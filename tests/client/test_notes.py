@@ -19,7 +19,7 @@ from tests.consumer.world import FakeKafka
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
-async def test_transitions_delays_and_losses_are_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_transitions_delays_and_losses_are_reported(autojump_clock: trio.testing.MockClock) -> None:
     """The chain of a first join, and of a cooperative revoke that ends at its deadline, in the proposal's words."""
     heard: list[ConsumerNote] = []
     both = {"group": "g", "topics": ["a"], "assignors": ("cooperative-sticky",), "max_revoke_delay_s": 5.0}
@@ -55,7 +55,7 @@ async def test_transitions_delays_and_losses_are_told(autojump_clock: trio.testi
         assert after[begin : begin + 6] == [*revoke, "assigning_partitions", "stable"]
 
 
-async def test_polls_and_commits_are_told_with_what_came_and_how_long_they_took(
+async def test_polls_and_commits_are_reported_with_result_and_duration(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     kafka = FakeKafka(a=1)

@@ -50,7 +50,7 @@ async def test_it_is_closed_while_the_network_still_runs(autojump_clock: Clock) 
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
-async def test_what_the_block_raises_comes_out_as_it_is(kind: type[BaseException], autojump_clock: Clock) -> None:
+async def test_an_exception_of_the_block_is_raised_unchanged(kind: type[BaseException], autojump_clock: Clock) -> None:
     log: list[str] = []
     with pytest.raises(kind):
         async with block(log):

@@ -16,7 +16,7 @@ A0 = TopicPartition("a", 0)
 Clock = trio.testing.MockClock
 
 
-async def test_the_listener_hears_of_the_end_before_the_group_is_left(autojump_clock: Clock) -> None:
+async def test_the_listener_is_called_at_the_end_before_the_group_is_left(autojump_clock: Clock) -> None:
     """A000-10"""
     kafka = FakeKafka(a=1)
     listener = Told()
@@ -28,7 +28,7 @@ async def test_the_listener_hears_of_the_end_before_the_group_is_left(autojump_c
         assert "LeaveGroup" in brokers.requests
 
 
-async def test_what_the_listener_raises_at_the_end_comes_out_and_the_group_is_left(autojump_clock: Clock) -> None:
+async def test_an_exception_of_the_listener_at_the_end_is_raised_and_the_group_is_left(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     listener = Told()
 
@@ -55,7 +55,7 @@ async def test_commits_under_way_are_finished_before_the_group_is_left(autojump_
         assert order == ["OffsetCommit", "LeaveGroup"]
 
 
-async def test_automatic_commits_say_what_was_returned_before_the_last_poll(autojump_clock: Clock) -> None:
+async def test_automatic_commits_contain_what_was_returned_before_the_last_poll(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 10)
     options = {"group": "g", "topics": ["a"], "auto_offset_reset": "earliest", "auto_commit_interval_s": 1.0}

@@ -32,5 +32,5 @@ def test_the_advice_names_the_option_that_is_meant(name: str, words: str) -> Non
     assert words in option_advice(name, KNOWN, SHARE)
 
 
-def test_what_only_the_other_kind_has_is_said() -> None:
+def test_options_of_the_other_consumer_are_reported() -> None:
     assert option_advice("assignors", SHARE, KNOWN) == "only consumers without locks have it"

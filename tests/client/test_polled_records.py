@@ -48,7 +48,7 @@ def opened(source: FetchedChunk, **settings: Any) -> Opened:
     return Opened(parts, None)
 
 
-def test_records_begin_at_the_offset_that_was_asked_for() -> None:
+def test_records_begin_at_the_offset_that_was_requested() -> None:
     found = opened(chunk(batch(0, 5) + batch(5, 5), 3, 10), read_committed=False)
     assert found.error is None
     records = PolledRecords(found.parts)
@@ -82,7 +82,7 @@ def test_what_is_wrong_ends_a_chunk_and_names_its_place() -> None:
     assert "a-0 at offset 3: the checksum" in str(found.error)
 
 
-def test_checksums_are_compared_unless_told_otherwise() -> None:
+def test_checksums_are_compared_by_default() -> None:
     data = bytearray(batch(3, 2))
     data[17] ^= 1  # of the checksum itself
     assert opened(chunk(bytes(data), 3, 5), read_committed=False).error is not None

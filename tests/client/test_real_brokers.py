@@ -130,7 +130,7 @@ async def test_read_committed_leaves_out_what_was_aborted(kafka: Cluster, fresh:
         assert len(await read(consumer, 60)) == 60
 
 
-async def test_a_commit_of_a_topic_that_was_deleted_is_told(kafka: Cluster, fresh: Fresh) -> None:
+async def test_a_commit_of_a_topic_that_was_deleted_is_reported(kafka: Cluster, fresh: Fresh) -> None:
     """Not repeated for ever: brokers say each time that it may be there soon."""
     (partition,) = create(kafka, fresh("topic"))
     async with open_consumer(

@@ -93,7 +93,7 @@ def test_a_partition_without_room_waits_and_the_others_go_on() -> None:
     assert shown(world.supply.take(100, rooms.__getitem__)) == [(0, 3), (0, 4)]
 
 
-def test_an_error_is_raised_once_nothing_stands_in_front_of_it() -> None:
+def test_an_error_is_raised_after_all_earlier_records() -> None:
     broken = bytearray(batch(3, 2))
     broken[-1] ^= 1
     world = Buffered(A0, A1)
@@ -119,7 +119,7 @@ def test_an_error_of_one_partition_keeps_what_others_have() -> None:
     assert world.take() == [(1, 0), (1, 1)]
 
 
-def test_what_was_kept_is_forgotten_when_its_partition_comes_back() -> None:
+def test_what_was_kept_is_forgotten_when_its_partition_returns() -> None:
     """Others may have read on meanwhile: what the group gives back begins at what is committed."""
     world = Buffered(A0)
     world.add(batch(0, 5), 0, 5)
@@ -154,7 +154,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_a_batch_is_opened_when_its_turn_comes_and_once(opened: list[int]) -> None:
+def test_a_batch_is_opened_once_and_when_it_is_next(opened: list[int]) -> None:
     """Issue 25.23: poll(max_records=1) opened a whole fetched chunk."""
     world = Buffered(A0)
     world.add(packed(0, 4) + packed(4, 4) + packed(8, 4), 0, 12)

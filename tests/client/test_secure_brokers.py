@@ -173,14 +173,14 @@ async def test_a_member_reads_and_commits_over_tls_with_sasl(secure: Secure, fre
     ],
     ids=["wrong password", "unknown user", "wrong password of PLAIN"],
 )
-async def test_who_is_not_let_in_is_told_so_by_poll(secure: Secure, change: dict[str, Any], told: str) -> None:
+async def test_poll_raises_a_refused_login(secure: Secure, change: dict[str, Any], told: str) -> None:
     tls = ssl.create_default_context(cadata=secure.authority)
     async with open_consumer(secure.bootstrap, partitions=[("t", 0)], tls=tls, **change) as consumer:
         with trio.fail_after(30), pytest.raises(Exception, match=told):
             await consumer.poll(30)
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_not_believed(secure: Secure) -> None:
+async def test_a_certificate_of_an_unknown_authority_is_refused(secure: Secure) -> None:
     """The server gets no credentials, and the state names the reason."""
     login = ("PLAIN", USER, PASSWORD)
     with trio.fail_after(30):
@@ -244,7 +244,7 @@ async def test_what_a_share_consumer_holds_outlives_the_sessions_of_sasl(secure:
         assert await other.poll(0.5) == []
 
 
-async def test_a_member_goes_on_over_its_connections_when_sessions_of_sasl_end(secure: Secure, fresh: Fresh) -> None:
+async def test_a_member_continues_over_its_connections_when_sessions_of_sasl_end(secure: Secure, fresh: Fresh) -> None:
     """No connection is created again, and no broker ends one."""
     partitions = filled(secure, fresh("topic"), 100)
     dialler = Dialler()

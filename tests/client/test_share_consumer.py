@@ -138,7 +138,7 @@ async def test_one_task_polls_and_is_woken_up(autojump_clock: Clock) -> None:
         assert await consumer.poll(0) == []
 
 
-async def test_a_callback_that_raises_comes_out_of_the_call(autojump_clock: Clock) -> None:
+async def test_a_callback_that_raises_is_raised_by_the_call(autojump_clock: Clock) -> None:
     def raising(_: AcknowledgementResult) -> None:
         raise ZeroDivisionError
 
@@ -182,7 +182,7 @@ async def test_work_that_raises_or_is_cancelled_releases(autojump_clock: Clock) 
         assert sorted((record.offset, record.delivery_count) for record in again) == [(0, 2), (1, 2)]
 
 
-async def test_what_the_block_says_itself_stands(autojump_clock: Clock) -> None:
+async def test_acknowledgements_of_the_block_are_kept(autojump_clock: Clock) -> None:
     kafka = kafka_with(1)
     async with share_cluster(kafka) as brokers, brokers.consumer() as consumer:
         (record,) = await consumer.poll()
@@ -217,7 +217,7 @@ async def test_a_lock_that_is_lost_cancels_the_work(autojump_clock: Clock) -> No
             await consumer.renew(one)
 
 
-async def test_work_that_does_not_notice_is_told_at_its_end(autojump_clock: Clock) -> None:
+async def test_work_that_does_not_notice_a_lost_lock_gets_an_error_at_its_end(autojump_clock: Clock) -> None:
     kafka = kafka_with(1)
     async with share_cluster(kafka) as brokers, brokers.consumer() as consumer:
         (record,) = await consumer.poll()
@@ -246,7 +246,7 @@ async def test_renew_by_call(autojump_clock: Clock) -> None:
             await consumer.renew(records[0])
 
 
-async def test_a_renewed_record_comes_again_with_the_next_poll(autojump_clock: Clock) -> None:
+async def test_a_renewed_record_is_delivered_again_with_the_next_poll(autojump_clock: Clock) -> None:
     kafka = kafka_with(2)
     async with share_cluster(kafka) as brokers, brokers.consumer() as consumer:
         one, two = await consumer.poll()
@@ -391,7 +391,7 @@ def _refusal(code: int) -> Any:
     return registry.message("ShareGroupHeartbeatResponse")(error_code=code)
 
 
-async def test_an_error_that_comes_again_and_again_is_told_once(autojump_clock: Clock) -> None:
+async def test_a_repeated_error_is_reported_once(autojump_clock: Clock) -> None:
     kafka = kafka_with(1)
     kafka.faults["ShareGroupHeartbeat"] = [lambda _: _refusal(29) for _ in range(5)]
     async with share_cluster(kafka) as brokers, brokers.consumer() as consumer:

@@ -13,7 +13,7 @@ P0 = TopicPartition("p", 0)
 ACCEPT, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RENEW
 
 
-def test_each_type_is_counted_and_renewals_say_how_often() -> None:
+def test_each_type_is_counted_and_renewals_are_counted_by_record() -> None:
     notes: list[ConsumerNote] = []
     note_results(notes.append)(AcknowledgementResult(P0, {1: ACCEPT, 3: RENEW, 4: ACCEPT, 7: RENEW}, None, 5))
     shared = {"partition": "p-0", "error": None}
@@ -24,7 +24,7 @@ def test_each_type_is_counted_and_renewals_say_how_often() -> None:
     ]
 
 
-def test_a_refusal_is_told_with_its_reason() -> None:
+def test_a_refusal_is_reported_with_its_reason() -> None:
     notes: list[ConsumerNote] = []
     note_results(notes.append)(AcknowledgementResult(P0, {1: ACCEPT}, ConsumerError("too late")))
     assert [note.facts["error"] for note in notes] == ["too late"]

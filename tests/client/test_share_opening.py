@@ -69,7 +69,7 @@ async def test_a_cancelled_block_leaves_as_well(autojump_clock: Clock) -> None:
         assert kafka.share.members == {}
 
 
-async def test_what_the_block_raises_comes_out_as_it_is(autojump_clock: Clock) -> None:
+async def test_an_exception_of_the_block_is_raised_unchanged(autojump_clock: Clock) -> None:
     async with share_cluster(ShareKafka(a=1)) as brokers:
         with pytest.raises(ZeroDivisionError):
             async with brokers.consumer():

@@ -124,7 +124,7 @@ def stock_member(world: World) -> Iterator[Stock]:
 # Records
 
 
-async def test_members_divide_the_work_and_nothing_comes_again(bootstrap: str, fresh: Fresh) -> None:
+async def test_members_divide_the_work_and_nothing_is_delivered_again(bootstrap: str, fresh: Fresh) -> None:
     world = World(bootstrap, fresh, 3)
     got: list[ShareRecord] = []
 
@@ -171,7 +171,7 @@ async def test_what_is_accepted_rejected_and_released(bootstrap: str, fresh: Fre
     assert [result.error for result in results] == [None, None]
 
 
-async def test_record_limit_acquires_no_more_than_a_poll_may_return(bootstrap: str, fresh: Fresh) -> None:
+async def test_record_limit_acquires_at_most_what_a_poll_may_return(bootstrap: str, fresh: Fresh) -> None:
     world = World(bootstrap, fresh)
     world.produce(10)
     options = {**EXPLICIT, "acquire_mode": "record_limit", "max_poll_records": 4}
@@ -181,7 +181,7 @@ async def test_record_limit_acquires_no_more_than_a_poll_may_return(bootstrap: s
         assert places(await read(one, 2)) == [(0, 8, 1), (0, 9, 1)]
 
 
-async def test_what_a_closed_consumer_held_goes_to_others_at_once(bootstrap: str, fresh: Fresh) -> None:
+async def test_records_of_a_closed_consumer_are_delivered_to_others_immediately(bootstrap: str, fresh: Fresh) -> None:
     world = World(bootstrap, fresh)
     world.produce(4)
     async with world.consumer(**EXPLICIT) as first:
@@ -195,7 +195,9 @@ async def test_what_a_closed_consumer_held_goes_to_others_at_once(bootstrap: str
 # Locks
 
 
-async def test_a003_1_a_job_that_outlasts_its_lock_is_nobody_elses(bootstrap: str, fresh: Fresh) -> None:
+async def test_a003_1_the_record_of_a_job_longer_than_its_lock_is_not_delivered_to_others(
+    bootstrap: str, fresh: Fresh
+) -> None:
     """With confluent-kafka as the other member: it never gets the record, and the lock is renewed several times.
 
     R003-5 and 9: each renewal is reported, with the number so far, and each type.
@@ -241,7 +243,7 @@ async def test_a003_2_3_4_without_renewal_another_member_gets_it_and_keeps_it(bo
         assert await other.commit() == {again.origin: None}
 
 
-async def test_a003_8_a_new_duration_is_told_by_the_renewal(bootstrap: str, fresh: Fresh) -> None:
+async def test_a003_8_the_renewal_returns_a_new_duration(bootstrap: str, fresh: Fresh) -> None:
     """R003-2 and 4"""
     world = World(bootstrap, fresh, **short_lock(3))
     world.produce(1)
@@ -291,7 +293,7 @@ async def test_a_group_that_does_not_renew_ends_the_work(bootstrap: str, fresh: 
 # Members and connections
 
 
-async def test_a_member_beside_one_of_confluent_kafka(bootstrap: str, fresh: Fresh) -> None:
+async def test_a_member_together_with_one_of_confluent_kafka(bootstrap: str, fresh: Fresh) -> None:
     """A003-9: it knows version 1, without renewals."""
     world = World(bootstrap, fresh, 2)
     got: list[int] = []
@@ -313,7 +315,7 @@ async def test_a_member_beside_one_of_confluent_kafka(bootstrap: str, fresh: Fre
         assert {count for _, count in stock.got} == {1}
 
 
-async def test_what_a_killed_member_held_goes_to_another_at_once(bootstrap: str, fresh: Fresh) -> None:
+async def test_records_of_a_killed_member_are_delivered_to_another_immediately(bootstrap: str, fresh: Fresh) -> None:
     world = World(bootstrap, fresh)
     world.produce(5)
     dialler = Dialler()

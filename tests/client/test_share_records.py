@@ -13,7 +13,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 P3 = TopicPartition("p", 3)
 
 
-def test_a_record_knows_where_it_came_from_and_how_often() -> None:
+def test_a_record_has_its_origin_and_delivery_count() -> None:
     data = records.build_batch(7, [Record(b"k", b"v", [("h", b"1")], 1700), Record(None, None, (), 1701)])
     chunk = AcquiredChunk(P3, ShareSession(1), data, (Acquired(7, 8, 2),), 0.0)
     (part,) = next(opened_share_chunk(chunk)).parts

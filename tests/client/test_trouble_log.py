@@ -22,7 +22,7 @@ def reporting() -> Troubles:
     return troubles
 
 
-async def test_a_broken_connection_is_logged_at_once_then_every_minute_and_at_its_end(
+async def test_a_broken_connection_is_logged_immediately_then_every_minute_and_at_its_end(
     autojump_clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kafka_share_proxy")

@@ -55,7 +55,7 @@ async def read_child_to(consumer: Consumer, offset: int) -> None:
             await consumer.poll(1, max_records=5)
 
 
-async def test_the_main_flow_goes_on_at_the_end_and_the_child_reads_what_was_left_behind(
+async def test_the_main_flow_continues_at_the_end_and_the_child_reads_the_skipped_records(
     autojump_clock: Clock,
 ) -> None:
     """A002-1: no hole, no overlap; each flow ascends."""
@@ -189,7 +189,7 @@ async def test_a_member_without_the_mode_begins_at_the_lower_offset(autojump_clo
         assert not consumer.child_consumer_is_alive()
 
 
-async def test_a_partition_that_does_not_lie_behind_is_read_as_ever(autojump_clock: Clock) -> None:
+async def test_a_partition_without_lag_is_read_as_usual(autojump_clock: Clock) -> None:
     """A002-8: it has no token, and its commits are plain."""
     kafka = behind(partitions=2)
     kafka.produce(A1, 30)
@@ -212,7 +212,7 @@ async def test_without_a_committed_offset_the_reset_policy_says(autojump_clock: 
 
 
 @pytest.mark.parametrize("auto", [None, 1.0])
-async def test_who_gets_the_partition_goes_on_with_both_flows(auto: float | None, autojump_clock: Clock) -> None:
+async def test_the_next_owner_continues_with_both_flows(auto: float | None, autojump_clock: Clock) -> None:
     """A rebalance in the midst: both flows are committed with what goes, and the other member continues with both."""
     kafka = behind(partitions=2)
     options = {**MODE, "assignors": ("cooperative-sticky",), "auto_commit_interval_s": auto}
@@ -246,7 +246,7 @@ class Notes:
             self.of.append(note.facts)
 
 
-async def test_each_token_is_told_when_it_begins_and_when_it_ends(autojump_clock: Clock) -> None:
+async def test_each_catch_up_range_is_reported_when_it_begins_and_when_it_ends(autojump_clock: Clock) -> None:
     kafka, notes = behind(95, 190, "ic/1;120-139;pr=95-120"), Notes()
     async with cluster(kafka) as brokers, brokers.consumer(**MODE, observe=notes) as consumer:
         await read(consumer, 75)
@@ -260,7 +260,7 @@ async def test_each_token_is_told_when_it_begins_and_when_it_ends(autojump_clock
     assert notes.of[0]["partition"] == "a-0"
 
 
-async def test_what_retention_took_from_a_range_shrinks_it_and_is_told(autojump_clock: Clock) -> None:
+async def test_records_lost_to_retention_shrink_a_range_and_are_reported(autojump_clock: Clock) -> None:
     """The child never goes where the reset policy says, and the committed offset passes what is gone."""
     kafka, notes = behind(), Notes()
     kafka.starts[A0] = 90
@@ -343,7 +343,7 @@ async def records(_: ScriptedCluster, consumer: Consumer, count: int) -> list[An
     return got
 
 
-async def test_text_of_a_newer_version_is_an_error_and_nothing_is_left_behind(autojump_clock: Clock) -> None:
+async def test_text_of_a_newer_version_is_an_error_and_no_task_remains(autojump_clock: Clock) -> None:
     kafka = behind(text="ic/2;80-90")
     async with cluster(kafka) as brokers, brokers.consumer(**MODE) as consumer:
         with pytest.raises(Exception, match="version 2"):

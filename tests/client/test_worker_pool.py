@@ -80,7 +80,7 @@ class Program:
     [{"assignors": ("cooperative-sticky",)}, {"group_protocol": "consumer"}, {"assignors": ("range",)}],
     ids=["cooperative", "consumer", "eager"],
 )
-async def test_every_record_is_worked_on_once_whoever_comes_and_goes(
+async def test_every_record_is_processed_once_while_members_join_and_leave(
     options: dict[str, Any], seed: int, autojump_clock: trio.testing.MockClock
 ) -> None:
     kafka = FakeKafka(group=options.get("group_protocol", "classic"), a=len(PARTITIONS))

@@ -34,7 +34,7 @@ def world() -> AuditedWorld:
     return AuditedWorld()
 
 
-def test_a_commit_is_told_with_what_it_changed(world: AuditedWorld) -> None:
+def test_a_commit_is_reported_with_what_it_changed(world: AuditedWorld) -> None:
     """The ranges that grew as they are now, both ends included."""
     world.begin(43, "45-47,50-50")
     world.events()
@@ -53,7 +53,7 @@ def test_a_commit_that_moves_the_committed_offset(world: AuditedWorld) -> None:
 
 
 @pytest.mark.states("topic", "overflow")
-def test_a_commit_is_told_when_it_is_stored(world: AuditedWorld) -> None:
+def test_a_commit_is_reported_when_it_is_stored(world: AuditedWorld) -> None:
     world.begin(43, "45-47")
     world.events()
     world.journal.slow = True
@@ -64,7 +64,7 @@ def test_a_commit_is_told_when_it_is_stored(world: AuditedWorld) -> None:
 
 
 @pytest.mark.states("topic", "overflow")
-def test_a_commit_that_is_not_stored_is_not_told(world: AuditedWorld) -> None:
+def test_a_commit_that_is_not_stored_is_not_reported(world: AuditedWorld) -> None:
     world.begin(43, "45-47")
     world.events()
     world.journal.slow = True
@@ -73,7 +73,7 @@ def test_a_commit_that_is_not_stored_is_not_told(world: AuditedWorld) -> None:
     assert world.told() == []
 
 
-def test_each_partition_of_a_request_is_an_event_of_its_own(world: AuditedWorld) -> None:
+def test_each_partition_of_a_request_is_a_separate_event(world: AuditedWorld) -> None:
     """Also where a part of the request is refused."""
     world.begin(43, "45-47")
     world.events()

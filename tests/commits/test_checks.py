@@ -49,7 +49,7 @@ def test_nothing_is_missing_where_nothing_is_kept() -> None:
     assert list(checks.judge(config(state="memory"), None)) == []
 
 
-def test_how_they_are_served_is_told_in_a_line() -> None:
+def test_a_line_describes_how_they_are_served() -> None:
     assert checks.line(config(serve=False), None) == "Individual commits: off (commits.serve)."
     assert checks.line(config(), COMPLETE) == (
         "Individual commits: of every group, up to 10000 ranges of a partition, kept in topic "

@@ -33,7 +33,7 @@ def test_owner_serves_every_api() -> None:
     assert commit_apis.of_owner(CommitWorld().services).keys() == {api.key for api in APIS}
 
 
-def test_deletions_stand_before_share_groups_and_commits_behind_them() -> None:
+def test_deletions_are_handled_before_share_groups_and_commits_after_them() -> None:
     services = CommitWorld().services
     assert list(commit_apis.commits(services)) == [8, 9, 28]
     assert list(commit_apis.deletions(services)) == [42, 47]

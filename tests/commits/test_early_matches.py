@@ -71,7 +71,7 @@ def looked() -> Looked:
 
 
 @pytest.mark.parametrize(("key", "version"), ALL)
-def test_request_of_a_group_that_nobody_knows_passes(looked: Looked, key: int, version: int) -> None:
+def test_request_of_an_unknown_group_is_forwarded(looked: Looked, key: int, version: int) -> None:
     """Other groups may be known or not."""
     assert not looked.is_wanted(request(key, version))
     looked.services.followed.groups["h"] = 0
@@ -80,14 +80,14 @@ def test_request_of_a_group_that_nobody_knows_passes(looked: Looked, key: int, v
 
 
 @pytest.mark.parametrize(("key", "version"), ALL)
-def test_request_of_a_group_that_is_held_here_is_wanted(looked: Looked, key: int, version: int) -> None:
+def test_request_of_a_group_that_is_held_here_is_selected(looked: Looked, key: int, version: int) -> None:
     """Before the tail has read its mark."""
     looked.services.held.group("g")
     assert looked.is_wanted(request(key, version))
 
 
 @pytest.mark.parametrize(("key", "version"), ALL)
-def test_every_request_of_a_doubtful_group_is_wanted(looked: Looked, key: int, version: int) -> None:
+def test_every_request_of_a_doubtful_group_is_selected(looked: Looked, key: int, version: int) -> None:
     looked.services.followed.uncertain.update(dict.fromkeys(range(50), False))
     assert looked.is_wanted(request(key, version))
     looked.services.followed.uncertain.clear()
@@ -98,11 +98,11 @@ def test_every_request_of_a_doubtful_group_is_wanted(looked: Looked, key: int, v
 @pytest.mark.parametrize(
     ("metadata", "is_wanted"), [("ic/1;5-7", True), ("ic/2;x", True), ("mine", False), ("", False)]
 )
-def test_text_is_wanted_whatever_is_known(looked: Looked, key: int, metadata: str, is_wanted: bool) -> None:
+def test_text_is_selected_in_every_group(looked: Looked, key: int, metadata: str, is_wanted: bool) -> None:
     assert looked.is_wanted(request(key, 3, metadata=metadata)) == is_wanted
 
 
-def test_list_of_several_groups_is_wanted_where_one_of_them_is_known(looked: Looked) -> None:
+def test_list_of_several_groups_is_selected_where_one_of_them_is_known(looked: Looked) -> None:
     """All of their ids are read."""
     message = registry.message("OffsetFetchRequest")
     groups = [message.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("a", "b")]

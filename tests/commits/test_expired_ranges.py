@@ -35,7 +35,7 @@ def looks(world: CommitWorld, count: int) -> None:
         world.timers.advance(CHECK_EVERY_S)
 
 
-def test_ranges_of_a_group_without_offsets_go_after_two_looks(world: CommitWorld) -> None:
+def test_ranges_of_a_group_without_offsets_go_after_two_checks(world: CommitWorld) -> None:
     looks(world, 3)
     assert world.ranges() == "45-47"
     expire(world)
@@ -49,7 +49,7 @@ def test_ranges_of_a_group_without_offsets_go_after_two_looks(world: CommitWorld
     assert told == {"group": "g", "ranges": 1}
 
 
-def test_group_that_commits_again_between_two_looks_keeps_its_ranges(world: CommitWorld) -> None:
+def test_group_that_commits_again_between_two_checks_keeps_its_ranges(world: CommitWorld) -> None:
     expire(world)
     looks(world, 1)
     assert world.commit(43, "ic/1;50-51").codes == [0]
@@ -116,7 +116,7 @@ def test_transaction_that_may_be_open_keeps_its_group(world: CommitWorld) -> Non
     assert world.is_marked("new")
 
 
-def test_mark_of_a_group_that_has_nothing_goes_too(world: CommitWorld) -> None:
+def test_marker_of_a_group_without_ranges_is_deleted_too(world: CommitWorld) -> None:
     assert world.commit(10, "ic/1;10-13", group="done").codes == [0]
     assert (world.ranges("done"), world.is_marked("done")) == ("", True)
     looks(world, 3)
@@ -126,7 +126,7 @@ def test_mark_of_a_group_that_has_nothing_goes_too(world: CommitWorld) -> None:
     assert not world.is_marked("done")
 
 
-def test_all_groups_are_looked_at_in_turn(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_groups_are_checked_in_order(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_share_proxy.commits.expired_ranges.GROUPS_PER_ROUND", 1)
     for group in ("a", "z"):
         world.begin(43, "45-47", group=group)
@@ -135,7 +135,7 @@ def test_all_groups_are_looked_at_in_turn(world: CommitWorld, monkeypatch: pytes
     assert sorted(world.services.held.groups) == ["g", "kept"]
 
 
-def test_group_of_many_partitions_is_asked_about_in_pieces(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_of_many_partitions_is_queried_in_parts(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_share_proxy.commits.expired_ranges.PARTITIONS_PER_REQUEST", 2)
     for partition in range(4):
         assert world.commit(5, "ic/1;7-9", group="wide", partition=partition).codes == [0]

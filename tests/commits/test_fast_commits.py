@@ -31,7 +31,7 @@ def is_free(world: CommitWorld) -> bool:
 
 
 @pytest.mark.states("topic", "overflow")
-def test_client_hears_when_its_ranges_are_stored(world: CommitWorld) -> None:
+def test_client_gets_its_response_when_its_ranges_are_stored(world: CommitWorld) -> None:
     world.journal.slow = True
     sent = world.commit(43, "ic/1;60-60")
     assert not sent.has_response
@@ -53,7 +53,7 @@ def test_other_appends_wait_for_it_until_the_coordinator_has_responded(world: Co
     assert is_free(world)
 
 
-def test_nobody_waits_for_a_commit_that_has_nothing_to_store(world: CommitWorld) -> None:
+def test_no_request_waits_for_a_commit_that_has_nothing_to_store(world: CommitWorld) -> None:
     """A plain one of a partition without ranges."""
     world.commit(7, "x", partition=1)
     world.cluster.held = {OFFSET_COMMIT}
@@ -88,7 +88,7 @@ def test_ranges_that_cannot_be_stored_are_to_be_committed_again(world: CommitWor
 
 
 @pytest.mark.states("topic", "overflow")
-def test_append_that_takes_too_long_is_told_and_goes_on(world: CommitWorld) -> None:
+def test_append_that_takes_too_long_is_reported_and_continues(world: CommitWorld) -> None:
     world.journal.slow = True
     sent, later = world.commit(43, "ic/1;60-60"), []
     world.timers.advance(RESPONSE_MAX_S / 2)
@@ -142,7 +142,7 @@ def test_group_that_moves_to_another_owner_meanwhile(world: CommitWorld, is_acce
 
 @pytest.mark.parametrize("comes_back", [False, True])
 @pytest.mark.states("topic", "overflow")
-def test_nothing_is_said_after_the_lease_has_ended(world: CommitWorld, comes_back: bool) -> None:
+def test_no_response_is_sent_after_the_lease_has_ended(world: CommitWorld, comes_back: bool) -> None:
     world.journal.slow, gate = True, world.services.gate
     sent = world.commit(43, "ic/1;60-60")
     gate.lease = lambda: False

@@ -96,7 +96,7 @@ def test_what_another_feature_wants_is_left_alone(world: CommitWorld) -> None:
     assert at_once(world.connect(), frame, Api(OFFSET_COMMIT, VERSION), lambda group_id: group_id == "h")
 
 
-def test_partition_that_somebody_has_is_waited_for_by_the_handler(world: CommitWorld) -> None:
+def test_locked_partition_is_waited_for_by_the_handler(world: CommitWorld) -> None:
     world.cluster.held = {OFFSET_COMMIT}
     moving = world.commit(43, "ic/1;43-44")
     before = world.synchronous_fast_path

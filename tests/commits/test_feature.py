@@ -37,7 +37,7 @@ def built(settings: Commits, **parts: Any) -> Feature:
     return INDIVIDUAL.build(settings, platform(World().services, **parts))
 
 
-async def test_ranges_are_kept_in_their_topic_unless_told_otherwise() -> None:
+async def test_ranges_are_kept_in_their_topic_by_default() -> None:
     """And the topic is followed."""
     stored, in_memory = built(Commits()), built(Commits(state="memory"))
     assert isinstance(stored.services.journal, TopicJournal)
@@ -105,7 +105,7 @@ def routes_of(world: World, *, with_share_groups: bool) -> tuple[Routes, Any]:
 
 @pytest.mark.parametrize("with_share_groups", [False, True])
 @pytest.mark.parametrize(("key", "version"), [(8, 2), (8, 9), (9, 5), (9, 8), (28, 2), (28, 3), (47, 0)])
-def test_commits_and_fetches_pass_at_once_where_nobody_knows_their_group(
+def test_commits_and_fetches_of_unknown_groups_are_forwarded_immediately(
     key: int, version: int, with_share_groups: bool
 ) -> None:
     """The walk over requests checks which groups both features know."""
@@ -170,7 +170,7 @@ def test_plain_commits_of_known_groups_go_to_the_owner_and_others_pass(far: FarC
     assert far.wire.sent.count("PeerRequest") == before + 1
 
 
-def test_link_that_ends_is_15_and_the_owner_asks_for_the_mark(far: FarCommits) -> None:
+def test_link_that_ends_is_15_and_the_owner_requests_the_committed_offset(far: FarCommits) -> None:
     far.commit(43, "ic/1;45-47")
     far.cluster.held = {8}
     sent = far.commit(43, "ic/1;43-44")
@@ -202,7 +202,7 @@ def test_proxy_knows_a_group_once_it_sends_its_commits_to_the_owner(far: FarComm
     assert far.wire.sent.count("PeerGroupKnown") == 3
 
 
-def test_question_whether_a_group_is_known_ends_with_the_link(far: FarCommits) -> None:
+def test_query_whether_a_group_is_known_ends_with_the_link(far: FarCommits) -> None:
     far.wire.held = []
     asked = far.peer.knows(FEATURE, "g")
     assert not asked.done

@@ -68,7 +68,9 @@ def following(nursery: trio.Nursery) -> Following:
     return Following(StateCluster(nursery))
 
 
-async def test_marked_groups_are_known_and_taken_back(autojump_clock: MockClock, following: Following) -> None:
+async def test_groups_with_a_marker_are_known_until_it_is_deleted(
+    autojump_clock: MockClock, following: Following
+) -> None:
     """Ranges say nothing of it: their group was marked before."""
     following.make()
     following.mark("g")

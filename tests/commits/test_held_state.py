@@ -24,7 +24,7 @@ def record(first: int, last: int, mark: int, group: str = "g", partition: int = 
     return encode_key(RangeKey(group, "t", partition, first, last)), stored(RangeValue(ID, 1, mark, 5, "m"))
 
 
-async def test_ranges_are_held_with_the_highest_mark_that_they_were_stored_with() -> None:
+async def test_ranges_are_held_with_the_highest_committed_offset_that_they_were_stored_with() -> None:
     held = HeldCommits()
     state: HeldState = held
     keep_alive = INDIVIDUAL_COMMITS.keep_alive().key or b""
@@ -72,7 +72,7 @@ async def test_record_with_the_topic_id_of_a_text_is_no_range() -> None:
         assert str(found.shown(44, [(60, 70)])[1]) == ""
 
 
-async def test_what_the_topic_holds_beside_the_metadata_can_be_stored_again() -> None:
+async def test_what_the_topic_holds_next_to_the_metadata_can_be_stored_again() -> None:
     held, again = HeldCommits(in_metadata=True), HeldCommits(in_metadata=True)
     await held.load([record(45, 47, 43), bound(50, 50, 44)])
     wanted = {state_partition("g")}

@@ -12,7 +12,7 @@ from tests.support.commit_world import CommitWorld
 PLACES = [TopicPartition("t", 1), TopicPartition("t", 0)]
 
 
-def test_places_that_turn_out_to_be_needed_alone_are_asked_for_again() -> None:
+def test_partitions_found_to_need_an_exclusive_lock_are_locked_again() -> None:
     services = CommitWorld().services
     first: Promise[str] = Promise()
     alone: set[TopicPartition] = set()
@@ -32,7 +32,7 @@ def test_places_that_turn_out_to_be_needed_alone_are_asked_for_again() -> None:
     assert len(services.locks) == 0
 
 
-def test_whole_group_is_waited_for_by_everybody_of_the_group_and_nobody_else() -> None:
+def test_lock_of_the_whole_group_blocks_only_requests_of_that_group() -> None:
     services = CommitWorld().services
     first: Promise[str] = Promise()
 

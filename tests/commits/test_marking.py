@@ -62,7 +62,7 @@ def fleet() -> Fleet:
     return Fleet()
 
 
-def test_second_text_waits_for_the_mark_that_is_on_its_way() -> None:
+def test_second_text_waits_for_the_marker_in_flight() -> None:
     world = CommitWorld(slow=True)
     sent = [world.commit(5, f"ic/1;{first}-{first}", partition=index) for index, first in enumerate((7, 9))]
     assert len(world.journal.appends) == 1
@@ -75,7 +75,7 @@ def test_second_text_waits_for_the_mark_that_is_on_its_way() -> None:
 
 
 @pytest.mark.states("topic")
-def test_marked_groups_are_not_marked_again() -> None:
+def test_stored_marker_is_not_stored_again() -> None:
     world = CommitWorld()
     world.begin(5, "7-7")
     world.journal.slow = True
@@ -83,7 +83,7 @@ def test_marked_groups_are_not_marked_again() -> None:
     assert len(world.journal.appends) == 1
 
 
-def test_first_text_waits_until_every_other_proxy_has_read_the_mark(fleet: Fleet) -> None:
+def test_first_text_waits_until_every_other_proxy_has_read_the_marker(fleet: Fleet) -> None:
     """Also if a second text arrives once the marker is stored; later ones send no query."""
     sent = [fleet.world.commit(5, f"ic/1;{first}-{first}", partition=index) for index, first in enumerate((7, 9))]
     assert fleet.world.is_marked()
@@ -98,7 +98,7 @@ def test_first_text_waits_until_every_other_proxy_has_read_the_mark(fleet: Fleet
     assert fleet.queries == asked
 
 
-def test_text_is_refused_for_a_repetition_while_one_proxy_has_not_read_the_mark(fleet: Fleet) -> None:
+def test_text_gets_a_retriable_error_while_one_proxy_has_not_read_the_marker(fleet: Fleet) -> None:
     fleet.others["first"].read.add("g")
     sent = fleet.world.commit(5, "ic/1;7-7")
     fleet.world.timers.advance(SEEN_MAX_S)
@@ -112,7 +112,7 @@ def test_text_is_refused_for_a_repetition_while_one_proxy_has_not_read_the_mark(
 
 
 @pytest.mark.parametrize("is_linked", [True, False])
-def test_proxy_that_cannot_be_asked_is_waited_for_until_it_is_no_member_any_more(fleet: Fleet, is_linked: bool) -> None:
+def test_unreachable_proxy_is_waited_for_until_it_is_no_longer_a_member(fleet: Fleet, is_linked: bool) -> None:
     fleet.others["first"].read.add("g")
     fleet.others["second"].is_lost = True
     fleet.linked = {"first", "second"} if is_linked else {"first"}
@@ -131,12 +131,12 @@ def test_proxy_that_never_responds_holds_the_first_text_for_a_bounded_time(fleet
     assert sent.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
-def test_plain_commits_ask_no_other_proxy(fleet: Fleet) -> None:
+def test_plain_commits_query_no_other_proxy(fleet: Fleet) -> None:
     assert fleet.world.commit(5).codes == [0]
     assert fleet.queries == 0
 
 
-async def test_who_has_read_a_mark_that_was_loaded_is_asked_again(fleet: Fleet) -> None:
+async def test_readers_of_a_loaded_marker_are_queried_again(fleet: Fleet) -> None:
     """The owner before may have died before anybody else had read it."""
     for other in fleet.others.values():
         other.read.add("g")

@@ -33,7 +33,7 @@ def test_several_share_a_partition_and_one_that_is_alone_waits() -> None:
     assert alone.is_in
 
 
-def test_who_comes_later_stands_in_line() -> None:
+def test_later_requests_wait_in_order() -> None:
     """A stream of shared ones does not keep the one that wants to be alone waiting."""
     locks = PartitionLocks()
     first = Asker(locks, alone=False)
@@ -56,7 +56,7 @@ def test_who_leaves_the_line_lets_others_in() -> None:
     assert len(locks) == 0
 
 
-def test_next_place_is_asked_for_when_the_one_before_is_there() -> None:
+def test_next_lock_is_requested_when_the_previous_one_is_held() -> None:
     locks = PartitionLocks()
     alone = Asker(locks, alone=True)
     with locks.queued({"p": False, "q": True}) as turns:

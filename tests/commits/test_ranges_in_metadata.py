@@ -39,7 +39,7 @@ def test_commit_is_one_request_with_the_merged_text_and_no_append(world: CommitW
     ("metadata", "stored"),
     [(None, ""), ("mine; own", ";u=mine; own"), ("mine\0", ";u=mine\0"), ("ic/x;1", ";u=ic/x;1"), ("ü", ";u=ü")],
 )
-def test_plain_commit_carries_the_ranges_beside_its_own_metadata(
+def test_plain_commit_carries_the_ranges_next_to_its_own_metadata(
     world: CommitWorld, metadata: str | None, stored: str
 ) -> None:
     assert world.commit(44, metadata).codes == [0]

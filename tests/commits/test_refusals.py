@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.commit_world import CommitWorld
 
 
-def test_each_refused_partition_is_told_with_its_reason() -> None:
+def test_each_refused_partition_is_reported_with_its_reason() -> None:
     world = CommitWorld()
     told: list[tuple[str, dict[str, Any]]] = []
     world.services.services.notes = lambda event, **context: told.append((event, context))

@@ -43,7 +43,7 @@ def test_individual_plain_and_refused_partitions_of_one_request() -> None:
     assert all(asked.reason for asked in found[3:])
 
 
-def test_topics_are_asked_about_now_and_then() -> None:
+def test_topics_are_queried_periodically() -> None:
     world = CommitWorld(topic_age_s=5.0)
     for _ in range(3):
         assert read(world, "ic/1;7-8")[0].topic_id == world.cluster.topics["t"].topic_id
@@ -70,5 +70,5 @@ def test_what_is_kept_of_the_text(metadata: str | None, kept: str | None) -> Non
     assert kept_metadata(RequestedCommit(None, entry, text=text)) == kept
 
 
-def test_nul_is_kept_where_it_came() -> None:
+def test_nul_is_kept_in_its_place() -> None:
     assert (final_nul(None), final_nul("a"), final_nul("a\0")) == ("", "", "\0")

@@ -8,7 +8,7 @@ from kafka_share_proxy.durable.owner_routing import OwnedServices
 from tests.support.commit_world import CommitWorld
 
 
-def test_pattern_says_whose_texts_are_looked_at() -> None:
+def test_pattern_selects_groups_whose_texts_are_read() -> None:
     services = CommitWorld(groups="orders-*").services
     assert services.serves("orders-1")
     assert not services.serves("payments")

@@ -50,7 +50,7 @@ def test_what_is_too_large_follows_in_appends_of_which_each_may_be_the_last() ->
     assert [record[0] for part in parts for record in part] == ["+"] * 10 + ["-"] * 10
 
 
-def test_all_parts_are_waited_for_and_one_that_fails_is_said_again() -> None:
+def test_all_parts_are_waited_for_and_one_that_fails_is_raised() -> None:
     world = CommitWorld(slow=True)
     world.services.held.append_bytes = 5 * RECORD_BYTES
     begun(world)

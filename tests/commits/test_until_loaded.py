@@ -47,7 +47,7 @@ def test_plain_commit_of_a_known_group_goes_to_the_owner_once_that_is_known() ->
     assert world.cluster.count(OFFSET_FETCH) == 1, "the owner asked for the mark"
 
 
-def test_commits_and_fetches_are_told_to_come_again_in_the_end() -> None:
+def test_commits_and_fetches_finally_get_a_retriable_error() -> None:
     """14: every client repeats them."""
     world = Uncertain()
     sent, fetch = world.commit(43), world.fetch(version=8)
@@ -76,7 +76,7 @@ def test_groups_that_are_all_taken_for_known_go_to_the_owner() -> None:
     assert world.cluster.count(OFFSET_FETCH) == 1, "the owner asked for the mark"
 
 
-def test_text_is_refused_where_the_topic_cannot_be_used_and_what_is_beside_it_goes_on() -> None:
+def test_text_is_refused_where_the_topic_cannot_be_used_and_other_partitions_are_forwarded() -> None:
     world = CommitWorld()
     world.services.followed.off = "the proxy has no identity of its own"
     sent = world.commit_many([("t", 0, 43, "ic/1;45-47"), ("t", 1, 7, "user text")])

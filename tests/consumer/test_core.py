@@ -116,7 +116,7 @@ def test_what_is_released_is_committed_before_the_member_joins_again(protocol: s
 
 
 @ALL
-def test_a000_1_a_revoke_is_told_by_one_poll_and_completed_by_the_next(protocol: str) -> None:
+def test_a000_1_a_revoke_is_reported_by_one_poll_and_completed_by_the_next(protocol: str) -> None:
     world, a = alone(protocol)
     b = joining(world, protocol)
     for _ in range(400):
@@ -132,7 +132,7 @@ def test_a000_1_a_revoke_is_told_by_one_poll_and_completed_by_the_next(protocol:
 
 
 @ALL
-def test_a000_2_a_delayed_partition_goes_to_nobody_and_the_others_are_read_on(protocol: str) -> None:
+def test_a000_2_a_delayed_partition_is_not_reassigned_and_the_others_are_still_read(protocol: str) -> None:
     world, a = alone(protocol)
     b = joining(world, protocol)
     world.until(lambda: bool(a.core.ledger.next), [a, b])
@@ -222,7 +222,7 @@ def test_a000_8_the_member_stays_in_the_group_far_beyond_the_session_timeout_whi
 
 
 @ALL
-def test_a000_10_leaving_while_delaying_commits_and_leaves_at_once(protocol: str) -> None:
+def test_a000_10_leaving_while_delaying_commits_and_leaves_immediately(protocol: str) -> None:
     world, a = alone(protocol)
     b = joining(world, protocol)
     world.until(lambda: bool(a.core.ledger.next), [a, b])
@@ -260,7 +260,7 @@ def test_a000_11_a_commit_that_a_new_generation_overtakes_is_sent_again_and_noth
     assert world.kafka.committed[P0] == 8
 
 
-def test_a_position_is_not_looked_for_while_a_commit_of_it_is_under_way() -> None:
+def test_a_position_is_not_looked_up_while_a_commit_of_it_is_under_way() -> None:
     """The committed offset would be older than the records that the application has."""
     world, a = alone("cooperative")
     a.handle(Commit(1, offsets(p0=5)))
@@ -288,7 +288,7 @@ def test_a_group_is_needed_to_subscribe_and_to_commit() -> None:
 # Requests and their receivers
 
 
-def test_a001_1_without_a_group_no_coordinator_is_looked_for() -> None:
+def test_a001_1_without_a_group_no_coordinator_is_looked_up() -> None:
     world = World(FakeKafka(p=2))
     a = world.member("a", group_id=None)
     a.handle(Assign(frozenset({P0, P1})))
@@ -298,7 +298,7 @@ def test_a001_1_without_a_group_no_coordinator_is_looked_for() -> None:
     assert a.core.coordinator_trace.state.value == "initialized"
 
 
-def test_a001_2_the_first_commit_looks_for_the_coordinator_once() -> None:
+def test_a001_2_the_first_commit_looks_up_the_coordinator_once() -> None:
     world = World(FakeKafka(p=2))
     a = world.member("a")
     a.handle(Commit(1, offsets(p0=3)))
@@ -309,7 +309,7 @@ def test_a001_2_the_first_commit_looks_for_the_coordinator_once() -> None:
     assert chain == ["down", "initialized", "coordinator_discovery", "stable"]
 
 
-def test_a001_3_with_the_coordinator_down_it_is_looked_for_with_pauses_and_no_commit_is_lost() -> None:
+def test_a001_3_with_the_coordinator_down_it_is_looked_up_with_pauses_and_no_commit_is_lost() -> None:
     world = World(FakeKafka(p=2))
     a = world.member("a")
     a.handle(Commit(1, offsets(p0=1)))

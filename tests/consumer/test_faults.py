@@ -84,7 +84,7 @@ def test_a001_10_a_connection_that_ends_while_it_reads_loses_no_record_and_repea
     assert member.got == [(P0, offset) for offset in range(150)]
 
 
-def test_a001_10_a_stale_generation_means_the_loss_is_told_once_and_the_member_joins_again() -> None:
+def test_a001_10_a_stale_generation_means_the_loss_is_reported_once_and_the_member_joins_again() -> None:
     world, member = alone("cooperative")
     world.kafka.group.generation += 5
     world.until(lambda: bool(member.of(PartitionsLost)), [member])
@@ -140,7 +140,7 @@ def test_a001_10_a_duplicate_acknowledgement_changes_nothing(protocol: str) -> N
 
 @ALL
 @pytest.mark.parametrize("after", [0.0, 0.006, 0.012, 0.016, 0.022, 0.03, 0.05])
-def test_a001_10_leaving_at_any_moment_of_a_join_leaves_nobody_behind(protocol: str, after: float) -> None:
+def test_a001_10_leaving_at_any_moment_of_a_join_leaves_no_member(protocol: str, after: float) -> None:
     world = World(FakeKafka("consumer" if protocol == "consumer" else "classic", p=2))
     member = world.member("a", **PROTOCOLS[protocol]).subscribe("p")
     member.poll()
@@ -172,7 +172,7 @@ def test_the_group_refuses_the_member_and_it_says_why_once(protocol: str) -> Non
     assert f"a {api}" not in world.kafka.wire
 
 
-def test_a_coordinator_that_may_not_be_looked_for_ends_calls_and_is_asked_again_by_the_next() -> None:
+def test_a_coordinator_that_may_not_be_looked_up_ends_calls_and_is_queried_again_by_the_next() -> None:
     world = World(FakeKafka(p=2))
     member = world.member("a")
 

@@ -17,7 +17,7 @@ from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, known_t
 P0 = TopicPartition("p", 0)
 
 
-def test_what_is_watched_is_asked_for_and_again_when_it_is_old() -> None:
+def test_watched_topics_are_requested_and_again_when_they_are_old() -> None:
     metadata = known_topics(p=2)
     assert metadata.leader(P0) == LeaderAndEpoch(1, 5)
     assert metadata.topic_name(metadata.topic_id("p") or b"") == "p"
@@ -26,7 +26,7 @@ def test_what_is_watched_is_asked_for_and_again_when_it_is_old() -> None:
     nothing(metadata, NOW + 400)
 
 
-def test_nothing_watched_asks_nothing() -> None:
+def test_nothing_watched_sends_no_request() -> None:
     nothing(MetadataRequests(OPTIONS, backoff()))
 
 
@@ -37,7 +37,7 @@ def test_missing_topics_are_made_only_where_that_is_allowed(allowed: bool) -> No
     assert only(metadata).message.allow_auto_topic_creation is allowed
 
 
-def test_topics_of_others_are_asked_for_on_demand() -> None:
+def test_topics_of_others_are_requested_on_demand() -> None:
     metadata = known_topics(p=2)
     assert metadata.partition_counts(["p", "q", "x"], NOW) is None
     request = only(metadata, NOW + 1)
@@ -62,7 +62,7 @@ def test_an_older_epoch_is_not_believed_and_a_topic_made_anew_is() -> None:
     assert metadata.leader(P0) == LeaderAndEpoch(1, 0)
 
 
-def test_a_pattern_asks_for_all_topics_and_leaves_internal_ones_out() -> None:
+def test_a_pattern_requests_all_topics_and_leaves_internal_ones_out() -> None:
     metadata = MetadataRequests(OPTIONS, backoff())
     metadata.watch((), "or.*")
     request = only(metadata)
@@ -74,14 +74,14 @@ def test_a_pattern_asks_for_all_topics_and_leaves_internal_ones_out() -> None:
         metadata.watch((), "(")
 
 
-def test_without_a_leader_it_is_asked_again_with_pauses() -> None:
+def test_without_a_leader_it_is_queried_again_with_pauses() -> None:
     metadata = known_topics(p=1)
     assert metadata.leader(TopicPartition("p", 5)) == LeaderAndEpoch()
     assert nothing(metadata) == pytest.approx(NOW + OPTIONS.retry_backoff_s), "never without a pause"
     only(metadata, NOW + 1)
 
 
-def test_failures_are_repeated_and_in_the_end_the_bootstrap_servers_are_asked() -> None:
+def test_failures_are_repeated_and_in_the_end_the_bootstrap_servers_are_queried() -> None:
     options = ConsumerOptions(rebootstrap_after_s=10.0)
     metadata = MetadataRequests(options, backoff())
     metadata.watch(["p"])
@@ -98,7 +98,7 @@ def test_failures_are_repeated_and_in_the_end_the_bootstrap_servers_are_asked() 
     assert isinstance(event, BackgroundError)
 
 
-def test_a_broker_may_ask_to_begin_at_the_bootstrap_servers() -> None:
+def test_a_broker_may_require_a_rebootstrap() -> None:
     metadata = known_topics(p=1)
     metadata.request_update()
     response = registry.message("MetadataResponse")(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)

@@ -24,7 +24,7 @@ def test_what_cannot_work_is_named(options: dict[str, object], text: str) -> Non
         ConsumerOptions(**options)  # type: ignore[arg-type]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     with pytest.raises(ConfigurationError, match=r"assignor 'x'.*; buffer_bytes_max=0: must be above 0"):
         ConsumerOptions(assignors=("x",), buffer_bytes_max=0)
 

@@ -113,7 +113,7 @@ class Storm:
 @pytest.mark.parametrize("kills", [False, True])
 @pytest.mark.parametrize("seed", [*range(10), 36, 147])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_no_record_is_lost_none_comes_twice_and_no_partition_has_two_readers(
+def test_no_record_is_lost_or_read_twice_and_no_partition_has_two_readers(
     protocol: str, seed: int, kills: bool
 ) -> None:
     storm = Storm(protocol, seed, kills=kills)

@@ -66,7 +66,7 @@ def test_a_topic_that_does_not_exist_is_an_error_of_its_call() -> None:
 
 
 @pytest.mark.parametrize("outcome", [GONE, response(("x", ErrorCode.LEADER_NOT_AVAILABLE, 0))])
-def test_what_passes_is_asked_again_after_a_pause(outcome: Any) -> None:
+def test_retriable_errors_are_retried_after_a_pause(outcome: Any) -> None:
     listing = TopicListing(OPTIONS, backoff())
     listing.query(1, "x")
     assert listing.on_response(only(listing), outcome, NOW) == []
@@ -74,7 +74,7 @@ def test_what_passes_is_asked_again_after_a_pause(outcome: Any) -> None:
     only(listing, NOW + 0.1)
 
 
-def test_a_broker_that_lets_nobody_in_ends_the_call() -> None:
+def test_a_refused_login_ends_the_call() -> None:
     listing = TopicListing(OPTIONS, backoff())
     listing.query(1, None)
     (done,) = listing.on_response(only(listing), BARRED, NOW)

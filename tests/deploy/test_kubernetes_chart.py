@@ -78,7 +78,7 @@ def test_every_pod_is_restricted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_probes_ask_the_endpoint_that_fits(name: str) -> None:
+def test_probes_use_the_right_endpoint(name: str) -> None:
     """Brokers that are away make a pod unready, and never restart it."""
     found = {probe: container(name)[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert {probe: get["path"] for probe, get in found.items()} == {

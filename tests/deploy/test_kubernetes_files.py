@@ -38,7 +38,7 @@ def test_a_reader_sees_whole_versions(tmp_path: Path) -> None:
     assert not (files.folder / "b").exists()
 
 
-def test_a_file_that_is_replaced_has_a_new_path_behind_the_link(tmp_path: Path) -> None:
+def test_a_replaced_file_has_a_new_link_target(tmp_path: Path) -> None:
     files = MountedFiles(tmp_path / "mounted", {"a": "1"})
     before = (files.folder / "a").resolve()
     files.write({"a": "2"})

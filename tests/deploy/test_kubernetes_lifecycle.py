@@ -15,6 +15,6 @@ LIMIT_S = 300
 @pytest.mark.broker
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kubernetes_node.py", "kubernetes_chart_node.py"])
-def test_pods_live_as_the_manifests_say(name: str) -> None:
+def test_pods_run_as_the_manifests_define(name: str) -> None:
     status, output = run_inside(FOLDER / name, LIMIT_S)
     assert status == 0, output

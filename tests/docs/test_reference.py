@@ -37,7 +37,7 @@ def keys(section: dict[str, Any], prefix: str = "") -> set[str]:
     return found
 
 
-def test_every_setting_is_listed_once_and_marked_if_a_reload_applies_it(generated: dict[str, Any]) -> None:
+def test_every_setting_is_listed_once_and_shows_if_a_reload_applies_it(generated: dict[str, Any]) -> None:
     table = generated["settings"]()
     listed = names(table)
     assert sorted(listed) == sorted(keys(yaml.safe_load((CHECKOUT / "deploy" / "settings.yaml").read_text())))

@@ -18,7 +18,7 @@ def learnt(usual_s: float) -> ComingAppends:
     return coming
 
 
-def test_only_those_are_waited_for_that_began_before_the_append_was_asked_for() -> None:
+def test_only_those_are_waited_for_that_began_before_the_append_was_requested() -> None:
     coming = ComingAppends()
     assert not coming.is_one_due(10.0, 10.0)
     coming.begin("later", 10.001)
@@ -80,7 +80,7 @@ def test_those_that_are_not_waited_for_are_learnt_from_too() -> None:
     assert not coming.is_one_due(now, now)
 
 
-def test_who_waits_is_told_of_each_end_once() -> None:
+def test_each_waiter_is_notified_of_each_end_once() -> None:
     coming, told = ComingAppends(), []
     coming.begin("one", 1.0)
     coming.on_end = lambda: told.append("end")

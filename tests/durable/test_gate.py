@@ -7,7 +7,7 @@ from kafka_share_proxy.sharegroups.state.state_records import share_gate
 from kafka_share_proxy.wire.errors import ErrorCode
 
 
-def test_open_until_somebody_closes_it():
+def test_open_until_closed():
     gate = share_gate()
     assert gate.is_open
     gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
@@ -28,7 +28,7 @@ def test_lease_that_has_run_out_closes_it_by_itself():
     assert gate.refusal == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_whoever_waits_looks_again_when_something_changes():
+def test_waiters_check_again_when_something_changes():
     gate, valid = share_gate(), [False]
     gate.lease = lambda: valid[0]
     gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
@@ -49,7 +49,7 @@ def test_what_is_loading_is_found_by_the_id_of_a_group():
     assert not gate.is_loading("a")
 
 
-def test_each_state_partition_has_a_door_of_its_own():
+def test_each_state_partition_has_its_own_gate():
     gate = share_gate()
     gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "moved", [3, 4])
     assert gate.lets_in([1, 2])

@@ -50,7 +50,7 @@ async def test_numbers_beyond_its_partitions_are_nothing_to_it(nursery: trio.Nur
     assert (hosted.owned, hosted.gate.reason) == (set(), "test state is not loaded yet")
 
 
-def test_lack_of_an_identity_is_told_apart() -> None:
+def test_lack_of_an_identity_is_reported_separately() -> None:
     assert lacks_identity(AuthenticationNeeded("x"))
     assert lacks_identity(AuthenticationFailed("x"))
     assert not lacks_identity(UpstreamLost("x"))

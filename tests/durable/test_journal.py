@@ -202,7 +202,7 @@ def test_append_waits_for_those_that_are_coming_and_takes_them_along(world):
     assert second.done
 
 
-def test_append_goes_as_soon_as_none_is_coming_any_more(world):
+def test_append_is_sent_as_soon_as_no_other_is_expected(world):
     """The coordinator has refused the other commit: nothing of it is stored."""
     world.journal.coming.begin("refused", world.loop.time)
     world.put()
@@ -219,7 +219,7 @@ def test_append_that_is_alone_waits_for_nothing(world):
     assert len(world.channel("Append").asked) == 1
 
 
-def test_append_waits_for_none_that_began_after_it_was_asked_for(world):
+def test_append_waits_for_none_that_began_after_it_was_requested(world):
     """Else a stream of commits would hold it up."""
     world.journal.coming.begin("earlier", world.loop.time)
     world.put()
@@ -291,7 +291,7 @@ def test_what_waits_for_a_busy_leader_is_refused_where_the_partition_is_given_up
     assert not world.journal._to_check
 
 
-def test_all_partitions_are_identified_at_once_and_taken_over_by_one_request():
+def test_all_partitions_are_identified_together_and_taken_over_by_one_request():
     """A start must be quick: nothing waits for another partition."""
     world = World()
     world.journal.take_over(range(50))
@@ -309,7 +309,7 @@ def test_nothing_is_taken_before_it_is_loaded():
     assert code_of(world.put()) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_what_comes_in_one_turn_goes_out_together(world):
+def test_appends_of_one_iteration_are_sent_together(world):
     """Later ones, while it is in flight, are sent with the next request."""
     first, second = world.put(), world.put(SAME)
     assert not world.channel("Append").asked
@@ -340,7 +340,7 @@ def test_records_of_two_state_partitions_are_no_one_append(world):
     assert world.journal.append([]).done
 
 
-def test_refusal_reaches_whoever_asked(world):
+def test_refusal_reaches_the_caller(world):
     promise = world.put()
     world.loop.turn()
     world.produced(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -363,7 +363,7 @@ def test_no_response_is_followed_by_the_same_bytes(world):
     assert promise.result() is None
 
 
-def test_moved_leader_is_looked_for(world):
+def test_moved_leader_is_looked_up(world):
     world.put()
     world.loop.turn()
     world.produced(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -420,7 +420,7 @@ def test_late_response_of_an_old_leader_does_not_affect_the_new_one(world):
     assert len(world.links.channels[3, "Append"].asked) == 1
 
 
-def test_leader_that_is_not_to_be_dialled_is_looked_for_while_it_is_tried(world):
+def test_leader_that_is_not_to_be_dialled_is_looked_up_while_it_is_tried(world):
     world.put()
     world.links.down, world.links.late = True, {LEADER}
     for looks in range(1, 5):
@@ -428,7 +428,7 @@ def test_leader_that_is_not_to_be_dialled_is_looked_for_while_it_is_tried(world)
         assert world.views == looks
 
 
-def test_coordinator_lost_without_a_word_is_looked_for_and_replaced():
+def test_coordinator_lost_without_a_word_is_looked_up_and_replaced():
     world = World()
     world.journal.take_over([PARTITION])
     world.loop.turn()
@@ -446,7 +446,7 @@ def test_coordinator_lost_without_a_word_is_looked_for_and_replaced():
     assert PARTITION in world.taken
 
 
-def test_dead_leader_is_looked_for_even_if_nothing_was_on_its_way(world):
+def test_dead_leader_is_looked_up_even_if_nothing_was_on_its_way(world):
     """Its partitions have new leaders by then; who only dials it again and again waits for ever."""
     world.put()
     world.links.down = True
@@ -485,7 +485,7 @@ def test_what_cannot_even_be_sent_is_refused_in_time(world):
     assert code_of(promise) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_replaced_owner_says_so_and_refuses_everybody(world):
+def test_replaced_owner_reports_it_and_refuses_all_requests(world):
     promise = world.put()
     world.loop.turn()
     waiting = world.put()
@@ -564,7 +564,7 @@ def test_what_cannot_be_applied_ends_ownership_and_not_the_channel(world):
     assert told == [True]
 
 
-def test_append_to_another_log_is_told_and_nobody_hears_that_it_is_stored(world: World) -> None:
+def test_append_to_another_log_is_reported_and_not_confirmed(world: World) -> None:
     """The topic was deleted and created again since: what is appended there does not count at a replay."""
     promise = world.put()
     world.loop.turn()

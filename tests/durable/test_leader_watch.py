@@ -30,7 +30,7 @@ class Watched:
         nursery.start_soon(self.watch.run, StateTopic(self.cluster.client(), TEST_STATE))
 
 
-async def test_two_who_wait_are_both_told(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
+async def test_two_waiters_are_both_notified(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
     """Also if the second waits while the first does."""
     watched = Watched(nursery)
     watched.cluster.make(TEST_STATE.topic, 8)
@@ -43,7 +43,7 @@ async def test_two_who_wait_are_both_told(nursery: trio.Nursery, autojump_clock:
     assert watched.seen
 
 
-async def test_topic_that_is_missing_is_told_apart_from_trouble(
+async def test_topic_that_is_missing_is_distinguished_from_trouble(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     watched = Watched(nursery)

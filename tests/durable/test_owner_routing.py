@@ -96,7 +96,7 @@ def codes(response: Any) -> set[int]:
     return {entry.error_code for entry in (entries or [response])}
 
 
-def test_a_heartbeat_is_told_to_try_again(world):
+def test_a_heartbeat_gets_a_retriable_error(world):
     world.services.gate.close(LOADING, "loading")
     sent = Sent(world, 76)
     assert not sent.task.finished, "it waits for a while"
@@ -119,7 +119,7 @@ def test_a_tool_waits_longer_for_state_that_is_being_loaded(world, key):
 
 
 @pytest.mark.parametrize("key", TOOLS)
-def test_a_tool_is_told_to_try_again_in_the_end(world, key):
+def test_a_tool_finally_gets_a_retriable_error(world, key):
     world.services.gate.close(LOADING, "loading")
     sent = Sent(world, key)
     wait_out_tools(world)
@@ -135,7 +135,7 @@ def test_a_tool_does_not_wait_for_a_proxy_that_serves_no_share_groups_now(world,
     assert codes(sent.response) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-def test_a_tool_that_waits_is_told_soon_when_it_turns_out_that_another_proxy_owns_the_state(world):
+def test_a_waiting_tool_gets_an_early_error_when_another_proxy_owns_the_state(world):
     world.services.gate.close(LOADING, "loading")
     sent = Sent(world, 91)
     wait_out(world)
@@ -144,7 +144,7 @@ def test_a_tool_that_waits_is_told_soon_when_it_turns_out_that_another_proxy_own
     assert codes(sent.response) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-def test_each_group_asked_about_gets_the_code(world):
+def test_each_group_of_the_request_gets_the_code(world):
     group = registry.message("DescribeShareGroupOffsetsRequest").DescribeShareGroupOffsetsRequestGroup
     world.services.gate.close(LOADING, "loading")
     described = Sent(world, 77, group_ids=["a", "b", "a"])
@@ -165,7 +165,7 @@ def test_share_sessions_are_to_be_opened_anew(world, key):
 
 
 @pytest.mark.parametrize("key", [78, 79])
-def test_acknowledgements_under_way_when_the_state_goes_away_are_told_as_unknown(world, key):
+def test_acknowledgements_in_flight_when_the_state_is_lost_are_reported_as_unknown(world, key):
     """They may be stored or not; nothing else is said of the session."""
     topic = world.cluster.create("t")
     request = registry.message(f"{registry.API_KEYS[key]}Request")
@@ -187,7 +187,7 @@ def test_acknowledgements_under_way_when_the_state_goes_away_are_told_as_unknown
     assert code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_request_goes_on_when_the_state_is_loaded_in_time(world):
+def test_request_continues_when_the_state_is_loaded_in_time(world):
     world.services.gate.close(LOADING, "loading")
     sent = Sent(world, 79)
     world.services.gate.open()
@@ -196,7 +196,7 @@ def test_request_goes_on_when_the_state_is_loaded_in_time(world):
     assert world.timers.planned == 0
 
 
-def test_what_was_decided_before_the_gate_closed_is_not_told(world):
+def test_a_decision_from_before_the_gate_closed_is_not_returned(world):
     """A machine that slept beyond its lease wakes in the middle of a request."""
     topic = world.cluster.create("t")
     world.configure("g", share_auto_offset_reset="earliest")
@@ -210,7 +210,7 @@ def test_what_was_decided_before_the_gate_closed_is_not_told(world):
     assert topic.logs[0].end == 0
 
 
-def test_what_was_decided_is_told_once_the_lease_is_renewed(world):
+def test_a_decision_is_returned_once_the_lease_is_renewed(world):
     """The group of proxies was away as well: a broker crashed. The response waits for it, and no longer."""
     world.cluster.create("t")
     world.cluster.held.add(3)
@@ -224,7 +224,7 @@ def test_what_was_decided_is_told_once_the_lease_is_renewed(world):
     assert sent.response.error_code == 0
 
 
-def test_what_was_decided_is_not_told_when_the_door_closes_while_the_lease_is_waited_for(world):
+def test_a_decision_is_not_returned_when_the_gate_closes_while_the_lease_is_waited_for(world):
     """Another proxy is the owner, or may have been."""
     world.cluster.create("t")
     world.cluster.held.add(3)
@@ -238,7 +238,7 @@ def test_what_was_decided_is_not_told_when_the_door_closes_while_the_lease_is_wa
     assert sent.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_closed_and_open_again_meanwhile_is_not_told_either(world):
+def test_a_decision_is_not_returned_if_the_gate_was_closed_and_opened_meanwhile(world):
     world.cluster.create("t")
     world.cluster.held.add(3)
     sent = Sent(world, 76)

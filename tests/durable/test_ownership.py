@@ -9,7 +9,7 @@ from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 
-async def test_what_is_not_wanted_any_more_is_not_waited_for():
+async def test_partitions_no_longer_needed_are_not_waited_for():
     takeover = Takeover({1, 2, 3})
     takeover.taken = {1: TakenOver(5, 7, 1), 2: TakenOver(6, 7, 1)}
     takeover.replays = {1: Replay(SHARE_STATE.reign_of, 5)}

@@ -97,7 +97,7 @@ def test_one_owns_and_the_next_waits_until_it_leaves(play: Callable[..., None]) 
     play(test)
 
 
-def test_a_name_that_comes_again_is_let_in_at_once(play: Callable[..., None]) -> None:
+def test_a_member_name_that_returns_is_admitted_immediately(play: Callable[..., None]) -> None:
     """The same as after a crash; if the other proxy is alive, it is notified, stops, and waits."""
 
     async def test(group: Group) -> None:
@@ -114,7 +114,7 @@ def test_a_name_that_comes_again_is_let_in_at_once(play: Callable[..., None]) ->
     play(test)
 
 
-def test_the_only_member_that_stops_comes_back_to_the_same_generation(play: Callable[..., None]) -> None:
+def test_the_only_member_that_stops_returns_to_the_same_generation(play: Callable[..., None]) -> None:
     """Brokers delay the first join of an empty group, and a rebalance would take time as well."""
 
     async def test(group: Group) -> None:

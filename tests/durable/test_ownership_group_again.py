@@ -41,7 +41,7 @@ async def _run(member: Membership, scope: trio.CancelScope) -> None:
         await member.run(OwnershipEvents())
 
 
-async def test_it_is_found_at_once_after_a_crash_and_soon_however_long_it_was_away(
+async def test_it_is_found_immediately_after_a_crash_and_soon_however_long_it_was_away(
     brokers: Brokers, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The lease has ended by then: nothing is served until it responds."""

@@ -154,7 +154,7 @@ async def test_heartbeats_are_frequent_while_the_fleet_changes(
     assert await heartbeats(brokers, SESSION_S) == PER_SESSION_WHILE_CHANGING
 
 
-async def test_a_member_that_hears_of_a_rejoin_does_not_wait_for_its_next_heartbeat(
+async def test_a_member_notified_of_a_rejoin_does_not_wait_for_its_next_heartbeat(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
@@ -201,7 +201,7 @@ LEADERS_MOVE_S = 9.5
 
 
 @pytest.mark.parametrize("how", [RESPONSES, DIALS, REFUSES])
-async def test_lease_comes_back_as_soon_as_another_coordinator_is_named(
+async def test_lease_returns_as_soon_as_another_coordinator_is_named(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers, how: str
 ) -> None:
     """The old one refuses, or is unreachable so that a heartbeat or a dial to it hangs."""
@@ -224,7 +224,7 @@ async def test_lease_comes_back_as_soon_as_another_coordinator_is_named(
     assert brokers.dialled[-1] == 2
 
 
-async def test_coordinator_that_loads_the_group_is_asked_again_over_the_same_connection(
+async def test_coordinator_that_loads_the_group_is_queried_again_over_the_same_connection(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     """For a moment it says that it is none. To dial it again and again takes longer, on busy machines ten times."""
@@ -337,7 +337,7 @@ async def test_refusal_is_named_and_tried_again(
     await until(a.part.is_valid)
 
 
-async def test_standby_is_told_what_another_one_serves(
+async def test_standby_learns_what_another_one_serves(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a = Member(brokers, "a", nursery, fleet=False)

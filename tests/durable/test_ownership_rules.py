@@ -27,7 +27,7 @@ def lease() -> Lease:
     return Lease(session_s=6.0, rebalance_s=6.0, margin_s=1.5)
 
 
-def test_nothing_is_owned_before_the_group_said_so():
+def test_nothing_is_owned_before_the_first_assignment():
     assert not lease().is_valid(0.0)
 
 
@@ -63,7 +63,7 @@ def test_any_other_response_ends_it(code):
     assert made.is_valid(102.0)
 
 
-def test_rebalance_is_gone_along_with_or_ends_it():
+def test_rebalance_is_followed_or_ends_the_membership():
     """From the first 27 on a member has the rebalance timeout to join again, whatever heartbeats return."""
     made = lease()
     made.joined(100.0)
@@ -75,7 +75,7 @@ def test_rebalance_is_gone_along_with_or_ends_it():
     assert made.is_valid(110.4)
 
 
-def test_who_owns_keeps():
+def test_owners_keep_their_partitions():
     """A second proxy takes nothing from a serving one, whatever its id is."""
     members = {"b": ProxyMember("one:1", (0, 1)), "a": ProxyMember("two:1")}
     assert assign(members, range(3)) == {"a": OwnerInTable("two:1", ()), "b": OwnerInTable("one:1", (0, 1, 2))}
@@ -91,7 +91,7 @@ def test_there_is_one_owner_even_if_two_believe_to_be():
     assert [owner.partitions for owner in assign(members, range(1)).values()] == [(0,), ()]
 
 
-def test_who_comes_back_is_known_by_its_name_never_by_its_address():
+def test_a_returning_member_is_known_by_its_name_never_by_its_address():
     """Two proxies may have the same address by mistake; only one of them has the name."""
     line = OwnerInTable("a:1", (0,), "proxy-a")
     assert is_mine("old id", line, "new id", "proxy-a")
@@ -142,7 +142,7 @@ def test_what_moves_between_live_members_is_nobodys_until_its_owner_has_stopped(
     assert [owner.partitions for owner in second.values()] == [(0, 1, 2), (3, 4, 5)]
 
 
-def test_of_two_who_say_they_own_a_partition_one_is_believed():
+def test_of_two_claims_to_a_partition_one_is_accepted():
     table = spread(fleet((0, 1), (1, 2)), range(4))
     assert [owner.partitions for owner in table.values()] == [(0, 1), (2, 3)]
 

@@ -53,14 +53,14 @@ def test_values_that_come_again_are_in_memory_once():
     assert made.values[b"c"] is made.values[b"d"]
 
 
-def test_next_owner_goes_on():
+def test_next_owner_continues():
     made = replay(takeover(7, 0), put(7, 0, a="1", b="1"), takeover(7, 1), put(7, 1, a="2"))
     assert state(made) == {"a": "2", "b": "1"}
     assert made.reign == Reign(7, 1)
     assert made.ignored == 0
 
 
-def test_late_owner_is_not_heard():
+def test_records_of_a_late_owner_are_ignored():
     """The broker forgot the fence and took it (durable/README.md rule 15)."""
     made = replay(takeover(7, 0), put(7, 0, a="1"), takeover(7, 1), put(7, 0, a="late"), put(7, 1, b="1"))
     assert state(made) == {"a": "1", "b": "1"}
@@ -79,7 +79,7 @@ def test_new_producer_id_begins_a_reign():
     assert state(made) == {"a": "1", "b": "1"}
 
 
-def test_what_nobody_took_over_does_not_count():
+def test_records_before_the_first_takeover_are_ignored():
     made = replay(put(7, 0, a="1"), (-1, -1, [Record(b"a", b"foreign")]), takeover(7, 0))
     assert state(made) == {}
 
@@ -90,7 +90,7 @@ def test_foreign_records_change_nothing():
     assert state(made) == {"a": "1"}
 
 
-def test_nothing_behind_ones_own_takeover_is_read():
+def test_nothing_after_the_own_takeover_is_read():
     made = replay(takeover(7, 0), put(7, 0, a="1"), takeover(7, 1), put(7, 1, a="2"), until=2)
     assert state(made) == {"a": "1"}
     assert made.done

@@ -62,7 +62,7 @@ async def test_topic_that_is_created_first_is_looked_up_by_the_takeover(nursery:
     assert world.cluster.asked.count(ApiKey.DESCRIBE_CONFIGS) == 1
 
 
-async def test_failed_takeover_and_an_old_look_require_another(world: World, autojump_clock: MockClock) -> None:
+async def test_failed_takeover_and_old_metadata_require_another(world: World, autojump_clock: MockClock) -> None:
     await world.topic.prepare()
     world.topic.forget()
     assert not world.topic.is_known

@@ -12,7 +12,7 @@ def test_each_code_has_one_row() -> None:
     assert all(row.by for row in PRODUCE_ERRORS)
 
 
-def test_what_may_be_said_after_an_append_is_unknown() -> None:
+def test_errors_that_can_follow_an_append_are_unknown_outcomes() -> None:
     """And nothing else is: a code that is only ever raised before the append is definite for its attempt."""
     after = {row.code for row in PRODUCE_ERRORS if row.raised is not Raised.BEFORE}
     assert after == {row.code for row in PRODUCE_ERRORS if row.follows is Follows.UNKNOWN}

@@ -51,7 +51,7 @@ async def test_a_quarter_of_what_the_broker_says(response: Any, expected: Period
     assert asked[2].resources[0].resource_name == "3"
 
 
-async def test_who_is_not_told_goes_by_the_defaults(autojump_clock: Any) -> None:
+async def test_without_information_the_defaults_apply(autojump_clock: Any) -> None:
     said: list[str] = []
     notes = lambda event, **_context: said.append(event)  # noqa: E731
     own = Own()

@@ -11,7 +11,7 @@ def test_a_plain_and_a_transactional_append_are_different_requests() -> None:
     assert Append(b"x").batch == AppendInTransaction(b"x").batch == b"x"
 
 
-def test_outcomes_say_what_they_are_about() -> None:
+def test_outcomes_name_their_request() -> None:
     assert Identify(-1, -1) == (-1, -1)
     assert Stored("token").token == "token"
     assert Lost(ErrorCode.PRODUCER_FENCED).code == ErrorCode.PRODUCER_FENCED

@@ -98,7 +98,7 @@ async def test_ends_of_the_logs(leader: Leader) -> None:
     assert await replay.ends([3, 4], leader.source({3: 1, 4: 1})) == {3: 7, 4: 5}
 
 
-async def test_moved_leader_and_unknown_leader_are_told(leader: Leader) -> None:
+async def test_moved_leader_and_unknown_leader_are_reported(leader: Leader) -> None:
     leader.append(3, takeover(1))
     leader.refuse(ApiKey.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     leader.refuse(ApiKey.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -109,7 +109,7 @@ async def test_moved_leader_and_unknown_leader_are_told(leader: Leader) -> None:
         await replay.read(wanted, leader.source({}))
 
 
-async def test_record_of_a_newer_release_is_told(leader: Leader) -> None:
+async def test_record_of_a_newer_release_is_reported(leader: Leader) -> None:
     leader.append(3, takeover(1))
     until = leader.append(3, Record(b"\0\x09new", b"x"))
     with pytest.raises(RemoteProtocolError, match="type 9"):

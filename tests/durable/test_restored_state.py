@@ -54,7 +54,7 @@ async def test_everything_is_appended_once_to_its_partition() -> None:
     assert max(len(records) for _, records in journal.appends) == restored_state.RECORDS
 
 
-async def test_only_the_partitions_that_are_wanted_are_written() -> None:
+async def test_only_the_requested_partitions_are_written() -> None:
     journal = Journal()
     await write(journal, held(100), {3})
     assert {partition for partition, _ in journal.appends} == {3}

@@ -252,7 +252,7 @@ async def test_partitions_of_known_groups_and_of_waiting_requests_are_served_bef
     assert not proxy.test.gate.requested
 
 
-async def test_request_that_comes_during_a_takeover_waits_for_a_few_partitions_at_most(
+async def test_request_during_a_takeover_waits_for_a_few_partitions_at_most(
     jumping: MockClock, cluster: StateCluster
 ) -> None:
     await owning(cluster)
@@ -377,7 +377,9 @@ async def test_partitions_without_requests_leave_brokers_to_clients_at_first(
     assert shares[-1] != {7}
 
 
-async def test_number_given_up_before_its_turn_is_not_taken_over(jumping: MockClock, cluster: StateCluster) -> None:
+async def test_partition_released_before_its_takeover_is_not_taken_over(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
     proxy = Proxy(cluster, "a:1", fleet=True)
     proxy.test.gate.requested |= {3}
     cluster.held[PRODUCE] = []
@@ -556,7 +558,7 @@ async def test_leader_lost_without_a_word_while_it_is_read_is_replaced(
 
 @pytest.mark.parametrize("made_anew", [False, True], ids=["deleted", "deleted and made anew by somebody"])
 @pytest.mark.parametrize("appends", [False, True], ids=["nothing is appended", "something is appended"])
-async def test_topic_that_is_deleted_is_made_anew_and_what_was_in_it_is_gone(
+async def test_deleted_topic_is_created_again_and_its_state_is_lost(
     jumping: MockClock, cluster: StateCluster, made_anew: bool, appends: bool
 ) -> None:
     """It is lost here too; the other state continues, and everything stored from then on is there for the next
@@ -596,7 +598,7 @@ async def test_topic_that_is_deleted_while_it_is_taken_over_is_made_anew(
     await stored(proxy.put("kept"))
 
 
-async def test_number_given_up_while_its_topic_is_gone_does_not_come_back(
+async def test_partition_released_while_its_topic_is_deleted_does_not_return(
     jumping: MockClock, cluster: StateCluster
 ) -> None:
     proxy = await owning(cluster)
@@ -682,7 +684,7 @@ async def test_proxy_that_hands_over_stores_what_is_under_way_and_waits_until_ot
     assert proxy.test.gate.reason == "test state is owned by another proxy"
 
 
-async def test_proxy_that_stops_lets_nobody_in_and_stores_what_is_under_way(
+async def test_stopping_proxy_admits_no_request_and_stores_appends_in_flight(
     jumping: MockClock, cluster: StateCluster
 ) -> None:
     proxy = await owning(cluster)
@@ -738,7 +740,7 @@ def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
         reactor.shut()
 
 
-async def test_identity_that_may_not_write_is_told_so_until_it_may(jumping: MockClock, cluster: StateCluster) -> None:
+async def test_identity_without_write_is_reported_until_it_has_it(jumping: MockClock, cluster: StateCluster) -> None:
     """Waiters get 15 and the reason; the other state is served, and the log reports it once."""
     cluster.denies_writing = {TEST_STATE.topic}
     proxy = Proxy(cluster, "a:1", fleet=False)

@@ -18,6 +18,6 @@ async def test_states_of_one_home_share_its_name_lease_and_channels(nursery: tri
     nursery.cancel_scope.cancel()
 
 
-async def test_every_task_has_a_client_of_its_own(nursery: trio.Nursery) -> None:
+async def test_every_task_has_its_own_client(nursery: trio.Nursery) -> None:
     access = StateCluster(nursery).access(lambda *_, **__: None)
     assert access.client() is not access.client()

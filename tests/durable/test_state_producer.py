@@ -292,7 +292,7 @@ def test_replaced_while_identifying_is_lost():
     assert producer.identified(ErrorCode.PRODUCER_FENCED, -1, -1, 0.0) == [Lost(ErrorCode.PRODUCER_FENCED)]
 
 
-def test_identity_that_is_not_given_yet_is_asked_for_again():
+def test_identity_that_is_not_given_yet_is_requested_again():
     """51 while an old transaction ends, 14-16 while the coordinator moves, no response: repeating changes nothing."""
     producer, now = made(), 0.0
     for code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR, CUT, UNSENT):
@@ -319,7 +319,7 @@ def test_silent_partition_is_appended_to_in_time():
     assert producer.next_deadline() == 200.0
 
 
-def test_shorter_periods_hold_at_once():
+def test_shorter_periods_hold_immediately():
     """The brokers' settings are known only later."""
     producer = ready()
     producer.renew_every(100.0, 30.0, 10.0)
@@ -343,7 +343,7 @@ def test_identity_is_renewed_in_time():
     assert producer.next_deadline() == 100.0
 
 
-def test_what_waits_behind_something_unknown_is_refused_in_the_end():
+def test_what_waits_after_something_unknown_is_refused_in_the_end():
     producer = ready()
     add(producer, "a")
     producer.next_request(0.0)
@@ -391,7 +391,7 @@ def test_what_it_wants_is_what_it_gives():
     assert batch_of(producer.next_request(0.0)).keys == [b"a"]
 
 
-def test_sequences_begin_again_behind_the_highest():
+def test_sequences_begin_again_after_the_highest():
     producer = ready()
     producer._sequence = state_producer.SEQUENCES - 1
     add(producer, "a")
@@ -406,7 +406,7 @@ def test_response_without_a_request_is_an_internal_error():
         ready().appended(OK, 1, 0.0)
 
 
-def test_what_waits_behind_something_unknown_that_was_put_back_is_refused_too():
+def test_what_waits_after_something_unknown_that_was_put_back_is_refused_too():
     """It is at the head of what waits while the writer takes over again; it cannot be refused itself."""
     producer = ready()
     add(producer, "a")
@@ -437,7 +437,7 @@ def test_append_at_an_offset_that_was_taken_says_that_the_log_is_another(offset)
     assert producer.wants(100.0) is None
 
 
-def test_offsets_that_are_not_told_or_behind_others_say_nothing():
+def test_unknown_offsets_and_gaps_are_ignored():
     """Control records and others' appends lie in between; a broker may not know the offset of a repetition."""
     producer = ready()
     for offset in (41, -1, 90):

@@ -89,7 +89,7 @@ async def test_what_the_identity_may_not_do_is_named(nursery: trio.Nursery) -> N
         await topic_of(brokers).coordinators(["__proxy-share-0"])
 
 
-async def test_somebody_else_just_made_it(nursery: trio.Nursery) -> None:
+async def test_created_by_another_proxy_meanwhile(nursery: trio.Nursery) -> None:
     brokers = TargetBrokers(nursery, nodes=3)
     brokers.make(TOPIC, PARTITIONS)
     assert not await topic_of(brokers).create()

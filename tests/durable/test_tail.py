@@ -77,7 +77,7 @@ def followed(nursery: trio.Nursery) -> Followed:
     return Followed(StateCluster(nursery))
 
 
-async def test_what_was_stored_is_loaded_and_what_comes_follows(autojump_clock: MockClock, followed: Followed) -> None:
+async def test_stored_records_are_loaded_and_new_ones_follow(autojump_clock: MockClock, followed: Followed) -> None:
     """Three records, one of them deleted again; no append of a replaced owner."""
     followed.make()
     for partition in (1, 2, 3):
@@ -227,7 +227,7 @@ async def test_fault_of_the_follower_ends_one_partition_only(autojump_clock: Moc
     assert followed.tail.is_all_loaded
 
 
-async def test_whoever_waits_for_it_is_told_what_became_of_it(autojump_clock: MockClock, followed: Followed) -> None:
+async def test_waiters_get_the_outcome(autojump_clock: MockClock, followed: Followed) -> None:
     """Trouble with finding the topic, and everything that may have made it loaded."""
     errors, loaded = followed.errors, followed.loaded
     followed.cluster.leave()

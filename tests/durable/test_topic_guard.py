@@ -216,7 +216,7 @@ async def test_state_is_served_where_the_settings_may_not_be_read(world: World, 
     assert "DESCRIBE_CONFIGS" in told["reason"]
 
 
-async def test_partitions_that_are_added_are_reported_and_service_goes_on(
+async def test_partitions_that_are_added_are_reported_and_service_continues(
     world: World, autojump_clock: MockClock
 ) -> None:
     """Also where a leader moves afterwards."""

@@ -46,7 +46,7 @@ def test_late_leader_is_given_up_once_one_of_its_partitions_has_another() -> Non
     assert links.given_up == [(1, "appends")]
 
 
-def test_late_coordinator_is_looked_for_anew_and_given_up_when_it_is_another() -> None:
+def test_late_coordinator_is_looked_up_again_and_replaced_if_another_is_returned() -> None:
     under_way, links = UnderWay(PURPOSES), Links((1, "identifies"))
     under_way.identifies.update({7: 1, 8: 3})
     coordinators = {7: 1, 8: 3}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_share_proxy.feature.metrics import Metrics
 
 
-def test_metrics_are_read_when_they_are_asked_for() -> None:
+def test_metrics_are_read_when_they_are_requested() -> None:
     """Counters, gauges and labels as Prometheus expects them, in addition to those of the process."""
     value = {"n": 1.0}
     metrics = Metrics()

@@ -61,7 +61,7 @@ async def test_topic_that_is_not_compacted_is_an_obstacle_with_its_correction() 
     assert "--entity-name __proxy_share_state --add-config cleanup.policy=compact" in text
 
 
-async def test_settings_that_may_not_be_read_are_told_as_a_risk() -> None:
+async def test_settings_that_may_not_be_read_are_reported_as_a_risk() -> None:
     client = client_with()
     client.settings_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     found = await state_rights.send_request(client, SHARE_STATE)  # type: ignore[arg-type]

@@ -56,13 +56,13 @@ def test_features_serve_the_same_api_independently() -> None:
     assert list(carried.edges()) == ["one", "two"]
 
 
-def test_features_say_which_groups_they_know_each_for_itself() -> None:
+def test_each_feature_reports_its_own_known_groups() -> None:
     carried = CarriedFeatures([Feature("one", {}, known=frozenset({"g"})), Feature("two", {})])
     assert [carried.knows(feature, "g") for feature in ("one", "two", "three")] == [True, False, False]
     assert not carried.knows("one", "h")
 
 
-def test_all_features_hear_of_links() -> None:
+def test_all_features_are_notified_of_links() -> None:
     features = [Feature("one", {}), Feature("two", {})]
     carried = CarriedFeatures(features)
     carried.link_ended(7)
@@ -70,7 +70,7 @@ def test_all_features_hear_of_links() -> None:
     assert [(each.ended, each.changes) for each in features] == [([7], 1), ([7], 1)]
 
 
-def test_where_no_groups_are_held_others_are_told_of_none() -> None:
+def test_without_held_groups_no_groups_are_reported_to_others() -> None:
     held = CarriedFeatures([]).held
     assert (set(held.groups), held.holdings()) == (set(), ((), ()))
 

@@ -106,7 +106,7 @@ def test_after_a_lost_link_requests_wait_for_a_new_one_and_are_refused_in_the_en
     assert world.timers.planned <= 2
 
 
-def test_who_is_not_the_owner_any_more_is_asked_again_for_a_while(world):
+def test_a_former_owner_is_queried_again_for_a_while(world):
     world.services.gate.closing(world.services.gate.all, GONE, "moves")
     reply = world.member().send_heartbeat(0, ["t"])
     world.timers.advance(0.3)
@@ -142,7 +142,7 @@ def test_client_that_leaves_gives_its_records_back(world):
     assert acquired(world.member(member_id="m2").fetch(topic)) == [(0, 9, 2)]
 
 
-def test_client_that_leaves_in_the_middle_leaves_nothing_behind(world):
+def test_client_that_leaves_in_the_middle_leaves_no_state(world):
     topic = world.cluster.create("t")
     member = world.member()
     reply = member.send_fetch(topic, wait_ms=5000)
@@ -195,7 +195,7 @@ def test_without_room_for_records_the_response_finally_has_none():
     assert acquired(member.fetch(topic)) == [(0, 9, 1)]
 
 
-def test_no_more_than_so_many_requests_wait(world, monkeypatch):
+def test_waiting_requests_are_bounded(world, monkeypatch):
     monkeypatch.setattr(edge, "REQUESTS_MAX", 1)
     topic = world.cluster.create("t")
     assert not world.member().send_fetch(topic, wait_ms=5000).done
@@ -212,7 +212,7 @@ def test_groups_of_the_owner_are_known(world):
     assert not world.edge.holds("g")
 
 
-def test_settings_of_a_broker_beside_a_group_show_the_address_of_this_proxy(world):
+def test_settings_of_a_broker_in_the_same_request_show_the_address_of_this_proxy(world):
     """The owner of the group queries the broker, and knows only its own addresses."""
     message = registry.message("DescribeConfigsResponse")
     listener = message.DescribeConfigsResourceResult(name="listeners", value="A://10.0.0.1:9092")
@@ -235,7 +235,7 @@ def test_settings_of_a_broker_beside_a_group_show_the_address_of_this_proxy(worl
 
 
 @pytest.mark.parametrize("hook", ["completed", "to_owner"])
-def test_fault_about_one_client_fails_what_it_asked_and_not_the_link(world, monkeypatch, hook):
+def test_fault_about_one_client_fails_its_requests_and_not_the_link(world, monkeypatch, hook):
     def fails(*_):
         raise ZeroDivisionError
 
@@ -276,7 +276,7 @@ def unknown(kind: str, number: int) -> object:
         ("PeerCommand", lambda peer: peer.command("f", ["GET"])),
     ],
 )
-def test_request_that_the_owner_does_not_know_fails_and_the_link_goes_on(world, kind, asks):
+def test_request_that_the_owner_does_not_know_fails_and_the_link_continues(world, kind, asks):
     world.wire.held = []
     promise = asks(world.peer)
     world.peer.receive(unknown("PeerPing", 1))

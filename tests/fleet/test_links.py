@@ -151,7 +151,7 @@ def test_workers_are_linked_by_unix_sockets(tmp_path: Path) -> None:
     play(test, local=(LocalLinks(paths["1:1"], paths), LocalLinks(paths["2:1"], paths)))
 
 
-def test_members_of_either_link_hear_of_a_rejoin() -> None:
+def test_members_of_either_link_are_notified_of_a_rejoin() -> None:
     """So they send a heartbeat, by which they notice the rebalance."""
 
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
@@ -165,7 +165,7 @@ def test_members_of_either_link_hear_of_a_rejoin() -> None:
     play(test)
 
 
-def test_groups_that_come_and_go_are_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_and_deleted_groups_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
         b.services.coordinator.add_group("g")
         a.sees(b)
@@ -190,7 +190,7 @@ def test_groups_that_come_and_go_are_heard_of(monkeypatch: pytest.MonkeyPatch) -
     play(test)
 
 
-def test_link_that_ends_is_made_anew_and_one_that_nobody_wants_is_not() -> None:
+def test_lost_link_is_opened_again_and_an_unneeded_one_is_not() -> None:
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
         a.sees(b)
         first = await until(lambda: a.links.owner(0))
@@ -208,7 +208,7 @@ def test_link_that_ends_is_made_anew_and_one_that_nobody_wants_is_not() -> None:
     play(test)
 
 
-def test_who_does_not_know_the_secret_serves_and_is_served_by_nobody() -> None:
+def test_proxy_without_the_secret_serves_no_other_and_is_not_served() -> None:
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
         a.sees(b)
         b.sees(a)

@@ -280,7 +280,7 @@ def test_a_connection_that_cannot_be_given_is_served_as_before(workers: Workers)
     assert (workers.here, workers.there) == (1, 0)
 
 
-def test_connections_that_came_to_their_owner_or_have_something_here_are_not_given(workers: Workers) -> None:
+def test_connections_that_were_moved_or_have_state_here_are_not_moved(workers: Workers) -> None:
     for _ in range(2):
         workers.world.pair()
     first, second = workers.world.plane.connections()

@@ -37,7 +37,7 @@ def test_what_it_does_not_serve_is_not_served(world, monkeypatch):
     assert world.owner.connections == 0
 
 
-def test_request_of_a_later_version_is_not_served_and_the_link_goes_on(world):
+def test_request_of_a_later_version_is_not_served_and_the_link_continues(world):
     """It is treated as a group without an owner: clients retry until all proxies have the edge's version."""
     world.wire.held = []
     world.owner.receive(request(api_version=99))
@@ -76,14 +76,14 @@ def test_connections_have_names_that_no_other_link_has(world):
         response.result()
 
 
-def test_what_is_said_of_nothing_known_is_passed_over(world):
+def test_messages_about_unknown_requests_are_ignored(world):
     for name in ("PeerQueryResponse", "PeerClosed", "PeerCancel", "PeerPing"):
         world.owner.receive(registry.message(name)())
     for name in ("PeerResponse", "PeerForget", "PeerHoldings", "PeerPing"):
         world.peer.receive(registry.message(name)())
 
 
-def test_callback_of_one_client_that_raises_ends_what_it_asked_and_no_others(world, monkeypatch):
+def test_callback_of_one_client_that_raises_ends_only_its_own_requests(world, monkeypatch):
     """Its own proxy is notified, which ends its connection; the link and all other clients continue."""
 
     async def waits(call):

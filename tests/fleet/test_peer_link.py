@@ -80,7 +80,7 @@ def closed(number: int) -> Any:
     return registry.message("PeerClosed")(connection_id=number)
 
 
-def test_messages_pass_and_the_end_is_told_to_both() -> None:
+def test_messages_pass_and_the_end_is_reported_to_both() -> None:
     async def test(reactor: Reactor) -> None:
         left, right = socket.socketpair()
         a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
@@ -149,7 +149,7 @@ def test_fault_of_ours_ends_the_link_with_a_note() -> None:
     play(test)
 
 
-def test_the_other_side_hears_of_a_rejoin() -> None:
+def test_the_other_side_is_notified_of_a_rejoin() -> None:
     async def test(reactor: Reactor) -> None:
         left, right = socket.socketpair()
         a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)

@@ -39,7 +39,7 @@ def test_both_know_each_other_and_messages_pass_both_ways(secret):
     assert [m.connection_id for m in a.receive_data(b.send(closed(3)))] == [3]
 
 
-def test_messages_may_come_right_behind_the_handshake():
+def test_messages_may_come_right_after_the_handshake():
     a, b = ends()
     list(a.receive_data(b.outgoing()))
     list(b.receive_data(a.outgoing()))
@@ -147,7 +147,7 @@ def test_stranger_cannot_send_messages_of_unknown_kinds():
         list(b.receive_data(b"\0\0\0\2\x64\0"))
 
 
-def test_both_sides_tell_how_many_kinds_they_know():
+def test_both_sides_send_the_number_of_kinds_they_know():
     a, b = ends()
     shake(a, b)
     assert a.peer_kinds == b.peer_kinds == len(MESSAGES)

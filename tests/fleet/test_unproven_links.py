@@ -27,7 +27,7 @@ def filled(*hosts: str) -> tuple[Strangers, list[PeerLink]]:
     return waiting, made
 
 
-def test_there_is_room_for_so_many() -> None:
+def test_the_number_of_unproven_links_is_bounded() -> None:
     waiting, made = filled("a", "a", "a")
     assert waiting.link_to_close("a") is None
     waiting.add(links(1)[0], "a")
@@ -50,7 +50,7 @@ def test_the_oldest_of_the_host_with_the_most_ends(hosts: tuple[str, ...], newco
     assert waiting.link_to_close(newcomer) is made[ends]
 
 
-def test_who_has_proven_itself_counts_no_more() -> None:
+def test_a_proven_link_no_longer_counts() -> None:
     waiting, made = filled("a", "a", "b", "c")
     for _ in range(2):
         waiting.remove(made[0])

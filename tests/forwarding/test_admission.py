@@ -9,7 +9,7 @@ from kafka_share_proxy.forwarding.limits import Limits
 from tests.forwarding.plane_world import world
 
 
-def test_one_address_gets_no_more_than_its_limit_and_all_of_it_again() -> None:
+def test_one_address_gets_at_most_its_limit_and_all_of_it_again() -> None:
     with world(limits=Limits(connections_per_address=2)) as w:
         first, second = w.client(), w.client()
         w.turn_until(lambda: w.plane.statistics().connections == 2)

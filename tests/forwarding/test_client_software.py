@@ -34,7 +34,7 @@ def test_garbage_and_large_requests_are_not_read() -> None:
     assert read(memoryview(api_versions(3, "me", client_software_name="x" * FRAME_BYTES_MAX))[4:]) is None
 
 
-def test_a_connection_has_what_its_first_readable_api_versions_said() -> None:
+def test_a_connection_has_the_software_of_its_first_readable_api_versions() -> None:
     """Later ones pass as other requests do, because some clients repeat it."""
     with world() as w:
         client = w.client()

@@ -31,7 +31,7 @@ def test_bytes_pass_both_ways_unchanged_and_nothing_is_dialled_before_the_first(
         assert w.dialled == [[UPSTREAM]]
 
 
-def test_an_api_nobody_knows_ends_the_connection_with_a_reason_and_no_other() -> None:
+def test_an_unknown_api_ends_the_connection_with_a_reason_and_no_other() -> None:
     with world() as w:
         client, _ = w.pair()
         other, _ = w.pair()
@@ -67,7 +67,7 @@ def test_a_client_that_leaves_takes_its_upstream_connection_along(farewell: str)
         assert w.plane.statistics().connections == 0
 
 
-def test_both_ways_stalled_at_once_go_on_again() -> None:
+def test_both_directions_stalled_together_continue() -> None:
     """Neither side reads while it sends: nothing is lost, nothing locks up."""
     with world() as w:
         client, broker = w.pair()
@@ -89,7 +89,7 @@ def test_both_ways_stalled_at_once_go_on_again() -> None:
         assert broker.receive(sent_up) == up[:sent_up]
 
 
-def test_hundreds_of_connections_at_once() -> None:
+def test_hundreds_of_connections_in_parallel() -> None:
     with world() as w:
         pairs = [w.pair() for _ in range(300)]
         for number, (client, _) in enumerate(pairs):
@@ -102,7 +102,7 @@ def test_hundreds_of_connections_at_once() -> None:
         assert w.plane.statistics().connections == 300
 
 
-def test_figures_add_up_after_connections_have_gone() -> None:
+def test_figures_add_up_after_connections_have_ended() -> None:
     with world() as w:
         client, broker = w.pair()
         client.send(produce(1, 1, 50))

@@ -47,7 +47,7 @@ UPSTREAM_MOVES = [("UNDIALLED", "DIALLING"), ("DIALLING", "OPEN"), ("OPEN", "REF
         *((a, b, (a.name, b.name) in UPSTREAM_MOVES) for a, b in product(UpstreamState, UpstreamState)),
     ],
 )
-def test_a_state_leads_where_the_table_says_and_nowhere_else(
+def test_a_state_leads_only_to_those_in_the_table(
     first: ClientState | UpstreamState, to: ClientState | UpstreamState, is_legal: bool
 ) -> None:
     """An illegal move raises and changes nothing."""

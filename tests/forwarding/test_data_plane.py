@@ -81,7 +81,7 @@ async def until(condition: Callable[[], object]) -> None:
             await trio.sleep(0.002)
 
 
-def test_drain_ends_idle_connections_at_once() -> None:
+def test_drain_ends_idle_connections_immediately() -> None:
     async def scenario(plane: Plane, _r: Any, port: int, *_rest: Any) -> trio.SocketStream:
         stream = await connect(port)
         await until(lambda: plane.statistics().connections == 1)
@@ -129,7 +129,7 @@ def test_a_drain_may_be_hurried() -> None:
     assert outcome is True
 
 
-def test_drain_lets_what_is_in_flight_finish_and_looks_at_nothing_new() -> None:
+def test_drain_finishes_requests_in_flight_and_reads_no_new_ones() -> None:
     async def scenario(
         plane: Plane, _r: Any, port: int, brokers: list[socket.socket], wait: Promise[None], nursery: trio.Nursery
     ) -> list[bytes]:
@@ -200,7 +200,7 @@ def test_drain_cuts_what_has_not_finished_by_the_deadline() -> None:
     assert drained(scenario, within_s=0.1)[0] is False
 
 
-def test_drain_of_an_empty_plane_is_over_at_once() -> None:
+def test_drain_of_an_empty_plane_is_over_immediately() -> None:
     async def scenario(*_all: Any) -> None:
         return None
 

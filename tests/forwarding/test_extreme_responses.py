@@ -46,7 +46,7 @@ def with_codes(number: int) -> Any:
 
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{ApiKey(route.key).name} v{route.version}")
-def test_a_code_that_nobody_knows_reaches_the_client(route: Route, number: int) -> None:
+def test_an_unknown_code_reaches_the_client(route: Route, number: int) -> None:
     """Or the whole response is withheld because none of its brokers has an address here: nothing else is raised."""
     spec = registry.response_spec(route.key)
     shown = 0

@@ -69,7 +69,7 @@ def test_a_connection_that_another_worker_should_serve_is_given_once_it_is_settl
             client.close()
 
 
-def test_a_new_connection_is_looked_at_later_than_those_before_it() -> None:
+def test_a_new_connection_is_considered_after_earlier_ones() -> None:
     with world() as w:
         ports = [w.plane.ports.listen(node_id, "127.0.0.1", 0, lambda: [UPSTREAM]) for node_id in (1, 2)]
         pairs = [w.pair(port) for port in ports]

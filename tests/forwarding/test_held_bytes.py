@@ -127,7 +127,7 @@ def test_half_requests_of_all_connections_have_one_limit() -> None:
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="resident memory is told by /proc")
-def test_what_an_ended_connection_kept_is_given_back_at_once() -> None:
+def test_memory_of_an_ended_connection_is_released_immediately() -> None:
     """Other references do not matter: there may be no garbage collection for long."""
     gc.collect()
     gc.disable()
@@ -142,7 +142,7 @@ def test_what_an_ended_connection_kept_is_given_back_at_once() -> None:
         gc.enable()
 
 
-def test_the_newcomer_ends_where_nobody_is_unfinished() -> None:
+def test_the_newest_connection_ends_where_none_is_unfinished() -> None:
     """Responses that are being gathered are the brokers' to finish."""
     with world(limits=Limits(gathered_total_bytes=400_000)) as w:
         client, broker = w.pair()
@@ -184,7 +184,7 @@ def test_a_request_has_to_come_whole_in_time() -> None:
         assert w.plane.gathered.used == 0
 
 
-def test_an_inspected_request_has_a_limit_of_its_own() -> None:
+def test_an_inspected_request_has_its_own_limit() -> None:
     with inspecting(Limits(inspected_request_bytes=1000)) as w:
         client = w.client()
         client.send(request(LIST, 1, 1, bytes(1000))[:50])

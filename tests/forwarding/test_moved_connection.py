@@ -29,7 +29,7 @@ def test_every_value_returns() -> None:
     assert moved_connection.decode(moved_connection.encode(state)) == state
 
 
-def test_no_more_bytes_than_a_message_holds_are_ever_sent() -> None:
+def test_bytes_sent_fit_into_a_message() -> None:
     """With the longest values of the other fields."""
     state = messages.MovedClient(
         client_host="f" * 64,

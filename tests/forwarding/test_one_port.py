@@ -205,7 +205,7 @@ def test_a_client_that_is_no_load_balancer_sends_no_header() -> None:
         assert [each.client_host for each in made.plane.connections()] == ["127.0.0.1"]
 
 
-def test_the_header_comes_before_tls() -> None:
+def test_the_header_precedes_tls() -> None:
     with one_port() as made:
         made.plane.admission._proxy_headers = ProxyHeaders(
             made.reactor, [ipaddress.ip_network("127.0.0.1")], 60.0, "proxy_protocol.clients"

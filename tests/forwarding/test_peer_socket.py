@@ -62,7 +62,7 @@ def test_what_the_kernel_takes_is_not_kept() -> None:
     assert (kernel.taken, peer.has_unsent, peer.unsent) == (b"hello", False, 0)
 
 
-def test_the_rest_waits_in_order_behind_what_waited_before() -> None:
+def test_the_rest_waits_in_order_after_what_waited_before() -> None:
     kernel = Kernel(3)
     peer = PeerSocket(kernel)
     peer.write(b"hello")
@@ -100,7 +100,7 @@ def test_of_pieces_too_the_rest_waits(room: int) -> None:
     assert (kernel.taken, peer.has_unsent) == (bytes(pieces()) + b"next", False)
 
 
-def test_pieces_wait_behind_what_waits_and_for_a_socket() -> None:
+def test_pieces_wait_after_what_waits_and_for_a_socket() -> None:
     peer = PeerSocket()
     peer.write(b"first")
     peer.write(pieces())
@@ -206,7 +206,7 @@ def test_a_peer_that_does_not_end_has_a_moment_only() -> None:
     assert not linger.has_unsent
 
 
-def test_a_peer_that_cannot_even_be_told_is_left() -> None:
+def test_an_unwritable_peer_is_left() -> None:
     """The socket is closed."""
 
     class Gone(Kernel):
@@ -220,7 +220,7 @@ def test_a_peer_that_cannot_even_be_told_is_left() -> None:
 
 
 @pytest.mark.parametrize("end", ["error", "failed", "deadline"])
-def test_it_ends_once_whatever_happens(end: str) -> None:
+def test_it_ends_once(end: str) -> None:
     kernel, ended = Kernel(0), list[Linger]()
     linger = lingering(kernel, ended)
     for _ in range(2):

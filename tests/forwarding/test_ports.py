@@ -46,7 +46,7 @@ def test_each_broker_has_a_listener_and_its_connections_know_it() -> None:
         assert w.dialled == [[Address("seven.test", 1)]]
 
 
-def test_behind_the_bootstrap_listener_a_connection_knows_the_broker_that_was_reached() -> None:
+def test_through_the_bootstrap_listener_a_connection_knows_the_broker_that_was_reached() -> None:
     seen: list[tuple[int, bool]] = []
 
     async def handle(call: Any) -> bytes:

@@ -23,7 +23,7 @@ def test_without_sasl_nothing_is_in_the_way() -> None:
     assert sasl.may_send_request(0.0)
 
 
-def test_nothing_is_asked_from_the_handshake_until_an_ordinary_request_after_success() -> None:
+def test_nothing_is_sent_from_the_handshake_until_an_ordinary_request_after_success() -> None:
     sasl = Sasl()
     asked = []
     sasl.handshake_sent(1)
@@ -57,7 +57,7 @@ def test_an_error_ends_it() -> None:
     assert not wrong.may_send_request(1.0)
 
 
-def test_nothing_is_asked_after_the_session_lifetime_until_authenticated_anew() -> None:
+def test_nothing_is_sent_after_the_session_lifetime_until_authenticated_again() -> None:
     sasl = authenticated(lifetime_ms=5_000)
     assert sasl.may_send_request(14.9)
     assert not sasl.may_send_request(15.0)

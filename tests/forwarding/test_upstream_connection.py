@@ -11,7 +11,7 @@ from tests.forwarding.plane_world import (
 )
 
 
-def test_each_client_has_an_upstream_connection_of_its_own() -> None:
+def test_each_client_has_its_own_upstream_connection() -> None:
     with world() as w:
         pairs = [w.pair() for _ in range(3)]
         for number, (client, _) in enumerate(pairs):

@@ -146,7 +146,7 @@ def known_items() -> frozenset[int]:
 # The tests
 
 
-def test_what_is_cited_stands_in_the_repository() -> None:
+def test_citations_exist_in_the_repository() -> None:
     missing = [f"{name_of(path)}: {each}" for path in files() for each in sorted(missing_in(path))]
     assert missing == []
 
@@ -216,6 +216,6 @@ def test_sections_and_items_that_are_nowhere_are_found() -> None:
     assert [*items_missing("ranges[3] is no citation", known)] == []
 
 
-def test_docstrings_and_comments_are_looked_into() -> None:
+def test_docstrings_and_comments_are_inspected() -> None:
     source = '"""What it is."""\nx = 1.5  # why (6.1)\n"""Of x."""\n# more\ny = "(7.1)"\n'
     assert [*words_of(source)] == ["What it is.", "Of x.", "why (6.1)", "more"]

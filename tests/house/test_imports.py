@@ -210,7 +210,7 @@ def test_the_ground_rests_on_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_a_room_that_only_decides_may_look_at_the_wire_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_room_that_only_decides_imports_the_wire_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "SOURCE_ROOT", tmp_path)
     wrong = tmp_path / NAME / "consumer" / "wrong.py"
     for room in ("consumer", "loop", "wire", "forwarding", "views"):

@@ -21,7 +21,7 @@ def run(*command: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_ruff_has_nothing_to_say() -> None:
+def test_ruff_reports_nothing() -> None:
     """Every rule in pyproject.toml holds, everywhere."""
     assert run("ruff", "check", "--no-cache", ".") == (0, "All checks passed!\n")
 

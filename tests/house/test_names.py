@@ -51,7 +51,7 @@ def repeated(classes: dict[str, list[str]]) -> dict[str, list[str]]:
     return {name: files for name, files in found.items() if len(files) > 1}
 
 
-def test_a_public_class_has_a_name_of_its_own() -> None:
+def test_a_public_class_has_a_unique_name() -> None:
     classes = {path.relative_to(PROXY).as_posix(): public_classes(path) for path in SOURCES}
     assert repeated(classes) == {}
 

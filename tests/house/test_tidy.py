@@ -105,7 +105,7 @@ def test_files_have_one_subject() -> None:
     assert long == set(LONG_FILES)
 
 
-def test_names_say_what_is_inside() -> None:
+def test_names_describe_their_content() -> None:
     """No drawer for everything."""
     assert [name_of(path) for path in (*SOURCES, *TESTS) if path.stem.removeprefix("test_") in NO_NAMES] == []
 

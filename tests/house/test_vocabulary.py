@@ -87,6 +87,9 @@ PROSE = (
 )
 """Words in docstrings, comments, Markdown documents, and descriptions of our own messages; not in `code`."""
 
+TEST_NAMES_MAX = 8
+"""Maximum number of names of test functions with a rejected word."""
+
 ANSWERS_MAX = 100
 """Maximum number of identifiers with `answer` in proxy/ and tests/ together."""
 
@@ -103,6 +106,7 @@ GLOSSARY_MAX = 15
 """Maximum number of private words."""
 
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+LOOK_UP = re.compile(r"look(?:ed|s)?_ups?(?![a-z])")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 COMMENT = re.compile(r"^\s*//\s?(.*)$|\"(?:about|description)\": \"((?:[^\"\\]|\\.)*)\"", re.MULTILINE)
 GLOSSARY_ROW = re.compile(r"^\| (?!word \|)([^|]+) \| ([^|]+) \|(.*)\|$", re.MULTILINE)
@@ -218,7 +222,7 @@ def test_identifiers_use_the_fields_words(rejected: Rejected) -> None:
 
 
 @pytest.mark.parametrize("rejected", WHOLE_NAMES, ids=lambda each: each.word)
-def test_identifiers_say_what_they_hold(rejected: Rejected) -> None:
+def test_identifiers_name_what_they_hold(rejected: Rejected) -> None:
     assert_few(rejected, uses_as_whole_names()[rejected.word])
 
 
@@ -227,7 +231,17 @@ def test_prose_uses_the_fields_words(rejected: Rejected) -> None:
     assert_few(rejected, uses_in_prose()[rejected.word])
 
 
-def test_few_identifiers_say_answer() -> None:
+def test_names_of_tests_use_the_fields_words() -> None:
+    uses = [
+        place(path, line, name)
+        for path in files("*.py", "tests")
+        for line, name in names_in(path.read_text())
+        if name.startswith("test_") and rejected_in(LOOK_UP.sub("query", name))
+    ]
+    assert len(uses) <= TEST_NAMES_MAX, "\n".join(uses)
+
+
+def test_few_identifiers_contain_answer() -> None:
     uses = [
         place(path, line, name)
         for path in files("*.py", "proxy", "tests")

@@ -38,7 +38,7 @@ def world(running: Running, kafka: Cluster) -> World:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{registry.API_KEYS[route.key]}-{route.version}")
 @pytest.mark.parametrize("limit", ["served_request_bytes", "inspected_request_bytes"])
-def test_the_largest_requests_keep_nobody_waiting(world: World, route, limit: str) -> None:  # type: ignore[no-untyped-def]  # parameters
+def test_the_largest_requests_keep_no_other_client_waiting(world: World, route, limit: str) -> None:  # type: ignore[no-untyped-def]  # parameters
     if limit == "inspected_request_bytes" and route.kind is Kind.LOCAL:
         return
     for shape in requests(route.key, route.version, world.names, getattr(Limits(), limit)):

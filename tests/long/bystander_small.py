@@ -63,7 +63,7 @@ def largest(world: World, key: int) -> Iterator[Hostile]:
 
 
 @pytest.mark.parametrize("key", ROUTES, ids=registry.API_KEYS.__getitem__)
-def test_the_largest_requests_keep_nobody_waiting(world: World, key: int) -> None:
+def test_the_largest_requests_keep_no_other_client_waiting(world: World, key: int) -> None:
     shapes = list(largest(world, key))
     if not shapes:
         assert registry.API_KEYS[key] == "SaslHandshake", "a request without arrays and tags cannot be large"

@@ -179,7 +179,7 @@ async def test_another_client_leads_while_ours_delays(
     ],
     indirect=["kafka"],
 )
-async def test_at_the_deadline_what_is_delayed_is_lost_and_the_group_goes_on(
+async def test_at_the_deadline_what_is_delayed_is_lost_and_the_group_continues(
     kafka: Cluster, raw: Raw, fresh: Fresh, client: str, assignor: str, options: dict[str, Any]
 ) -> None:
     """T11, with a rebalance timeout of 6 s: lost before the broker would fence us, reported once, and the member

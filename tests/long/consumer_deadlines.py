@@ -134,7 +134,7 @@ async def test_a000_8_a_member_of_kip_848_delays_beyond_its_session_and_is_fence
             nursery.cancel_scope.cancel()
 
 
-async def test_a001_3_with_the_coordinator_stopped_it_is_looked_for_with_pauses_and_the_commit_is_made(
+async def test_a001_3_with_the_coordinator_stopped_it_is_looked_up_with_pauses_and_the_commit_is_made(
     kafka: Cluster,
 ) -> None:
     topic, member = group_of(kafka)

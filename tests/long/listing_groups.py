@@ -138,7 +138,7 @@ def beside(world: World, lists: Callable[[], int]) -> Measured:
 
 
 @pytest.mark.parametrize("kind", [on_one_connection, on_new_connections, admin, views_of_20_000_partitions])
-def test_whoever_lists_all_groups_again_and_again_keeps_nobody_waiting(
+def test_repeated_lists_of_all_groups_keep_no_other_client_waiting(
     world: World, kind: Callable[[World, ExitStack], Callable[[], int]]
 ) -> None:
     for _ in range(ATTEMPTS):

@@ -214,7 +214,7 @@ def test_every_query_of_the_dashboard_returns_data(filled: list[dict[str, Any]])
     assert empty <= MAY_BE_EMPTY
 
 
-def test_every_series_of_a_panel_has_a_name_of_its_own(filled: list[dict[str, Any]]) -> None:
+def test_every_series_of_a_panel_has_its_own_name(filled: list[dict[str, Any]]) -> None:
     """Also once more proxies are selected: a legend names each label by which the series of its query differ."""
     for panel in filled:
         names = [series["name"] for target in panel.get("targets", ()) for series in target["series"]]

@@ -172,7 +172,7 @@ class Other:
                         self.settled.update((each.place.partition, offset) for offset in range(*each.span))
 
 
-def test_four_kills_beside_another_member_lose_nothing(
+def test_four_kills_with_another_member_lose_nothing(
     front: Front | Cluster, topic: Topic, group: str, tmp_path: Path
 ) -> None:
     job, draw = Job(front.bootstrap, topic, group, tmp_path), random.Random(5)

@@ -20,7 +20,7 @@ client.sendall(",".join(sorted(name for name in os.environ if name.startswith("L
 """
 
 
-def test_clients_that_came_before_the_process_are_served() -> None:
+def test_clients_that_connected_before_the_process_are_served() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port), timeout=20) as client:

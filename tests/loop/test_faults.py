@@ -31,7 +31,7 @@ def test_all_others_are_served_when_one_raises() -> None:
     assert first.failures == third.failures == []
 
 
-def test_a_descriptor_that_was_closed_in_this_turn_is_passed_over() -> None:
+def test_a_descriptor_closed_in_this_iteration_is_skipped() -> None:
     owner = Owner()
     serve([(1, 1), (2, 1)], {2: owner.ready})
     assert owner.called == [1]
@@ -52,7 +52,7 @@ def test_a_guarded_call_hands_its_exception_to_the_owner() -> None:
     assert [type(error) for error in owner.failures] == [KeyError]
 
 
-def test_networks_are_told_from_bugs() -> None:
+def test_network_errors_are_distinguished_from_bugs() -> None:
     assert is_network_trouble(ConnectionResetError())
     assert is_network_trouble(TimeoutError())
     assert not is_network_trouble(ValueError())

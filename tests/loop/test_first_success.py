@@ -34,7 +34,7 @@ class Runners:
         self.discarded.append(result)
 
 
-async def test_a_quick_failure_is_followed_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_quick_failure_is_followed_immediately(autojump_clock: trio.testing.MockClock) -> None:
     """A server that has refused is not waited for."""
     runners, refused = Runners(), OSError("refused")
     found = await runners.race(runners.attempt(0, refused), runners.attempt(0, "b"), runners.attempt(0, "c"))
@@ -50,7 +50,7 @@ async def test_the_slow_one_wins_if_it_is_still_the_first(autojump_clock: trio.t
     assert trio.current_time() - runners.began_at == pytest.approx(2 * STAGGER_S)
 
 
-async def test_failures_are_told_in_the_order_of_the_attempts(autojump_clock: trio.testing.MockClock) -> None:
+async def test_failures_are_reported_in_the_order_of_the_attempts(autojump_clock: trio.testing.MockClock) -> None:
     """Whichever was quicker."""
     runners = Runners()
     found = await runners.race(runners.attempt(9, OSError("slow")), runners.attempt(0, OSError("quick")))
@@ -69,7 +69,7 @@ async def test_a_second_result_is_given_back(autojump_clock: trio.testing.MockCl
     assert len(both) == len(set(both))
 
 
-async def test_a_result_beside_a_fault_is_given_back(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_result_in_addition_to_a_fault_is_returned(autojump_clock: trio.testing.MockClock) -> None:
     """A fault is raised; the connection made in the meantime does not stay open."""
     runners = Runners()
 
@@ -83,7 +83,7 @@ async def test_a_result_beside_a_fault_is_given_back(autojump_clock: trio.testin
     assert runners.discarded == ["b"]
 
 
-async def test_no_more_than_so_many_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_attempts_in_parallel_are_bounded(autojump_clock: trio.testing.MockClock) -> None:
     """A long list of dead servers is no reason for as many sockets."""
     runners = Runners()
     attempts = [runners.attempt(100, OSError("no answer")) for _ in range(AT_ONCE_MAX + 1)]

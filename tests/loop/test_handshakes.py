@@ -218,7 +218,7 @@ def test_at_the_limit_of_all_the_busiest_address_makes_room(make: Callable[..., 
     assert room.notes[0][1] == {"client": "a", "reason": "limits.tls_handshakes (6) is reached"}
 
 
-def test_a_newcomer_is_refused_where_all_handshakes_of_its_address_wait_for_their_turn(
+def test_a_new_connection_is_refused_where_all_handshakes_of_its_address_wait(
     make: Callable[..., Room], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """These peers wait for the proxy, not it for them: none of them is ended."""
@@ -234,7 +234,7 @@ def test_a_newcomer_is_refused_where_all_handshakes_of_its_address_wait_for_thei
         refused.recv(1)
 
 
-def test_turns_go_round_between_addresses_one_in_each_loop_iteration(
+def test_addresses_alternate_one_handshake_in_each_loop_iteration(
     make: Callable[..., Room], contexts: list[TlsTransport]
 ) -> None:
     room = make()

@@ -86,7 +86,7 @@ def test_waiting_does_not_count(watched: Watched) -> None:
     assert watched.reactor.iterations.take_longest() < SLOW_S
 
 
-def test_a_long_turn_is_counted_and_is_the_longest_until_asked(
+def test_a_long_iteration_is_counted_and_is_the_longest_until_read(
     watched: Watched, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     serve_once(watched, pair, SLOW_S)
@@ -96,7 +96,9 @@ def test_a_long_turn_is_counted_and_is_the_longest_until_asked(
     assert watched.noted == []
 
 
-def test_a_very_long_turn_is_told_with_what_it_did(watched: Watched, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_very_long_iteration_is_logged_with_what_it_did(
+    watched: Watched, pair: tuple[socket.socket, socket.socket]
+) -> None:
     serve_once(watched, pair, VERY_SLOW_S)
     (line,) = watched.noted
     assert line["event"] == "turn-long"
@@ -123,7 +125,7 @@ def test_calls_that_wait_count_as_well(watched: Watched, pair: tuple[socket.sock
     assert line.get("connection") == (7 if kind == "guarded" else None)
 
 
-def test_many_short_calls_are_one_long_turn(watched: Watched) -> None:
+def test_many_short_calls_are_one_long_iteration(watched: Watched) -> None:
     for _ in range(100):
         watched.reactor.call_from_thread(partial(time.sleep, VERY_SLOW_S / 100))
     watched.turns()
@@ -187,7 +189,7 @@ def test_nothing_counts_before_clients_are_let_in() -> None:
     reactor.shut()
 
 
-def test_lines_about_turns_are_limited(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_lines_about_iterations_are_limited(pair: tuple[socket.socket, socket.socket]) -> None:
     lines: list[str] = []
     notes = observe.LogNotes(lambda _level, event, _context: lines.append(event))
     reactor = Reactor(new_pump, notes)
@@ -199,7 +201,7 @@ def test_lines_about_turns_are_limited(pair: tuple[socket.socket, socket.socket]
     assert lines == ["turn-long"] * observe.LINES_MAX
 
 
-def test_the_figures_are_told() -> None:
+def test_the_figures_are_reported() -> None:
     metrics, reactor = Metrics(), Reactor(new_pump)
     figures.of_iterations(metrics, reactor.iterations)
     reactor.iterations.begin()
@@ -230,7 +232,7 @@ def test_a_failing_owner_is_still_timed(watched: Watched, pair: tuple[socket.soc
     assert watched.over["0.02"] == 1
 
 
-def test_a_long_call_on_behalf_of_a_connection_is_told_as_its_own(
+def test_a_long_call_on_behalf_of_a_connection_is_reported_with_it(
     watched: Watched, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     """Also where another connection's request was looked into in the same turn."""

@@ -37,7 +37,7 @@ def test_lasting_trouble_has_a_first_line_reminders_with_its_count_and_an_end() 
     ]
 
 
-def test_a_new_reason_is_told_at_once() -> None:
+def test_a_new_reason_is_reported_immediately() -> None:
     """Later ones are separate trouble."""
     told = Told()
     told.trouble.happened("refused")
@@ -49,7 +49,7 @@ def test_a_new_reason_is_told_at_once() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_over_soon_is_not_told() -> None:
+def test_short_trouble_is_not_reported() -> None:
     """Neither its beginning nor its end; what lasts is."""
     told = Told(patience_s=5.0)
     told.trouble.happened("not there yet")

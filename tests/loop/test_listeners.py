@@ -113,7 +113,9 @@ class Scarce:
         return getattr(self.real, name)
 
 
-def test_without_descriptors_it_pauses_says_so_and_goes_on(reactor: Reactor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_descriptors_it_pauses_reports_it_and_continues(
+    reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listeners, "PAUSE_S", 0.1)
     troubles: list[Exception] = []
     accepted: list[socket.socket] = []

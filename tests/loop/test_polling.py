@@ -77,7 +77,7 @@ def test_both_directions_of_one_descriptor_are_one_event(kqueue: KqueuePoller, k
     assert kqueue.poll(1.0, 256) == [(5, READ | WRITE)]
 
 
-def test_the_end_of_the_stream_is_read_where_reading_is_asked_for(kqueue: KqueuePoller, kernel: Kernel) -> None:
+def test_the_end_of_the_stream_is_read_where_reading_is_on(kqueue: KqueuePoller, kernel: Kernel) -> None:
     kqueue.register(5, READ)
     kernel.events = [Kevent(5, -1, MODULE.KQ_EV_EOF)]
     assert kqueue.poll(1.0, 256) == [(5, READ)]

@@ -38,7 +38,7 @@ class Ended:
         self.tasks.append(task)
 
 
-def test_a_handler_runs_to_its_first_wait_and_goes_on_inside_the_call_that_settles_it() -> None:
+def test_a_handler_runs_to_its_first_wait_and_continues_inside_the_call_that_settles_it() -> None:
     promise: Promise[int] = Promise()
     steps: list[str] = []
 
@@ -138,7 +138,7 @@ def test_all_of_gives_everything_in_order_once_the_last_has_ended():
     assert task.value == [1, 2, 3]
 
 
-def test_all_of_ends_the_others_with_its_waiter_and_tells_the_first_error():
+def test_all_of_ends_the_others_with_its_waiter_and_raises_the_first_error():
     ended: list[str] = []
 
     async def wait(promise: Promise[int]) -> int:
@@ -159,7 +159,7 @@ def test_all_of_ends_the_others_with_its_waiter_and_tells_the_first_error():
     assert isinstance(task.error, ValueError)
 
 
-def test_what_runs_on_its_own_ends_whoever_waits() -> None:
+def test_a_call_on_its_own_completes_without_its_waiters() -> None:
     """A handler that waits for it may be cancelled; its error is raised at whoever awaits it."""
     promise: Promise[int] = Promise()
 
@@ -200,7 +200,7 @@ def no_collector():
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("ends", ["with a value", "cancelled", "cancelled by itself"])
-def test_what_a_handler_held_is_gone_with_its_end_without_a_garbage_collector(ends: str) -> None:
+def test_references_of_a_handler_are_released_at_its_end_without_a_garbage_collection(ends: str) -> None:
     """Frames of megabytes would wait for it otherwise: 30 of them were held in a busy group. (An error keeps its frames
     by its traceback.)"""
     promise: Promise[None] = Promise()
@@ -230,7 +230,7 @@ def test_what_a_handler_held_is_gone_with_its_end_without_a_garbage_collector(en
 
 
 @pytest.mark.usefixtures("no_collector")
-def test_what_several_handlers_at_once_held_is_gone_with_their_end_too() -> None:
+def test_references_of_several_handlers_are_released_at_their_end_too() -> None:
     promise: Promise[None] = Promise()
     held: list[weakref.ref[Frame]] = []
 
@@ -596,7 +596,7 @@ class Play:
     st.lists(st.tuples(st.none() | st.integers(0, OWNERS - 1), scripts(3), st.booleans()), max_size=8), st.booleans()
 )
 @settings(max_examples=250, deadline=None)
-def test_whatever_callbacks_do_no_owner_is_harmed_by_another(pieces: list[Any], has_loop: bool) -> None:
+def test_callbacks_of_one_owner_never_harm_another(pieces: list[Any], has_loop: bool) -> None:
     """Each is called once or was withdrawn, in order; below no other owner's code; its exceptions are its owner's."""
     play = Play(has_loop)
     for owner, script, turns in pieces:

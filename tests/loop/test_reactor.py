@@ -97,7 +97,7 @@ def test_the_wall_clock_is_in_milliseconds(reactor: Reactor) -> None:
     assert abs(reactor.wall_ms() - time.time() * 1000) < 1000
 
 
-def test_a_call_for_soon_comes_at_the_end_of_the_turn_and_one_from_it_in_the_next(reactor: Reactor) -> None:
+def test_call_soon_runs_at_the_end_of_the_iteration_and_a_call_from_it_in_the_next(reactor: Reactor) -> None:
     owner, called = Owner(), []
 
     def first() -> None:
@@ -124,7 +124,7 @@ def test_what_a_callback_raises_is_its_owners_trouble_only(
     assert (healthy.masks, healthy.failures) == ([READ], [])
 
 
-def test_a_descriptor_unregistered_in_a_turn_gets_no_event_of_that_turn(
+def test_a_descriptor_unregistered_in_an_iteration_gets_no_event_of_it(
     reactor: Reactor, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     """Each callback takes the other's registration away: only one may run."""
@@ -147,7 +147,9 @@ def test_a_descriptor_unregistered_in_a_turn_gets_no_event_of_that_turn(
     assert called == [READ]
 
 
-def test_a_socket_is_closed_at_the_end_of_the_turn(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_socket_is_closed_at_the_end_of_the_iteration(
+    reactor: Reactor, pair: tuple[socket.socket, socket.socket]
+) -> None:
     states: list[int] = []
 
     class Closing(Owner):
@@ -203,7 +205,7 @@ def test_sockets_are_served_while_trio_sleeps(reactor: Reactor, pair: tuple[sock
     assert reactor.run(main) == b"X"
 
 
-def test_trio_goes_on_while_sockets_are_busy(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_trio_continues_while_sockets_are_busy(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
     """Neither starves the other: a socket that is always ready does not stop Trio's tasks."""
     busy = Owner()
 
@@ -316,7 +318,7 @@ def test_calls_from_other_threads_wake_the_loop(reactor: Reactor) -> None:
     assert reactor.run(main) < 5.0
 
 
-def test_what_is_spread_over_turns_lets_others_in_between(
+def test_work_spread_over_iterations_lets_others_run_in_between(
     reactor: Reactor, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     """Hundreds of simultaneous TLS handshakes do not make other clients wait for all of them."""
@@ -345,7 +347,7 @@ def test_short_work_is_done_together(reactor: Reactor) -> None:
     assert called == list(range(20))
 
 
-def test_what_fails_in_its_turn_is_its_owners_trouble(reactor: Reactor) -> None:
+def test_a_failure_in_its_iteration_is_its_owners_trouble(reactor: Reactor) -> None:
     owner, called = Owner(), []
 
     def fails() -> None:

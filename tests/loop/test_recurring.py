@@ -8,20 +8,20 @@ from kafka_share_proxy.loop.recurring import RoundRobin, check_every
 from tests.support.ports import ManualTimers
 
 
-def test_all_that_is_held_is_looked_at_in_turn() -> None:
+def test_all_held_entries_are_checked_in_order() -> None:
     rotation = RoundRobin("")
     assert [rotation.next({"c", "a", "b"}, 2) for _ in range(3)] == [["a", "b"], ["a", "c"], ["b", "c"]]
     assert rotation.next({"a"}, 2) == ["a"]
     assert rotation.next((), 2) == []
 
 
-def test_what_is_suspected_is_looked_at_again_while_it_is_held() -> None:
+def test_suspected_entries_are_checked_again_while_they_are_held() -> None:
     rotation = RoundRobin(b"")
     rotation.suspected = frozenset({b"c", b"gone"})
     assert rotation.next([b"a", b"b", b"c"], 1) == [b"a", b"c"]
 
 
-def test_a_look_follows_each_period_whatever_the_one_before_raised() -> None:
+def test_a_check_follows_each_period_even_after_an_exception() -> None:
     timers, looks = ManualTimers(), list[float]()
     begun = timers.now()
 

@@ -29,7 +29,7 @@ def counted(work: Work, steps: int, into: list[int]) -> Task[None]:
     return task
 
 
-def test_work_stops_after_its_time_and_goes_on_in_a_later_turn() -> None:
+def test_work_stops_after_its_time_and_continues_in_a_later_iteration() -> None:
     timers, done = Passing(), list[int]()
     task = counted(Work(Slices(timers)), 1000, done)
     assert len(done) <= STEPS_UNLOOKED * (1 + round(SLICE_S / 0.001))
@@ -55,7 +55,7 @@ def test_long_elements_are_as_many_steps_as_they_take_time() -> None:
     assert len(done) <= 1 + round(SLICE_S / 0.001)
 
 
-def test_one_of_all_that_wait_goes_on_in_each_turn() -> None:
+def test_one_of_all_waiters_continues_in_each_iteration() -> None:
     reactor = Reactor(new_pump)
     slices, woken = Slices(reactor), list[int]()
     for number in range(5):
@@ -66,7 +66,7 @@ def test_one_of_all_that_wait_goes_on_in_each_turn() -> None:
     reactor.shut()
 
 
-def test_whoever_gave_up_waiting_costs_the_others_nothing() -> None:
+def test_cancelled_waiters_do_not_delay_the_others() -> None:
     timers = ManualTimers()
     slices, done = Slices(timers), list[int]()
     task = counted(Work(slices), 10, done)

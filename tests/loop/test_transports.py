@@ -239,7 +239,7 @@ def test_what_a_leaving_client_sent_reaches_a_broker_that_is_slow_to_read(make: 
     broker.expect_end()
 
 
-def test_a_slow_client_gets_the_last_bytes_of_a_broker_that_has_gone(make: Callable[..., TlsWorld]) -> None:
+def test_a_slow_client_gets_the_last_bytes_of_a_broker_that_has_closed(make: Callable[..., TlsWorld]) -> None:
     w = make(clients=server_context())
     client = opened(w)
     broker = talk(w, client)
@@ -296,7 +296,7 @@ def test_a_broker_whose_certificate_names_another_host_is_refused(make: Callable
     assert "ertificate" in w.reason() or "CERTIFICATE" in w.reason()
 
 
-def test_a_broker_whose_certificate_nobody_signed_is_refused(make: Callable[..., TlsWorld]) -> None:
+def test_a_broker_whose_certificate_has_no_known_authority_is_refused(make: Callable[..., TlsWorld]) -> None:
     w = make(brokers=server_context(OTHER_CA))
     client = w.client()
     client.send(request(FETCH, 11, 1))
@@ -306,7 +306,7 @@ def test_a_broker_whose_certificate_nobody_signed_is_refused(make: Callable[...,
     client.expect_end()
 
 
-def test_a_client_without_the_certificate_that_is_asked_for_does_not_come_in(make: Callable[..., TlsWorld]) -> None:
+def test_a_client_without_the_required_certificate_is_refused(make: Callable[..., TlsWorld]) -> None:
     w = make(clients=server_context(clients_by=CA))
     with_one = w.tls_client(client_context(shows=CA))
     with_one.shake()

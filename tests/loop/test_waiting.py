@@ -76,7 +76,7 @@ def test_settled_in_time_or_not(timers):
     assert timers.planned == 0
 
 
-def test_of_all_slices_one_runs_in_each_turn():
+def test_of_all_slices_one_runs_in_each_iteration():
     """A request that continues queues again, after the others."""
     rung: list[Callable[[], None]] = []
 

@@ -49,7 +49,7 @@ def test_error_arrives_as_one(reactor):
     workers.end()
 
 
-def test_what_is_too_much_is_told_to_who_asks(reactor):
+def test_work_beyond_the_limit_is_refused(reactor):
     """Nothing piles up, and nothing is computed in the loop."""
     workers = WorkerThreads(reactor, threads=1, waiting_max=1)
     gate = threading.Event()
@@ -65,7 +65,7 @@ def test_what_is_too_much_is_told_to_who_asks(reactor):
     workers.end()
 
 
-def test_large_work_holds_nobody_up(reactor):
+def test_large_work_delays_no_other(reactor):
     """It has a separate thread."""
     workers, gate = WorkerThreads(reactor, threads=1), threading.Event()
     large = [workers.run(lambda: gate.wait(LIMIT_S), is_large=True) for _ in range(5)]
@@ -77,7 +77,7 @@ def test_large_work_holds_nobody_up(reactor):
     workers.end()
 
 
-def test_who_has_used_much_time_goes_behind_who_has_not(reactor):
+def test_work_of_heavy_owners_runs_after_that_of_light_ones(reactor):
     """Regardless of their arrival: fifty waiting computations do not delay the one of another owner."""
     workers, gate, order = WorkerThreads(reactor, threads=1), threading.Event(), list[str]()
     greedy = workers.run(lambda: gate.wait(0.1), "greedy")

@@ -109,7 +109,7 @@ def test_a004_15_a_malformed_text_is_refused_with_the_piece(text: str, says: str
     assert says in str(raised.value)
 
 
-def test_a004_15_another_version_is_said_to_be_one() -> None:
+def test_a004_15_another_version_is_reported_to_be_one() -> None:
     with pytest.raises(UnknownCommitTextVersion, match=r"'ic/2;43-45' has version 2: write version 1"):
         parse_commit_text("ic/2;43-45")
 

@@ -24,7 +24,7 @@ def state(ledger: OffsetLedger) -> tuple[int | None, str]:
     return ledger.offset, ledger.text()
 
 
-def test_records_that_are_done_in_any_order_make_ranges_above_the_mark() -> None:
+def test_records_that_are_done_in_any_order_make_ranges_above_the_committed_offset() -> None:
     ledger = OffsetLedger(41)
     assert delivered(ledger, 41, 42, 43, 44, 45, 46) == [41, 42, 43, 44, 45, 46]
     finished(ledger, 45, 43)
@@ -36,7 +36,7 @@ def test_records_that_are_done_in_any_order_make_ranges_above_the_mark() -> None
     assert ledger.snapshot() == (46, ())
 
 
-def test_a004_10_a_marker_is_done_with_the_record_behind_it() -> None:
+def test_a004_10_a_marker_is_done_with_the_record_after_it() -> None:
     """43, 44 and 46 are delivered; 45 is a transaction marker."""
     ledger = OffsetLedger(43)
     delivered(ledger, 43, 44, 46)
@@ -46,7 +46,7 @@ def test_a004_10_a_marker_is_done_with_the_record_behind_it() -> None:
     assert state(ledger) == (47, "ic/1;")
 
 
-def test_a_trailing_stretch_that_is_never_delivered_is_done_at_once() -> None:
+def test_a_trailing_stretch_that_is_never_delivered_is_done_immediately() -> None:
     ledger = OffsetLedger(40)
     delivered(ledger, 40, 41)
     ledger.position_moved(45)
@@ -101,14 +101,14 @@ def test_where_nothing_is_committed_the_first_record_says_where_it_begins(offset
     assert state(later) == (5, "ic/1;")
 
 
-def test_records_lost_to_retention_do_not_hold_the_mark_back() -> None:
+def test_records_lost_to_retention_do_not_hold_the_committed_offset_back() -> None:
     """The log begins at 100 by now, and the consumer was reset to there."""
     ledger = OffsetLedger.from_committed(41, "ic/1;43-45,98-103")
     assert delivered(ledger, *range(100, 106)) == [104, 105]
     assert state(ledger) == (104, "ic/1;")
 
 
-def test_what_else_the_text_says_is_kept() -> None:
+def test_other_content_of_the_text_is_kept() -> None:
     ledger = OffsetLedger.from_committed(41, "ic/1;43-45;pr=41-43;u=batch 7")
     assert (ledger.catch_up, ledger.user_text) == (((41, 43),), "batch 7")
     assert ledger.text() == "ic/1;43-45;pr=41-43;u=batch 7"
@@ -142,7 +142,7 @@ def test_misuse_names_the_offset_and_changes_nothing() -> None:
     assert (ledger.snapshot(), ledger.position, ledger.outstanding) == before
 
 
-def test_only_so_many_records_may_be_outstanding() -> None:
+def test_outstanding_records_are_bounded() -> None:
     ledger = OffsetLedger(0, [(1, 2)], outstanding_max=2)
     assert delivered(ledger, 0, 1, 2) == [0, 2]
     assert ledger.full
@@ -167,7 +167,7 @@ def test_a_text_that_must_be_short_keeps_the_widest_ranges() -> None:
 # Two flows: the newest records immediately, and the backlog (KIP-333)
 
 
-def test_a002_1_after_a_crash_the_main_flow_goes_on_at_the_end_and_another_has_the_rest() -> None:
+def test_a002_1_after_a_crash_the_main_flow_continues_at_the_end_and_another_has_the_rest() -> None:
     """Committed is 70, the log ends at 120; the mark waits for the second flow."""
     ledger = OffsetLedger(70)
     assert ledger.jump(120) == ((70, 120),)

@@ -35,12 +35,12 @@ def test_a004_1_a_range_between_two_is_put_with_them_and_two_records_go() -> Non
     assert individual(43, "45-47,50-50", "48-49") == (43, "45-50", "45-47,50-50")
 
 
-def test_a004_2_a_range_at_the_mark_moves_it_over_the_stored_one() -> None:
+def test_a004_2_a_range_at_the_committed_offset_moves_it_over_the_stored_one() -> None:
     """The stable offset of the proposal, the last one done, is 47 then; the stored 50-50 stays."""
     assert individual(43, "45-47,50-50", "43-44") == (48, "", "45-47")
 
 
-def test_a004_3_the_mark_moves_over_what_was_merged_before() -> None:
+def test_a004_3_the_committed_offset_moves_over_merged_ranges() -> None:
     assert individual(43, "45-50", "43-44") == (51, "", "45-50")
 
 
@@ -56,11 +56,11 @@ def test_a004_5_the_same_range_again_writes_nothing() -> None:
     assert (shown(again), bool(again.change)) == ((41, "", ""), False)
 
 
-def test_a004_6_a_range_below_the_mark_is_done_already() -> None:
+def test_a004_6_a_range_below_the_committed_offset_is_done_already() -> None:
     assert individual(41, "", "30-35") == (41, "", "")
 
 
-def test_a004_7_a_range_over_the_mark_counts_from_there() -> None:
+def test_a004_7_a_range_across_the_committed_offset_counts_from_there() -> None:
     assert individual(43, "45-47", "40-44") == (48, "", "45-47")
 
 
@@ -72,23 +72,23 @@ def test_a004_9_a_plain_commit_backward_drops_all_ranges() -> None:
     assert plain(48, "50-52", 41) == (41, "", "50-52")
 
 
-def test_a004_10_a_client_commits_the_marker_with_the_record_behind_it() -> None:
+def test_a004_10_a_client_commits_the_marker_with_the_record_after_it() -> None:
     """Offset 45 is a transaction marker: by the gap rule the client commits 43-46 (tests/offsets/test_ledger.py)."""
     assert individual(43, "", "43-46") == (47, "", "")
 
 
-def test_a_plain_commit_of_the_mark_changes_nothing() -> None:
+def test_a_plain_commit_of_the_committed_offset_changes_nothing() -> None:
     assert plain(43, "45-47", 43) == (43, "", "")
 
 
-def test_an_individual_commit_moves_the_mark_forward_and_never_back() -> None:
+def test_an_individual_commit_moves_the_committed_offset_forward_and_never_back() -> None:
     assert individual(43, "50-52", "60-61", offset=45) == (45, "60-61", "")
     assert individual(43, "50-52", "60-61", offset=50) == (53, "60-61", "50-52")
     assert individual(43, "50-52", "60-61", offset=10) == (43, "60-61", "")
     assert individual(43, "45-47", "", offset=46) == (48, "", "45-47")
 
 
-def test_where_nothing_is_committed_ranges_are_kept_and_no_mark_is_made_up() -> None:
+def test_where_nothing_is_committed_ranges_are_kept_without_a_committed_offset() -> None:
     assert individual(None, "", "0-5") == (None, "0-5", "")
     assert individual(None, "3-5", "7-7", offset=0) == (0, "7-7", "")
     assert plain(None, "3-5", 4) == (6, "", "3-5")

@@ -144,7 +144,7 @@ def test_a_large_change_is_applied_as_a_small_one(stored: list, more: list) -> N
     assert small == large == OffsetRanges(stored + more)
 
 
-def test_many_ranges_are_merged_at_once() -> None:
+def test_many_ranges_are_merged_together() -> None:
     stored = OffsetRanges([(n * 10, n * 10 + 3) for n in range(1000)])
     change = stored.merge_all([(n * 10 + 3, n * 10 + 5) for n in range(0, 1000, 2)])
     assert (len(change.put), len(change.removed), len(stored)) == (500, 500, 1000)

@@ -38,7 +38,7 @@ def test_51_membership(worlds: list[World]) -> None:
         assert w.member(w.group("g51", start=None)).heartbeat(0, topics=[t.name], follow=False).error_code == 35, w.name
 
 
-def test_served_by_the_proxy_unless_told_otherwise(running: Running, worlds: list[World]) -> None:
+def test_served_by_the_proxy_by_default(running: Running, worlds: list[World]) -> None:
     """By default the proxy serves share groups for a cluster that cannot."""
     upstream = ",".join(map(str, worlds[0].raw.bootstrap))
     w = World(

@@ -59,7 +59,7 @@ def changed(whole: Path, path: Path, name: str, data: bytes) -> Path:
     return path
 
 
-def test_kernels_and_definitions_are_found_and_nothing_is_left_behind(whole: Path, tmp_path: Path) -> None:
+def test_kernels_and_definitions_are_found_and_no_file_remains(whole: Path, tmp_path: Path) -> None:
     told, noted = loaded_from(whole, tmp_path)
     assert told == [f"{whole}/kafka_share_proxy/__init__.py", "c", "c", "c"]
     assert noted == ""
@@ -73,7 +73,7 @@ def test_kernels_and_definitions_are_found_and_nothing_is_left_behind(whole: Pat
         ({"kernels": {}}, "the installation that packaged this had none"),
     ],
 )
-def test_the_twin_takes_over_where_a_kernel_cannot_be_and_the_log_says_so(
+def test_the_python_fallback_is_used_where_a_kernel_is_impossible_and_this_is_logged(
     whole: Path, tmp_path: Path, manifest: dict[str, Any], text: str
 ) -> None:
     with ZipFile(whole) as archive:

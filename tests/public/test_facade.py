@@ -24,7 +24,7 @@ print(json.dumps([took, sorted(set(sys.modules) - before)]))
 """
 
 
-def test_the_recipes_do_what_they_say() -> None:
+def test_the_recipes_do_what_they_describe() -> None:
     outcome = doctest.testmod(kafka_share_proxy)
     assert outcome.attempted >= 15
     assert outcome.failed == 0

@@ -114,7 +114,7 @@ async def test_what_is_done_in_any_order_does_not_come_again(autojump_clock: Clo
     assert done == [*sorted(set(range(30)) - {3}, reverse=True), 3]
 
 
-async def test_after_a_crash_the_newest_records_come_at_once_and_the_others_are_late(autojump_clock: Clock) -> None:
+async def test_after_a_crash_the_newest_records_are_returned_first_and_the_others_later(autojump_clock: Clock) -> None:
     newest: list[int] = []
     late: list[int] = []
 

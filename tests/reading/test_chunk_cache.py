@@ -67,7 +67,7 @@ def test_cache_drops_what_a_newer_read_covers_or_another_epoch_wrote():
     assert cache.bytes == 0
 
 
-def test_chunks_past_their_age_go_with_the_next_one_that_comes():
+def test_expired_chunks_are_dropped_when_the_next_one_is_added():
     cache = cache_of()
     cache.add(chunk(KEY, 0, 9))
     cache.add(chunk(KEY, 20, 29, at=2.0))

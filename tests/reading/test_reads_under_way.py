@@ -18,7 +18,7 @@ def test_reads_of_one_key_are_found_in_the_order_they_began():
     assert len(reads) == 4
 
 
-def test_read_ends_once_and_leaves_nothing_behind():
+def test_read_ends_once_and_leaves_no_entry():
     reads = ReadsUnderWay[str, int]()
     reads.begin("t-0", 10)
     assert reads.end("t-0", 10)

@@ -46,7 +46,7 @@ def read_of(topic, partition: int = 0, offset: int = 0, name: str | None = None)
     )
 
 
-def test_feature_is_told_of_each_partition_then_the_asker_goes_on_then_others(world):
+def test_feature_gets_each_partition_then_the_caller_continues_then_others(world):
     topic = world.cluster.create("t", leaders=(1, 1, 1))
     world.cluster.produce(topic, 2, 0)
     reading = Reading(world.connect(), world.services, read_of(topic, 0), read_of(topic, 1))
@@ -74,7 +74,7 @@ def test_names_where_the_clients_version_has_no_ids(world, version):
 
 
 @pytest.mark.parametrize(("upstream", "asked"), [((4, 12), 12), ((4, 16), 16), ((4, 18), 17)])
-def test_the_highest_version_of_use_is_asked(upstream, asked):
+def test_the_highest_useful_version_is_requested(upstream, asked):
     """The highest that every broker has, without versions that add nothing for a consumer."""
     versions = EffectiveVersions(Offer())
     versions.learn(1, {ApiKey.FETCH: upstream})
@@ -152,7 +152,7 @@ def test_fault_while_storing_a_response_frees_the_reads_and_notifies_waiters(wor
     assert Faulty.of(connection) is None
 
 
-def test_read_that_could_not_be_sent_frees_the_places_and_tells_who_waits(world):
+def test_unsent_read_releases_its_partitions_and_fails_its_waiters(world):
     def fails(*_):
         raise ZeroDivisionError
 

@@ -87,7 +87,7 @@ async def test_a_partition_that_another_proxy_owns_leaves_the_list_complete(worl
         assert (await responded(world, asked(f"/groups/{group}")))[0] == HTTPStatus.NOT_FOUND
 
 
-async def test_release_is_told_when_it_is_durable(world):
+async def test_release_is_reported_when_it_is_durable(world):
     status, body = await responded(world, asked(RELEASE, "POST"))
     assert (status, body["released_records"], body["durable"]) == (HTTPStatus.OK, 10, True)
     assert (await responded(world, asked("/groups/x/members/m/release", "POST")))[0] == HTTPStatus.NOT_FOUND
@@ -128,7 +128,7 @@ async def test_where_brokers_serve_share_groups_there_are_none_here():
     assert (status, "served by the brokers" in body["reason"]) == (HTTPStatus.NOT_FOUND, True)
 
 
-async def test_groups_of_other_proxies_are_named_and_told_about_there(world):
+async def test_groups_of_other_proxies_are_listed_and_described_only_there(world):
     world.services.fleet = SimpleNamespace(groups={"far"})
     assert (await responded(world, asked("/groups")))[1]["elsewhere"] == ["far"]
     status, body = await responded(world, asked("/groups/far"))

@@ -122,7 +122,7 @@ def test_renewals_and_the_time_they_took(world, topic):
     ]
 
 
-def test_a_forced_release_is_told_apart(world, topic):
+def test_a_forced_release_is_reported_separately(world, topic):
     """Once as what an administrator did, and as the end of each delivery."""
     world.services.coordinator.add_group("g")
     world.member().fetch(topic)
@@ -141,7 +141,7 @@ def test_a_group_that_moved_is_recorded(world, topic, kind):
     assert (told["partitions"], told["held_back_ms"], told["records"]) == (3, 82, 2)
 
 
-def test_renewed_locks_that_are_still_held_are_marked(world, topic):
+def test_renewed_locks_that_are_still_held_are_flagged(world, topic):
     """Once per interval, with the start offset that they block; not unrenewed or ended locks."""
     member = world.member()
     member.fetch(topic)
@@ -159,7 +159,7 @@ def test_renewed_locks_that_are_still_held_are_marked(world, topic):
     assert events(world, "renew") == []
 
 
-def test_marks_of_renewed_locks_are_bounded(world, topic, monkeypatch):
+def test_flags_of_renewed_locks_are_bounded(world, topic, monkeypatch):
     """Share partitions that found no room come first the next time."""
     other = world.cluster.create("u")
     world.cluster.produce(other, 10)
@@ -175,7 +175,7 @@ def test_marks_of_renewed_locks_are_bounded(world, topic, monkeypatch):
     assert found == [["topic 1"], ["topic 2"], ["topic 1"], ["topic 2"]]
 
 
-def test_told_only_when_it_is_durable(world, topic):
+def test_reported_only_when_it_is_durable(world, topic):
     """A refused acknowledgement settles nothing, unless its lock has ended meanwhile."""
     member = world.member()
     member.fetch(topic)
@@ -273,7 +273,7 @@ def test_load_by_key(world):
     assert (hot["sampled"], hot["null_keys"], hot["error"], hot["keys"]) == (4, 1, 0, [[murmur2(b"a"), 3]])
 
 
-def test_altered_and_deleted_offsets_are_told_when_they_are_stored(world, topic):
+def test_altered_and_deleted_offsets_are_reported_when_they_are_stored(world, topic):
     """With the start offset before, and from where the group continues; null where there is none."""
     member = world.member()
     member.fetch(topic)

@@ -47,7 +47,7 @@ def test_records_stay_here_and_are_forgotten_by_name() -> None:
 
 
 @pytest.mark.parametrize(("room", "records_wanted", "waits_s"), [(64 << 20, 500, 0.0), (1, 0, 0.5)])
-def test_without_room_no_records_are_asked_for(room: int, records_wanted: int, waits_s: float) -> None:
+def test_without_room_no_records_are_requested(room: int, records_wanted: int, waits_s: float) -> None:
     world = World(limits=Limits(local_answers_total_bytes=room))
     world.services.responses.hold(1)
     edge = ShareEdge(world.services)
@@ -75,7 +75,7 @@ def test_response_with_records_that_are_not_here_cannot_be_built() -> None:
     assert edge.completed(heartbeat, bytearray(b"as it is")) == b"as it is"
 
 
-def test_owner_tells_what_it_holds_and_lets_go_with_the_link() -> None:
+def test_owner_reports_its_groups_and_cleans_up_with_the_link() -> None:
     world = World()
     services = world.services
     carried = CarriedShareRequests(services, {})

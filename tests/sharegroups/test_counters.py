@@ -139,7 +139,7 @@ def test_groups_beyond_the_bound_are_counted_as_one():
     assert world.services.figures.label("d") == OTHERS
 
 
-def test_a_group_that_is_gone_makes_room():
+def test_a_deleted_group_makes_room():
     figures = ShareFigures(1)
     figures.of("a").lock_timeouts = 3
     assert figures.of("b") is figures.of("c")

@@ -76,7 +76,7 @@ def test_what_the_start_offset_waits_for_and_since_when(world, topic):
     assert all_groups(world)["groups"][0]["oldest_blocked_s"] is None
 
 
-def test_released_locks_go_to_others_and_their_holder_is_told(world, topic):
+def test_released_records_are_delivered_to_others_and_their_holder_gets_an_error(world, topic):
     holder = joined(world)
     holder.fetch(topic, max_records=10)
     assert group_report.release(world.services, "nobody", "m1") is None
@@ -128,7 +128,7 @@ def test_an_unknown_group_is_not_there(world):
     assert all_groups(world) == {"groups": [], "resting_partitions": 0}
 
 
-def test_many_groups_are_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_groups_are_reported_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients are served between two steps, and may change what there is."""
     monkeypatch.setattr(group_report, "STEP", 3)
     world = World()

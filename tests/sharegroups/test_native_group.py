@@ -66,7 +66,7 @@ def world() -> World:
     return made
 
 
-def test_coordinator_that_is_loading_is_asked_again(world: World) -> None:
+def test_coordinator_that_is_loading_is_queried_again(world: World) -> None:
     loading = [coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE), coordinator(), coordinator()]
     brokers = Brokers(FindCoordinator=loading, ShareGroupDescribe=[described(14), described()])
     found = ended(world, brokers, lambda native: native.described(), 5)

@@ -147,7 +147,7 @@ def test_every_request_about_a_group_goes_where_it_lives(key, version, fields):
     assert mixed.send_request(key, version, group_id="mine-1", **fields) != FORWARDED
 
 
-def test_description_of_several_groups_comes_from_both_sides():
+def test_description_of_several_groups_is_from_both_sides():
     """The order is that of the request; the broker gets only its own groups."""
     mixed = Mixed()
     mixed.hold("old")
@@ -204,7 +204,7 @@ def test_settings_of_a_forwarded_group_are_the_brokers():
     assert mixed.send_request(32, 4, resources=asked[:1]) == FORWARDED
 
 
-def test_nobody_is_sent_to_the_brokers_before_it_is_known_who_has_state_here():
+def test_no_group_is_sent_to_the_brokers_before_the_groups_with_state_are_known():
     """Held while state is loaded, then chosen; where that takes too long the client is to come again."""
     mixed = Mixed()
     gate, timers = mixed.world.services.gate, mixed.world.timers

@@ -52,6 +52,6 @@ def test_rules_by_group_that_send_some_here_have_them_served_here() -> None:
     assert not serving_side.rules(here, snapshot({1: A})).are_mixed
 
 
-def test_nobody_s_versions_are_no_reason_to_forward() -> None:
+def test_versions_without_a_broker_are_no_reason_to_forward() -> None:
     """A cluster without reported versions has no share groups to hide."""
     assert serving_side.decide(ShareGroups(), snapshot({}))[0]

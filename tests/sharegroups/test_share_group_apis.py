@@ -64,7 +64,7 @@ def test_no_handler_takes_what_the_plane_must_see_itself() -> None:
 
 
 @given(st.sampled_from(sorted(SERVED)), st.data(), st.binary(max_size=80))
-def test_a_request_nobody_can_read_is_forwarded(key: int, data: st.DataObject, noise: bytes) -> None:
+def test_an_unreadable_request_is_forwarded(key: int, data: st.DataObject, noise: bytes) -> None:
     """For any bytes, the match returns a result and never fails; without other criteria, the broker judges a truncated
     request.
     """

@@ -59,7 +59,7 @@ def timers(world) -> ManualTimers:
 
 
 @pytest.mark.parametrize("key", BY_GROUP)
-def test_request_that_would_make_a_group_waits_and_is_told_to_come_again(world, timers, key):
+def test_request_that_would_create_a_group_waits_and_gets_a_retriable_error(world, timers, key):
     """14 after a bounded time; nothing was sent to the broker."""
     version, fields = BY_GROUP[key]
     assert world.serves(key, version, **{"group_id": GROUP} | fields)
@@ -91,7 +91,7 @@ def test_once_loaded_it_goes_where_it_belongs(world, timers, key):
 
 
 @pytest.mark.parametrize("key", [8, 28])
-def test_each_partition_of_a_commit_is_told(world, timers, key):
+def test_each_partition_of_a_commit_gets_the_error(world, timers, key):
     """14 for every one of them."""
     version, fields = BY_GROUP[key]
     name = registry.API_KEYS[key]
@@ -117,7 +117,7 @@ def test_other_state_partitions_are_not_held_up(world, timers):
     assert not world.serves(42, 2, groups_names=[OTHER])
 
 
-def test_state_owned_by_nobody_here_holds_nobody_up(world):
+def test_state_owned_by_another_proxy_delays_no_request(world):
     """Another proxy owns it, or share groups are off: ordinary groups are served by their brokers."""
     world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy")
     version, fields = BY_GROUP[11]
@@ -132,7 +132,7 @@ def test_deletion_waits_for_what_is_loaded(world, timers):
 
 
 @pytest.mark.parametrize(("key", "version", "fields"), [(16, 5, {}), (74, 1, {"resource_types": []})])
-def test_lists_are_not_told_by_halves(world, timers, key, version, fields):
+def test_incomplete_lists_are_not_returned(world, timers, key, version, fields):
     """14 while share groups, or their settings, would be missing from the list."""
     asked = Asked(world, key, version, fields)
     timers.advance(HOLD_MAX_S + 0.1)

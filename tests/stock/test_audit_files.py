@@ -91,7 +91,7 @@ def play(world: World, topic: Topic, group: str) -> int:
     return ranges
 
 
-def test_files_tell_every_event_once_across_rotation_and_death(world: World, audited: AuditedFront) -> None:
+def test_files_contain_every_event_once_across_rotation_and_death(world: World, audited: AuditedFront) -> None:
     """Given a proxy that is killed within a line, when the next one continues with the file, nothing else is lost."""
     topic = filled(world, batches=60)
     ranges = play(world, topic, world.group("before"))
@@ -159,7 +159,7 @@ def test_load_and_hot_keys_of_a_large_batch(world: World, audited: AuditedFront)
     assert counted <= hot[0]["sampled"] // 3 <= counted + hot[0]["error"]
 
 
-def test_share_groups_of_the_brokers_are_told_as_they_pass(
+def test_share_groups_of_the_brokers_are_reported_as_they_pass(
     running: Running, kafka_43: Cluster, tmp_path: Path, fresh: Callable[[str], str]
 ) -> None:
     """Deliveries and acknowledgements; and what cannot be seen is said."""
@@ -180,7 +180,7 @@ def test_share_groups_of_the_brokers_are_told_as_they_pass(
     assert hot[0]["keys"][0][0] == murmur2(b"hot")
 
 
-def test_readers_of_views_and_individual_commits_are_told(world: World, audited: AuditedFront) -> None:
+def test_readers_of_views_and_individual_commits_are_reported(world: World, audited: AuditedFront) -> None:
     """The slots' ranges are the hash space, and each record is given once."""
     topic, raw = filled(world), world.raw
     view = until(lambda: raw.view(f"__view.r3.{topic.name}"), "the view")

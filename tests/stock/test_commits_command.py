@@ -65,7 +65,7 @@ def side(request: pytest.FixtureRequest, running: Running) -> Iterator[Side]:
     made.close()
 
 
-def test_what_is_done_and_what_is_not_is_told_with_no_proxy_running(side: Side, fresh: Fresh) -> None:
+def test_what_is_done_and_what_is_not_is_reported_with_no_proxy_running(side: Side, fresh: Fresh) -> None:
     """Ranges in their topic, of a client without a proxy, plain offsets, and how old the oldest hole is."""
     group, topic, old = fresh("group"), fresh("topic"), fresh("topic")
     made = side.direct.create_topic(topic, 3)
@@ -127,7 +127,7 @@ def test_an_unknown_group_is_an_error_that_names_it(side: Side, fresh: Fresh) ->
         assert f"the brokers list no group '{group}'" in result.stderr
 
 
-def test_a_group_without_committed_offsets_is_said_to_have_none(side: Side, fresh: Fresh) -> None:
+def test_a_group_without_committed_offsets_is_reported_as_such(side: Side, fresh: Fresh) -> None:
     """A member joined and committed nothing, or all offsets were deleted: the group exists."""
     group, topic = fresh("group"), fresh("topic")
     side.direct.create_topic(topic, 1)

@@ -43,7 +43,7 @@ def test_a_consumer_reads_and_commits(front: Front, kafka: Cluster, fresh: Calla
     consumer.close()
 
 
-def test_librdkafka_is_told_that_it_may_not_create_topics_or_produce(
+def test_librdkafka_gets_authorization_errors_for_creating_topics_and_producing(
     front: Front, kafka: Cluster, fresh: Callable[[str], str]
 ) -> None:
     (created,) = AdminClient({"bootstrap.servers": front.bootstrap}).create_topics([NewTopic(fresh("new"), 1)]).values()

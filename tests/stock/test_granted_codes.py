@@ -129,7 +129,7 @@ def _loaded(raw: Raw, key: int, group: str) -> int:
     return codes[-1]
 
 
-def test_rights_on_a_topic_are_told_with_these_codes(place: Place, fresh: Callable[[str], str]) -> None:
+def test_rights_on_a_topic_are_reported_with_these_codes(place: Place, fresh: Callable[[str], str]) -> None:
     """An authorizer that throws causes -1, and the field for the rights has no information."""
     topic, none = place.admin.create_topic(fresh("topic")).name, -(1 << 31)
 

@@ -169,7 +169,7 @@ def test_t7_a004_1_to_4_the_illustrations_by_literal_commits(
 
 
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
-def test_members_get_the_mark_and_the_ranges_back(
+def test_members_get_the_committed_offset_and_the_ranges_back(
     side: Side, members: Callable[..., Member], fresh: Fresh, client: str
 ) -> None:
     topic, group = side.topic(fresh("topic")), fresh("group")
@@ -184,7 +184,7 @@ def test_members_get_the_mark_and_the_ranges_back(
     assert [member.committed(topic, 0) for _ in range(5)] == [(46, "ic/1;48-50")] * 5
 
 
-def test_a004_5_to_9_below_the_mark_again_forward_and_back(
+def test_a004_5_to_9_below_the_committed_offset_again_forward_and_back(
     side: Side, members: Callable[..., Member], fresh: Fresh
 ) -> None:
     topic, group = side.topic(fresh("topic")), fresh("group")
@@ -243,7 +243,7 @@ def test_a004_15_text_that_cannot_be_read_is_42_and_changes_nothing(
     assert side.state(group, topic) == (5, "", "7-8")
 
 
-def test_t8_a004_16_stale_and_unknown_members_hear_the_coordinator_and_nothing_is_stored(
+def test_t8_a004_16_stale_and_unknown_members_get_the_coordinators_error_and_nothing_is_stored(
     side: Side, members: Callable[..., Member], fresh: Fresh
 ) -> None:
     topic, group = side.topic(fresh("topic")), fresh("group")
@@ -268,7 +268,7 @@ def test_t8_a004_16_stale_and_unknown_members_hear_the_coordinator_and_nothing_i
     assert side.state(group, topic) == (7, "", "10-12")
 
 
-def test_t8_member_that_was_left_behind_by_a_rebalance_stores_nothing(
+def test_t8_member_of_an_earlier_generation_stores_nothing(
     side: Side, members: Callable[..., Member], fresh: Fresh
 ) -> None:
     """The second member joins, the first one does not poll: its generation is over."""
@@ -355,7 +355,7 @@ def test_a004_18_two_members_commit_overlapping_ranges_a_thousand_times(side: Si
     assert side.shown(group, topic) == (0, f"ic/1;{union}")
 
 
-def test_auto_commit_beside_individual_commits_in_one_group(side: Side, fresh: Fresh) -> None:
+def test_auto_commit_together_with_individual_commits_in_one_group(side: Side, fresh: Fresh) -> None:
     """One member commits by itself, the other one individually; neither disturbs the other's partition."""
     topic, group = side.topic(fresh("topic"), partitions=2), fresh("group")
     often = {"enable.auto.commit": True, "auto.commit.interval.ms": 200}

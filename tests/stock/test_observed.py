@@ -114,7 +114,7 @@ def test_a_bounded_renewal_is_refused(w: World, front: Front) -> None:
     assert any("share-renewal-refused" in line and member.member_id in line for line in front.output().splitlines())
 
 
-def test_audit_tells_deliveries_in_file_and_topic(w: World, folder: Path, kafka_39: Cluster) -> None:
+def test_audit_reports_deliveries_in_file_and_topic(w: World, folder: Path, kafka_39: Cluster) -> None:
     """Every acquire has its settle, seq has no gap, and the topic has the same events."""
     topic = w.topic()
     w.raw.produce(topic, [b"a", b"b", b"c"])

@@ -161,7 +161,7 @@ def test_members_settle_the_records_of_each_key_in_the_order_of_offsets(
         work(members, story, len(keys), dice)
 
 
-def test_other_keys_do_not_wait_behind_a_hot_key(proxy_39_quick: Front, fresh: Fresh) -> None:
+def test_other_keys_do_not_wait_for_a_hot_key(proxy_39_quick: Front, fresh: Fresh) -> None:
     queue = Queue(proxy_39_quick, fresh, **{"share.ordering": "key"})
     queue.produce(["hot"] * 3_000 + [f"cold-{number}" for number in range(50)])
     cold: set[bytes] = set()

@@ -64,7 +64,7 @@ def state_leader(kafka: Cluster, group: str) -> int:
     return topic.leaders[state_records.state_partition(group)]
 
 
-def test_125_a_node_goes_and_comes_back(w: World, kafka: Cluster, fresh: Fresh) -> None:
+def test_125_a_node_goes_and_returns(w: World, kafka: Cluster, fresh: Fresh) -> None:
     """Items 100 to 102 and 125 as on a native cluster (test_three_nodes_43.py)."""
     restarts.groups_survive_a_node(w, kafka, fresh("topic"), lambda group, _topic: {state_leader(kafka, group)})
 

@@ -55,7 +55,7 @@ def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) ->
     three_nodes.nothing_is_lost_when_a_leader_dies(kafka, front, fresh("topic"))
 
 
-def test_125_a_node_goes_and_comes_back(kafka: Cluster, fresh: Fresh) -> None:
+def test_125_a_node_goes_and_returns(kafka: Cluster, fresh: Fresh) -> None:
     """Items 100 to 102 and 125 as a native cluster has them."""
     w = World("native", kafka.bootstrap, fresh("w")[-12:])
     try:

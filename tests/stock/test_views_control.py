@@ -126,7 +126,7 @@ def test_administrators_see_a_view_page_by_page(raw: Raw, fresh: Fresh) -> None:
     assert not [topic.name for topic in every.topics if topic.name.startswith(("__view.", "__proxy_"))]
 
 
-def test_who_only_looks_creates_no_view(front: Front, raw: Raw, broker: Raw, fresh: Fresh) -> None:
+def test_describing_creates_no_view(front: Front, raw: Raw, broker: Raw, fresh: Fresh) -> None:
     """Administrators' clients and tools, as kcat -L is one, and consumers before they join or read."""
     base = raw.create_topic(fresh("base"))
     view = f"__view.r2.{base.name}"
@@ -184,7 +184,7 @@ def test_past_the_proxy_nothing_can_be_written_into_a_view_either(raw: Raw, brok
     assert _produced(broker, on, view) == {view: 10}
 
 
-def test_stock_producers_end_at_once(front: Front, raw: Raw, fresh: Fresh) -> None:
+def test_stock_producers_end_immediately(front: Front, raw: Raw, fresh: Fresh) -> None:
     """librdkafka, plain and idempotent."""
     base = raw.create_topic(fresh("base"))
     view = f"__view.r2.{base.name}"
@@ -202,7 +202,7 @@ def test_stock_producers_end_at_once(front: Front, raw: Raw, fresh: Fresh) -> No
         assert errors == ["TOPIC_EXCEPTION"]
 
 
-def test_every_client_finds_all_partitions_of_a_view_nobody_has_made(front: Front, raw: Raw, fresh: Fresh) -> None:
+def test_every_client_finds_all_partitions_of_a_new_view(front: Front, raw: Raw, fresh: Fresh) -> None:
     """kafka-python and aiokafka by their own metadata; confluent-kafka in both protocols: see test_views, too."""
     base = raw.create_topic(fresh("base"))
     first, second = (f"__view.{kind}.{base.name}" for kind in ("r3", "s2"))
@@ -406,7 +406,7 @@ def test_a_live_group_is_not_moved(views_43: Front, kafka_43: Cluster, fresh: Fr
                 consumer.close()
 
 
-def test_share_groups_are_told_that_they_cannot_read_views(views_43: Front, fresh: Fresh) -> None:
+def test_share_groups_get_an_error_for_views(views_43: Front, fresh: Fresh) -> None:
     """Brokers with share groups would let them form and deliver nothing."""
     with Raw(views_43.bootstrap) as raw:
         base: Topic = raw.create_topic(fresh("base"))

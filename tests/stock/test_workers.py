@@ -221,7 +221,7 @@ def test_a_setting_that_is_applied_live_reaches_every_worker(front: Front) -> No
     post(front, "/reload")
 
 
-def test_a_setting_that_needs_a_start_is_applied_by_new_workers_and_connections_are_served_until_their_turn(
+def test_a_setting_that_needs_a_start_is_applied_by_new_workers_and_connections_are_served_until_then(
     front: Front, fresh: Callable[[str], str]
 ) -> None:
     before, failed = pids(front), []

@@ -41,7 +41,7 @@ def world() -> AuditedWorld:
     return AuditedWorld()
 
 
-def test_a_reader_of_a_view_is_told_with_its_slot_and_range(world: AuditedWorld) -> None:
+def test_a_reader_of_a_view_is_reported_with_its_slot_and_range(world: AuditedWorld) -> None:
     """Rows and bytes looked through, and given; the response of a second is one event."""
     topic = world.topic("t")
     world.produce(topic, KEYS)
@@ -63,7 +63,7 @@ def test_a_reader_of_a_view_is_told_with_its_slot_and_range(world: AuditedWorld)
     assert 0 < fetch["bytes_out"] < size + len(records)
 
 
-def test_a_filter_is_told_with_the_hull_of_its_ranges(world: AuditedWorld) -> None:
+def test_a_filter_is_reported_with_the_hull_of_its_ranges(world: AuditedWorld) -> None:
     topic = world.topic("t")
     world.produce(topic, KEYS)
     message = messages.KeyFilter
@@ -106,7 +106,7 @@ def test_load_is_that_of_what_was_read_for_all_slots(world: AuditedWorld, codec:
     assert {rows for _, rows in hot["keys"]} == {12}
 
 
-def test_a_plan_is_told_when_it_becomes_known(world: AuditedWorld) -> None:
+def test_a_plan_is_reported_when_it_becomes_known(world: AuditedWorld) -> None:
     catalog = world.views.catalog
     catalog.on_plan = world.views.reads.audit.plan_loaded
     plan = Plan("hot", (0, 100, 5000), "orders")

@@ -77,7 +77,7 @@ async def test_a_base_made_anew_begins_a_new_view(autojump_clock: Any) -> None:
     assert world.cluster.topics[V].partitions == 4
 
 
-async def test_a_view_somebody_deleted_is_forgotten_and_not_made(autojump_clock: Any) -> None:
+async def test_a_deleted_view_is_forgotten_and_not_created(autojump_clock: Any) -> None:
     """With what was stored of it, once it has stayed away: another proxy may just be making it anew."""
     world = World()
     tied = world.catalog.binding(V)
@@ -91,7 +91,7 @@ async def test_a_view_somebody_deleted_is_forgotten_and_not_made(autojump_clock:
     assert world.stored[state_records.binding_key(V)] is None
 
 
-async def test_a_view_whose_base_is_gone_stays_bound(autojump_clock: Any) -> None:
+async def test_a_view_whose_base_is_deleted_stays_bound(autojump_clock: Any) -> None:
     """It is distinguished from a recreated base once that exists."""
     world = World()
     del world.cluster.topics["orders"]
@@ -109,7 +109,7 @@ async def test_views_of_other_proxies_are_watched_too(autojump_clock: Any) -> No
     assert world.cluster.topics[V].partitions == 12
 
 
-async def test_what_may_not_be_seen_is_said_once_and_nothing_is_forgotten(autojump_clock: Any) -> None:
+async def test_missing_rights_are_reported_once_and_nothing_is_forgotten(autojump_clock: Any) -> None:
     """Clients see it with their own rights."""
     world = World()
     world.cluster.hidden.add("orders")

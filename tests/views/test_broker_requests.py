@@ -17,7 +17,7 @@ def world() -> World:
     return world
 
 
-def test_asking_about_topics_makes_none(world: World) -> None:
+def test_metadata_requests_create_no_topics(world: World) -> None:
     """A broker that makes topics by itself would make views with the wrong number of partitions."""
     entries = world.run(broker_requests.request_topics(world.client, ["orders", "nothing", "orders"]))
     assert {name: broker_requests.state_of(entry).code for name, entry in entries.items()} == {
@@ -49,7 +49,7 @@ def test_views_are_made_grown_and_deleted(world: World) -> None:
     assert world.cluster.asked[0][1].timeout_ms == 5000
 
 
-def test_what_is_refused_comes_with_the_brokers_words(world: World) -> None:
+def test_refusals_have_the_brokers_message(world: World) -> None:
     """They go into the log."""
     world.cluster.codes[19] = 44
     assert world.run(broker_requests.create(world.client, {1: {"v": 4}}, 5.0)) == {"v": (44, "refused 44")}
@@ -64,7 +64,7 @@ def test_a_response_about_another_topic_is_ignored(world: World) -> None:
         world.run(broker_requests.grow(world.client, "v", 8, 5.0))
 
 
-def test_a_topic_nobody_told_of_counts_as_missing() -> None:
+def test_a_topic_without_metadata_counts_as_missing() -> None:
     """Metadata omits no requested topic, but a client's request may."""
     assert broker_requests.state_of(None) == Seen(3)
 

@@ -61,13 +61,13 @@ async def test_a_topic_that_may_not_be_seen_lacks_everything() -> None:
     assert "lacks READ, WRITE, DESCRIBE, CREATE" in text
 
 
-async def test_another_number_of_partitions_is_told() -> None:
+async def test_another_number_of_partitions_is_reported() -> None:
     """Nothing is kept there then."""
     (text,) = await sentences(Client(partitions=2))
     assert "2 partitions" in text
 
 
-async def test_what_is_not_wanted_is_not_missed() -> None:
+async def test_features_that_are_off_lack_nothing() -> None:
     """Views off, or their facts in memory."""
     assert await sentences(Client(topic=0, views=0), Views(serve=False)) == []
     (text,) = await sentences(Client(topic=0, views=0), Views(state="memory"))

@@ -41,7 +41,7 @@ def test_a_view_that_is_missing_is_made_with_a_partition_for_every_slot(world: W
     assert world.noted("view-created") == [{"view": V, "partitions": 8}]
 
 
-def test_a_view_that_is_ready_costs_one_question(world: World) -> None:
+def test_a_view_that_is_ready_costs_one_request(world: World) -> None:
     """Nothing is made or stored again."""
     world.ensure(V)
     asked, stored = len(world.cluster.asked), dict(world.stored)
@@ -98,7 +98,7 @@ def test_who_may_not_see_the_base_does_not_see_the_view(world: World) -> None:
     assert world.catalog.by_name(V) is not None
 
 
-def test_names_that_no_view_can_have_are_refused_without_asking(world: World) -> None:
+def test_names_that_no_view_can_have_are_refused_without_a_request(world: World) -> None:
     """17; other topics are left out."""
     assert world.ensure("__view.r0.orders", "orders", "__view.r2000.orders") == {
         "__view.r0.orders": 17,
@@ -188,7 +188,7 @@ class Slow(Client):
         promise.set(super().send_request(key, version, body).result())
 
 
-def test_of_two_who_name_a_view_at_once_one_makes_it(world: World) -> None:
+def test_of_two_concurrent_requests_for_a_view_one_creates_it(world: World) -> None:
     """The other waits and finds it."""
     first, second = Slow(world.cluster), Slow(world.cluster)
     tasks: list[Task[Any]] = [Task(world.keeper.ensure(client, [V]), lambda _: None) for client in (first, second)]
@@ -207,7 +207,7 @@ def test_of_two_who_name_a_view_at_once_one_makes_it(world: World) -> None:
     assert world.cluster.count(CREATE) == 1
 
 
-def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(world: World) -> None:
+def test_a_client_that_leaves_in_the_middle_leaves_no_task(world: World) -> None:
     """The next one makes the view."""
     client = Slow(world.cluster)
     task: Task[Any] = Task(world.keeper.ensure(client, [V]), lambda _: None)
@@ -306,7 +306,7 @@ def test_without_create_a_missing_view_stays_missing(world: World) -> None:
     assert V not in world.cluster.topics
 
 
-def test_time_that_never_comes_ends_nothing() -> None:
+def test_a_deadline_that_is_never_reached_ends_nothing() -> None:
     """The look waits for its timer, and for nothing else."""
     world = World()
     world.cluster.make("orders", 1)
@@ -317,13 +317,13 @@ def test_time_that_never_comes_ends_nothing() -> None:
     task.cancel()
 
 
-def test_the_keeper_is_what_view_services_ask_for() -> None:
+def test_the_keeper_implements_the_interface_of_view_services() -> None:
     """All doors are there."""
     for door in ("ensure", "resolve", "prepare", "read", "file", "know"):
         assert callable(getattr(ViewCreation, door))
 
 
-def test_a_controller_that_moves_or_has_a_quota_is_asked_again(world: World) -> None:
+def test_a_request_to_a_controller_that_moves_or_has_a_quota_is_repeated(world: World) -> None:
     """41 and 89, as long as there is time."""
     world.cluster.codes[CREATE] = [41, 89]
     assert world.ensure(V) == {V: 0}

@@ -30,7 +30,7 @@ def built(settings: Views, **parts: Any) -> Feature:
     return VIEWS.build(settings, platform(World().services, **parts))
 
 
-def test_views_are_kept_in_the_cluster_unless_told_otherwise() -> None:
+def test_views_are_kept_in_the_cluster_by_default() -> None:
     """And say so where probes look."""
     running = view_feature.new_runtime(Views(), platform(World().services))
     assert isinstance(running.store, ViewState)
@@ -50,7 +50,7 @@ def test_switched_off_there_is_nothing() -> None:
     assert "views.serve" in made.probe.off
 
 
-def test_produce_is_only_looked_into_while_a_view_is_known() -> None:
+def test_produce_is_only_inspected_while_a_view_is_known() -> None:
     """It is the hottest path of all; everything else is the same."""
     made = built(Views())
     catalog, book = made.services.catalog, AddressBook(20000, "h", lambda *_: True)
@@ -79,7 +79,7 @@ def test_settings_reach_their_parts(setting: str, value: float) -> None:
     assert getattr(made.services.options, setting) == value
 
 
-def test_plans_that_become_known_are_told_where_audit_is_on() -> None:
+def test_plans_that_become_known_are_reported_where_audit_is_on() -> None:
     world = World()
     audit = Audit(world.timers, 100)
     made = VIEWS.build(Views(), platform(world.services, audit=audit))

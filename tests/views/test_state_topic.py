@@ -54,7 +54,7 @@ async def test_what_is_appended_is_read(nursery: trio.Nursery) -> None:
     assert await topic.all() == [(b"a", b"1"), (b"b", b"2"), (b"a", None)]
 
 
-async def test_reading_goes_on_where_it_was_and_waits(nursery: trio.Nursery, autojump_clock: object) -> None:
+async def test_reading_continues_where_it_was_and_waits(nursery: trio.Nursery, autojump_clock: object) -> None:
     """A batch that begins before the position gives only what is new; nothing new is an empty response in time."""
     brokers = there(nursery)
     topic = ViewTopic(brokers.client())
@@ -65,7 +65,7 @@ async def test_reading_goes_on_where_it_was_and_waits(nursery: trio.Nursery, aut
         assert await reading.next(1000) == []
 
 
-async def test_records_that_are_gone_are_left_out(nursery: trio.Nursery) -> None:
+async def test_records_that_are_deleted_are_left_out(nursery: trio.Nursery) -> None:
     """After records were deleted, the remaining ones count."""
     brokers = there(nursery)
     brokers.write(TOPIC, 0, [Record(b"deleted", b"0")] * 7)
@@ -113,7 +113,7 @@ async def _until_replaced(send_request: Callable[[], Awaitable[object]], outcome
     outcome.append("replaced")
 
 
-async def test_what_the_proxy_may_not_do_is_said(nursery: trio.Nursery) -> None:
+async def test_missing_rights_are_reported(nursery: trio.Nursery) -> None:
     """With the right that is missing."""
     brokers, denied = there(nursery), ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = ViewTopic(brokers.client())
@@ -144,7 +144,7 @@ async def test_another_number_of_partitions_is_refused(nursery: trio.Nursery) ->
         await ViewTopic(brokers.client()).leader()
 
 
-async def test_trouble_that_passes_is_told_from_refusal(nursery: trio.Nursery) -> None:
+async def test_temporary_trouble_is_distinguished_from_refusal(nursery: trio.Nursery) -> None:
     """NOT_LEADER: the leader is looked for again."""
     brokers = there(nursery)
     brokers.refuse(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -7,7 +7,7 @@ from kafka_share_proxy.views.model.catalog import Binding, ViewCatalog
 from kafka_share_proxy.views.store import MemoryViewStore
 
 
-def test_what_is_stored_is_known_at_once_and_the_store_says_that_it_does_not_last() -> None:
+def test_stored_facts_are_known_immediately_and_the_store_is_reported_as_temporary() -> None:
     """For tests, and where `views.state` is memory."""
     catalog = ViewCatalog()
     store = MemoryViewStore(catalog)

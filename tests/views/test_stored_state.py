@@ -130,7 +130,7 @@ async def test_without_an_identity_where_one_is_demanded_it_is_off_too(
     assert "not stored" in world.state.off
 
 
-async def test_a_leader_that_changes_is_looked_for(nursery: trio.Nursery, autojump_clock: Any) -> None:
+async def test_a_leader_that_changes_is_looked_up(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """A fact is written again until it is."""
     world = there(nursery)
     world.brokers.refuse(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -142,7 +142,7 @@ async def test_a_leader_that_changes_is_looked_for(nursery: trio.Nursery, autoju
     assert world.brokers.facts(TOPIC) == [FACT]
 
 
-async def test_who_asks_while_brokers_are_away_waits(nursery: trio.Nursery, autojump_clock: Any) -> None:
+async def test_callers_wait_while_brokers_are_unreachable(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """Facts stored by other proxies are not guessed."""
     world = there(nursery)
     world.brokers.refuse(ApiKey.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -33,7 +33,7 @@ def test_it_is_not_kept() -> None:
     assert len(ErrorCode._value2member_map_) == before == len(ErrorCode)
 
 
-def test_it_is_encoded_as_it_came() -> None:
+def test_unknown_codes_are_encoded_unchanged() -> None:
     codec = registry.response(12, 4)
     code = ErrorCode.of(NEWER)
     response = codec.decode(memoryview(codec.encode(registry.message("HeartbeatResponse")(error_code=code))))

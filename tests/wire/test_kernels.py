@@ -41,7 +41,7 @@ def test_an_extension_of_another_source_is_replaced_and_the_reason_says_what_to_
     assert "pip install --force-reinstall" in reason
 
 
-def test_a_missing_extension_is_told_from_one_that_cannot_be_loaded() -> None:
+def test_a_missing_extension_is_distinguished_from_one_that_cannot_be_loaded() -> None:
     kernels.choose("wire._never_built", None, 1)
     kernels.choose("wire.records.batches", None, 1)  # there, as a file that is not loadable would be
     assert kernels.chosen() == {

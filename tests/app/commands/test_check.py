@@ -95,7 +95,7 @@ async def test_share_groups_that_are_chosen_one_by_one_are_shown_as_such(
     assert "Share groups: served by the proxy or the brokers, by group" in text
 
 
-async def test_nobody_there_is_an_obstacle_with_every_reason(autojump_clock: trio.testing.MockClock) -> None:
+async def test_no_reachable_broker_is_an_obstacle_with_every_reason(autojump_clock: trio.testing.MockClock) -> None:
     """Each server with what is wrong with it."""
     settings = config(upstream={"bootstrap": ["a:1", "b:2"]})
     verdict = judge(settings, await found_by({}, settings))
@@ -166,7 +166,7 @@ async def test_an_identity_that_is_refused_is_not_followed_by_features_that_work
     assert "Views: served by the proxy with the limits above" in text
 
 
-def test_without_any_broker_nothing_is_said_about_features() -> None:
+def test_without_any_broker_no_features_are_reported() -> None:
     text = printed(config(), Findings(servers={A: ""}))
     assert "Share groups, individual commits and views: not known, because no broker could be queried." in text
 
@@ -214,14 +214,14 @@ def test_share_groups_of_the_brokers_that_would_be_hidden_are_named() -> None:
     assert f"g{GROUPS_SHOWN}," not in remark
 
 
-def test_share_groups_sent_where_nobody_serves_them_are_remarked() -> None:
+def test_share_groups_placed_where_they_are_not_served_are_reported() -> None:
     """The setting is obeyed, and doubted."""
     settings = config(share_groups={"serve": "upstream"})
     remarks = judge(settings, Findings(servers={A: ""}, versions={})).remarks
     assert any("not every broker serves share groups" in remark for remark in remarks)
 
 
-async def test_share_groups_upstream_are_found_by_asking(autojump_clock: trio.testing.MockClock) -> None:
+async def test_share_groups_upstream_are_found_by_a_request(autojump_clock: trio.testing.MockClock) -> None:
     """Groups of other types do not matter here."""
     broker = Broker(1)
     broker.groups = {"mine": "share", "other": "classic"}
@@ -276,7 +276,7 @@ def test_an_address_of_a_broker_is_an_obstacle() -> None:
     ]
 
 
-def test_the_summary_comes_first_and_the_apis_last_on_demand() -> None:
+def test_the_summary_is_first_and_the_apis_are_last_on_demand() -> None:
     """Required actions are listed first."""
     found = Findings(servers={A: ""}, silent={3: "Connection refused"})
     stream = io.StringIO()

@@ -87,5 +87,5 @@ def test_with_ports_only_the_advertised_host_is_needed(settings: Any, name: str,
     assert len(said(config, 1, 2)) == count
 
 
-def test_without_tls_there_is_nothing_to_say(settings: Any) -> None:
+def test_without_tls_nothing_is_reported(settings: Any) -> None:
     assert said(Config(listen="127.0.0.1:9092"), 1) == []

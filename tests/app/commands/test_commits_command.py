@@ -52,7 +52,7 @@ def test_json_is_the_one_that_programs_read() -> None:
     }
 
 
-def test_holes_tell_the_topic_id_by_which_a_backfill_notices_another_topic() -> None:
+def test_holes_contain_the_topic_id_by_which_a_backfill_notices_another_topic() -> None:
     known = replace(HELD, topic_id=bytes([1, *range(14), 255]))
     assert {each["topic_id"] for each in holes_of("g", [known])["holes"]} == {"AQABAgMEBQYHCAkKCwwN_w"}
 

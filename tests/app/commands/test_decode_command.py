@@ -50,7 +50,7 @@ def test_what_names_no_api_is_refused(wrong: str) -> None:
         decode_command.api_version(wrong)
 
 
-def test_a_response_alone_is_told_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_response_alone_gets_an_error_that_names_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     """A response does not contain its API; the person who captured it knows."""
     with pytest.raises(RemoteProtocolError, match="--response-to API:VERSION, or --requests FILE"):
         decode_command.show(RESPONSE, None, b"")

@@ -12,7 +12,7 @@ from tests.support.raw import GROUP_RESOURCE, Raw
 
 
 @pytest.mark.broker
-def test_what_is_refused_is_told_with_its_reason(proxy_39: Front, fresh: Callable[[str], str]) -> None:
+def test_refusals_are_reported_with_their_reason(proxy_39: Front, fresh: Callable[[str], str]) -> None:
     topic, group = fresh("topic"), fresh("group")
     create_topic(proxy_39.bootstrap, topic, 3)
     with pytest.raises(SettingUpError, match=f"cannot create topic {topic}: .*already exists"):

@@ -134,7 +134,7 @@ def test_the_command_shows_and_releases(listener):
     assert (done.exit_code, done.output) == (0, "10 records of m 1 in a/g are free again\n")
 
 
-def test_what_does_not_work_is_told(listener):
+def test_failures_are_reported(listener):
     """Status 1 with the listener's reason; 2 for a command that is wrong."""
     done = run("absent", "--admin", listener.address)
     assert (done.exit_code, "nothing there" in done.output) == (1, True)
@@ -170,7 +170,7 @@ def test_ids_and_reasons_do_not_control_the_terminal(listener):
         assert "\x1b" not in done.output
 
 
-def test_nobody_listens():
+def test_no_listener_at_the_address_is_reported():
     with pytest.raises(groups_command.NoResponse, match="does not respond"):
         groups_command.fetch(Address("127.0.0.1", 1), "/groups")
 

@@ -50,7 +50,7 @@ def test_serve_never_loads_spark() -> None:
         (["pipeline", "compact", "--lake", "lake", "--table", "deliveries"], "one of records, share_records"),
     ],
 )
-def test_what_is_wrong_is_told_before_spark_starts(arguments: list[str], text: str) -> None:
+def test_mistakes_are_reported_before_spark_starts(arguments: list[str], text: str) -> None:
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     assert result.exit_code == 2
     assert text in result.output
@@ -83,7 +83,7 @@ def test_no_command_loses_words_in_brackets_to_markup() -> None:
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_whatever_ends_a_job_is_one_line(
+def test_every_failure_of_a_job_is_one_line(
     error: BaseException, status: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def work() -> None:
@@ -138,7 +138,7 @@ def test_a_job_says_one_line(tmp_path: Path) -> None:
     assert REFUSED in line
 
 
-@pytest.mark.long  # in short: test_whatever_ends_a_job_is_one_line
+@pytest.mark.long  # in short: test_every_failure_of_a_job_is_one_line
 def test_a_job_says_more_if_it_is_to(tmp_path: Path) -> None:
     done = audit(tmp_path, "--verbose")
     assert done.returncode == 1

@@ -75,7 +75,7 @@ def test_a_command_is_shown_with_its_output_and_its_log_is_kept(start: Start, tm
     assert (tmp_path / "pipeline-audit.log").read_text() == "spark.x=1\n"
 
 
-def test_a_command_that_fails_ends_the_demonstration_with_what_it_said(start: Start) -> None:
+def test_a_command_that_fails_ends_the_demonstration_with_its_output(start: Start) -> None:
     with pytest.raises(DemoFailed, match=r"(?s)status 3.*no such topic"):
         start("import sys; print('no such topic', file=sys.stderr); sys.exit(3)")._command("views", "list")
 

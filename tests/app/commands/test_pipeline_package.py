@@ -75,7 +75,7 @@ def test_a_library_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
     assert r"is not installed here: install kafka-share-proxy[spark]" in result.output
 
 
-def test_a_person_is_told_how_to_use_it(tmp_path: Path) -> None:
+def test_the_output_explains_how_to_use_it(tmp_path: Path) -> None:
     text = "\n".join(pipeline_package.commands(tmp_path, "/usr/bin/python3"))
     assert f"the machines need /usr/bin/python3 (python{sys.version_info.major}." in text
     assert "--py-files kafka_share_proxy.zip --archives environment.tar.gz#environment" in text

@@ -21,7 +21,7 @@ def test_a_slot_without_a_commit_has_read_nothing() -> None:
     assert starts({0: 10}, R2, R4, 1, {0: 3}) == {0: 3, 1: 3, 2: 3, 3: 3}
 
 
-def test_a_base_partition_nobody_has_read_is_left_to_the_groups_reset_policy() -> None:
+def test_an_unread_base_partition_is_left_to_the_groups_reset_policy() -> None:
     """Its committed offset is unchanged."""
     assert starts({2: 5, 3: 6}, R2, R4, 2, {0: 0, 1: 0}) == {4: 5, 5: 5, 6: 5, 7: 5}
 

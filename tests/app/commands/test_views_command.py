@@ -85,7 +85,7 @@ async def test_weights_of_a_stored_plan_may_be_stored_again(world: World) -> Non
     assert (stored.weights, len(world.stored)) == ((0.75, 0.5), 2)
 
 
-async def test_of_two_plans_stored_at_once_the_first_stays(world: World) -> None:
+async def test_of_two_plans_stored_at_the_same_time_the_first_stays(world: World) -> None:
     """Also after a compaction, which keeps the last record."""
     at = await world.desk()
     first = Plan("hot", (0, 77), "orders")
@@ -122,7 +122,7 @@ async def test_only_views_are_made_and_deleted(world: World) -> None:
         await views_command.create(at, ["orders"])
 
 
-def test_a_line_says_how_a_view_stands() -> None:
+def test_a_line_describes_the_state_of_a_view() -> None:
     """Ready, to grow, to be created again, or what is wrong."""
     message = registry.message("MetadataResponse")
 
@@ -169,7 +169,9 @@ def test_commands_need_brokers_and_no_address_to_listen_on() -> None:
         (["list"], cli.FAILED),
     ],
 )
-def test_mistakes_are_told_from_failures(arguments: list[str], status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_are_distinguished_from_failures(
+    arguments: list[str], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """2 and 1, with one line that says what is wrong."""
     told = runner.invoke(
         cli.app,

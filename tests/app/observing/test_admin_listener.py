@@ -70,7 +70,7 @@ async def running(
         nursery.cancel_scope.cancel()
 
 
-async def test_the_library_for_figures_is_loaded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_library_for_figures_is_loaded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes a tenth of a second, in which clients want to be served."""
     loaded: list[tuple[str, int]] = []
     monkeypatch.delitem(sys.modules, admin_listener.METRICS_LIBRARY, raising=False)
@@ -150,7 +150,7 @@ async def test_head_has_no_body() -> None:
 
 
 @pytest.mark.parametrize(("path", "method", "expected"), [("/", "GET", 404), ("/livez", "POST", 405)])
-async def test_what_is_not_served_is_said(path: str, method: str, expected: int) -> None:
+async def test_an_unserved_path_is_reported(path: str, method: str, expected: int) -> None:
     """Other paths and methods have their own status."""
     async with running() as (dial, _):
         assert (await send_request(dial, get(path, method)))[0] == expected
@@ -174,7 +174,7 @@ async def test_bytes_that_are_no_http_are_refused() -> None:
         assert (await send_request(dial, get("/livez")))[0] == 200
 
 
-async def test_a_peer_that_leaves_or_stays_silent_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_leaves_or_stays_silent_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a request, then nothing: the connection ends by its time limit, others are served meanwhile."""
     monkeypatch.setattr(admin_listener, "REQUEST_TIMEOUT_S", 0.05)
     async with running() as (dial, _):
@@ -255,7 +255,7 @@ async def test_a_look_up_that_does_not_end_holds_up_a_scrape_only_for_a_while(mo
         (header(LOCAL, 0, b""), ""),
     ],
 )
-async def test_behind_a_load_balancer_rights_are_those_of_its_client(before: bytes, forbidden: str) -> None:
+async def test_through_a_load_balancer_rights_are_those_of_its_client(before: bytes, forbidden: str) -> None:
     """A load balancer on this machine would otherwise be local for all of its clients."""
     seen: list[str] = []
 

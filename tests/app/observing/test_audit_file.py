@@ -78,7 +78,7 @@ async def test_a_disk_that_refuses_costs_events_and_nothing_else(tmp_path: Path,
 
 
 @pytest.mark.parametrize("left", [b"line 00", b"line 0000\n", b""])
-async def test_a_line_that_was_cut_short_stays_a_line_of_its_own(tmp_path: Path, left: bytes) -> None:
+async def test_a_line_that_was_cut_short_stays_a_separate_line(tmp_path: Path, left: bytes) -> None:
     """A proxy was killed within it; what the next one writes begins a new line."""
     path = tmp_path / "audit.jsonl"
     path.write_bytes(left)

@@ -104,7 +104,7 @@ async def test_every_sink_gets_every_event_in_order(autojump_clock: trio.testing
     assert (first.lines[0]["topic"], first.lines[0]["cluster"], first.lines[0]["proxy_id"]) == ("t" * 16, "c", "p")
 
 
-async def test_topics_are_asked_for_before_their_events_are_written(autojump_clock: trio.testing.MockClock) -> None:
+async def test_topics_are_requested_before_their_events_are_written(autojump_clock: trio.testing.MockClock) -> None:
     """The connection used for the lookup is closed at the end."""
     kept = Kept()
     way = shipped(kept)
@@ -114,7 +114,7 @@ async def test_topics_are_asked_for_before_their_events_are_written(autojump_clo
     assert (way._names.learnt, way._names.is_closed, len(kept.lines)) == ([b"t" * 16], True, 2)
 
 
-async def test_nothing_overtakes_events_of_a_topic_that_is_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+async def test_nothing_overtakes_events_of_a_topic_that_is_requested(autojump_clock: trio.testing.MockClock) -> None:
     """Events that arrive in the meantime are not lost."""
     kept = Kept()
     way = shipped(kept)
@@ -129,7 +129,7 @@ async def test_nothing_overtakes_events_of_a_topic_that_is_asked_for(autojump_cl
     assert [line["kind"] for line in kept.lines] == ["acquire", "scope"]
 
 
-async def test_load_is_told_every_interval(autojump_clock: trio.testing.MockClock) -> None:
+async def test_load_is_reported_every_interval(autojump_clock: trio.testing.MockClock) -> None:
     kept = Kept()
     way = shipped(kept)
     tell(way)
@@ -148,7 +148,7 @@ async def test_the_last_events_go_out_at_the_end(autojump_clock: trio.testing.Mo
     assert trio.current_time() - began == shipping.FINISH_S
 
 
-async def test_what_was_lost_is_told_by_place() -> None:
+async def test_losses_are_reported_by_place() -> None:
     kept = Kept()
     way = shipped(kept)
     kept.dropped = 3

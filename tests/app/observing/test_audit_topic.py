@@ -51,7 +51,7 @@ async def write(brokers: TargetBrokers, *parts: list[bytes], heard: Heard | None
     return sink
 
 
-async def test_partitions_take_turns(brokers: TargetBrokers, autojump_clock: trio.testing.MockClock) -> None:
+async def test_partitions_alternate(brokers: TargetBrokers, autojump_clock: trio.testing.MockClock) -> None:
     """One record a line, without line end."""
     await write(brokers, [b"a\n", b"b\n"], [b"c\n"], [b"d\n"])
     assert [batches(brokers, partition) for partition in (0, 1)] == [[[b"a", b"b"], [b"d"]], [[b"c"]]]

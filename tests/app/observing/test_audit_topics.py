@@ -52,7 +52,7 @@ def names(broker: Broker) -> AuditedTopicNames:
     return AuditedTopicNames({SEEN: "seen"}.get, broker)  # type: ignore[arg-type]
 
 
-async def test_what_is_not_seen_is_asked_for_once(
+async def test_an_unknown_topic_id_is_requested_once(
     names: AuditedTopicNames, broker: Broker, autojump_clock: Any
 ) -> None:
     for _ in range(2):
@@ -61,7 +61,7 @@ async def test_what_is_not_seen_is_asked_for_once(
     assert [names.name(each) for each in (SEEN, KNOWN, GONE)] == ["seen", "orders", GONE.hex()]
 
 
-async def test_a_topic_without_a_name_is_asked_for_again_later(
+async def test_a_topic_without_a_name_is_requested_again_later(
     names: AuditedTopicNames, broker: Broker, autojump_clock: Any
 ) -> None:
     broker.is_away = True
@@ -84,7 +84,7 @@ async def test_a_silent_broker_holds_up_events_for_a_moment_only(
     assert broker.closed == 1
 
 
-async def test_questions_and_memory_are_bounded(
+async def test_requests_and_memory_are_bounded(
     names: AuditedTopicNames, broker: Broker, autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_topics, "QUERIED_MAX", 3)

@@ -40,14 +40,14 @@ def test_every_event_is_counted_and_those_below_the_level_are_not_written() -> N
     assert notes.counts == {"connection-closed": 1, "serving": 1}
 
 
-def test_an_event_nobody_listed_is_a_warning() -> None:
+def test_an_event_without_a_level_is_a_warning() -> None:
     """An unlisted event still deserves attention."""
     lines = Lines()
     LogNotes(lines, WARNING)("never-heard-of")
     assert lines.lines == [(WARNING, "never-heard-of", {})]
 
 
-def test_equal_lines_are_limited_and_what_was_left_out_is_told() -> None:
+def test_equal_lines_are_limited_and_their_omission_is_reported() -> None:
     """The next window begins with a line that says how many were left out."""
     lines, clock = Lines(), Clock()
     notes = LogNotes(lines, INFO, clock)
@@ -137,7 +137,7 @@ def test_long_text_is_cut() -> None:
     assert text.endswith("(10000 characters)")
 
 
-def test_a_fault_of_ours_comes_with_the_calls_that_led_to_it() -> None:
+def test_a_fault_of_ours_is_logged_with_its_traceback() -> None:
     """And without values, in which records might be."""
     lines = Lines()
     try:
@@ -169,7 +169,7 @@ def test_console_lines_are_for_people() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_a_log_that_nobody_reads_any_more_harms_nobody() -> None:
+def test_a_log_without_a_reader_does_no_harm() -> None:
     """A closed pipe or stream loses lines, never clients."""
     stream = io.StringIO()
     notes = LogNotes(log_lines("json", stream), INFO)

@@ -96,7 +96,7 @@ def test_a_dead_broker_is_named_and_does_not_take_the_proxy_out() -> None:
     assert body["unreachable"] == {"2": "b:2: Connection refused", "3": "the cluster has not named it for 12 s"}
 
 
-def test_what_somebody_has_to_give_is_missing_not_a_reason() -> None:
+def test_a_missing_right_is_listed_as_missing_not_as_a_reason() -> None:
     """Plans are not known without rights; views are served."""
     responded, body = readiness(parts(views=viewing("plans are not known"))).feature("views")
     assert (responded, body["missing"], body["reasons"]) == (True, ["plans are not known"], [])

@@ -165,7 +165,7 @@ def test_request_that_is_not_sampled_has_no_spans() -> None:
     assert Recorded(ALWAYS_OFF).of(served(share_fetch(TOPIC_ID), upstream=upstream)) == []
 
 
-def test_each_request_is_a_trace_of_its_own() -> None:
+def test_each_request_is_a_separate_trace() -> None:
     recorded = Recorded()
     contexts = [recorded.of(served(share_fetch(TOPIC_ID)))[0].context for _ in range(2)]
     assert len({each.trace_id for each in contexts if each is not None}) == 2

@@ -46,7 +46,7 @@ def work_off(chores: list[Callable[[], object]]) -> None:
         chores.pop()()
 
 
-def test_what_survived_is_not_looked_at_again(chores: list[Callable[[], object]]) -> None:
+def test_survivors_are_not_visited_again(chores: list[Callable[[], object]]) -> None:
     before = gc.get_freeze_count()
     kept = [Circle() for _ in range(1000)]
     gc.collect()
@@ -80,7 +80,9 @@ def test_what_became_garbage_afterwards_is_found_when_as_much_was_kept_again(
     assert kept
 
 
-def test_survivors_are_frozen_in_portions_before_python_would_look_at_them(chores: list[Callable[[], object]]) -> None:
+def test_survivors_are_frozen_in_portions_before_a_collection_would_visit_them(
+    chores: list[Callable[[], object]],
+) -> None:
     """The oldest generation stays small, however many objects live."""
     frozen = gc.get_freeze_count()
     kept = []

@@ -47,7 +47,7 @@ def scopes(shipping: audit_setup.AuditShipping) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("samples_per_s", "sees"), [(10, "part"), (0, "none")])
-def test_what_cannot_be_seen_is_told_and_logged(samples_per_s: int, sees: str) -> None:
+def test_limited_coverage_is_reported_and_logged(samples_per_s: int, sees: str) -> None:
     heard = list[tuple[str, str]]()
 
     def note(_event: str, /, **context: object) -> None:
@@ -64,14 +64,14 @@ def test_what_cannot_be_seen_is_told_and_logged(samples_per_s: int, sees: str) -
     assert len(heard) == 2
 
 
-def test_each_start_has_an_id_of_its_own(tmp_path: Path) -> None:
+def test_each_start_has_its_own_id(tmp_path: Path) -> None:
     """seq begins anew at each start, and (proxy_id, seq) must not come twice."""
     ids = {set_up(World(), topic="audit", proxy_id=name)._proxy_id for name in ("blue", "blue", None)}
     assert len(ids) == 3
     assert sorted(text.rpartition("-")[0] for text in ids) == ["blue", "blue", "proxy:9092"]
 
 
-def test_topics_are_named_or_told_by_id() -> None:
+def test_topics_are_reported_by_name_or_by_id() -> None:
     world = World()
     topic = world.cluster.create("t")
     shipping = set_up(world, topic="audit")

@@ -91,7 +91,7 @@ def test_with_one_port_brokers_have_names_and_the_port_of_the_bootstrap_listener
     assert list(made.plane.named) == [0]
 
 
-def test_a_look_without_identity_lets_no_broker_go() -> None:
+def test_a_refresh_without_identity_removes_no_broker() -> None:
     """Brokers that clients' own responses named are not known to the proxy otherwise."""
     made = parts(config(vanished_broker_grace_s=1))
     made.open(snapshot({0: A}))

@@ -203,7 +203,7 @@ def test_preloaded_routes_compile_nothing_later(monkeypatch: pytest.MonkeyPatch)
     assert compiled == []
 
 
-def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
+def test_produce_is_inspected_from_the_moment_a_view_is_known() -> None:
     """A client that sees the very first view may write to it with the next request: that must be refused like any later
     one.
     """
@@ -234,7 +234,7 @@ class Connection:
         self.slot_values: SlotValues = {}
 
 
-def test_connections_are_kept_alive_by_asking_about_the_last_right() -> None:
+def test_connections_are_kept_alive_by_a_request_for_the_last_right() -> None:
     """Heartbeat of a member that cannot exist, for the group the client was last judged by; else ApiVersions."""
     connection = Connection()
     assert keep_alive_query(connection) == (18, 0, b"")

@@ -65,7 +65,7 @@ def test_a_process_without_a_limit_has_room(limited) -> None:  # type: ignore[no
     assert open_files.raise_limit(10_000).connections == 10_000
 
 
-def test_what_is_lacking_is_said_with_what_to_do() -> None:
+def test_a_low_limit_is_reported_with_its_remedy() -> None:
     assert open_files.shortage(Room(20_256, 10_000), 10_000) == ""
     words = open_files.shortage(Room(4096, 1920), 10_000)
     assert "1920" in words

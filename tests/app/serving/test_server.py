@@ -129,7 +129,7 @@ async def request_metadata(address: Address) -> dict[int, Address]:
     return {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
 
 
-async def test_a_client_is_told_the_proxy_s_addresses_and_sigterm_ends_it_with_0(
+async def test_clients_get_the_proxys_addresses_and_sigterm_ends_it_with_0(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     """Bootstrap, one listener per broker, and an end in order."""
@@ -301,7 +301,7 @@ async def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path, nursery: tr
                 assert "Traceback" not in text
 
 
-async def test_every_port_that_is_taken_is_named_at_once(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_all_ports_that_are_taken_are_named_together(tmp_path: Path, nursery: trio.Nursery) -> None:
     """All taken ports are named, so that one restart is enough after freeing them."""
     broker = Broker(1)
     upstream = broker.named[2] = await broker.listen(nursery)

@@ -69,7 +69,7 @@ def test_dotted_flags_reach_kafka_names() -> None:
     assert settings.share_groups.limits.group_share_max_size == 9
 
 
-def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_together(tmp_path: Path) -> None:
     """Wrong types, unknown keys, impossible pairs and missing settings, each with its path and origin."""
     yaml = """
 upstream: {bootstrap: [kafka], metadata_interval_s: 0, sasl: {mechanism: PLAIN}}

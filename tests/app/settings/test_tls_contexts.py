@@ -30,7 +30,7 @@ def test_plain_text_where_nothing_is_set() -> None:
     assert tls_contexts.towards_brokers(UpstreamTls()) is None
 
 
-def test_clients_are_asked_for_a_certificate_only_if_an_authority_is_named(files: dict[str, str]) -> None:
+def test_clients_need_a_certificate_only_if_an_authority_is_set(files: dict[str, str]) -> None:
     """client_ca_file makes a certificate mandatory."""
     plain = tls_contexts.towards_clients(ClientTls(cert_file=files["cert"], key_file=files["key"]))
     strict = tls_contexts.towards_clients(
@@ -39,7 +39,7 @@ def test_clients_are_asked_for_a_certificate_only_if_an_authority_is_named(files
     assert (plain.current.verify_mode, strict.current.verify_mode) == (ssl.CERT_NONE, ssl.CERT_REQUIRED)
 
 
-def test_brokers_are_verified_unless_told_otherwise(files: dict[str, str]) -> None:
+def test_brokers_are_verified_by_default(files: dict[str, str]) -> None:
     """With a named authority only that one counts; verify: false is possible, and explicit."""
     named = tls_contexts.towards_brokers(UpstreamTls(ca_file=files["ca"]))
     assert (named.current.verify_mode, named.current.check_hostname) == (ssl.CERT_REQUIRED, True)
@@ -58,9 +58,7 @@ def test_files_that_hold_something_else_are_named(files: dict[str, str]) -> None
         tls_contexts.towards_brokers(UpstreamTls(ca_file=files["text"]))
 
 
-def test_a_key_with_a_passphrase_is_refused_instead_of_asking_the_terminal(
-    tmp_path: Path, files: dict[str, str]
-) -> None:
+def test_a_key_with_a_passphrase_is_refused_without_a_prompt(tmp_path: Path, files: dict[str, str]) -> None:
     """A service that waits for a terminal hangs for ever."""
     from cryptography.hazmat.primitives import serialization
 

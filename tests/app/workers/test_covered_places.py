@@ -119,7 +119,7 @@ async def test_before_all_have_served_no_place_is_covered(asked: Asked) -> None:
     assert asked == []
 
 
-async def test_without_any_worker_there_is_nobody_to_cover(asked: Asked) -> None:
+async def test_without_any_worker_nothing_is_covered(asked: Asked) -> None:
     workers = ThreeWorkers()
     for place in workers.places:
         workers.end(place)

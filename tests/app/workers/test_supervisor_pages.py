@@ -105,7 +105,7 @@ async def test_a_worker_that_does_not_respond_is_left_out(workers: Workers) -> N
     assert (await workers.get("/groups"))[0] == 200
 
 
-async def test_without_any_response_the_reason_is_said(workers: Workers) -> None:
+async def test_without_any_response_the_reason_is_reported(workers: Workers) -> None:
     assert await workers.get("/groups") == (503, {"reason": "no worker responds"})
 
 

@@ -9,7 +9,7 @@ from tests.support.commit_world import OFFSET_COMMIT, TXN_OFFSET_COMMIT, CommitW
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])
-def test_request_of_which_nothing_can_be_taken_asks_the_broker_nothing(in_transaction: bool) -> None:
+def test_request_without_acceptable_partitions_sends_no_request_upstream(in_transaction: bool) -> None:
     """The group is not marked, and the log gives the reason."""
     world = CommitWorld()
     commit = world.commit_in_transaction if in_transaction else world.commit
@@ -22,7 +22,7 @@ def test_request_of_which_nothing_can_be_taken_asks_the_broker_nothing(in_transa
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])
-def test_group_is_marked_before_and_known_after(in_transaction: bool) -> None:
+def test_group_marker_is_stored_before_and_known_after(in_transaction: bool) -> None:
     world = CommitWorld()
     world.journal.slow = True
     commit = world.commit_in_transaction if in_transaction else world.commit

@@ -7,7 +7,7 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 
-def test_copy_has_other_fields_and_the_tags_that_nobody_knows() -> None:
+def test_copy_has_other_fields_and_unknown_tags() -> None:
     request = registry.message("OffsetCommitRequest")
     entry = request.OffsetCommitRequestPartition(partition_index=3, committed_offset=5, committed_metadata="x")
     entry.unknown_tags = {7: b"tag"}

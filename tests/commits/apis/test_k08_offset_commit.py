@@ -35,7 +35,7 @@ def test_a004_1_a_range_between_two_is_put_and_two_records_go(world: CommitWorld
     assert (world.primary(), world.ranges()) == ((43, ""), "45-50")
 
 
-def test_a004_2_and_3_a_range_at_the_mark_moves_the_committed_offset(world: CommitWorld) -> None:
+def test_a004_2_and_3_a_range_at_the_committed_offset_moves_it(world: CommitWorld) -> None:
     world.begin(43, "45-47,50-50")
     assert world.commit(43, "ic/1;43-44").codes == [0]
     assert (world.primary(), world.ranges()) == ((48, ""), "50-50")
@@ -59,7 +59,7 @@ def test_a004_5_the_same_range_again_writes_nothing(world: CommitWorld) -> None:
     assert world.journal.appends == []
 
 
-def test_a004_6_and_7_what_is_below_the_mark_is_done(world: CommitWorld) -> None:
+def test_a004_6_and_7_offsets_below_the_committed_offset_are_done(world: CommitWorld) -> None:
     world.begin(41)
     assert world.commit(41, "ic/1;30-35").codes == [0]
     assert (world.primary()[0], world.ranges()) == (41, "")
@@ -80,7 +80,7 @@ def test_a004_9_a_plain_commit_backward_drops_all_ranges(world: CommitWorld) -> 
     assert (world.primary(), world.ranges()) == ((41, "my own text"), "")
 
 
-def test_group_is_marked_before_its_first_text_goes_on(world: CommitWorld) -> None:
+def test_group_marker_is_stored_before_the_first_text_is_forwarded(world: CommitWorld) -> None:
     world.journal.slow = True
     sent = world.commit(5, "ic/1;7-8")
     ((records, _),) = world.journal.appends
@@ -94,7 +94,7 @@ def test_group_is_marked_before_its_first_text_goes_on(world: CommitWorld) -> No
     assert world.is_marked()
 
 
-def test_text_of_a_group_that_cannot_be_marked_is_not_forwarded(world: CommitWorld) -> None:
+def test_text_of_a_group_whose_marker_cannot_be_stored_is_not_forwarded(world: CommitWorld) -> None:
     world.journal.slow = True
     sent = world.commit(5, "ic/1;7-8")
     world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -105,7 +105,7 @@ def test_text_of_a_group_that_cannot_be_marked_is_not_forwarded(world: CommitWor
     assert world.ranges() == "7-8"
 
 
-def test_plain_commits_of_groups_without_ranges_pass_as_they_came(world: CommitWorld) -> None:
+def test_plain_commits_of_groups_without_ranges_are_forwarded_unchanged(world: CommitWorld) -> None:
     assert world.commit(7, "text of my own").codes == [0]
     assert world.commit(7, "ic/x;1-2").codes == [0]
     assert world.services.held.groups == {}
@@ -165,7 +165,7 @@ def test_a004_16_what_the_coordinator_refuses_is_passed_on_and_nothing_is_stored
     assert (world.primary()[0], world.ranges()) == (8, "10-10,12-12")
 
 
-def test_refused_without_a_reason_the_mark_is_asked_for_anew(world: CommitWorld) -> None:
+def test_after_a_refusal_without_a_reason_the_committed_offset_is_requested_again(world: CommitWorld) -> None:
     world.begin(5, "10-10")
     asked = world.cluster.count(OFFSET_FETCH)
     world.coordinator.refuse = ErrorCode.ILLEGAL_GENERATION
@@ -194,7 +194,7 @@ def test_metadata_that_the_broker_keeps_is_the_users(world: CommitWorld) -> None
     assert (world.primary(), world.committed()) == ((21, "x\0"), (21, "x\0"))
 
 
-def test_leader_epoch_goes_on_only_with_the_offset_that_it_belongs_to(world: CommitWorld) -> None:
+def test_leader_epoch_is_forwarded_only_with_its_own_offset(world: CommitWorld) -> None:
     def epoch() -> int:
         return world.coordinator.committed["g", "t", 0].leader_epoch
 
@@ -260,7 +260,7 @@ def test_response_that_takes_too_long_is_15_and_the_append_continues(world: Comm
 
 
 @pytest.mark.states("topic")
-def test_commits_that_leave_the_mark_alone_are_on_their_way_together(world: CommitWorld) -> None:
+def test_commits_that_do_not_move_the_committed_offset_are_in_flight_together(world: CommitWorld) -> None:
     world.begin(5, "30-30")
     world.cluster.held = {OFFSET_COMMIT}
     sent = [world.commit(5, f"ic/1;{first}-{first}") for first in (10, 12, 14)]
@@ -276,7 +276,9 @@ def test_commits_that_leave_the_mark_alone_are_on_their_way_together(world: Comm
     assert (world.primary()[0], world.ranges()) == (11, "12-12,14-14,16-16,30-30")
 
 
-def test_client_that_leaves_meanwhile_keeps_nobody_waiting_and_the_mark_is_asked_for(world: CommitWorld) -> None:
+def test_client_that_leaves_meanwhile_keeps_no_other_waiting_and_the_committed_offset_is_requested(
+    world: CommitWorld,
+) -> None:
     world.begin(5, "10-10")
     world.cluster.held = {OFFSET_COMMIT}
     connection = world.connect()
@@ -316,7 +318,7 @@ def test_broker_that_does_not_respond_to_one_member_delays_others_for_a_bounded_
     assert len(world.services.locks) == 0
 
 
-def test_client_without_the_right_to_read_a_group_does_not_mark_it(world: CommitWorld) -> None:
+def test_client_without_the_right_to_read_a_group_stores_no_marker(world: CommitWorld) -> None:
     world.cluster.group_errors["g"] = ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert world.commit(5, "ic/1;7-8").codes == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
     assert not world.is_marked()
@@ -343,7 +345,7 @@ async def test_rewind_past_the_proxy_is_noticed_after_a_restart(world: CommitWor
 
 @pytest.mark.parametrize("is_noticed_by_fetch", [True, False])
 @pytest.mark.states("topic", "overflow")
-async def test_mark_does_not_pass_ranges_that_a_rewind_dropped_and_the_topic_still_has(
+async def test_committed_offset_does_not_pass_ranges_that_a_rewind_dropped_and_the_topic_still_has(
     world: CommitWorld, is_noticed_by_fetch: bool
 ) -> None:
     """Another owner would find them below a committed offset that has advanced that far again, and take them for
@@ -368,7 +370,9 @@ async def test_mark_does_not_pass_ranges_that_a_rewind_dropped_and_the_topic_sti
 
 
 @pytest.mark.states("topic")
-async def test_a004_12_ranges_below_the_mark_are_dropped_after_a_crash_in_between(world: CommitWorld) -> None:
+async def test_a004_12_ranges_below_the_committed_offset_are_dropped_after_a_crash_in_between(
+    world: CommitWorld,
+) -> None:
     world.begin(43, "45-47,60-61")
     world.coordinator.committed["g", "t", 0] = Committed(48)  # moved, and the tombstones were not written
     await world.restart()
@@ -377,7 +381,7 @@ async def test_a004_12_ranges_below_the_mark_are_dropped_after_a_crash_in_betwee
 
 
 @pytest.mark.states("topic")
-async def test_plain_commit_between_a_moved_mark_and_the_tombstones_is_safe(world: CommitWorld) -> None:
+async def test_plain_commit_between_a_moved_committed_offset_and_the_tombstones_is_safe(world: CommitWorld) -> None:
     world.begin(43, "45-47,60-61")
     world.coordinator.committed["g", "t", 0] = Committed(50)  # 48 by the crashed owner, 50 by a plain commit
     await world.restart()

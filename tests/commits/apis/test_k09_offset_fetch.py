@@ -20,20 +20,20 @@ def world() -> CommitWorld:
 
 @pytest.mark.parametrize("version", range(1, 11))
 @pytest.mark.parametrize("everything", [False, True])
-def test_every_version_has_mark_and_ranges(world: CommitWorld, version: int, everything: bool) -> None:
+def test_every_version_has_committed_offset_and_ranges(world: CommitWorld, version: int, everything: bool) -> None:
     if everything and version < 2:
         pytest.skip("all topics are asked for from v2 on")
     assert world.committed(version=version, everything=everything) == (43, "ic/1;45-47,50-50")
 
 
-def test_mark_is_shown_moved_over_what_touches_it(world: CommitWorld) -> None:
+def test_committed_offset_is_returned_after_the_ranges_that_touch_it(world: CommitWorld) -> None:
     world.coordinator.committed["g", "t", 0] = Committed(45, leader_epoch=7)
     assert world.committed() == (48, "ic/1;50-50")
     sent = world.fetch()
     assert sent.response.topics[0].partitions[0].committed_leader_epoch == -1
 
 
-def test_once_known_the_broker_is_asked_once(world: CommitWorld) -> None:
+def test_broker_is_queried_once_for_a_known_group(world: CommitWorld) -> None:
     before = world.cluster.count(OFFSET_FETCH)
     world.committed()
     assert world.cluster.count(OFFSET_FETCH) == before + 1
@@ -60,7 +60,7 @@ def test_groups_without_ranges_are_served_by_the_broker_alone(world: CommitWorld
     assert "other" not in world.services.held.groups
 
 
-def test_text_in_the_brokers_metadata_of_a_known_group_is_told_canonical(world: CommitWorld) -> None:
+def test_text_in_the_brokers_metadata_of_a_known_group_is_returned_canonical(world: CommitWorld) -> None:
     """Committed past the proxies, or by a transaction; another version of the text stays as it is."""
     world.coordinator.committed["g", "t", 0] = Committed(43, "ic/1;60-61,48-49,45-45;u=x")
     world.services.held.group("g").partitions.clear()
@@ -69,7 +69,7 @@ def test_text_in_the_brokers_metadata_of_a_known_group_is_told_canonical(world: 
     assert world.committed() == (43, "ic/2;60~61")
 
 
-def test_open_transaction_is_the_brokers_88_where_stable_offsets_are_wanted(world: CommitWorld) -> None:
+def test_open_transaction_is_the_brokers_88_where_stable_offsets_are_required(world: CommitWorld) -> None:
     world.commit_in_transaction(43, "ic/1;48-49")
     sent = world.fetch(stable=True)
     assert sent.response.topics[0].partitions[0].error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -82,7 +82,7 @@ def test_nothing_committed_at_the_broker_ends_the_ranges(world: CommitWorld) -> 
     assert world.ranges() == ""
 
 
-def test_no_more_is_shown_than_kafkas_clients_read(world: CommitWorld) -> None:
+def test_returned_metadata_fit_into_what_kafkas_clients_read(world: CommitWorld) -> None:
     for begin in range(100_000, 120_000, 5_000):
         many = ",".join(f"{first}-{first}" for first in range(begin, begin + 5_000, 4))
         assert world.commit(43, f"ic/1;{many};u=mine").codes == [0]

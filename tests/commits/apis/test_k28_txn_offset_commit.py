@@ -26,7 +26,7 @@ def test_a004_25_ranges_count_when_the_transaction_is_committed(world: CommitWor
     assert (world.primary(), world.ranges()) == ((48, ""), "50-51")
 
 
-def test_a004_25_ranges_of_an_aborted_transaction_are_gone(world: CommitWorld) -> None:
+def test_a004_25_ranges_of_an_aborted_transaction_are_deleted(world: CommitWorld) -> None:
     world.commit_in_transaction(43, "ic/1;43-44,50-51")
     world.coordinator.end_transaction(PRODUCER[0], commit=False)
     assert world.committed(stable=True) == (43, "ic/1;45-47")
@@ -57,7 +57,7 @@ def test_plain_offset_in_a_transaction_may_go_back(world: CommitWorld) -> None:
     assert (world.committed(), world.ranges()) == ((20, ""), "")
 
 
-def test_second_commit_of_the_same_transaction_keeps_what_the_first_said(world: CommitWorld) -> None:
+def test_second_commit_of_the_same_transaction_keeps_the_ranges_of_the_first(world: CommitWorld) -> None:
     world.commit_in_transaction(43, "ic/1;50-51")
     assert world.commit_in_transaction(43, "ic/1;60-61").codes == [0]
     world.coordinator.end_transaction(PRODUCER[0], commit=True)
@@ -82,7 +82,7 @@ def test_a004_26_individual_commits_wait_for_the_open_transaction(world: CommitW
     assert world.ranges() == "45-47,50-51,60-61"
 
 
-def test_plain_commit_beside_an_open_transaction_is_the_brokers(world: CommitWorld) -> None:
+def test_plain_commit_during_an_open_transaction_is_the_brokers(world: CommitWorld) -> None:
     world.commit_in_transaction(43, "ic/1;50-51")
     assert world.commit(46, "plain").codes == [0]
     assert world.primary() == (46, "plain")
@@ -150,7 +150,7 @@ async def test_transaction_that_ends_by_itself_after_a_takeover_is_waited_for(wo
     assert world.coordinator.pending["g", "t", 0][1].metadata == "ic/1;45-47,50-51,60-61"
 
 
-async def test_plain_offset_in_a_transaction_goes_on_after_a_takeover(world: CommitWorld) -> None:
+async def test_plain_offset_in_a_transaction_is_forwarded_after_a_takeover(world: CommitWorld) -> None:
     world.commit_in_transaction(43, "ic/1;50-51")
     await world.restart()
     assert world.commit_in_transaction(60).codes == [0]
@@ -165,7 +165,7 @@ def test_ranges_of_two_producers_do_not_overwrite_each_other(world: CommitWorld)
     assert world.coordinator.pending["g", "t", 0][1].metadata == "ic/1;45-47,50-51,60-61"
 
 
-def test_text_behind_a_plain_offset_of_the_same_transaction_goes_on(world: CommitWorld) -> None:
+def test_text_after_a_plain_offset_of_the_same_transaction_is_forwarded(world: CommitWorld) -> None:
     world.commit_in_transaction(44)
     assert world.commit_in_transaction(44, "ic/1;60-61").codes == [0]
     world.coordinator.end_transaction(PRODUCER[0], commit=True)

@@ -23,7 +23,7 @@ def delete(world: CommitWorld, *names: str) -> dict[str, int]:
     return {result.group_id: result.error_code for result in response.results}
 
 
-def test_a004_17_ranges_of_a_deleted_group_are_gone(world: CommitWorld) -> None:
+def test_a004_17_ranges_of_a_deleted_group_are_deleted(world: CommitWorld) -> None:
     world.commit(5, group="plain")
     assert delete(world, "plain", "g") == {"plain": 0, "g": 0}
     assert (world.ranges(), world.ranges("other")) == ("", "9-9")
@@ -40,7 +40,7 @@ def test_group_that_the_broker_does_not_delete_keeps_its_ranges(world: CommitWor
     assert world.ranges() == "45-47"
 
 
-def test_ranges_that_could_not_be_deleted_are_dropped_when_the_broker_is_asked(world: CommitWorld) -> None:
+def test_ranges_that_could_not_be_deleted_are_dropped_when_the_broker_is_queried(world: CommitWorld) -> None:
     world.journal.slow = True
     request = registry.message("DeleteGroupsRequest")(groups_names=["g"])
     sent = world.send(DELETE_GROUPS, 2, request)

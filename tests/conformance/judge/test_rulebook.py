@@ -7,7 +7,7 @@ import re
 from kafka_share_proxy.conformance.judge.rulebook import RULES
 
 
-def test_each_rule_has_an_id_of_its_own_a_sentence_and_a_source() -> None:
+def test_each_rule_has_its_own_id_a_sentence_and_a_source() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES) >= 50
     for rule in RULES:
         assert re.fullmatch(r"[a-z]+(-[a-z]+)+", rule.id)

@@ -33,7 +33,7 @@ async def test_a_member_that_does_not_rejoin_is_dropped_after_the_rebalance_time
         assert group.member_error(first, None) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_static_member_comes_back_without_a_rebalance() -> None:
+async def test_a_static_member_returns_without_a_rebalance() -> None:
     async with running_cluster() as cluster:
         caller = Caller(cluster)
         first = (await caller.join("g", group_instance_id="i")).member_id

@@ -66,7 +66,7 @@ async def test_a_topic_created_again_is_empty_and_has_another_id() -> None:
         assert [partition.log.end for partition in new.partitions] == [0, 0]
 
 
-async def test_what_a_test_does_wrong_is_said() -> None:
+async def test_mistakes_of_a_test_are_reported() -> None:
     async with running_cluster() as cluster:
         cluster.create_topic("t")
         with pytest.raises(ValueError, match="there is no topic 'u'"):

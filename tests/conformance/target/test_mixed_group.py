@@ -125,7 +125,7 @@ async def test_commits_of_a_classic_member_are_fenced_by_its_generation() -> Non
         assert found.error_code == ErrorCode.ILLEGAL_GENERATION
 
 
-async def test_a_static_consumer_that_comes_back_as_a_classic_member_makes_the_group_classic() -> None:
+async def test_a_static_consumer_that_returns_as_a_classic_member_makes_the_group_classic() -> None:
     async with running_cluster() as cluster:
         cluster.create_topic("t", 2)
         caller = Caller(cluster)

@@ -29,7 +29,7 @@ def test_reads_are_cut_at_the_limit_but_begin_with_a_whole_batch_if_they_must() 
     assert values(log.read(0, 2, 10_000, at_least_one=True)) == ["a", "b"]
 
 
-def test_deleted_and_truncated_records_are_gone() -> None:
+def test_deleted_and_truncated_records_are_not_returned() -> None:
     log = log_of("a", "b", "c", "d")
     log.delete_before(1)
     log.truncate(3)

@@ -21,14 +21,14 @@ def test_a_new_member_gets_its_share_and_the_others_keep_the_rest() -> None:
     assert made.moving == dict.fromkeys(places("a2 a3"), "m1")
 
 
-def test_what_a_member_left_behind_goes_to_those_with_least() -> None:
+def test_partitions_of_a_lost_member_are_assigned_to_those_with_least() -> None:
     made = assign({"a": 5}, m0="a0 a1", m1="a2")
     assert sorted(map(len, made.assigned.values())) == [2, 3]
     assert set(places("a0 a1")) <= set(made.assigned["m0"])
     assert made.moving == {}
 
 
-def test_claimed_twice_moves_to_whoever_gets_it() -> None:
+def test_claimed_twice_moves_to_its_new_owner() -> None:
     made = assign({"a": 2}, m0="a0 a1", m1="a0")
     assert sorted(map(len, made.assigned.values())) == [1, 1]
     assert places("a0")[0] in made.moving

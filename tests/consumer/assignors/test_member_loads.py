@@ -50,7 +50,7 @@ def test_a_swap_balances_what_no_move_can() -> None:
     assert (loads.heaviest, loads.lightest) == (7, 7)
 
 
-def test_a_balance_that_cannot_be_reached_is_told() -> None:
+def test_a_balance_that_cannot_be_reached_is_reported() -> None:
     loads = made(9, 1)
     loads.give_out()
     assert not loads.balance(5, 5)

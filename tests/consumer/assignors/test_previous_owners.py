@@ -30,7 +30,7 @@ def test_claimed_twice_in_one_generation_it_belongs_to_neither() -> None:
     assert settled.claimed_twice == set(places("a0"))
 
 
-def test_what_does_not_exist_is_owned_by_nobody() -> None:
+def test_unknown_partitions_have_no_owner() -> None:
     assert shown(found(m0=("a0 a3 z0", 1)).owned) == {"m0": "a0"}
 
 

@@ -37,7 +37,7 @@ def test_who_names_no_rack_is_far_from_nothing_and_near_to_nothing() -> None:
     assert near.rarest_first([A1, A0]) == [A0, A1]
 
 
-def test_without_racks_nobody_is_far() -> None:
+def test_without_racks_no_member_is_far() -> None:
     assert not ANYWHERE.matters
     assert not ANYWHERE.is_far("m", A0)
     assert ANYWHERE.rarest_first([A1, A0]) == [A1, A0]

@@ -7,7 +7,7 @@ from kafka_share_proxy.consumer.assignors.round_robin_assignor import RoundRobin
 from tests.consumer.assignors.groups import member, shown
 
 
-def test_the_turn_goes_on_from_topic_to_topic() -> None:
+def test_the_round_continues_from_topic_to_topic() -> None:
     assigned = RoundRobinAssignor().assign({"a": 3, "b": 3}, {"m0": member("ab"), "m1": member("ab")})
     assert shown(assigned) == {"m0": "a0 a2 b1", "m1": "a1 b0 b2"}
 

@@ -12,7 +12,7 @@ from tests.consumer.assignors.groups import member, places, shown
 STICKY, COOPERATIVE = StickyAssignor(), CooperativeStickyAssignor()
 
 
-def test_what_changes_hands_is_assigned_to_nobody_until_it_is_given_up() -> None:
+def test_a_moving_partition_is_not_assigned_until_it_is_released() -> None:
     first = COOPERATIVE.assign({"a": 2}, {"m0": member("a", "a0 a1", 1), "m1": member("a")})
     assert shown(first) == {"m0": "a0", "m1": ""}
     second = COOPERATIVE.assign({"a": 2}, {"m0": member("a", "a0", 2), "m1": member("a", "", 2)})

@@ -22,7 +22,7 @@ def test_a_member_keeps_what_it_had_and_gets_what_only_it_wants() -> None:
     assert assign({"a": 2, "b": 2}, m0=member("a", "a0 a1", 1), m1=member("ab")) == {"m0": "a0 a1", "m1": "b0 b1"}
 
 
-def test_a_topic_that_is_not_wanted_any_more_is_given_up() -> None:
+def test_a_topic_that_is_no_longer_subscribed_is_given_up() -> None:
     assert assign({"a": 1, "b": 1}, m0=member("b", "a0", 1), m1=member("ab")) == {"m0": "b0", "m1": "a0"}
 
 
@@ -31,7 +31,7 @@ def test_partitions_move_until_no_move_helps() -> None:
     assert sorted(len(each.split()) for each in found.values()) == [3, 3]
 
 
-def test_an_earlier_owner_that_does_not_subscribe_any_more_gets_nothing_back() -> None:
+def test_an_earlier_owner_that_no_longer_subscribes_gets_nothing_back() -> None:
     """Java gives it back all the same, or fails."""
     found = assign({"a": 4, "b": 1}, m0=member("b", "a0 a1", 1), m1=member("ab", "a0 a1 a2 a3", 2), m2=member("a"))
     assert found["m0"] == "b0"

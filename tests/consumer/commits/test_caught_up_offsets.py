@@ -17,7 +17,7 @@ def after_crash() -> CaughtUpOffsets:
     return CaughtUpOffsets(70, OffsetRanges(), (OffsetSpan(70, 120),), 120)
 
 
-def test_the_lower_offset_is_committed_and_the_main_flow_stands_above_it() -> None:
+def test_the_lower_offset_is_committed_and_the_main_flow_is_above_it() -> None:
     of = after_crash()
     assert of.commit(133, MAIN) == OffsetAndMetadata(70, "ic/1;120-132;pr=70-120")
     assert of.commit(97, CHILD) == OffsetAndMetadata(97, "ic/1;120-132;pr=97-120")
@@ -32,7 +32,7 @@ def test_the_end_of_the_range_is_the_childs_only_when_it_has_come_there() -> Non
     assert of.flow_of(120, 120) is CHILD
 
 
-def test_a_commit_below_the_committed_offset_asks_to_read_again() -> None:
+def test_a_commit_below_the_committed_offset_is_a_rewind() -> None:
     of = after_crash()
     of.commit(133, MAIN)
     assert of.commit(60, CHILD) == OffsetAndMetadata(60)
@@ -45,7 +45,7 @@ def test_each_range_is_done_when_the_child_has_passed_it() -> None:
     assert of.commit(150, CHILD) == OffsetAndMetadata(150, "ic/1;190-194;pr=150-190")
 
 
-def test_where_the_main_flow_goes_on_earlier_nothing_behind_that_is_done() -> None:
+def test_offsets_after_the_new_position_of_the_main_flow_are_not_done() -> None:
     of = CaughtUpOffsets(95, OffsetRanges([(120, 140)]), (OffsetSpan(95, 120), OffsetSpan(140, 190)), 190)
     of.commit(200, MAIN)
     of.cut(130)

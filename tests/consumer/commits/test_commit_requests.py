@@ -174,7 +174,7 @@ def test_errors_for_good_name_the_partition() -> None:
     assert str(done.value.errors[B]) == "OffsetCommit of p-1: no such user"
 
 
-def test_a_lost_partition_is_not_sent_any_more_and_what_is_under_way_still_tells() -> None:
+def test_a_lost_partition_is_no_longer_sent_and_requests_in_flight_still_report() -> None:
     group = Group()
     group.commit(1, a=5)
     request = only(group.commits)
@@ -224,7 +224,7 @@ def test_a001_7_any_order_of_calls_and_responses_ends_each_call_once_in_the_orde
         assert all(offset in wanted for offset in sent_once), "in the order of the calls, some left out"
 
 
-def test_a_topic_that_stays_unknown_is_told_after_the_time_out_of_calls() -> None:
+def test_a_topic_that_stays_unknown_is_reported_after_the_time_out_of_calls() -> None:
     """A topic that was deleted: Kafka's clients try again until default.api.timeout.ms is over, and so do we."""
     group = Group()
     assert group.commit(1, a=5, b=6) == []

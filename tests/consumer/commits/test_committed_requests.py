@@ -63,7 +63,7 @@ def test_nothing_that_a_transaction_may_undo_is_taken() -> None:
     assert play.asks.poll(NOW).requests[0].message.require_stable
 
 
-def test_an_offset_in_an_open_transaction_is_asked_for_again() -> None:
+def test_an_offset_in_an_open_transaction_is_requested_again() -> None:
     play = Play()
     play.query(A, B)
     play.respond(a=(1, "", 0), b=(-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT))

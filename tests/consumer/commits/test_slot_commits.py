@@ -40,7 +40,7 @@ def test_the_lowest_offset_of_the_slots_is_where_they_begin() -> None:
     assert member.got[0] == (P, 70)
 
 
-def test_a_slot_without_an_offset_makes_the_reset_policy_say() -> None:
+def test_a_slot_without_an_offset_uses_the_reset_policy() -> None:
     world, member = reader(s1=80)
     world.until(lambda: len(member.got) == 100, [member])
 

@@ -38,7 +38,7 @@ def tokens(member: Member) -> list[tuple[str, int]]:
     return [(str(each.token), each.remaining) for each in member.of(CatchUpChanged)]
 
 
-def test_the_child_reads_over_a_connection_of_its_own_and_stops_at_the_end_of_its_range() -> None:
+def test_the_child_reads_over_its_own_connection_and_stops_at_the_end_of_its_range() -> None:
     world, member = behind()
     lanes: list[Lane] = []
     take = world.kafka.take
@@ -57,7 +57,7 @@ def test_the_child_reads_over_a_connection_of_its_own_and_stops_at_the_end_of_it
     assert tokens(member) == [("70-119", 50), ("70-119", 0)]
 
 
-def test_nothing_between_two_ranges_comes_again() -> None:
+def test_nothing_between_two_ranges_is_delivered_again() -> None:
     world, member = behind("ic/1;84-91,103-104")
     assert read_all(world, member) == [*range(70, 84), *range(92, 103), *range(105, 120)]
 
@@ -90,7 +90,7 @@ def test_what_was_deleted_shrinks_the_range(start: int) -> None:
     assert member.core.to_commit(frozenset({P}))[P].offset == 120
 
 
-def test_a_question_about_the_begin_of_the_log_that_fails_is_asked_again() -> None:
+def test_a_failed_request_for_the_log_start_is_repeated() -> None:
     world, member = behind()
     world.kafka.starts[P] = 100
     asked: list[int] = []
@@ -114,7 +114,7 @@ def test_partitions_that_go_take_their_child_with_them() -> None:
     assert member.core.catch_up.fetches.buffered_bytes == 0
 
 
-def test_without_the_mode_nothing_is_asked_and_nothing_jumps() -> None:
+def test_without_the_mode_nothing_is_requested_and_nothing_jumps() -> None:
     kafka = FakeKafka(a=1)
     kafka.produce(P, 120)
     kafka.committed[P] = 70
@@ -134,7 +134,7 @@ def test_fewer_than_the_least_lag_are_read_as_ever() -> None:
     assert not patient.core.catch_up.is_alive
 
 
-def test_the_member_that_lost_everything_and_came_back_begins_at_the_end_again() -> None:
+def test_the_member_that_lost_everything_and_returned_begins_at_the_end_again() -> None:
     """R002-6 in one process: it falls out of the group, and what it had not committed is left to the same child."""
     world, member = behind()
     read_all(world, member)
@@ -155,7 +155,7 @@ def test_the_member_that_lost_everything_and_came_back_begins_at_the_end_again()
     assert child is member.core.catch_up
 
 
-def test_records_say_which_flow_they_are_of() -> None:
+def test_records_have_their_flow() -> None:
     world, member = behind()
     flows: set[tuple[Flow, int | None]] = set()
     end_poll = member.end_poll

@@ -88,7 +88,7 @@ def test_chunks_are_whole_batches_and_the_position_stays_until_records_are_retur
     assert play.fetches.buffered_bytes == 0
 
 
-def test_the_next_request_tells_the_epoch_of_the_last_record() -> None:
+def test_the_next_request_contains_the_epoch_of_the_last_record() -> None:
     play = Play(A)
     play.respond(only(play.fetches), a=batch(0, epoch=3))
     (topic,) = only(play.fetches).message.topics
@@ -121,7 +121,7 @@ def test_room_is_new_only_where_a_fetch_waits_for_it() -> None:
     assert not play.fetches.has_new_room
 
 
-def test_three_brokers_are_asked_with_the_limits_as_they_come() -> None:
+def test_three_brokers_are_queried_with_the_limits_of_the_options() -> None:
     play = Play(A, B, C)
     play.metadata.nodes = {**play.metadata.nodes, 3: play.metadata.nodes[2]}
     play.metadata.note_leader(C, LeaderAndEpoch(3, 9))
@@ -129,7 +129,7 @@ def test_three_brokers_are_asked_with_the_limits_as_they_come() -> None:
     assert [each.node_id for each in play.fetches.poll(NOW).requests] == [1, 2, 3]
 
 
-def test_a_broker_whose_fetch_waits_keeps_no_other_from_being_asked() -> None:
+def test_a_waiting_fetch_keeps_no_other_broker_from_being_queried() -> None:
     play = Play(A, B, C, buffer_bytes_max=1000, max_partition_fetch_bytes=300, fetch_max_bytes=800)
     first, second = play.fetches.poll(NOW).requests
     assert [each.message.max_bytes for each in (first, second)] == [500, 300]
@@ -195,7 +195,7 @@ def test_what_is_to_be_revoked_is_kept_and_returned_only_if_it_stays() -> None:
     assert not play.fetches.may_return(chunk)
 
 
-def test_a_seek_makes_what_came_and_what_is_under_way_stale() -> None:
+def test_a_seek_makes_buffered_records_and_requests_in_flight_stale() -> None:
     play = Play(A)
     play.respond(only(play.fetches), a=batch(0))
     request = only(play.fetches)
@@ -218,7 +218,7 @@ def test_chunks_of_a_partition_stay_in_order_when_little_is_taken() -> None:
     assert play.taken(len(batch(0, 1)) * 2) == [("p-2", 10, 11)], "the last would fit, and has to wait for its turn"
 
 
-def test_what_is_not_ours_any_more_is_dropped() -> None:
+def test_records_of_lost_partitions_are_dropped() -> None:
     play = Play(A, C)
     play.respond(only(play.fetches), a=batch(0), c=batch(0))
     play.positions.drop([A])
@@ -240,7 +240,7 @@ def test_an_offset_out_of_range_goes_to_the_reset_policy() -> None:
     assert nothing(play.fetches) == pytest.approx(NOW + 0.1)
 
 
-def test_a_stale_leader_is_asked_for_and_the_others_are_read_on() -> None:
+def test_a_stale_leader_is_looked_up_and_the_others_are_still_read() -> None:
     play = Play(A, C)
     leader = registry.message("FetchResponse").LeaderIdAndEpoch(leader_id=2, leader_epoch=9)
     play.respond(only(play.fetches), a={"error_code": 6, "current_leader": leader}, c=batch(0))

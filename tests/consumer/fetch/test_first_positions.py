@@ -52,7 +52,7 @@ def test_without_an_offset_and_without_a_reset_policy_it_is_an_error_with_each_p
 
 
 @pytest.mark.parametrize("mode", [False, True])
-def test_questions_that_fail_for_good_are_told_and_asked_again(mode: bool) -> None:
+def test_permanent_errors_are_reported_and_the_requests_repeated(mode: bool) -> None:
     world, member = world_of(40, enable_parallel_rebalance=mode)
     api = "ListOffsets" if mode else "OffsetFetch"
     world.kafka.faults[api] = [lambda _: RequestFailure(FailureKind.UNSUPPORTED_VERSION, "no")]

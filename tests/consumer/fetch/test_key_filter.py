@@ -76,6 +76,6 @@ def test_slots_are_committed_under_the_views_name() -> None:
     (lambda: slots_of(4, []), "name some of 0 to 3"),
     (lambda: slots_of(4, [4]), "name some of 0 to 3"),
 ])  # fmt: skip
-def test_what_cannot_be_wanted_is_refused(given: object, why: str) -> None:
+def test_an_impossible_filter_is_refused(given: object, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         given()  # type: ignore[operator]

@@ -88,7 +88,7 @@ def test_each_leader_is_queried_for_its_partitions_and_the_result_is_one() -> No
     assert play.found == [{A: FoundOffset(7, -1, 4), B: FoundOffset(-1, -1, 4)}]
 
 
-def test_a_leader_that_has_moved_is_asked_for_and_its_successor_asked() -> None:
+def test_a_leader_that_has_moved_is_looked_up_and_its_successor_queried() -> None:
     play = Play()
     play.query(a=-2)
     (request,) = play.requests()
@@ -156,7 +156,7 @@ def test_a_seek_overtakes_a_reset() -> None:
     assert play.positions[A].offset == 99
 
 
-def test_a_reset_that_is_refused_is_told_and_tried_again() -> None:
+def test_a_reset_that_is_refused_is_reported_and_tried_again() -> None:
     play = Play()
     play.offsets.reset([A])
     (event,) = play.listed(play.requests()[0], code=29)
@@ -207,7 +207,7 @@ def test_validation_that_fails_for_now_is_repeated() -> None:
     assert len(play.requests(NOW + 2)) == 1
 
 
-def test_validation_that_is_refused_is_told() -> None:
+def test_validation_that_is_refused_is_reported() -> None:
     play = Play()
     (event,) = play.ended(play.new_leader(), end=-1, code=29)
     assert event.partitions == {A}

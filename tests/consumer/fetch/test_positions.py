@@ -39,7 +39,7 @@ def test_only_what_has_a_position_and_is_neither_paused_nor_to_be_revoked_is_rea
     assert positions.fetchable() == [A, B]
 
 
-def test_who_asks_for_what_is_missing_asks_once_and_a_seek_makes_it_stale() -> None:
+def test_missing_positions_are_requested_once_and_a_seek_makes_the_request_stale() -> None:
     positions = assigned()
     assert positions.missing(PositionState.INITIALIZING) == [A, B]
     positions[A].is_queried = True

@@ -68,7 +68,7 @@ class Play:
         return list(self.member.poll(now).events)
 
 
-def test_a_new_member_takes_the_id_it_is_given_and_joins_at_once() -> None:
+def test_a_new_member_takes_the_id_it_is_given_and_joins_immediately() -> None:
     play = Play()
     request = only(play.member)
     assert (request.message.member_id, request.lane) == ("", Lane.JOINING)
@@ -218,7 +218,7 @@ def test_a_member_that_the_group_has_forgotten_has_lost_everything_and_joins_aga
 
 
 @pytest.mark.parametrize("code", [24, 23, 26, 30, 35, 81, 82])
-def test_what_the_group_will_not_have_is_told_once_and_asked_never_again(code: int) -> None:
+def test_a_permanent_refusal_of_the_group_is_reported_once_and_not_retried(code: int) -> None:
     play = Play(group_instance_id="i")
     (event,) = respond(play.member, only(play.member), error_code=code, protocol_name="")
     assert isinstance(event, BackgroundError)
@@ -321,7 +321,7 @@ def test_another_subscription_joins_again() -> None:
     assert request.message.reason == "the subscription has changed"
 
 
-def test_a_malformed_subscription_of_another_member_is_told_and_tried_again() -> None:
+def test_a_malformed_subscription_of_another_member_is_reported_and_tried_again() -> None:
     play = Play()
     fields = {"generation_id": 1, "protocol_name": "range", "leader": "m", "member_id": "m"}
     members = [{"member_id": "broken", "metadata": b"\0"}]
@@ -331,7 +331,7 @@ def test_a_malformed_subscription_of_another_member_is_told_and_tried_again() ->
     assert only(play.member, NOW + 0.1).api == "JoinGroup"
 
 
-def test_a_malformed_assignment_is_told_and_tried_again() -> None:
+def test_a_malformed_assignment_is_reported_and_tried_again() -> None:
     play = Play()
     play.joined(only(play.member), NOW)
     (event,) = respond(play.member, only(play.member), assignment=b"\0\0\0")

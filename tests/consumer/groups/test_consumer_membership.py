@@ -127,7 +127,7 @@ def test_an_acknowledgement_without_a_response_is_sent_again() -> None:
     assert again.message.subscribed_topic_names == ["p"], "nor is it known whether that was heard"
 
 
-def test_topics_that_are_not_known_by_their_id_are_asked_for() -> None:
+def test_topics_that_are_not_known_by_their_id_are_requested() -> None:
     play = Play()
     play.respond(only(play.member), topic="q", given="0")
     assert play.events() == []
@@ -137,7 +137,7 @@ def test_topics_that_are_not_known_by_their_id_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
-def test_a_fenced_member_has_lost_everything_and_joins_at_once_under_its_id(code: ErrorCode) -> None:
+def test_a_fenced_member_has_lost_everything_and_joins_immediately_under_its_id(code: ErrorCode) -> None:
     play = Play()
     play.join()
     (event,) = play.respond(only(play.member, NOW + 5.0), NOW + 5.0, code=code)
@@ -148,7 +148,7 @@ def test_a_fenced_member_has_lost_everything_and_joins_at_once_under_its_id(code
 
 
 @pytest.mark.parametrize("code", [30, 35, 42, 81, 111, 112, 82, 128])
-def test_what_the_group_will_not_have_is_told_once(code: int) -> None:
+def test_a_permanent_refusal_of_the_group_is_reported_once(code: int) -> None:
     play = Play()
     (event,) = play.respond(only(play.member), code=code)
     assert isinstance(event, BackgroundError)
@@ -157,7 +157,7 @@ def test_what_the_group_will_not_have_is_told_once(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [14, 15, 16])
-def test_what_may_pass_is_said_again(code: int) -> None:
+def test_retriable_errors_are_retried(code: int) -> None:
     play = Play()
     assert play.respond(only(play.member), code=code) == []
     nothing(play.member)
@@ -185,7 +185,7 @@ def test_who_never_joined_leaves_without_a_word() -> None:
     assert not play.member.is_leaving
 
 
-def test_another_subscription_is_said_at_once() -> None:
+def test_another_subscription_is_sent_immediately() -> None:
     play = Play()
     play.join()
     play.member.subscribe(frozenset({"p", "q"}))

@@ -22,7 +22,7 @@ def looking() -> CoordinatorRequests:
     return made
 
 
-def test_it_is_asked_for_once_and_then_known() -> None:
+def test_it_is_requested_once_and_then_known() -> None:
     made = looking()
     request = only(made)
     assert request.message.coordinator_keys == ["g"]
@@ -35,7 +35,7 @@ def test_it_is_asked_for_once_and_then_known() -> None:
 @pytest.mark.parametrize("trouble", [
     GONE, TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 ])  # fmt: skip
-def test_after_trouble_it_is_asked_again_after_a_pause(trouble: Any) -> None:
+def test_after_trouble_it_is_queried_again_after_a_pause(trouble: Any) -> None:
     made = looking()
     now = NOW
     for pause in (0.1, 0.2, 0.4):
@@ -49,7 +49,7 @@ def test_after_trouble_it_is_asked_again_after_a_pause(trouble: Any) -> None:
     only(made, now)
 
 
-def test_what_does_not_pass_is_an_error_and_asked_again_only_on_demand() -> None:
+def test_a_permanent_error_is_raised_and_retried_only_on_demand() -> None:
     for trouble in (BARRED, ErrorCode.GROUP_AUTHORIZATION_FAILED):
         made = looking()
         request = only(made)
@@ -64,7 +64,7 @@ def test_what_does_not_pass_is_an_error_and_asked_again_only_on_demand() -> None
         only(made, NOW + 100)
 
 
-def test_a_lost_coordinator_is_looked_for_again() -> None:
+def test_a_lost_coordinator_is_looked_up_again() -> None:
     for reason in (GONE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
         made = found_coordinator()
         made.note(reason, NOW)

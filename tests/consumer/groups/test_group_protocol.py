@@ -68,7 +68,7 @@ def test_no_bytes_are_no_partitions_and_bad_ones_an_error() -> None:
         read_assignment(b"\0\0\0\0\0\5")
 
 
-def test_sticky_user_data_say_what_was_assigned_and_when() -> None:
+def test_sticky_user_data_contain_assignment_and_generation() -> None:
     data = sticky_user_data([B0, A1, A0], 5)
     assert read_sticky_user_data(data) == ((A0, A1, B0), 5)
     assert read_sticky_user_data(data[:-4]) == ((A0, A1, B0), None), "version 0 has no generation"

@@ -102,7 +102,7 @@ def test_a_completion_of_an_older_rebalance_is_dropped() -> None:
         ledger.requested({A}, 1)
 
 
-def test_a_partition_asked_for_again_keeps_its_delay() -> None:
+def test_a_partition_requested_again_keeps_its_delay() -> None:
     ledger = revoked_in_a_poll(A)
     ledger.delay({A})
     ledger.requested({A}, 2)
@@ -111,14 +111,14 @@ def test_a_partition_asked_for_again_keeps_its_delay() -> None:
     assert ledger.begin_poll() == {A}
 
 
-def test_a000_6_nothing_is_outstanding_of_what_was_never_asked_for() -> None:
+def test_a000_6_nothing_is_outstanding_of_what_was_never_requested() -> None:
     ledger = RevokeLedger()
     ledger.regained({A})
     assert ledger.outstanding == NOTHING
     assert ledger.begin_poll() == NOTHING
 
 
-def test_what_was_lost_and_given_back_is_complete_at_once_and_still_reported() -> None:
+def test_lost_and_reassigned_partitions_are_complete_immediately_and_still_reported() -> None:
     """The application has had no record of it since: there is nothing to wait for."""
     ledger = RevokeLedger()
     ledger.lost({A})
@@ -127,7 +127,7 @@ def test_what_was_lost_and_given_back_is_complete_at_once_and_still_reported() -
     assert ledger.end_poll() == ({B}, {A})
 
 
-def test_a000_10_leaving_completes_everything_at_once() -> None:
+def test_a000_10_leaving_completes_everything_immediately() -> None:
     ledger = revoked_in_a_poll(A, B)
     ledger.delay({A})
     ledger.requested({C}, 1)

@@ -60,7 +60,7 @@ def test_the_table_in_the_readme_is_the_table() -> None:
     assert told == REBALANCE_TRANSITIONS
 
 
-def test_an_observer_hears_of_each_transition_with_time_and_reason() -> None:
+def test_an_observer_gets_each_transition_with_time_and_reason() -> None:
     heard: list[str] = []
     trace = coordinator_trace(lambda change: heard.append(f"{change.now:g} {change.after.value}: {change.reason}"))
     trace.to(CoordinatorState.INITIALIZED, 1.0, "started")

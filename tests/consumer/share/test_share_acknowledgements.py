@@ -28,12 +28,12 @@ def test_holes_and_long_runs_begin_another_batch() -> None:
     ]
 
 
-def test_nothing_said_is_no_batch() -> None:
+def test_no_acknowledgements_are_no_batch() -> None:
     assert spans({}) == []
 
 
 @given(st.dictionaries(st.integers(0, 60), st.sampled_from(AcknowledgeType)))
-def test_batches_say_what_was_said_and_nothing_else(said: dict[int, AcknowledgeType]) -> None:
+def test_batches_contain_exactly_the_acknowledgements(said: dict[int, AcknowledgeType]) -> None:
     made = spans(said)
     told: dict[int, int] = {}
     for first, last, types in made:

@@ -34,7 +34,7 @@ def test_a_call_ends_when_all_due_requests_have_a_response() -> None:
     assert done(calls) == []
 
 
-def test_a_call_without_anything_to_wait_for_ends_at_once() -> None:
+def test_a_call_without_anything_to_wait_for_ends_immediately() -> None:
     calls = ShareCalls()
     calls.add(1, [ShareSession(1, due={P0: {3: GAP}})])
     assert done(calls) == [(1, {})]

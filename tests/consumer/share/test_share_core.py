@@ -62,7 +62,7 @@ def commit(member: ShareMember) -> Any:
 # Renewals
 
 
-def test_a003_1_a_record_that_is_renewed_is_nobody_elses_and_keeps_its_count() -> None:
+def test_a003_1_a_renewed_record_is_not_delivered_to_others_and_keeps_its_count() -> None:
     """Lock 2 s, held for 7 s."""
     play = Play()
     one, two = play.members
@@ -138,7 +138,7 @@ def test_a003_5_one_request_says_several_things() -> None:
     assert commit(one) == {P0: None}
 
 
-def test_a003_8_a_renewal_tells_the_new_duration() -> None:
+def test_a003_8_a_renewal_returns_the_new_duration() -> None:
     play = Play()
     one, two = play.members
     (part,) = one.poll().parts
@@ -194,7 +194,7 @@ def test_in_the_implicit_mode_the_last_poll_is_released_at_the_end() -> None:
     assert play.kafka.share.shares[P0].locks == {}
 
 
-def test_a_renewed_record_waits_for_nobody_and_new_ones_follow() -> None:
+def test_a_renewed_record_is_returned_first_and_new_ones_follow() -> None:
     play = Play(members=1, records=2, lock_s=30)
     (one,) = play.members
     (part,) = one.poll().parts
@@ -204,7 +204,7 @@ def test_a_renewed_record_waits_for_nobody_and_new_ones_follow() -> None:
     assert one.offsets() == [(0, 2, 1)]
 
 
-def test_strict_limits_cut_what_came_and_keep_the_rest() -> None:
+def test_strict_limits_cut_the_response_and_keep_the_rest() -> None:
     play = Play(members=1, records=10, acquire_mode="record_limit", max_poll_records=4)
     (one,) = play.members
     assert one.offsets() == [(0, offset, 1) for offset in range(4)]
@@ -212,7 +212,7 @@ def test_strict_limits_cut_what_came_and_keep_the_rest() -> None:
     assert one.offsets() == [(0, 8, 1), (0, 9, 1)]
 
 
-def test_what_cannot_be_read_is_rejected_and_told() -> None:
+def test_unreadable_records_are_rejected_and_reported() -> None:
     play = Play(members=1, records=3, lock_s=30)
     (one,) = play.members
     broken = bytearray(play.kafka.records[P0][0])
@@ -225,7 +225,7 @@ def test_what_cannot_be_read_is_rejected_and_told() -> None:
     assert "a-0: the checksum" in str(one.events[0].error)
 
 
-def test_members_divide_the_records_and_each_comes_once() -> None:
+def test_members_divide_the_records_and_each_is_delivered_once() -> None:
     play = Play(members=3, records=0, lock_s=30, acknowledgement_mode="implicit")
     got: list[int] = []
     for _ in range(20):
@@ -296,7 +296,7 @@ def disturb(kafka: ShareKafka, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_fails_every_record_is_accepted_and_nothing_is_held_in_the_end(seed: int) -> None:
+def test_despite_failures_every_record_is_accepted_and_nothing_is_held_in_the_end(seed: int) -> None:
     """Requests vanish, sessions end, leaders move, locks end; members work, renew and accept."""
     chance = random.Random(seed)
     play = Play(members=3, records=0, lock_s=3.0)

@@ -53,7 +53,7 @@ def test_the_last_word_counts_until_it_is_sent() -> None:
         play.acknowledge(3, ACCEPT)
 
 
-def test_what_is_settled_is_not_held_any_more() -> None:
+def test_a_settled_record_is_no_longer_held() -> None:
     play = Play()
     play.acknowledge(0, ACCEPT)
     play.sent()
@@ -66,7 +66,7 @@ def test_what_is_settled_is_not_held_any_more() -> None:
         play.held.find(P1, 0, play.delivery)
 
 
-def test_a_renewed_record_stays_held_and_comes_again_once() -> None:
+def test_a_renewed_record_stays_held_and_is_returned_once_more() -> None:
     play = Play()
     play.acknowledge(4, RENEW, again="record")
     play.sent()
@@ -79,7 +79,7 @@ def test_a_renewed_record_stays_held_and_comes_again_once() -> None:
     assert play.results[-1].renewals == 1
 
 
-def test_a_renewed_record_of_which_more_is_said_does_not_come_again() -> None:
+def test_a_renewed_record_that_is_settled_is_not_returned_again() -> None:
     play = Play()
     play.acknowledge(4, RENEW, again="record")
     play.sent()
@@ -118,7 +118,7 @@ def test_what_is_late_by_our_clock_takes_nothing_else_with_it() -> None:
     assert all(20 not in result.said for result in play.results)
 
 
-def test_what_the_broker_could_not_store_is_said_again_while_the_lock_lasts() -> None:
+def test_what_the_broker_could_not_store_is_sent_again_while_the_lock_lasts() -> None:
     play = Play()
     play.acknowledge(1, ACCEPT)
     play.sent()
@@ -189,7 +189,7 @@ def test_a_record_that_is_delivered_again_belongs_to_the_new_delivery() -> None:
     assert len(play.results) == 2
 
 
-def test_who_holds_a_record_that_is_delivered_anew_hears_of_it() -> None:
+def test_the_holder_of_a_redelivered_record_is_notified() -> None:
     play = Play()
     heard: list[int] = []
     play.held.find(P0, 5, play.delivery).on_lost = lambda: heard.append(5)

@@ -72,14 +72,14 @@ def test_joining_says_everything_and_what_follows_only_what_has_changed() -> Non
     assert play.member.assigned == {P0, P1}
 
 
-def test_nobody_joins_before_the_first_poll() -> None:
+def test_no_member_joins_before_the_first_poll() -> None:
     play = Play()
     play.member = ShareMembership(ShareConsumerOptions(group_id="g"), play.coordinator, play.metadata, backoff(), "m")
     play.member.subscribe(frozenset({"p"}))
     nothing(play.member)
 
 
-def test_an_empty_first_assignment_is_asked_again_soon_and_ever_later() -> None:
+def test_an_empty_first_assignment_is_followed_by_heartbeats_with_growing_pauses() -> None:
     """Brokers assign what is initialised, which takes them a moment."""
     play = Play()
     play.respond(only(play.member), given="")
@@ -104,7 +104,7 @@ def test_an_assignment_waits_for_the_name_of_its_topic() -> None:
 
 
 @pytest.mark.parametrize("code", [25, 110, 69])
-def test_a_member_that_is_not_known_joins_again_and_goes_on_reading(code: int) -> None:
+def test_a_member_that_is_not_known_joins_again_and_continues_reading(code: int) -> None:
     play = Play()
     play.join()
     play.respond(only(play.member, NOW + 5), NOW + 5, code=code)
@@ -117,7 +117,7 @@ def test_a_member_that_is_not_known_joins_again_and_goes_on_reading(code: int) -
 
 
 @pytest.mark.parametrize("code", [69, 81, 42, 30])
-def test_a_group_that_refuses_it_is_told_once_and_not_asked_again(code: int) -> None:
+def test_a_group_that_refuses_it_is_reported_once_and_not_requested_again(code: int) -> None:
     """69 at joining: the id is that of a group of another kind."""
     play = Play()
     (event,) = play.respond(only(play.member), code=code)
@@ -127,7 +127,7 @@ def test_a_group_that_refuses_it_is_told_once_and_not_asked_again(code: int) -> 
     nothing(play.member, NOW + 100)
 
 
-def test_a_topic_without_rights_is_told_and_the_member_goes_on() -> None:
+def test_a_topic_without_rights_is_reported_and_the_member_continues() -> None:
     play = Play()
     (event,) = play.respond(only(play.member), code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert isinstance(event, BackgroundError)
@@ -136,7 +136,7 @@ def test_a_topic_without_rights_is_told_and_the_member_goes_on() -> None:
 
 
 @pytest.mark.parametrize("code", [14, 15, 16])
-def test_a_coordinator_that_is_none_is_looked_for_again(code: int) -> None:
+def test_a_coordinator_that_is_none_is_looked_up_again(code: int) -> None:
     play = Play()
     assert play.respond(only(play.member), code=code) == []
     nothing(play.member)
@@ -180,7 +180,7 @@ def test_who_does_not_poll_leaves_and_joins_with_the_next_poll() -> None:
     assert said(only(play.member, NOW + 100)) == (0, None, ["p"])
 
 
-def test_leaving_is_said_once_whatever_comes_of_it() -> None:
+def test_leaving_is_sent_once_despite_errors() -> None:
     play = Play()
     play.join()
     play.member.leave(NOW + 1, "closed")
@@ -199,7 +199,7 @@ def test_a_response_to_a_request_before_leaving_is_ignored() -> None:
     assert said(only(play.member)) == (-1, None, None)
 
 
-def test_who_has_nobody_to_tell_leaves_without_a_word() -> None:
+def test_a_member_without_a_coordinator_leaves_without_a_request() -> None:
     play = Play()
     play.join()
     play.coordinator.lost(NOW, "a test")

@@ -59,14 +59,14 @@ def test_a_fetch_names_what_is_new_and_takes_acknowledgements_along() -> None:
     assert (made.max_records, made.batch_size, made.share_acquire_mode, made.is_renew_ack) == (500, 500, 0, False)
 
 
-def test_what_is_only_acknowledged_is_forgotten_at_once() -> None:
+def test_what_is_only_acknowledged_is_forgotten_immediately() -> None:
     """Every partition in a ShareFetch is read from then on (ShareSessionHandler)."""
     made = crossed(messages().fetch(session(), {P0: P}, {P1: {9: ACCEPT}}, 0.5), 2)
     assert listed(made) == [(P, 1, [(9, 9, [1])])]
     assert forgotten(made) == [(P, [1])]
 
 
-def test_without_partitions_it_asks_for_no_records_and_does_not_wait() -> None:
+def test_without_partitions_it_requests_no_records_and_does_not_wait() -> None:
     made = crossed(messages().fetch(ShareSession(1), {}, {}, 0.5), 2)
     assert (made.max_wait_ms, made.min_bytes, made.max_bytes, made.max_records, made.batch_size) == (0,) * 5
     assert (made.share_session_epoch, made.topics) == (0, [])
@@ -88,7 +88,7 @@ def test_the_mode_record_limit_needs_version_2() -> None:
     crossed(made, 1)
 
 
-def test_renewals_are_marked_and_need_version_2() -> None:
+def test_renewals_set_their_flag_and_need_version_2() -> None:
     """KIP-1222: mixed with others in one request."""
     made = messages().acknowledge(session(), {P0: {3: ACCEPT, 4: RENEW}, P1: {1: ACCEPT}}, 5)
     assert listed(crossed(made, 2)) == [(P, 0, [(3, 4, [1, 4])]), (P, 1, [(1, 1, [1])])]

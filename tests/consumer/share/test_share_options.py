@@ -15,7 +15,7 @@ def test_the_defaults_are_kafkas() -> None:
     assert (other.is_explicit, other.limits_records) == (True, True)
 
 
-def test_all_mistakes_are_told_together() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     with pytest.raises(ConfigurationError) as caught:
         ShareConsumerOptions(acknowledgement_mode="auto", acquire_mode="some", max_poll_records=0, retry_backoff_s=2.0)
     for part in ("needs a group", "implicit, explicit", "batch_optimized, record_limit", "max.poll.records", "backoff"):

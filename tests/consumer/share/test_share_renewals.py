@@ -62,7 +62,7 @@ def test_what_is_worked_on_is_renewed_well_before_its_lock_ends() -> None:
     assert play.renewals.wake_at(renew_at - 0.5) == pytest.approx(renew_at)
 
 
-def test_the_clock_is_looked_at_again_within_a_second_while_work_is_in_progress() -> None:
+def test_the_clock_is_checked_again_within_a_second_while_work_is_in_progress() -> None:
     """A timer for the end of the lock stops while the machine is suspended; the lock does not."""
     play = Play()
     assert play.renewals.wake_at(NOW) == math.inf
@@ -80,13 +80,13 @@ def test_what_is_due_soon_is_renewed_with_what_is_due_now() -> None:
     assert play.due(DUE_AT) == {3: RENEW, 20: RENEW}
 
 
-def test_who_begins_late_renews_at_once() -> None:
+def test_work_that_begins_late_renews_immediately() -> None:
     play = Play()
     play.begin(3)
     assert play.due(NOW + 9) == {3: RENEW}
 
 
-def test_what_has_ended_is_not_renewed_and_is_said_at_once() -> None:
+def test_what_has_ended_is_not_renewed_and_is_reported_immediately() -> None:
     play = Play()
     job = play.begin(3)
     assert play.renewals.end(job, ACCEPT, NOW) is True
@@ -103,7 +103,7 @@ def test_the_end_takes_the_place_of_a_renewal_that_is_due() -> None:
     assert play.session.due == {P0: {3: RELEASE}}
 
 
-def test_what_the_work_said_itself_stands() -> None:
+def test_acknowledgements_of_the_work_are_kept() -> None:
     play = Play()
     job = play.begin(3)
     play.held.acknowledge(P0, 3, job.hold, AcknowledgeType.REJECT)
@@ -113,7 +113,7 @@ def test_what_the_work_said_itself_stands() -> None:
     assert play.session.is_urgent
 
 
-def test_a_lock_that_is_lost_is_told_once_and_not_renewed() -> None:
+def test_a_lock_that_is_lost_is_reported_once_and_not_renewed() -> None:
     play = Play()
     job = play.begin(3)
     play.due(DUE_AT)
@@ -140,7 +140,7 @@ def test_a_record_is_worked_on_once() -> None:
         play.begin(3)
 
 
-def test_a_broker_that_cannot_renew_is_not_asked_again() -> None:
+def test_no_renewal_is_sent_again_to_a_broker_without_them() -> None:
     play = Play()
     play.begin(3)
     play.due(DUE_AT)
@@ -173,7 +173,7 @@ def test_work_learns_that_its_lock_has_ended_while_the_process_was_stopped() -> 
     assert play.renewals.wake_at(NOW + LOCK_S) == math.inf
 
 
-def test_work_that_ends_before_anything_else_ran_after_the_stop_is_told_that_its_lock_has_ended() -> None:
+def test_work_that_ends_right_after_a_standstill_gets_the_end_of_its_lock() -> None:
     play = Play()
     job = play.begin(3)
     assert play.renewals.end(job, ACCEPT, NOW + LOCK_S) is False
@@ -202,7 +202,7 @@ def test_a_renewal_that_is_confirmed_after_the_lock_has_ended_renews_nothing() -
     assert (result.said, type(result.error)) == ({3: RENEW}, LockLostError)
 
 
-def test_what_the_work_said_itself_is_judged_by_the_broker_also_when_it_is_late() -> None:
+def test_late_acknowledgements_of_the_work_are_judged_by_the_broker() -> None:
     play = Play()
     job = play.begin(3)
     play.held.acknowledge(P0, 3, job.hold, ACCEPT)

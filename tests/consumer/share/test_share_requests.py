@@ -52,7 +52,7 @@ def taken(kafka: ShareKafka) -> list[tuple[int, int]]:
 # What goes in which request
 
 
-def test_what_was_said_goes_along_with_the_next_fetch() -> None:
+def test_acknowledgements_are_sent_with_the_next_fetch() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
     say(member, part, ACCEPT, *range(9))
@@ -65,7 +65,7 @@ def test_what_was_said_goes_along_with_the_next_fetch() -> None:
     assert [result.error for result in member.results] == [None]
 
 
-def test_what_somebody_waits_for_has_a_request_of_its_own() -> None:
+def test_awaited_acknowledgements_have_their_own_request() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
     say(member, part, ACCEPT, 0)
@@ -88,7 +88,7 @@ def test_renewals_never_wait_in_a_fetch() -> None:
     assert taken(kafka) == [(3, RENEW), (4, ACCEPT)]
 
 
-def test_what_was_said_of_a_partition_that_is_read_no_more_is_sent_all_the_same() -> None:
+def test_acknowledgements_of_a_revoked_partition_are_still_sent() -> None:
     kafka, member = play(2)
     said = 0
     while said < 20:
@@ -112,7 +112,7 @@ def test_nothing_is_fetched_while_the_application_does_not_wait() -> None:
     assert wire(kafka, begin) == []
 
 
-def test_a_full_application_is_given_no_more() -> None:
+def test_no_records_are_returned_beyond_the_limit_of_the_application() -> None:
     kafka, member = play(1, 4, held_records_max=6, max_poll_records=3)
     assert len(member.offsets()) == 3  # the batch of 4, of which 3 are acquired
     begin = len(kafka.wire)
@@ -131,7 +131,7 @@ def test_the_mode_record_limit_fetches_from_one_node_at_a_time() -> None:
     assert max(sizes) == 4
 
 
-def test_what_is_not_assigned_any_more_is_released_from_the_buffer() -> None:
+def test_buffered_records_of_revoked_partitions_are_released() -> None:
     kafka, member = play(2)
     member.core.begin_poll(member.world.now)
     member.core.is_polling = True
@@ -147,7 +147,7 @@ def test_what_is_not_assigned_any_more_is_released_from_the_buffer() -> None:
     assert {partition for partition, _, _ in member.offsets()} == {0}
 
 
-def test_what_lies_in_the_buffer_beyond_its_lock_is_not_returned() -> None:
+def test_buffered_records_are_not_returned_after_their_lock() -> None:
     kafka, member = play()
     kafka.share.lock_s = 5.0
     member.core.begin_poll(member.world.now)
@@ -179,7 +179,7 @@ def test_a_wrong_number_opens_the_session_anew_and_nothing_is_lost(api: str) -> 
     assert member.offsets() == [(0, 10, 1)]
 
 
-def test_a_session_that_is_gone_took_the_locks_with_it() -> None:
+def test_locks_end_with_a_lost_session() -> None:
     """122: the acknowledgements have no effect, the application is notified, and the records are delivered again."""
     kafka, member = play()
     (part,) = member.poll().parts
@@ -216,7 +216,7 @@ def test_too_many_sessions_are_waited_for() -> None:
     assert member.events == []
 
 
-def test_a_refusal_of_the_whole_is_told_and_tried_again_after_a_pause() -> None:
+def test_a_refusal_of_the_whole_is_reported_and_tried_again_after_a_pause() -> None:
     kafka, member = play()
     respond_once(kafka, "ShareFetch", refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     begin = member.world.now
@@ -225,7 +225,7 @@ def test_a_refusal_of_the_whole_is_told_and_tried_again_after_a_pause() -> None:
     assert [str(each.error) for each in member.events] == ["ShareFetch of node 1: GROUP_AUTHORIZATION_FAILED"]
 
 
-def test_a_broker_that_cannot_renew_is_told_by_the_result_and_the_rest_is_sent() -> None:
+def test_the_result_reports_a_broker_without_renewals_and_the_rest_is_sent() -> None:
     """R003-6"""
     kafka, member = play()
     (part,) = member.poll().parts
@@ -250,7 +250,7 @@ def test_a_broker_without_share_fetch_is_an_error() -> None:
     assert "no ShareFetch" in str(member.events[0].error)
 
 
-def test_what_could_not_be_stored_is_said_again() -> None:
+def test_what_could_not_be_stored_is_sent_again() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
     say(member, part, ACCEPT, 0)
@@ -285,7 +285,7 @@ def test_a_leader_that_moves_is_followed_by_its_hint() -> None:
     assert (2, "m") in kafka.share.sessions
 
 
-def test_a_node_that_names_itself_and_does_not_lead_is_told_after_a_while() -> None:
+def test_a_node_that_names_itself_and_does_not_lead_is_reported_after_a_while() -> None:
     """All connections go to one listener of a proxy, for example, so that the broker is unknown."""
     kafka, member = play()
 
@@ -310,7 +310,7 @@ def test_a_node_that_names_itself_and_does_not_lead_is_told_after_a_while() -> N
     assert len(member.offsets(2)) == 10
 
 
-def test_a_partition_that_cannot_be_read_keeps_nobody_from_the_others() -> None:
+def test_an_unreadable_partition_does_not_block_the_others() -> None:
     kafka, member = play(3)
     group = kafka.share
 
@@ -354,7 +354,7 @@ def test_acquired_offsets_that_cannot_be_right_are_an_error(acquired: list[tuple
 # The end
 
 
-def test_at_the_end_what_is_due_is_said_and_the_rest_released() -> None:
+def test_at_the_end_due_acknowledgements_are_sent_and_the_rest_released() -> None:
     kafka, member = play(2)
     parts = [*member.poll().parts, *member.poll(0.2).parts]
     say(member, parts[0], ACCEPT, 0)
@@ -369,7 +369,7 @@ def test_at_the_end_what_is_due_is_said_and_the_rest_released() -> None:
     assert member.core.held.count == 0
 
 
-def test_what_is_late_goes_before_the_end_in_a_request_of_its_own() -> None:
+def test_late_acknowledgements_are_sent_before_the_end_in_their_own_request() -> None:
     kafka, member = play()
     kafka.share.lock_s = 5.0
     (part,) = member.poll().parts

@@ -10,7 +10,7 @@ P0, P1, P2 = (TopicPartition("p", number) for number in range(3))
 OLD, NEW = b"o" * 16, b"n" * 16
 
 
-def test_numbers_go_up_and_begin_anew_behind_the_largest() -> None:
+def test_epochs_increase_and_wrap_after_the_largest() -> None:
     session = ShareSession(1)
     assert not session.is_open
     session.responded({P0: OLD})

@@ -31,7 +31,7 @@ def response(version: int, frame: bytes) -> Task:
 
 
 @pytest.mark.parametrize("version", k01_old_fetch.VERSIONS)
-def test_every_partition_is_told(version):
+def test_every_partition_is_reported(version):
     """The response has its name and number, in the layout of its version."""
     data = response(version, request(version, {b"__view.r2.t": [0, 3], b"u": [1]})).value
     assert struct.unpack_from(">ii", data) == (len(data) - 4, 7)

@@ -37,7 +37,7 @@ def test_a_tag_in_the_header_does_not_hide_it(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_request_that_is_too_short_asks_for_nothing_or_is_none(version):
+def test_a_request_that_is_too_short_requests_nothing_or_is_none(version):
     frame = frames.request(3, version, 5, "c", REQUEST(topics=[] if version == 0 else None))[4:]
     body = 11 if version < 9 else 12
     for cut in range(8, body + 1):

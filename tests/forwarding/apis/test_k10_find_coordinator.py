@@ -48,7 +48,7 @@ def test_a_long_request_is_sent_in_parts_and_has_one_response():
     assert {(each.host, each.port) for each in response.coordinators} == {ours}
 
 
-def test_only_long_requests_are_asked_in_parts():
+def test_only_long_requests_are_sent_in_parts():
     longest = bytes(k10_find_coordinator.LONG_BYTES)
     wants = k10_find_coordinator.IN_PARTS.served(World().services.book).wants
     assert wants is not None

@@ -58,7 +58,7 @@ def test_error_35_of_an_older_broker_is_understood_in_any_version(routes):
         assert told == len(frame).to_bytes(4, "big") + frame
 
 
-def test_another_error_passes_as_it_came(routes):
+def test_another_error_is_forwarded_unchanged(routes):
     frame = bytes.fromhex("00000009003a" + "01" + "00000005" + "00")
     told = routes[header(18, 3)].rewrite(memoryview(frame), Context(node_id=1))
     assert told[4:] == frame

@@ -112,7 +112,7 @@ def test_lists_of_listeners(value: str, shown: str | None) -> None:
     assert listeners(value, OURS) == shown
 
 
-def test_an_address_of_ipv6_stands_in_brackets() -> None:
+def test_an_address_of_ipv6_has_brackets() -> None:
     assert listeners("A://kafka:9092", Address("::1", 9103)) == "A://[::1]:9103"
 
 

@@ -15,7 +15,7 @@ def test_in_a_real_response_only_the_address_changes(release, version, frame):
     assert rewritten(60, version, frame) == replaced(60, version, frame)
 
 
-def test_a_kind_of_endpoint_nobody_knows_yet_is_hidden_like_controllers():
+def test_an_unknown_kind_of_endpoint_is_hidden_like_controllers():
     broker = RESPONSE.DescribeClusterBroker(broker_id=1, host="unknown.internal", port=1)
     response = RESPONSE(endpoint_type=3, cluster_id="c", brokers=[broker])
     k60_describe_cluster.repair(response, AddressBook(20000, "h", lambda *_: True))

@@ -37,7 +37,7 @@ def test_a_response_has_the_time_since_its_request() -> None:
     assert (entry["response"], entry["ms"], entry["body"]["ErrorCode"]) == ("Heartbeat", 250.0, 27)
 
 
-def test_a_produce_without_acks_leaves_no_request_behind() -> None:
+def test_a_produce_without_acks_leaves_no_request() -> None:
     each = made()
     requested(each, ApiKey.PRODUCE, 9, 1, messages.ProduceRequest(acks=0, timeout_ms=1))
     requested(each, ApiKey.HEARTBEAT, 4, 1, messages.HeartbeatRequest())

@@ -92,7 +92,7 @@ def chain(*links: Served) -> Served:
     return in_order([{COMMIT: link} for link in links])[COMMIT]
 
 
-def test_the_first_goes_first_and_what_it_lets_go_is_looked_at_again() -> None:
+def test_the_first_handler_runs_first_and_requests_that_it_passes_are_checked_again() -> None:
     """Three ways: the first one responds, the second one responds, the request is forwarded."""
     for first, second, here, expected in (
         (b"first", b"second", True, b"first"),
@@ -114,7 +114,7 @@ def test_a_request_is_picked_when_one_wants_it() -> None:
     assert chain(not_, Served(not_.handler)).wants is None
 
 
-def test_what_is_picked_from_the_decoded_request_is_not_looked_for_in_its_bytes() -> None:
+def test_a_selection_from_the_decoded_request_does_not_read_its_bytes() -> None:
     async def never(_: Call) -> bool:
         return False
 
@@ -138,13 +138,13 @@ def test_a_feature_without_a_part_in_the_altered_request_is_passed_over() -> Non
     assert broker.asked == []
 
 
-def test_a_whole_frame_from_behind_is_decoded() -> None:
+def test_a_whole_frame_from_the_next_handler_is_decoded() -> None:
     """A feature may return bytes; an amending feature gets the message."""
     frame = ports.frames.response(COMMIT, VERSION, 7, told("framed"))
     assert names(run(chain(takes("a"), says(frame)), commit("a", "t"))) == ["framed", "a, by its feature"]
 
 
-def test_behind_the_last_is_the_broker() -> None:
+def test_after_the_last_handler_is_the_broker() -> None:
     """It gets the request as the client would have sent it."""
     broker = Broker()
     assert names(run(takes("a"), commit("a", "t", broker=broker))) == ["t", "a, by its feature"]
@@ -165,7 +165,7 @@ def test_the_handlers_of_the_product_fit_together() -> None:
     assert {key: both[key] for key in set(share) - set(view)} == {key: share[key] for key in set(share) - set(view)}
 
 
-def test_what_none_of_several_features_wants_passes_at_once() -> None:
+def test_a_request_that_no_feature_selects_is_forwarded_immediately() -> None:
     """If each of them selects by group; else their predicates are called."""
     mine, theirs = {"mine": 1}, {"theirs": 1}
     unless: set[int] = set()

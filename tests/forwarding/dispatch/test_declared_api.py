@@ -42,7 +42,7 @@ def test_a_feature_may_run_the_handler_elsewhere() -> None:
     assert ran(served.handler(call_of(7))) == b"elsewhere"
 
 
-def test_what_is_wanted_is_asked_of_what_the_feature_gives() -> None:
+def test_the_selection_gets_the_services_of_the_feature() -> None:
     """The look, and the choice among decoded requests."""
 
     def picks(services: str) -> Picks:
@@ -64,7 +64,7 @@ def test_what_is_wanted_is_asked_of_what_the_feature_gives() -> None:
     assert not ran(served.picks(call_of(8)))
 
 
-def test_what_is_told_from_the_decoded_request_only_is_always_collected() -> None:
+def test_a_request_selected_after_decoding_is_always_collected() -> None:
     """An API without an early match is still not served here in every case."""
 
     async def none(_: Call) -> bool:

@@ -51,7 +51,7 @@ def test_every_version_of_a_denied_api_is_refused_here_and_all_others_stay_as_th
     assert after.fallback(ApiKey.FETCH, 0).kind is Kind.REFUSE, "old versions of Fetch, too"
 
 
-def test_read_only_leaves_consumers_what_they_need_and_everybody_the_right_to_look() -> None:
+def test_read_only_allows_consuming_and_describing() -> None:
     denied = {registry.API_KEYS[key] for key in keys_of([], read_only=True)}
     changing = ("Create", "Delete", "Alter", "Incremental", "Add", "Update", "Remove", "Write", "Elect", "Expire")
     names = {registry.API_KEYS[key] for key in client_facing()}

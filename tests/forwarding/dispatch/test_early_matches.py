@@ -76,14 +76,14 @@ def test_a_broken_request_is_nobodys_group(case: tuple[int, int], noise: bytes, 
     assert not ByGroupId(lambda _: True).matcher(key, version)(memoryview(start[:9]))
 
 
-def test_no_request_is_read_while_no_group_is_wanted() -> None:
+def test_no_request_is_read_while_no_group_is_selected() -> None:
     def never(_: str) -> bool:
         raise AssertionError("nothing is to be read")
 
     assert not ByGroupId(never, lambda: False).matcher(8, 8)(frame(8, 8, group_id="g"))
 
 
-def test_a_list_of_very_many_groups_is_told_of_when_it_is_decoded() -> None:
+def test_a_list_of_very_many_groups_is_selected_after_decoding() -> None:
     group = registry.message("OffsetFetchRequest").OffsetFetchRequestGroup
     for count, wanted in ((ELEMENTS_MAX, False), (ELEMENTS_MAX + 1, True)):
         request = frame(9, 8, groups=[group(group_id="g")] * count)
@@ -104,7 +104,7 @@ def test_words_are_found_wherever_they_stand() -> None:
     assert look(memoryview(bytes(21))), "too long to be searched"
 
 
-def test_looks_that_need_no_bytes() -> None:
+def test_early_matches_that_need_no_bytes() -> None:
     """Length, version and present state suffice."""
     nothing = memoryview(b"")
     assert EveryRequest().matcher(1, 1)(nothing)
@@ -198,14 +198,14 @@ def test_fetches_by_id_or_tag(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(registry.versions(3)[0], registry.versions(3)[1] + 1))
-def test_a_null_list_asks_for_all_topics_and_in_v0_an_empty_one(version: int) -> None:
+def test_a_null_list_requests_all_topics_and_in_v0_an_empty_one(version: int) -> None:
     look = AboutAllTopics().matcher(3, version)
     assert look(frame(3, version, topics=[] if version == 0 else None))
     assert look(frame(3, version, topics=[])) is (version == 0)
     assert not look(frame(3, version, topics=[METADATA.MetadataRequestTopic(name="a")]))
 
 
-def test_a_list_that_cannot_be_null_asks_for_all_when_it_is_empty() -> None:
+def test_a_list_that_cannot_be_null_requests_all_when_it_is_empty() -> None:
     look = AboutAllTopics().matcher(75, 0)
     topic = registry.message("DescribeTopicPartitionsRequest").TopicRequest
     assert look(frame(75, 0, topics=[]))

@@ -34,6 +34,6 @@ def test_responses_that_repeat_are_remembered() -> None:
     assert isinstance(api.rewriter(1, PARTS), Remembered)
 
 
-def test_a_rewriter_of_its_own_takes_the_place_of_the_repair() -> None:
+def test_a_declared_rewriter_replaces_the_repair() -> None:
     api = ForwardedApi(key=ACKNOWLEDGE, repair=drop_node_endpoints, rewrite=lambda _version, _parts: None)
     assert api.rewriter(1, PARTS) is None

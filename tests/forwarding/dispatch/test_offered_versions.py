@@ -119,7 +119,7 @@ def test_only_the_table_and_the_share_feature_change(release, version):
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_share_feature_is_told_as_brokers_tell_it(release):
+def test_the_share_feature_is_reported_as_by_brokers(release):
     """Supported from 0 on, therefore only from v4 on (KAFKA-17011); finalized at 1 in every response with features."""
     told = {}
     for version in range(5):

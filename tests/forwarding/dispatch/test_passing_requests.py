@@ -39,7 +39,7 @@ def made(monkeypatch: pytest.MonkeyPatch, iterations: Iterations) -> Any:
     return both.first
 
 
-def test_requests_that_only_pass_are_not_looked_at(made: Any) -> None:
+def test_requests_that_are_only_forwarded_are_not_inspected(made: Any) -> None:
     """ApiVersions is read until the client has named its software."""
     assert {header(FETCH, 15), header(METADATA, 12)} <= set(made.plain)
     assert not {header(key, 0) for key in (API_VERSIONS, LOCAL, LIST)} & set(made.plain)
@@ -55,7 +55,7 @@ def test_api_versions_of_a_client_that_has_described_itself_passes(
     assert both.described.inspected == both.first.inspected
 
 
-def test_of_a_produce_only_the_acks_are_looked_at(made: Any) -> None:
+def test_of_a_produce_only_the_acks_are_inspected(made: Any) -> None:
     assert isinstance(made.inspected[header(PRODUCE, 7)], AcksMatch)
     assert header(PRODUCE, 7) in made.produce
 

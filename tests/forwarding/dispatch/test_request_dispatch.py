@@ -189,7 +189,7 @@ def wait(w: World, seconds: float) -> None:
     w.turn_until(lambda: w.reactor.now() > start + seconds)
 
 
-def test_nothing_is_asked_between_handshake_and_the_next_ordinary_request(asking_world: World) -> None:
+def test_nothing_is_sent_between_handshake_and_the_next_ordinary_request(asking_world: World) -> None:
     w = asking_world
     client, broker = w.pair()
     local(client, broker, 1)
@@ -201,7 +201,7 @@ def test_nothing_is_asked_between_handshake_and_the_next_ordinary_request(asking
     broker.expect(request(HEARTBEAT, 0, 3, b"\xff\xffalive"))
 
 
-def test_nothing_is_asked_after_the_session_lifetime(asking_world: World) -> None:
+def test_nothing_is_sent_after_the_session_lifetime(asking_world: World) -> None:
     w = asking_world
     client, broker = w.pair()
     exchange(client, broker, handshake(1, 1), handshake_response(1, 1))
@@ -254,7 +254,7 @@ def test_nothing_is_served_after_the_session_lifetime() -> None:
         assert (w.notes[-1][0], "lifetime" in w.reason()) == ("request-refused", True)
 
 
-def test_after_authentication_anew_rights_are_asked_for_anew() -> None:
+def test_after_authentication_anew_rights_are_requested_anew() -> None:
     handler = Remembering()
     with world(some_routes(local=handler)) as w:
         client, broker = authenticated(w, lifetime_ms=300)

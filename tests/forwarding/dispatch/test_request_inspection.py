@@ -79,14 +79,14 @@ def test_a_request_without_the_words_passes_once_it_is_whole() -> None:
         assert look(frame, 0, len(frame) - 1, len(frame)) is None
 
 
-def test_ids_and_topics_are_left_to_the_look_behind() -> None:
+def test_ids_and_topics_are_left_to_the_next_match() -> None:
     """Only the walk in C reads them itself."""
     frame = request(b"ids")
     assert TopicMatch(9, b"__view.", lambda *_: OTHER, PLAIN)(frame, 0, len(frame), len(frame)) is OTHER
     assert IdMatch({}, 13, lambda *_: OTHER, PLAIN)(frame, 0, len(frame), len(frame)) is OTHER
 
 
-def test_a_request_is_looked_at_with_what_has_come() -> None:
+def test_a_request_is_inspected_with_the_received_bytes() -> None:
     """`serve_here` says yes where that does not tell."""
     look = inspect_beginning(lambda frame: len(frame) < 10, inspect_to_amend(lambda _: None, PLAIN))
     frame = request(b"produce")

@@ -88,7 +88,7 @@ def test_an_inspected_api_keeps_its_handler_and_its_choice(local):
     assert route.serve_here(memoryview(b""))
 
 
-def test_share_requests_that_nobody_serves_are_a_mistake_of_ours():
+def test_unserved_share_requests_are_a_programming_error():
     with pytest.raises(LocalProtocolError, match="ShareGroupHeartbeat"):
         build(Offer((share_group_apis.OFFER,)), {})
 

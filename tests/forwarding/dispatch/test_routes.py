@@ -10,7 +10,7 @@ def test_a_route_is_found_by_the_first_four_bytes_of_a_request():
     assert routes[bytes.fromhex("0003000c")] is route
 
 
-def test_what_nobody_listed_is_refused_and_not_remembered():
+def test_an_unlisted_api_is_refused_and_not_remembered():
     """A peer that sends nonsense must not make the table grow."""
     routes = Routes()
     for nonsense in (b"\xff\xff\x7f\xff", b"GET ", b"\x16\x03\x01\x02"):

@@ -29,7 +29,7 @@ def settled(
     return [(start, end, None if each is None else each.attempt) for start, end, each in found]
 
 
-def test_a_settled_range_is_told_by_the_deliveries_it_consists_of(deliveries: ForwardedDeliveries) -> None:
+def test_a_settled_range_is_reported_by_its_deliveries(deliveries: ForwardedDeliveries) -> None:
     deliveries.acquired(SHARE, delivery(0, 9))
     deliveries.acquired(SHARE, delivery(10, 14, 2))
     deliveries.acquired(SHARE, delivery(20, 24))
@@ -59,7 +59,7 @@ def test_renewals_count_for_the_offsets_and_the_member_that_renewed(deliveries: 
     assert found == [(0, 3, 0), (4, 4, 1), (5, 5, 2), (6, 9, 0)]
 
 
-def test_no_more_is_kept_than_the_limits_say() -> None:
+def test_kept_deliveries_stay_within_the_limits() -> None:
     deliveries = ForwardedDeliveries(most=30, most_of_one=20)
     for number in range(100):
         deliveries.acquired(SHARE, delivery(number * 2, number * 2))
@@ -72,7 +72,7 @@ def test_no_more_is_kept_than_the_limits_say() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_offset_is_told_once_as_it_was_delivered_last(seed: int) -> None:
+def test_every_offset_is_reported_once_with_its_last_delivery(seed: int) -> None:
     dice, deliveries, model = random.Random(seed), ForwardedDeliveries(), dict[int, tuple[int, str]]()
     for attempt in range(200):
         first = dice.randrange(60)

@@ -108,7 +108,7 @@ def settles(world: World) -> list[tuple[int, int, str]]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_is_acquired_is_told_and_its_keys_are_seen(world: World, version: int) -> None:
+def test_acquired_records_are_reported_and_their_keys_sampled(world: World, version: int) -> None:
     data = records.build_batch(10, [Record(key=b"k", value=b"v", offset=10 + at) for at in range(8)])
     assert world.passes(SHARE_FETCH, fetch(), fetched((10, 13, 1), (15, 15, 2), data=data), version) is None
     told = world.events("acquire", "fetch", "load", "hot_keys")
@@ -122,7 +122,7 @@ def test_what_is_acquired_is_told_and_its_keys_are_seen(world: World, version: i
     assert (by_kind["load"]["rows"], by_kind["load"]["sampled"]) == (5, 8)
 
 
-def test_acknowledgements_are_told_once_the_broker_took_them(world: World) -> None:
+def test_acknowledgements_are_reported_once_the_broker_accepted_them(world: World) -> None:
     """One type covers its batch, else there is one for each offset; renewals end nothing."""
     batches = [(0, 9, [1]), (10, 14, [1, 2, 2, 0, 3]), (15, 19, [4]), (20, 22, [4, 1, 4])]
     world.passes(SHARE_ACKNOWLEDGE, acknowledge(*batches), acknowledged())
@@ -135,7 +135,7 @@ def test_acknowledgements_are_told_once_the_broker_took_them(world: World) -> No
     assert settles(world) == expected
 
 
-def test_a_settle_tells_of_the_delivery_that_passed_before(world: World) -> None:
+def test_a_settle_is_reported_with_its_delivery(world: World) -> None:
     """For each piece the delivery count, the time of its acquisition, and the time beyond its first lock by
     renewals.
     """
@@ -162,7 +162,7 @@ def test_what_is_not_known_of_a_delivery_is_null(world: World) -> None:
     assert ([event[name] for name in unknown], event["by"]) == ([None] * 5, "brokers")
 
 
-def test_refused_acknowledgements_are_not_told(world: World) -> None:
+def test_refused_acknowledgements_are_not_reported(world: World) -> None:
     world.passes(SHARE_ACKNOWLEDGE, acknowledge((0, 9, [1])), acknowledged(121))
     world.passes(SHARE_FETCH, fetch((0, 9, [1])), fetched(acknowledge_error_code=121))
     refused = FETCHED(error_code=122, responses=[])
@@ -185,7 +185,7 @@ def test_responses_are_treated_as_before(world: World) -> None:
     assert frames.decode_request(memoryview(frame))[1].max_bytes < (1 << 31) - 1
 
 
-def test_what_cannot_be_read_passes_and_tells_nothing(world: World) -> None:
+def test_unreadable_responses_are_forwarded_and_not_reported(world: World) -> None:
     route = world.routes[header(SHARE_ACKNOWLEDGE, 2)]
     frame = bytes(frames.request(SHARE_ACKNOWLEDGE, 2, 7, "client", acknowledge((0, 9, [1])))[4:])
     plain = world.plain[header(SHARE_ACKNOWLEDGE, 2)]
@@ -297,7 +297,7 @@ def repr_without_seq(event: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_extension_and_twin_tell_the_same(seed: int) -> None:
+def test_extension_and_python_fallback_report_the_same(seed: int) -> None:
     """For any bytes, at the limits of the memory too."""
     compare(seed)
 

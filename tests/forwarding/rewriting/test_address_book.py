@@ -36,7 +36,7 @@ def book(plane):
     return AddressBook(19093, "proxy.example", plane.bind)
 
 
-def test_a_broker_is_told_by_its_node_id_and_bound_once(book, plane):
+def test_a_broker_is_known_by_its_node_id_and_bound_once(book, plane):
     assert book.advertise(3, KAFKA_1) == Address("proxy.example", 19096)
     assert book.advertise(3, KAFKA_1) == Address("proxy.example", 19096)
     assert plane.bound == [(3, KAFKA_1)]
@@ -45,7 +45,7 @@ def test_a_broker_is_told_by_its_node_id_and_bound_once(book, plane):
     assert dict(book.nodes) == {3: KAFKA_1}
 
 
-def test_a_broker_that_moved_is_told_to_the_plane(book, plane):
+def test_a_broker_that_moved_is_reported_to_the_plane(book, plane):
     book.advertise(3, KAFKA_1)
     before = book.generation
     assert book.advertise(3, MOVED) == Address("proxy.example", 19096)
@@ -85,7 +85,7 @@ def test_a_broker_without_listener_is_left_out_until_it_is_tried_again(book, pla
     assert book.generation == before
 
 
-def test_a_broker_whose_new_address_cannot_be_served_is_no_longer_told(book, plane):
+def test_a_broker_whose_new_address_cannot_be_served_is_no_longer_advertised(book, plane):
     book.advertise(1, KAFKA_1)
     plane.taken.add(1)
     assert book.advertise(1, MOVED) is None
@@ -94,7 +94,7 @@ def test_a_broker_whose_new_address_cannot_be_served_is_no_longer_told(book, pla
 
 
 @pytest.mark.parametrize("node_id", [-1, 65536 - 19093, 2**31 - 1])
-def test_what_is_no_port_is_never_asked_of_the_plane(book, plane, node_id):
+def test_what_is_no_port_is_never_requested_of_the_plane(book, plane, node_id):
     assert book.advertise(node_id, KAFKA_1) is None
     assert book.address_for(node_id) is None
     assert plane.bound == []
@@ -137,7 +137,7 @@ def test_with_one_port_a_broker_is_advertised_by_its_name(plane):
     assert plane.bound == [(70_000, KAFKA_1)]
 
 
-def test_a_pinned_broker_is_dialled_where_the_settings_say(plane):
+def test_a_pinned_broker_is_dialled_at_the_address_of_the_settings(plane):
     """Regardless of its advertised address: the proxy's host may know it by another name."""
     book = AddressBook(19093, "proxy.example", plane.bind, pinned={3: MOVED})
     for advertised in (KAFKA_1, MOVED, KAFKA_1):

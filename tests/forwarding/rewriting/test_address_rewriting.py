@@ -43,7 +43,7 @@ def route_for(case: Case) -> Route:
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: f"{registry.API_KEYS[case.key]} v{case.version}: {case.name}")
-def test_the_client_is_told(case):
+def test_the_client_gets_the_rewritten_addresses(case):
     """Byte for byte what the case says, the same from the cache, and None where nothing changes."""
     route = route_for(case)
     frame = case.frame()
@@ -112,7 +112,7 @@ def test_a_new_carrier_keeps_the_proxy_from_starting(monkeypatch):
         route_table.build(AddressBook(1, "h", lambda *_: True), offer, Limits(), {})
 
 
-def test_no_host_stands_without_a_port():
+def test_no_host_is_written_without_a_port():
     """The definitions' rule (host and port side by side) misses no broker: what else is called host are clients."""
     lonely = set()
     for key in client_facing():

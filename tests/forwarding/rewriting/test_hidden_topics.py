@@ -89,7 +89,7 @@ def test_an_unusual_error_code_is_no_way_to_be_shown(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_whatever_the_bytes_it_is_unclear_or_cut(version: int) -> None:
+def test_arbitrary_bytes_are_unclear_or_cut(version: int) -> None:
     """Nothing but Unclear is raised, wherever the response ends or is damaged."""
     draw = random.Random(version)
     whole = bytearray(response(draw, ["__view.a", "orders", "__proxy_b"], version))

@@ -38,7 +38,7 @@ def test_a_request_is_sent_on_the_clients_upstream_connection_and_its_response_t
         assert len(w.dialled) == 1
 
 
-def test_a_question_is_what_dials_where_nothing_was_forwarded_before() -> None:
+def test_a_request_is_what_dials_where_nothing_was_forwarded_before() -> None:
     with local_world(asking([])) as w:
         client = w.client()
         client.send(request(LOCAL, 1, 9))
@@ -82,7 +82,7 @@ def test_a_late_response_to_an_abandoned_request_precedes_the_clients_next_and_s
         assert late == [b"late"]
 
 
-def test_an_abandoned_question_does_not_hold_up_the_next_local_request() -> None:
+def test_an_abandoned_request_does_not_hold_up_the_next_local_request() -> None:
     async def handle(call: Call) -> bytes:
         call.connection.send_request(HEARTBEAT, ASK_VERSION, b"never answered")
         return response(call.correlation_id)
@@ -142,7 +142,7 @@ def test_a_local_request_waits_for_the_response_before_it_while_one_to_ours_is_p
         client.expect(response(2, b"fetched") + response(3, b"at once"))
 
 
-def test_a_question_that_loses_its_connection_fails() -> None:
+def test_a_request_that_loses_its_connection_fails() -> None:
     errors: list[BaseException] = []
 
     async def handle(call: Call) -> bytes:
@@ -167,7 +167,7 @@ def test_a_question_that_loses_its_connection_fails() -> None:
         assert w.plane.statistics().connections == 0
 
 
-def test_someone_elses_wait_for_a_question_is_told_when_its_connection_ends() -> None:
+def test_a_wait_of_another_owner_for_a_request_fails_when_its_connection_ends() -> None:
     """A promise may have waiters beyond the connection's own handler (the cache others read from)."""
     told: list[BaseException] = []
     kept: list[Promise[memoryview]] = []
@@ -192,7 +192,7 @@ def test_someone_elses_wait_for_a_question_is_told_when_its_connection_ends() ->
         w.turn_until(lambda: told)
 
 
-def test_a_question_on_a_connection_that_has_ended_fails_at_once() -> None:
+def test_a_request_on_a_connection_that_has_ended_fails_immediately() -> None:
     handler = Handler()
     with local_world(handler) as w:
         client = w.client()
@@ -205,7 +205,7 @@ def test_a_question_on_a_connection_that_has_ended_fails_at_once() -> None:
             promise.result()
 
 
-def test_a_question_in_the_middle_of_a_passing_request_waits_for_its_end() -> None:
+def test_a_request_in_the_middle_of_a_forwarded_request_waits_for_its_end() -> None:
     handler = Handler()
     with local_world(handler) as w:
         client, broker = w.pair()
@@ -231,7 +231,7 @@ def keep_alive_world(monkeypatch: pytest.MonkeyPatch, handler: Any) -> Any:
     return local_world(handler, keep_alive=lambda _connection: (HEARTBEAT, ASK_VERSION, b"alive"))
 
 
-def test_an_upstream_connection_is_kept_alive_where_something_was_asked_for_a_local_request(
+def test_an_upstream_connection_used_for_a_local_request_is_kept_alive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with keep_alive_world(monkeypatch, asking([])) as w:

@@ -57,7 +57,7 @@ def test_a_local_request_is_served_here_and_never_forwarded() -> None:
         assert w.plane.statistics().local_answers_total == 1
 
 
-def test_how_long_a_local_request_took_is_told() -> None:
+def test_how_long_a_local_request_took_is_reported() -> None:
     """The duration counts from the complete request to its response, waits for earlier responses included; a forwarded
     one has none.
     """
@@ -143,7 +143,7 @@ def test_records_without_acks_before_it_are_passed_on_first() -> None:
         started(w, handler)
 
 
-def test_a_flood_behind_a_muted_request_is_not_read() -> None:
+def test_a_flood_after_a_muted_request_is_not_read() -> None:
     """At most one receive buffer is kept."""
     handler = Handler()
     with local_world(handler) as w:
@@ -204,7 +204,7 @@ def test_an_inspected_request_may_be_larger_only_where_it_passes_on(is_ours: boo
         assert handler.calls == []
 
 
-def test_a_client_that_leaves_while_muted_ends_everything_at_once() -> None:
+def test_a_client_that_leaves_while_muted_ends_everything_immediately() -> None:
     handler = Handler()
     closed: list[str] = []
     with local_world(handler) as w:
@@ -220,7 +220,7 @@ def test_a_client_that_leaves_while_muted_ends_everything_at_once() -> None:
         assert w.plane.statistics().connections == 0
 
 
-def test_a_client_that_leaves_while_its_request_still_waits_ends_at_once() -> None:
+def test_a_client_that_leaves_while_its_request_still_waits_ends_immediately() -> None:
     handler = Handler()
     with local_world(handler) as w:
         client, broker = w.pair()
@@ -232,7 +232,7 @@ def test_a_client_that_leaves_while_its_request_still_waits_ends_at_once() -> No
         assert handler.calls == []
 
 
-def test_a_broker_that_goes_while_a_local_request_runs_ends_the_client_at_once() -> None:
+def test_a_broker_that_goes_while_a_local_request_runs_ends_the_client_immediately() -> None:
     handler = Handler()
     with local_world(handler) as w:
         client, broker = w.pair()
@@ -243,7 +243,7 @@ def test_a_broker_that_goes_while_a_local_request_runs_ends_the_client_at_once()
         assert handler.ended == [1]
 
 
-def test_on_close_of_a_connection_that_has_ended_is_called_at_once() -> None:
+def test_on_close_of_a_connection_that_has_ended_is_called_immediately() -> None:
     handler = Handler()
     told: list[int] = []
     with local_world(handler) as w:
@@ -286,7 +286,7 @@ def test_a_handler_that_fails_ends_its_connection_with_a_note() -> None:
     ("error", "event"),
     [(RemoteProtocolError("no such request"), "client-protocol-error"), (UpstreamLost("gone"), "connection-closed")],
 )
-def test_a_handlers_errors_are_told_apart(error: Exception, event: str) -> None:
+def test_errors_of_a_handler_are_distinguished(error: Exception, event: str) -> None:
     handler = Handler()
     with local_world(handler) as w:
         client = w.client()

@@ -18,7 +18,7 @@ def test_a_feature_adds_to_what_all_have() -> None:
     assert "services" in {field.name for field in fields(ViewServices)}
 
 
-def test_nothing_is_asked_under_an_identity_that_is_not_there() -> None:
+def test_nothing_is_requested_without_an_identity() -> None:
     """The default is to send no request, and to use the documented values."""
     made = World().services
     alone = Services(

@@ -73,7 +73,7 @@ async def _leave(_call: object) -> None:
     """Leave the request to the broker."""
 
 
-def test_a_request_that_came_alone_is_taken_at_once_and_its_client_is_muted() -> None:
+def test_a_request_received_alone_takes_the_fast_path_and_its_client_is_muted() -> None:
     """Later requests of the client wait, and are forwarded afterwards."""
     taken = Taken()
     w = taking(taken)
@@ -158,7 +158,7 @@ def test_long_requests_and_responses_reach_peers_that_read_slowly(forwards: bool
     w.close()
 
 
-def test_what_is_behind_another_request_or_not_taken_goes_the_long_way() -> None:
+def test_a_request_after_another_or_not_taken_is_handled_normally() -> None:
     """Two in one piece, one while another waits for its response, one that is left."""
     taken = Taken()
     w = taking(taken)
@@ -188,7 +188,7 @@ def test_what_is_behind_another_request_or_not_taken_goes_the_long_way() -> None
 
 @pytest.mark.parametrize("who", ["client", "broker"])
 @pytest.mark.parametrize("has_response", [False, True])
-def test_whoever_leaves_ends_a_request_that_was_taken(who: str, has_response: bool) -> None:
+def test_a_client_that_leaves_ends_its_fast_path_request(who: str, has_response: bool) -> None:
     """It is notified if the broker has not responded; a response after the end is dropped."""
     taken = Taken()
     w = taking(taken)
@@ -225,7 +225,7 @@ def test_drain_ends_the_connection_after_the_response() -> None:
     w.close()
 
 
-def test_what_goes_on_is_sent_when_the_turn_ends() -> None:
+def test_a_forwarded_fast_path_request_is_sent_when_the_iteration_ends() -> None:
     """All requests of one iteration are therefore sent together: a coordinator of 4.3 stores them with one append."""
     taken, seen = Taken(), list[bytes]()
     w = taking(taken)
@@ -237,7 +237,7 @@ def test_what_goes_on_is_sent_when_the_turn_ends() -> None:
     w.close()
 
 
-def test_nothing_goes_on_where_the_connection_has_ended_in_the_same_turn() -> None:
+def test_nothing_is_forwarded_where_the_connection_has_ended_in_the_same_iteration() -> None:
     """The owner of the request is notified."""
     taken = Taken()
     w = taking(taken)

@@ -86,7 +86,7 @@ STREAM = (
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 8, 50, 10_000])
-def test_answers_are_told_apart_however_they_are_cut(size: int) -> None:
+def test_responses_are_separated_at_every_cut(size: int) -> None:
     walk = Walk(*EXPECTED)
     data = b"".join(STREAM)
     for at in range(0, len(data), size):
@@ -96,12 +96,12 @@ def test_answers_are_told_apart_however_they_are_cut(size: int) -> None:
     assert walk.passed == data.replace(STREAM[2], b"")
 
 
-def test_an_answer_nobody_asked_for_is_the_brokers_fault() -> None:
+def test_an_unexpected_response_is_the_brokers_fault() -> None:
     with pytest.raises(RemoteProtocolError, match="belongs to no request"):
         Walk().receive(response(1))
 
 
-def test_an_answer_out_of_order_is_the_brokers_fault() -> None:
+def test_a_response_out_of_order_is_the_brokers_fault() -> None:
     with pytest.raises(RemoteProtocolError, match="responded to request 2, but 1 was next"):
         Walk((1, PLAIN), (2, PLAIN)).receive(response(2) + response(1))
 
@@ -118,7 +118,7 @@ def test_a_tls_alert_from_a_broker_is_named() -> None:
         Walk((1, PLAIN)).receive(b"\x15\x03\x03\x00\x02\x02\x46\x00")
 
 
-def test_the_entry_of_an_answer_that_is_not_whole_in_its_head_stays() -> None:
+def test_the_entry_of_a_response_with_an_incomplete_header_stays() -> None:
     walk = Walk((1, PLAIN))
     walk.receive(response(1)[:7])
     assert list(walk.pending) == [(1, PLAIN)]

@@ -12,7 +12,7 @@ from kafka_share_proxy.wire.errors import LocalProtocolError
 HEADER = Path(c_layouts.__file__).with_name("layouts.h")
 
 
-def test_the_header_is_what_the_definitions_say() -> None:
+def test_the_header_equals_the_definitions() -> None:
     """`python -m kafka_share_proxy.forwarding.walk.c_layouts` writes it."""
     assert HEADER.read_text() == c_layouts.written()
 

@@ -131,7 +131,7 @@ def test_a_head_that_is_not_whole_passes_nothing_of_its_frame() -> None:
     assert not walk.pending
 
 
-def test_the_body_of_a_frame_passes_as_it_comes() -> None:
+def test_the_body_of_a_frame_is_forwarded_as_it_is_received() -> None:
     walk = Walk()
     frame = request(1, 11, 5, bytes(5000))
     walk.receive(frame[:100])
@@ -186,7 +186,7 @@ def test_a_request_to_be_inspected_passes_only_if_it_has_come_whole_and_is_not_s
         assert look(frame, 0, min(len(frame), come), len(frame)) == expected
 
 
-def test_a_negative_size_is_told_from_a_long_one() -> None:
+def test_a_negative_size_is_distinguished_from_a_long_one() -> None:
     with pytest.raises(RemoteProtocolError, match="negative"):
         Walk().receive(struct.pack(">i", -5))
     with pytest.raises(RemoteProtocolError, match=f"larger than the limit of {FRAME_MAX}"):

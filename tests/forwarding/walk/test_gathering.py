@@ -28,7 +28,7 @@ def test_a_frame_is_whole_with_its_last_byte_and_leaves_the_rest() -> None:
     assert bytes(gathering.frame) == frame
 
 
-def test_memory_follows_what_came_not_what_was_announced() -> None:
+def test_memory_follows_the_received_bytes_not_the_announced_size() -> None:
     gathering = Gathering(64 << 20, None)
     gathering.add(memoryview(bytes(100)), 0, 100)
     assert len(gathering.frame) == 100

@@ -69,7 +69,7 @@ def counts_by_turn(w: World, slow: Slow, until: Callable[[], object]) -> list[in
     return [after - before for before, after in pairwise(counts)]
 
 
-def test_responses_that_are_rewritten_are_spread_over_turns_and_others_pass_in_between() -> None:
+def test_rewritten_responses_are_spread_over_iterations_and_others_are_forwarded_in_between() -> None:
     slow = Slow()
     with slow_world(slow) as w:
         (client, broker), (other, its_broker) = w.pair(), w.pair()
@@ -88,7 +88,7 @@ def test_responses_that_are_rewritten_are_spread_over_turns_and_others_pass_in_b
         assert w.plane.statistics().gathered_bytes == 0
 
 
-def test_inspected_requests_are_spread_over_turns_and_order_is_kept() -> None:
+def test_inspected_requests_are_spread_over_iterations_and_order_is_kept() -> None:
     slow = Slow()
     with slow_world(slow) as w:
         client, broker = w.pair()
@@ -100,7 +100,7 @@ def test_inspected_requests_are_spread_over_turns_and_order_is_kept() -> None:
         assert w.plane.statistics().gathered_bytes == 0
 
 
-def test_local_requests_of_many_connections_share_the_turns() -> None:
+def test_local_requests_of_many_connections_share_the_iterations() -> None:
     slow = Slow()
     with slow_world(slow) as w:
         clients = [w.client() for _ in range(8)]
@@ -152,7 +152,7 @@ def test_a_broker_that_leaves_while_its_responses_wait_has_them_forwarded() -> N
         client.expect_end()
 
 
-def test_a_client_that_ends_while_responses_wait_leaves_nothing_behind() -> None:
+def test_a_client_that_ends_while_responses_wait_leaves_no_bytes() -> None:
     slow = Slow()
     with slow_world(slow) as w:
         client, broker = w.pair()

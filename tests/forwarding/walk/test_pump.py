@@ -194,14 +194,14 @@ def test_a_way_in_which_something_is_goes_by_its_callback(world: World) -> None:
     assert (world.masks, world.up.told) == ([READ, READ], [])
 
 
-def test_the_end_of_a_stream_is_told(world: World) -> None:
+def test_the_end_of_a_stream_is_reported(world: World) -> None:
     """The stream ends in order, or by a reset."""
     world.client.shutdown(socket.SHUT_WR)
     world.turn()
     assert world.up.told[:1] == [("ended", 0, 0)]
 
 
-def test_what_a_peer_does_not_take_is_told(world: World) -> None:
+def test_unsent_bytes_are_reported(world: World) -> None:
     """How much it took; the bytes stand in the buffer."""
     world.ends[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     frame = request(1, 11, 1, bytes(2000))
@@ -220,7 +220,7 @@ def test_what_a_peer_does_not_take_is_told(world: World) -> None:
     assert world.up.told[0] in (("sent", -errno.EPIPE, len(frame)), ("sent", -errno.ECONNRESET, len(frame)))
 
 
-def test_too_many_in_flight_is_told(world: World) -> None:
+def test_too_many_in_flight_is_reported(world: World) -> None:
     """When all was sent."""
     world.up.in_flight_max = 2
     frames = b"".join(request(1, 11, n) for n in range(3))
@@ -229,7 +229,7 @@ def test_too_many_in_flight_is_told(world: World) -> None:
     assert world.up.told == [("sent", len(frames), len(frames))]
 
 
-def test_trouble_goes_to_the_way_it_came_from(world: World) -> None:
+def test_trouble_is_reported_to_its_direction(world: World) -> None:
     """And touches no other."""
     world.up.trouble = ValueError("no request")
     world.client.sendall(request(99, 0, 2))
@@ -237,14 +237,14 @@ def test_trouble_goes_to_the_way_it_came_from(world: World) -> None:
     assert world.up.told[-1] == ("failed", "no request")
 
 
-def test_what_is_no_exception_ends_the_turn(world: World) -> None:
+def test_a_base_exception_ends_the_iteration(world: World) -> None:
     world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
     world.client.sendall(request(99, 0, 2))
     with pytest.raises(KeyboardInterrupt):
         world.turn()
 
 
-def test_a_turn_ends_when_its_time_is_over(world: World) -> None:
+def test_an_iteration_ends_when_its_time_is_over(world: World) -> None:
     """However much passes meanwhile."""
     began = time.monotonic()
     world.pump.turn(0.05)
@@ -264,7 +264,7 @@ def no_more_files() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("files", [nullcontext, no_more_files])
-def test_each_turn_ends_at_its_own_time(world: World, files: Callable[[], AbstractContextManager[None]]) -> None:
+def test_each_iteration_ends_at_its_own_time(world: World, files: Callable[[], AbstractContextManager[None]]) -> None:
     """After a longer one that an event ended, too, and without the alarm, which takes a descriptor.
 
     An alarm of an earlier turn may end it before.
@@ -394,7 +394,7 @@ def test_request_is_sent_in_the_next_wait_after_an_exception_that_ends_this_one(
     assert world.broker.recv(100) == b"data"
 
 
-def test_turn_ends_after_the_rest_of_a_request_of_an_earlier_turn_is_kept(world: World) -> None:
+def test_iteration_ends_after_the_rest_of_a_request_of_an_earlier_iteration_is_kept(world: World) -> None:
     """The end of a connection that `kept` has planned must not wait for the next event."""
     world.ends[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     world.up.on_walked = lambda: world.pump.send_later(world.ends[0].fileno(), bytes(1 << 20))

@@ -278,7 +278,7 @@ def test_records_beyond_the_first_64_are_left_to_the_transport(sides: Pair) -> N
     ("trouble", "code"),
     [(ssl.SSLError("bad record"), errno.EPROTO), (ssl.SSLZeroReturnError(), errno.EPROTO), (None, 0)],
 )
-def test_failed_decryption_and_the_end_are_told(sides: Pair, trouble: Exception | None, code: int) -> None:
+def test_failed_decryption_and_the_end_are_reported(sides: Pair, trouble: Exception | None, code: int) -> None:
     sides.session.trouble, sides.session.record = trouble, 0
     sides.client.sendall(pump_request(1, 11, 2))
     sides.turn()
@@ -304,13 +304,13 @@ def test_response_passes_unless_bytes_wait_before_it(sides: Pair) -> None:
     assert sides.down.told == [("sent", 0, len(frame))]
 
 
-def test_failed_encryption_is_told_as_a_client_that_has_gone(sides: Pair) -> None:
+def test_failed_encryption_is_reported_as_a_lost_client(sides: Pair) -> None:
     sides.session.trouble = ssl.SSLError("no key")
     frame = sides.respond()
     assert sides.down.told == [("sent", -errno.EPIPE, len(frame))]
 
 
-def test_what_is_no_exception_ends_the_turn(sides: Pair) -> None:
+def test_a_base_exception_ends_the_iteration(sides: Pair) -> None:
     sides.owner.trouble = KeyboardInterrupt()
     sides.client.sendall(pump_request(1, 11, 2))
     with pytest.raises(KeyboardInterrupt):

@@ -233,7 +233,7 @@ def compare_responses(seed: int) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
-def test_a_produce_to_one_other_topic_calls_no_look_in_c(version: int) -> None:
+def test_a_produce_to_one_other_topic_calls_no_match_in_c(version: int) -> None:
     """It is forwarded as soon as the name of its topic has arrived."""
 
     def never(*_: object) -> None:
@@ -251,7 +251,7 @@ def test_a_produce_to_one_other_topic_calls_no_look_in_c(version: int) -> None:
             assert list(walk.pending) == expected
 
 
-def test_a_look_of_an_unknown_kind_is_refused() -> None:
+def test_a_match_of_an_unknown_kind_is_refused() -> None:
     """Rather than taken for another one."""
     for kind in (-1, 99):
         look = type("Odd", (), {"kind": kind})()
@@ -336,7 +336,7 @@ def commit_of(key: int, version: int, random_: random.Random) -> tuple[bytes, bo
 
 @pytest.mark.parametrize(("key", "version"), COMMITS)
 @pytest.mark.parametrize("seed", range(12))
-def test_commits_of_groups_that_nobody_knows_pass_in_c(key: int, version: int, seed: int) -> None:
+def test_commits_of_unknown_groups_are_forwarded_in_c(key: int, version: int, seed: int) -> None:
     """Complete ones; truncated ones wait for more bytes; others that are neither plain nor known are left to the next
     match.
     """
@@ -358,7 +358,7 @@ def test_commits_of_groups_that_nobody_knows_pass_in_c(key: int, version: int, s
 
 
 @pytest.mark.parametrize(("group", "metadata"), [("known", ""), ("other", "ic/1;3-3")])
-def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_look(group: str, metadata: str) -> None:
+def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_match(group: str, metadata: str) -> None:
     """The match is called once it is gathered."""
     data, asked = frames.request(8, 8, 5, "me", offset_commit(group, "t", 3, metadata)), list[object]()
     look = GroupMatch(KNOWN, (8, 8), lambda *given: asked.append(given), COMMIT)
@@ -368,7 +368,7 @@ def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_look
 
 
 @pytest.mark.parametrize(("key", "version"), COMMITS)
-def test_what_passes_in_c_is_not_wanted_in_python_whatever_stands_in_place_of_a_group(key: int, version: int) -> None:
+def test_a_request_forwarded_in_c_is_not_selected_in_python_for_any_group_id(key: int, version: int) -> None:
     """Any bytes changed anywhere after the head, lengths included; and random bytes."""
     random_ = random.Random(key * 100 + version)
     wanted, passed = KNOWN.matcher(key, version), 0

@@ -63,7 +63,7 @@ def test_a_room_has_its_size_and_can_be_written() -> None:
             module.room(-1)
 
 
-def test_a_large_room_is_given_again_only_when_nobody_holds_any_of_it() -> None:
+def test_a_large_buffer_is_reused_only_when_no_part_of_it_is_held() -> None:
     first = walking.room(LARGE)
     first[:] = b"1" * LARGE
     kept = first[1000:2000]

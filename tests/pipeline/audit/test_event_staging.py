@@ -19,7 +19,7 @@ from tests.support.odd_lines import BROKEN, ODD, TAKEN
 pytestmark = pytest.mark.slow
 
 
-def test_spark_would_say_the_same_of_each_line(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_parses_each_line_to_the_same(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines of all sorts with all sorts of ends, in a file that several tasks read, and in a compressed one."""
     dice, proxy = random.Random(5), Proxy("usual")
     for number in range(3_000):

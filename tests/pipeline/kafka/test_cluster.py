@@ -76,20 +76,20 @@ def client(broker: Broker) -> Iterator[BlockingClusterClient]:
             yield opened
 
 
-def test_topics_and_offsets_are_told(client: BlockingClusterClient) -> None:
+def test_topics_and_offsets_are_returned(client: BlockingClusterClient) -> None:
     assert client.topics(["orders"]) == {"orders": (ID, {0: 1})}
     assert client.offsets([PLACE], cluster.EARLIEST_TIMESTAMP) == {PLACE: 108}
     assert client.offsets([], cluster.LATEST_TIMESTAMP) == {}
 
 
-def test_what_may_pass_is_asked_again_with_new_metadata(client: BlockingClusterClient, broker: Broker) -> None:
+def test_retriable_errors_are_retried_with_new_metadata(client: BlockingClusterClient, broker: Broker) -> None:
     broker.topic_codes = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE]
     broker.offset_codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert client.topics(["orders"])["orders"].topic_id == ID
     assert client.offsets([PLACE], cluster.LATEST_TIMESTAMP) == {PLACE: 109}
 
 
-def test_what_does_not_pass_is_told_at_once(client: BlockingClusterClient, broker: Broker) -> None:
+def test_permanent_errors_are_raised_immediately(client: BlockingClusterClient, broker: Broker) -> None:
     broker.topic_codes = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     with pytest.raises(ReadRefused, match=r"topic orders: TOPIC_AUTHORIZATION_FAILED \(29\)"):
         client.topics(["orders"])

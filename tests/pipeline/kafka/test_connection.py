@@ -80,7 +80,7 @@ def test_a_wrong_password_is_no_matter_of_trying_again(mechanism: str) -> None:
         opened(server, security)
 
 
-def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
+def test_a_mechanism_that_is_not_offered_is_reported_with_those_that_are() -> None:
     with BlockingServer(Login("PLAIN")) as server, pytest.raises(LoginRefused, match="it offers PLAIN"):
         opened(server, Security(mechanism="SCRAM-SHA-512", username="alice", password=SECRET))
 
@@ -126,7 +126,7 @@ def test_a_server_that_hangs_up_or_is_not_there_is_lost() -> None:
         BlockingConnection(Address("127.0.0.1", port), Security(), "test")
 
 
-def test_a_version_that_nobody_has_is_an_error() -> None:
+def test_a_version_without_overlap_is_an_error() -> None:
     with BlockingServer(lambda _header, _request: None) as server:
         connection = opened(server)
         with pytest.raises(RemoteProtocolError, match="has no version of Produce"):

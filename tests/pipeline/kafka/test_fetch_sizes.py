@@ -25,7 +25,7 @@ def test_requested_size_follows_from_the_last_response() -> None:
     assert sizes.request_bytes("a", 500, MOST) == BATCH_BYTES
 
 
-def test_only_so_many_splits_are_remembered() -> None:
+def test_remembered_splits_are_bounded() -> None:
     sizes = FetchSizes()
     for number in range(REMEMBERED_MAX + 1):
         sizes.learn(number, 1, 1)

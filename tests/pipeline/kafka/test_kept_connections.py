@@ -57,14 +57,14 @@ def asked_metadata(server: BlockingServer) -> int:
     return sum(key == ApiKey.METADATA for key, _ in server.asked)
 
 
-def test_the_next_task_dials_nobody_and_knows_the_leader(kept: KeptConnections, server: BlockingServer) -> None:
+def test_the_next_task_dials_no_broker_and_knows_the_leader(kept: KeptConnections, server: BlockingServer) -> None:
     for _ in range(3):
         with kept.cluster(options_of(server)) as client:
             assert client.leader(PLACE, ID).versions
     assert (dialled(server), asked_metadata(server)) == (1, 1)
 
 
-def test_other_partitions_and_other_ids_of_a_topic_are_asked_for(kept: KeptConnections, server: BlockingServer) -> None:
+def test_other_partitions_and_other_ids_of_a_topic_are_requested(kept: KeptConnections, server: BlockingServer) -> None:
     with kept.cluster(options_of(server)) as client:
         client.leader(PLACE, ID)
     with kept.cluster(options_of(server)) as client, pytest.raises(ReadRefused, match="orders-7 does not exist"):
@@ -74,7 +74,7 @@ def test_other_partitions_and_other_ids_of_a_topic_are_asked_for(kept: KeptConne
     assert asked_metadata(server) == 3
 
 
-def test_a_leader_that_was_wrong_is_asked_for(kept: KeptConnections, server: BlockingServer) -> None:
+def test_a_wrong_leader_is_looked_up_again(kept: KeptConnections, server: BlockingServer) -> None:
     with kept.cluster(options_of(server)) as client:
         client.leader(PLACE, ID)
     with kept.cluster(options_of(server)) as client:

@@ -78,6 +78,6 @@ def plan_fields(plan: key_range_planner.RangePlan) -> tuple[tuple[int, ...], tup
 
 
 @pytest.mark.parametrize(("weights", "count"), [({}, 4), ({5: 0.0}, 4), ({5: 1.0}, 0), ({5: 1.0}, 100_000)])
-def test_what_cannot_be_planned_is_said(weights: dict[int, float], count: int) -> None:
+def test_a_topic_that_cannot_be_planned_is_reported(weights: dict[int, float], count: int) -> None:
     with pytest.raises(NothingToPlan):
         make_plan(weights, count)

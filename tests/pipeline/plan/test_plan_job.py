@@ -111,7 +111,7 @@ def test_a_plan_balances_what_is_in_the_topic(spark: Any, views_front: Front, sk
     assert made.plan.at_most == made.plan.heaviest_to_mean, "all keys were read"
 
 
-def test_a_key_is_no_heavier_than_its_bucket_whatever_the_samples_say() -> None:
+def test_a_key_is_never_heavier_than_its_bucket() -> None:
     """The bucket bounds the bytes or held time estimated from few records of a key."""
     weights = {9: 11.0, 10: 14.0, 11: 75.0}
     first, second = (9 << 20) + 5, (10 << 20) + 1
@@ -153,7 +153,7 @@ def test_a_plan_is_made_from_what_the_audit_saw(spark: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.broker
-def test_what_a_topic_cannot_tell_is_said(views_front: Front, raw: Raw, fresh: Fresh) -> None:
+def test_missing_information_of_a_topic_is_reported(views_front: Front, raw: Raw, fresh: Fresh) -> None:
     empty = raw.create_topic(fresh("empty"))
     options = {"bootstrap": views_front.bootstrap, "topic": empty.name}
     with pytest.raises(BadOption, match="is in the audit tables"):

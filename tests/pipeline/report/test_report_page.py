@@ -48,7 +48,7 @@ def cells_of(line: str) -> list[str]:
     return re.split(r"\s{2,}", line.strip())
 
 
-def test_one_screen_tells_the_worst_first() -> None:
+def test_one_screen_shows_the_worst_first() -> None:
     lines = text(REPORT)
     assert lines[0] == "2026-11-21 to 2026-11-22: 10,050 offsets delivered, 3 of them again, 2 lines rejected"
     (member,) = [line for line in lines if "<b>m</b>" in line]
@@ -77,7 +77,7 @@ def test_a_narrow_terminal_shows_every_cell() -> None:
     assert "12,345" in "".join(lines)
 
 
-def test_the_page_stands_alone_and_shows_names_as_they_are() -> None:
+def test_the_page_needs_no_other_file_and_shows_names_unchanged() -> None:
     made = page(REPORT, [PLAN])
     assert "<b>m</b>" not in made
     assert "&lt;b&gt;m&lt;/b&gt;" in made
@@ -106,7 +106,7 @@ def test_no_control_character_of_a_name_reaches_terminal_or_page() -> None:
         assert all(letter.isprintable() or letter == "\n" for letter in shown)
 
 
-def test_nothing_is_said_of_nothing() -> None:
+def test_empty_tables_are_not_reported() -> None:
     empty = Report((), Deliveries(1, ()), (), (), (), (), 0)
     assert text(empty)[0] == "no day: 0 offsets delivered, 0 of them again"
     assert "Nothing was." in page(empty)

@@ -30,7 +30,7 @@ def test_clients_of_an_assignor_that_gives_out_runs_have_whole_base_partitions()
     assert whole(("a", 0, 0), ("b", 1, 0)) == {"a": False, "b": False}, "one slot a partition"
 
 
-def test_readers_are_told_as_multiples_of_the_mean() -> None:
+def test_readers_are_shown_as_multiples_of_the_mean() -> None:
     found = _readers_of("v", clients(("a", 0, 0), ("a", 0, 1), ("a", 1, 0), ("b", 1, 1)))
     assert [(each.client, each.cells, each.records, each.to_mean) for each in found] == [
         ("a", 3, 30, 1.5),

@@ -98,7 +98,7 @@ def test_a_query_that_does_not_acknowledge_is_stopped() -> None:
         acquirer.acquire(1)
 
 
-def test_a_batch_of_a_member_that_is_gone_is_not_acknowledged_before_it_comes_again() -> None:
+def test_a_batch_of_a_lost_member_is_not_acknowledged_before_its_redelivery() -> None:
     """Another member may hold its offsets now; they are written already, and are therefore not written once more."""
     member = Member([acquired(0, 15, deliveries=2), acquired(15, 30)])
     acquirer = opened(member)
@@ -118,7 +118,7 @@ def test_what_was_written_is_read_again_where_it_is_a_first_delivery_or_another_
     assert member.accepted == []
 
 
-def test_a_lock_that_ended_while_the_batch_was_written_is_acknowledged_when_it_comes_again() -> None:
+def test_a_lock_that_ended_while_the_batch_was_written_is_acknowledged_at_its_redelivery() -> None:
     member = Member([acquired(0, 10), acquired(10, 20)])
     member.lost = {OffsetSpan(10, 20)}
     acquirer = opened(member)

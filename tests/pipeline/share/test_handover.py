@@ -57,17 +57,17 @@ def test_batches_and_plans_cross(client: HandoverClient, acquirer: Any) -> None:
     assert acquirer.told == [BATCH]
 
 
-def test_what_fails_is_told_with_its_reason_and_the_next_call_goes_on(client: HandoverClient) -> None:
+def test_a_failure_is_reported_with_its_reason_and_the_next_call_works(client: HandoverClient) -> None:
     with pytest.raises(HandoverFailed, match="batch 3 was not acknowledged"):
         client.acquire(4)
     assert client.acquire(2) == BATCH
 
 
-def test_nobody_else_may_come_to_it(handover: Handover) -> None:
+def test_no_other_user_has_access(handover: Handover) -> None:
     assert stat.S_IMODE(Path(handover.path).parent.stat().st_mode) == 0o700
 
 
-def test_a_job_that_is_gone_is_told(acquirer: Any) -> None:
+def test_a_lost_job_is_reported(acquirer: Any) -> None:
     with Handover(acquirer) as handover:
         client = HandoverClient(handover.path)
         assert client.acquire(2) == BATCH

@@ -20,7 +20,7 @@ from tests.support import blocking_server
 from tests.support.blocking_server import BlockingServer
 
 
-def test_a_batch_is_told_with_what_became_of_all_so_far() -> None:
+def test_a_batch_is_reported_with_all_outcomes_so_far() -> None:
     report = {"batchId": 3, "numInputRows": 7, "batchDuration": 1_250}
     assert share_job.line_of(report, Totals(40, 7, 2), 5, 60) == (
         "batch 3: 7 rows in 1.2 s, lag 60; so far 40 offsets acknowledged, 7 delivered again, 2 no longer held, "
@@ -64,5 +64,5 @@ def test_the_lag_is_that_of_the_topics_that_are_read() -> None:
     ("lags", "version", "code"),
     [([5, -1], 1, 0), ([], 1, 0), ([5], 0, 0), ([5], 1, int(ErrorCode.GROUP_AUTHORIZATION_FAILED))],
 )
-def test_a_lag_that_is_not_told_is_unknown(lags: list[int], version: int, code: int) -> None:
+def test_a_missing_lag_is_unknown(lags: list[int], version: int, code: int) -> None:
     assert lag_of(lags, version, code) is None

@@ -122,7 +122,7 @@ def test_neighbours_are_acknowledged_as_one_range(opened: Opened) -> None:
     assert session.is_idle
 
 
-def test_a_range_that_is_refused_is_told_apart_by_halves(opened: Opened) -> None:
+def test_a_refused_range_is_divided_into_halves(opened: Opened) -> None:
     session, node, notes = opened(refuses(0, 15, ErrorCode.INVALID_RECORD_STATE))
     place = TopicPartition("orders", 0)
     assert session.say(AcknowledgeType.ACCEPT, HELD) == {place: [OffsetSpan(10, 20)]}
@@ -139,7 +139,7 @@ def test_requests_for_one_acknowledgement_are_bounded(opened: Opened, monkeypatc
     assert len(node.acknowledged()) == 3
 
 
-def test_what_could_not_be_stored_is_told_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unstored_acknowledgements_are_sent_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_locks, "REPEAT_S", 0.01)
     responses = iter([ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0, 0])
     session, node, _ = opened(lambda *_: next(responses))
@@ -168,7 +168,7 @@ def test_a_lock_that_cannot_be_renewed_is_lost_alone(opened: Opened) -> None:
     assert refused == {TopicPartition("orders", 1): [OffsetSpan(30, 40)]}
 
 
-def test_servers_that_cannot_renew_are_not_asked_to(opened: Opened) -> None:
+def test_no_renewal_is_sent_to_servers_without_them(opened: Opened) -> None:
     session, node, notes = opened(version=1, lock_ms=20)
     threading.Event().wait(0.1)
     assert node.acknowledged() == []
@@ -193,7 +193,7 @@ def test_rights_that_are_missing_are_no_trouble_that_passes(opened: Opened) -> N
     assert session.is_over
 
 
-def test_at_the_end_the_server_is_told(opened: Opened) -> None:
+def test_at_the_end_locks_are_released_and_the_group_is_left(opened: Opened) -> None:
     session, node, notes = opened()
     with closing(session):
         pass

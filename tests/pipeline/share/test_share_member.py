@@ -117,7 +117,7 @@ def test_a_connection_that_breaks_gives_its_locks_back(raw: Raw, topic: Topic, f
     assert "with 100 locks" in notes[0]
 
 
-def test_a_topic_that_is_not_there_is_told(raw: Raw, topic: Topic, fresh: Fresh) -> None:
+def test_a_missing_topic_is_reported(raw: Raw, topic: Topic, fresh: Fresh) -> None:
     options = options_of(raw, Topic(fresh("none"), b"", {}), fresh("group"), timeoutMs="1000")
     with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PARTITION"), ShareMember(options, print):
         pass

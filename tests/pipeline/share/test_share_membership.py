@@ -87,7 +87,7 @@ def test_a_member_waits_for_its_first_partitions_and_leaves() -> None:
     assert coordinator.epochs[-1] == -1
 
 
-def test_a_member_that_is_not_known_any_more_joins_again_and_reads_on() -> None:
+def test_a_member_that_is_no_longer_known_joins_again_and_continues() -> None:
     def beat(request: Any) -> messages.ShareGroupHeartbeatResponse:
         if request.member_epoch == 0 and coordinator.epochs.count(0) == 1:
             return assigned(7, 0)
@@ -123,7 +123,7 @@ def test_a_group_that_will_not_have_it_says_why() -> None:
         assert str(membership.failed) == "group lake: 2 members are enough: GROUP_MAX_SIZE_REACHED (81)"
 
 
-def test_servers_without_share_groups_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_without_share_groups_are_reported_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = {key: each for key, each in blocking_server.OFFERED.items() if key != ApiKey.SHARE_GROUP_HEARTBEAT}
     monkeypatch.setattr(blocking_server, "OFFERED", offered)
     with (

@@ -66,7 +66,7 @@ def test_a_batch_is_acquired_and_its_offsets_are_what_tasks_read(reader: ShareSt
     assert len(acquirer.told) == 1
 
 
-def test_available_now_ends_behind_a_batch_of_later_records(reader: ShareStreamReader) -> None:
+def test_available_now_ends_after_a_batch_of_later_records(reader: ShareStreamReader) -> None:
     end = written_share(BATCH._replace(seq=0))
     reader._target = {PLACE: 6}
     assert reader.latestOffset(end, NOW) == written_share(BATCH)

@@ -64,7 +64,7 @@ def run(spark: Any, given: dict[str, str], folder: Path) -> tuple[Any, list[str]
     return share_job.run(spark, given, lake, checkpoint, told.append, once=True), told
 
 
-def test_whatever_fails_or_is_repeated_each_record_is_written_once_and_then_acknowledged(
+def test_despite_failures_and_repetitions_each_record_is_written_once_and_then_acknowledged(
     spark: Any, given: dict[str, str], raw: Raw, orders: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = SlowTable(Lake)
@@ -116,7 +116,7 @@ def forget_commit(commits: Path) -> None:
         (commits / name).unlink()
 
 
-def test_mistakes_are_told_as_users_see_them(spark: Any, given: dict[str, str], tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_the_terms_of_users(spark: Any, given: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(Exception, match="did you mean 'group'"):
         spark.readStream.format("sharegroup").options(**given, grup="x").load()
     ShareStream(spark, given, str(tmp_path))

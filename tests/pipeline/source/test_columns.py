@@ -72,14 +72,14 @@ def test_columns_can_be_left_out_and_stand_in_any_order(
     assert read(data, columns) == [{name: row[name] for name in columns} for row in read(data)]
 
 
-def test_the_brokers_time_is_told_apart() -> None:
+def test_the_time_type_is_a_separate_column() -> None:
     maker = BatchMaker(("timestampType",), PLACE, RANGES)
     (first,) = [found.records for found in fetched_records(build_batch(0, [Record(b"a"), Record(b"b")]), 0)]
     second = LazyRecords(first.area, first.positions[:1], 1)
     assert maker.batch([first, second]).to_pylist() == [{"timestampType": kind} for kind in (0, 0, 1)]
 
 
-def test_a_record_batch_has_about_so_many_rows_and_never_too_many_bytes() -> None:
+def test_rows_and_bytes_of_a_record_batch_are_bounded() -> None:
     small = build_batch(0, [Record(b"k", b"v")] * 5_000)
     pieces = [found.records for found in fetched_records(small, 0)] * 4
     sizes = [batch.num_rows for batch in BatchMaker(("key",), PLACE, RANGES).batches(pieces)]
@@ -90,7 +90,7 @@ def test_a_record_batch_has_about_so_many_rows_and_never_too_many_bytes() -> Non
     assert [batch.num_rows for batch in BatchMaker(("value",), PLACE, RANGES).batches(pieces)] == [1, 1, 1]
 
 
-def test_spark_is_told_the_same_types() -> None:
+def test_spark_gets_the_same_types() -> None:
     pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
     from pyspark.sql.pandas.types import from_arrow_type
 

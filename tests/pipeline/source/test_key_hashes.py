@@ -22,7 +22,7 @@ def test_records_lie_where_kafka_has_them(keys: list[bytes | None], first: int) 
     assert found.tolist() == [hash_of_record(key, first + number) for number, key in enumerate(keys)]
 
 
-def test_long_keys_are_hashed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_keys_are_hashed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_hashes, "_WORDS", 4)
     area = bytes(range(40)) * 10
     starts = np.arange(0, 400, 40, dtype=np.int32)

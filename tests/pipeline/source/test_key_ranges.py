@@ -29,7 +29,7 @@ def test_of_all_filters_exactly_one_wants_a_record(count: int, key: bytes | None
     assert [number for number, is_wanted in enumerate(wanted) if is_wanted] == [ranges.range_of(key, offset)]
 
 
-def test_everything_needs_no_filter_and_keys_alone_ask_for_nothing_else() -> None:
+def test_everything_needs_no_filter_and_keys_alone_request_nothing_else() -> None:
     assert key_filter(0, 1 << 32) is None
     content = key_filter(3, 9, (b"one", b"two"))
     assert content is not None

@@ -128,16 +128,14 @@ def test_lost_offsets_are_an_error_or_are_counted(views_front: Front, raw: Raw, 
     assert "100 offsets" in notes[0]
 
 
-def test_what_lies_behind_the_end_is_an_error_at_once(views_front: Front, orders: Topic) -> None:
+def test_an_offset_after_the_end_is_an_error_immediately(views_front: Front, orders: Topic) -> None:
     read = read_options({"bootstrap": views_front.bootstrap, "topic": orders.name})
     split = splits_of(views_front.bootstrap, orders.name)[1][0]._replace(spans=((5_000, 5_010),))
     with pytest.raises(ReadRefused, match="after the end of the log"):
         list(LogReader(read, split).records())
 
 
-def test_a_proxy_that_comes_back_is_asked_again(
-    views_front: Front, orders: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_returned_proxy_is_used_again(views_front: Front, orders: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that break between two responses cost nothing: the position is kept."""
     read, splits = splits_of(views_front.bootstrap, orders.name, fetchBytes="2048")
     reader = LogReader(read, splits[0])

@@ -52,7 +52,7 @@ def test_a_new_group_follows_what_was_reached(cluster: BlockingClusterClient, or
 
 
 @pytest.mark.broker
-def test_a_group_with_members_is_told_once_and_tried_again(
+def test_a_group_with_members_is_reported_once_and_tried_again(
     views_front: Front, cluster: BlockingClusterClient, orders: Topic, fresh: Fresh
 ) -> None:
     world, place = World(cluster, fresh("group")), TopicPartition(orders.name, 0)

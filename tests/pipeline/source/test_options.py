@@ -37,7 +37,7 @@ def test_partitions_and_offsets_are_read_from_json() -> None:
     assert exact.topics == ("orders",)
 
 
-def test_columns_are_those_that_are_asked_for() -> None:
+def test_columns_are_those_that_are_requested() -> None:
     assert read_options(LEAST | {"includeValue": "false", "includeHeaders": "true"}).columns == (
         *("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers"),
     )

@@ -13,7 +13,7 @@ from pyspark.sql import datasource
 KEY, PARTITION, OFFSET, TIMESTAMP = ("key",), ("partition",), ("offset",), ("timestamp",)
 
 
-def test_keys_narrow_and_are_looked_at_again_by_spark() -> None:
+def test_keys_narrow_the_read_and_are_filtered_again_by_spark() -> None:
     asked = [datasource.IsNotNull(KEY), datasource.EqualTo(KEY, b"a")]
     made, left = Predicate().narrowed(asked)
     assert made == Predicate(keys=(b"a",))

@@ -86,7 +86,7 @@ def test_a_stream_goes_from_offset_to_offset(reader_of: Reader) -> None:
     assert reader.partitions(end, end) == []
 
 
-def test_nothing_behind_the_target_of_available_now_is_read(reader_of: Reader, raw: Raw, orders: Topic) -> None:
+def test_nothing_after_the_target_of_available_now_is_read(reader_of: Reader, raw: Raw, orders: Topic) -> None:
     reader = reader_of()
     start = reader.initialOffset()
     reader.prepareForTriggerAvailableNow()
@@ -104,7 +104,7 @@ def test_a_replayed_batch_has_the_same_rows_with_other_ranges(reader_of: Reader,
     assert seen[0] == seen[1] == seen[2] == [(0, offset) for offset in range(100, 900)] + [(1, 700)]
 
 
-def test_the_group_that_mirrors_a_stream_has_what_is_behind_it(
+def test_the_group_that_mirrors_a_stream_has_its_processed_offsets(
     views_front: Front, reader_of: Reader, orders: Topic, fresh: Fresh
 ) -> None:
     group = fresh("group")
@@ -251,7 +251,7 @@ def test_predicates_narrow_what_is_read(spark: Any, views_front: Front, orders: 
     assert read.where(read["offset"] < 0).count() == 0
 
 
-def test_a_stream_has_every_record_once_and_goes_on(
+def test_a_stream_has_every_record_once_and_continues(
     spark: Any, views_front: Front, raw: Raw, orders: Topic, tmp_path: Path, fresh: Fresh
 ) -> None:
     group = fresh("group")
@@ -266,7 +266,7 @@ def test_a_stream_has_every_record_once_and_goes_on(
     assert rows.count() == rows.select("partition", "offset").distinct().count() == 3_100
 
 
-def test_mistakes_are_told_as_users_see_them(spark: Any, views_front: Front, orders: Topic) -> None:
+def test_mistakes_are_reported_in_the_terms_of_users(spark: Any, views_front: Front, orders: Topic) -> None:
     with pytest.raises(Exception, match="did you mean 'keyRanges'"):
         frame(spark, views_front, orders, keyRange="2")
     reader = spark.read.format("keyrange").schema(StructType().add("key", "string"))

@@ -33,7 +33,7 @@ def batch(**options: str) -> dict[TopicPartition, tuple[int, int]]:
     return {place: tuple(span) for place, span in PlannedRead(Cluster(read), read).batch()}
 
 
-def test_everything_is_read_unless_told_otherwise() -> None:
+def test_everything_is_read_by_default() -> None:
     assert batch() == {ZERO: (10, 20), ONE: (0, 5)}
 
 

@@ -38,7 +38,7 @@ def test_each_offset_is_read_once_in_each_range(
     assert all(split.is_only_here == (ranges > 1) for split in found)
 
 
-def test_keys_are_one_split_whatever_the_ranges_are() -> None:
+def test_keys_are_one_split_for_all_ranges() -> None:
     (split,) = make_splits([(PLACE, OffsetSpan(0, 9))], IDS, KeyRanges.even(4), keys=[b"a", b"b"])
     assert split.keys == (b"a", b"b")
     assert not split.is_only_here

@@ -30,7 +30,7 @@ def test_latest_is_resolved_once_and_kept(
         kept_start(spark, given | {"topic": "payments"}, str(tmp_path))
 
 
-def test_the_start_takes_the_place_of_what_was_asked_for() -> None:
+def test_the_start_replaces_the_requested_offsets() -> None:
     kept = KeptStart("ab12", "orders", '{"orders": {"0": 7}}')
     options = kept.options({"bootstrap": "one", "topic": "orders", "STARTINGOFFSETS": "latest"})
     assert read_options(options).starting == {("orders", 0): 7}

@@ -53,7 +53,7 @@ def test_what_another_source_wrote_is_refused(stored: dict[str, object]) -> None
 
 
 @given(OFFSETS, OFFSETS, st.none() | st.integers(1, 200))
-def test_a_batch_has_no_more_offsets_than_allowed_and_never_goes_back(
+def test_a_batch_has_at_most_the_allowed_offsets_and_never_goes_back(
     start: dict[TopicPartition, int], latest: dict[TopicPartition, int], most: int | None
 ) -> None:
     end = admitted(start, latest, most)

@@ -67,7 +67,7 @@ def test_rows_that_are_not_all_there_replace_nothing(spark: Any, tmp_path: Path)
     assert read(tmp_path / "t") == [1]
 
 
-def test_what_cannot_be_a_delta_table_is_said_before_anything_is_read(
+def test_an_unusable_delta_table_is_reported_before_anything_is_read(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Lake(spark, str(tmp_path)).overwrite(rows(spark, 1, batch="a"), "records", PARTITIONS)

@@ -68,6 +68,6 @@ def test_a_topic_that_was_created_again_is_never_skipped(
     assert rows.count() == rows.select("topic_id", "partition", "offset").distinct().count() == 3_050
 
 
-def test_a_batch_is_told_with_its_lag() -> None:
+def test_a_batch_is_reported_with_its_lag() -> None:
     report = {"batchId": 3, "numInputRows": 7, "batchDuration": 1_250}
     assert ingest_job.line_of(report, 11) == "batch 3: 7 rows in 1.2 s, lag 11"

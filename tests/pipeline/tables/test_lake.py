@@ -40,7 +40,7 @@ def test_a_table_without_rows_has_its_columns_and_takes_others_later(spark: Any,
     assert [row["share"] for row in lake.read("t").collect()] == [2.5]
 
 
-def test_files_that_tasks_wrote_are_taken_as_they_are_told_of(spark: Any, tmp_path: Path) -> None:
+def test_files_reported_by_tasks_are_used_unchanged(spark: Any, tmp_path: Path) -> None:
     """An unreported one is of an attempt that failed."""
     lake = Lake(spark, str(tmp_path))
     folder = lake.local_staging("written")

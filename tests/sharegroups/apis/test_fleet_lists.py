@@ -20,7 +20,7 @@ def test_alone_there_is_nothing_elsewhere():
     assert started(World().services).value == ()
 
 
-def test_what_the_owner_holds_is_told():
+def test_what_the_owner_holds_is_reported():
     world = FarWorld()
     world.configure("set", share_auto_offset_reset="earliest")
     world.member().heartbeat(0, ["t"])
@@ -44,7 +44,7 @@ def test_without_one_of_the_owners_there_is_no_list():
     assert len(task.value) == 1
 
 
-def test_link_that_ends_while_it_is_asked_is_asked_again():
+def test_link_that_ends_while_it_is_queried_is_queried_again():
     world = FarWorld()
     world.wire.held = []
     task = started(world.edge)

@@ -67,7 +67,7 @@ def test_consumer_and_streams_members_cannot_join(world, key, kind, epoch):
 
 
 @pytest.mark.parametrize("key", [JOIN, CONSUMER_BEAT, STREAMS_BEAT])
-def test_without_read_on_the_group_nothing_is_told(world, key):
+def test_without_read_on_the_group_nothing_is_returned(world, key):
     """30, and no word about what the group is."""
     world.group("shared")
     world.broker.denied.add(("READ", "shared"))

@@ -68,7 +68,7 @@ def test_only_group_resources_concern_us():
     assert [is_group_resource(entry(kind, "name")) for kind in (2, 4, 32)] == [False, False, True]
 
 
-def test_results_come_in_the_order_asked():
+def test_results_are_in_the_order_of_the_request():
     """Their order is that of types and names; unrequested entries are last."""
     asked = [entry(32, "g"), entry(2, "t"), entry(32, "h")]
     results = [entry(2, "t"), entry(9, "?"), entry(32, "g"), entry(32, "h")]

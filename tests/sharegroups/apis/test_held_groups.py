@@ -43,7 +43,7 @@ def shares() -> Shares:
 
 
 @pytest.mark.parametrize("or_loading", [False, True])
-def test_a_group_that_is_held_is_wanted_and_no_other(shares: Shares, or_loading: bool) -> None:
+def test_only_a_held_group_is_selected(shares: Shares, or_loading: bool) -> None:
     """The bytes decide, and the names in a decoded list."""
     look = named_group_is_held(or_loading=or_loading)(shares.services).matcher(47, 0)
     assert (look(request("held")), look(request("other"))) == (True, False)
@@ -61,7 +61,7 @@ def test_a_list_is_only_read_where_there_is_a_group_to_be_named() -> None:
     assert look(memoryview(b""))
 
 
-def test_while_groups_are_loaded_nobody_knows_which_are_held(shares: Shares) -> None:
+def test_while_groups_are_loaded_the_held_ones_are_unknown(shares: Shares) -> None:
     """So those who wait for that want every request, and those who do not only what is held."""
     shares.services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "being loaded")
     waits = named_group_is_held(or_loading=True)(shares.services).matcher(47, 0)

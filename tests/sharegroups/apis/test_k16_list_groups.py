@@ -139,7 +139,7 @@ def test_who_may_describe_the_cluster_sees_every_group(world):
     assert [group.group_id for group in world.call(LIST, 5).groups] == ["a", "b"]
 
 
-def test_nothing_is_asked_about_groups_that_are_not_shown(world):
+def test_nothing_is_requested_for_groups_that_are_not_shown(world):
     """A filter that admits none of ours needs no right."""
     world.group("a")
     world.broker.responses[LIST] = upstream(("classic", "consumer"))

@@ -58,7 +58,7 @@ def values(result):
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_every_setting_of_a_group_nobody_named_before_is_described(world, knows_groups, version):
+def test_every_setting_of_an_unknown_group_is_described(world, knows_groups, version):
     """Defaults with source 5; other types' settings follow where upstream has them, its own share.* never."""
     (result,) = world.call(DESCRIBE, version, resources=[resource("any")]).results
     assert (result.error_code, result.resource_type, result.resource_name) == (0, GROUP, "any")
@@ -94,7 +94,7 @@ def test_what_a_group_sets_has_source_group(world):
     assert entry.documentation
 
 
-def test_synonyms_and_documentation_come_only_when_asked_for(world, knows_groups):
+def test_synonyms_and_documentation_are_returned_only_on_request(world, knows_groups):
     """A setting without broker setting is its own synonym."""
     keys = ["share.isolation.level"]
     (entry,) = world.call(DESCRIBE, 4, resources=[resource("g", keys=keys)]).results[0].configs

@@ -47,7 +47,7 @@ def test_a_mixed_request_is_split(world, version):
     assert set(world.services.coordinator.groups) == {"full"}
 
 
-def test_only_ours_asks_for_no_deletion_upstream(world):
+def test_only_ours_requests_no_deletion_upstream(world):
     """The broker gets only the query of the right."""
     world.group("empty")
     assert codes(world.call(DELETE, 2, groups_names=["empty"])) == {"empty": 0}
@@ -63,7 +63,7 @@ def test_without_the_right_nothing_is_deleted(world):
     assert "empty" in world.services.coordinator.groups
 
 
-def test_everything_but_the_settings_is_gone(world):
+def test_everything_but_the_settings_is_deleted(world):
     """Share partitions, sessions and stored state go with the group; its settings stay (they exist without it)."""
     world.group("shared")
     world.group("other")
@@ -104,7 +104,7 @@ def slow_world(world, *groups):
     return journal
 
 
-def test_a_deletion_nobody_knows_the_outcome_of_goes_on(world):
+def test_a_deletion_with_unknown_outcome_continues(world):
     """15 in time; a repeated request waits for the same deletion, and once it is stored the group is gone."""
     journal = slow_world(world, "one", "two")
     reply = world.send(DELETE, 2, groups_names=["one", "two"])

@@ -170,7 +170,7 @@ def test_an_unknown_setting_is_judged_by_its_operation_where_upstream_has_none(w
     assert alter(world, resource("g", ("consumer.x", 9, "1"))) == [("g", 42)]
 
 
-def test_an_unknown_setting_is_told_only_to_who_may_change_settings(world):
+def test_an_unknown_setting_is_reported_only_with_the_right_to_change_settings(world):
     """30 without the right on the cluster, where upstream has no settings of groups."""
     world.broker.responses[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False, denied=frozenset({BROKER}))
     assert alter(world, resource("g", ("nope", SET, "1"))) == [("g", 30)]
@@ -262,7 +262,7 @@ def journal(world):
     return world.slow()
 
 
-def test_a_change_nobody_knows_the_outcome_of_is_7_and_holds_when_it_is_stored(world, journal):
+def test_a_change_with_unknown_outcome_is_7_and_applies_when_it_is_stored(world, journal):
     """Not before; and although the client no longer waits for it."""
     reply = begin(world, resource("g", (TIMEOUT, SET, "50000")))
     world.timers.advance(RESPONSE_MAX_S - 0.1)
@@ -294,7 +294,7 @@ def test_two_changes_of_a_group_are_both_kept(world, journal):
     assert stored(world) == {TIMEOUT: "50000", LEVEL: "read_committed"}
 
 
-def test_a_change_behind_one_that_is_not_known_is_7_and_does_nothing(world, journal):
+def test_a_change_after_one_with_unknown_outcome_is_7_and_does_nothing(world, journal):
     begin(world, resource("g", (TIMEOUT, SET, "50000")))
     second = begin(world, resource("g", (LEVEL, SET, "read_committed")))
     world.timers.advance(RESPONSE_MAX_S)

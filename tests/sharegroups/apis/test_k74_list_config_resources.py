@@ -94,7 +94,7 @@ def metadata(version, request):
         ),
     ],
 )
-def test_an_older_broker_is_asked_for_the_parts(older, types, listed):
+def test_an_older_broker_is_queried_for_the_parts(older, types, listed):
     response = older.call(LIST, 1, resource_types=types)
     assert [(entry.resource_type, entry.resource_name) for entry in response.config_resources] == listed
     assert len(older.broker.requests(LIST)) == 1, "it judges the right"

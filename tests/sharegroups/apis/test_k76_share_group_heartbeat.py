@@ -26,7 +26,7 @@ def test_join(world):
     assert assigned(response) == {topic.topic_id: [0, 1, 2]}
 
 
-def test_topic_that_comes_later(world):
+def test_topic_created_later(world):
     """[53]"""
     member = world.member()
     response = member.heartbeat(0, ["t"])
@@ -143,7 +143,7 @@ def test_bad_requests(world, epoch, topics, fields):
     assert world.member().heartbeat(epoch, topics, **fields).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_group_right_comes_first(world):
+def test_group_right_is_checked_first(world):
     world.cluster.group_errors["g"] = ErrorCode.GROUP_AUTHORIZATION_FAILED
     response = world.member().heartbeat(0, ["t"], member_id="")
     assert response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -159,7 +159,7 @@ def test_topic_right(world):
     assert member.heartbeat(0, ["t", "missing"]).error_code == 0
 
 
-def test_group_epoch_is_stored_before_a_member_hears_of_it():
+def test_group_epoch_is_stored_before_a_member_gets_it():
     """It never goes back, not even after a crash; an epoch that cannot be stored is not returned."""
     journal = SlowJournal()
     world = World(journal=journal)
@@ -177,7 +177,7 @@ def test_group_epoch_is_stored_before_a_member_hears_of_it():
     assert group_epoch(journal.values[StateKey("group", "g")]) > epoch
 
 
-def test_nobody_joins_while_the_deletion_of_the_group_is_being_stored(world):
+def test_no_member_joins_while_the_deletion_of_the_group_is_being_stored(world):
     """15: the client retries, and finds the group or creates it again."""
     world.cluster.create("t")
     group = world.services.coordinator.add_group("g")

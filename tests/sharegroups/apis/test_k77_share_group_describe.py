@@ -76,7 +76,7 @@ def test_authorized_operations_are_upstream_s_own(world):
     assert (group.error_code, group.authorized_operations) == (ErrorCode.NOT_COORDINATOR, NO_BITS)
 
 
-def test_deleted_group_is_gone(world):
+def test_deleted_group_is_not_found(world):
     """[69] Its sessions and share partitions go with it; its settings stay."""
     topic = world.cluster.create("t")
     world.configure("g", share_auto_offset_reset="earliest")

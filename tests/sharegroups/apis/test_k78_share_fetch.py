@@ -51,7 +51,7 @@ def test_accepted_records_are_settled_and_new_ones_are_in_the_same_response(worl
     assert acquired(response) == [(10, 19, 1)]
 
 
-def test_what_a_fetch_releases_comes_after_others(world, where):
+def test_records_released_by_a_fetch_are_acquired_after_others(world, where):
     """[8, 9] As on a broker, which fetches before the release is stored; with nothing else to give, it waits for it.
 
     Where another proxy keeps the records they are acquired when the response can go out: then the release is stored.
@@ -70,7 +70,7 @@ def test_what_a_fetch_releases_comes_after_others(world, where):
     assert acquired(member.fetch(acks=held_first)) == [(0, 9, count + (where == "edge"))]
 
 
-def test_halves_of_a_throttled_batch_released_by_fetches_come_in_turn(world, where):
+def test_halves_of_a_throttled_batch_released_by_fetches_alternate(world, where):
     """A limit of 5: the fourth delivery of 4 records is split in halves, 0-1 and 2-3, before any has its fifth."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 4)
@@ -209,7 +209,7 @@ def test_fetch_waits_where_accepted_records_take_up_the_room_in_the_window():
     assert acquired(reply.message) == [(10, 104, 1)]
 
 
-def test_member_that_leaves_before_its_acceptance_is_stored_gives_back_what_came_with_it(where):
+def test_member_that_leaves_before_its_acceptance_is_stored_releases_the_fetched_records(where):
     world, journal, topic, member = accepting()
     member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
     member.connection.close()
@@ -285,7 +285,7 @@ def test_reopening_keeps_the_locks_until_they_end(world):
     assert acquired(member.fetch()) == [(0, 9, 2)]
 
 
-def test_full_session_cache_is_told_after_the_wait():
+def test_full_session_cache_is_reported_after_the_wait():
     """[21]"""
     world = World(share_limits=BrokerShareLimits(group_share_max_size=2, group_share_max_share_sessions=2))
     topic = world.cluster.create("t")

@@ -70,7 +70,7 @@ def test_renew_without_the_flag_or_in_v1(world, topic):
     assert code(member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]}), topic) == 0
 
 
-def test_changed_lock_duration_holds_and_is_told(world, topic):
+def test_changed_lock_duration_applies_and_is_returned(world, topic):
     """[47]"""
     member = held(world, topic)
     world.configure("g", share_record_lock_duration_ms="25000")

@@ -115,7 +115,7 @@ def test_rights(world):
     assert (responded.error_code, responded.topics) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
 
 
-def test_a_log_that_another_broker_leads_is_asked_there(world):
+def test_log_end_is_requested_from_the_leader(world):
     """Admin clients ask the coordinator: its partitions on the client's connection, others under the own identity."""
     topic = world.cluster.create("t", leaders=(1, 2, 3))
     for partition, node in enumerate((1, 2, 3)):
@@ -141,7 +141,7 @@ def test_a_log_end_that_cannot_be_had_is_an_error_of_that_partition(world):
     assert told(describe(world))["t", 0][3] == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_version_0_asks_for_no_log_ends(world):
+def test_version_0_requests_no_log_ends(world):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
     begun(world.member(), topic)
@@ -187,7 +187,7 @@ def restart(world):
 @pytest.mark.parametrize("ending", ["accepted", "released", "session closed", "lock ended"])
 @pytest.mark.parametrize("filled", [0, 5])
 @pytest.mark.parametrize("reset", ["latest", "earliest", "by_duration:PT1H"])
-def test_nothing_is_told_before_the_first_delivery_has_ended(world, reset, filled, ending):
+def test_nothing_is_reported_before_the_first_delivery_has_ended(world, reset, filled, ending):
     """A broker stores no start offset before, and returns -1: whatever the reset, the log, and a restart."""
     world.configure("g", share_auto_offset_reset=reset)
     topic = world.cluster.create("t")
@@ -212,7 +212,7 @@ def test_nothing_is_told_before_the_first_delivery_has_ended(world, reset, fille
     assert told(describe(world, {"t": [0]})) == {("t", 0): (start, 5, lag, 0)}, "after a restart"
 
 
-def test_a_delivery_whose_end_was_not_stored_tells_nothing():
+def test_a_delivery_whose_end_was_not_stored_reports_nothing():
     """The records are held again, as before the acknowledgement."""
     journal = SlowJournal()
     world = World(journal=journal)
@@ -229,7 +229,7 @@ def test_a_delivery_whose_end_was_not_stored_tells_nothing():
     assert told(describe(world)) == {("t", 0): (-1, 5, -1, 0)}
 
 
-def test_altered_offsets_are_told_at_once_and_deleted_ones_no_more(world):
+def test_altered_offsets_are_returned_immediately_and_deleted_ones_no_longer(world):
     """AlterShareGroupOffsets stores a start offset, delivery or none; DeleteShareGroupOffsets takes it away."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 5)

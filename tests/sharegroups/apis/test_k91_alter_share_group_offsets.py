@@ -116,7 +116,7 @@ def test_rights_and_names(world):
     assert world.services.coordinator.group("g") is None
 
 
-def test_it_is_told_only_when_it_is_durable(world):
+def test_the_response_is_sent_only_when_the_change_is_durable(world):
     """A refusal by the journal leaves everything as it was."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 3)
@@ -181,7 +181,7 @@ def test_it_does_not_wait_for_ever(world):
     assert reply.message.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_change_nobody_knows_the_outcome_of_is_15_and_holds_when_it_is_stored(world):
+def test_a_change_with_unknown_outcome_is_15_and_applies_when_it_is_stored(world):
     """Each share partition separately; a repeated request before that gets the same response, and changes nothing."""
     topic = world.cluster.create("t", leaders=(1, 1))
     world.services.coordinator.add_group("g")

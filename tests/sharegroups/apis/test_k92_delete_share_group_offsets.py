@@ -79,7 +79,7 @@ def test_groups_that_may_not_be_touched(world):
     assert delete(world, "t").error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-def test_it_is_told_only_when_it_is_durable(world):
+def test_the_response_is_sent_only_when_the_change_is_durable(world):
     """A refusal by the journal leaves everything as it was; meanwhile the state serves."""
     topic = consumed(world)
     world.journal.slow = True
@@ -92,7 +92,7 @@ def test_it_is_told_only_when_it_is_durable(world):
     assert acquired(world.member(member_id="m2").fetch(topic)) == []
 
 
-def test_a_deletion_nobody_knows_the_outcome_of_is_15_and_holds_when_it_is_stored(world):
+def test_a_deletion_with_unknown_outcome_is_15_and_applies_when_it_is_stored(world):
     topic = consumed(world)
     world.journal.slow = True
     reply = world.send(world.connect(), 92, 0, request("t"))

@@ -17,7 +17,7 @@ def run(coroutine):
     return task
 
 
-def test_all_leaders_are_asked_at_once():
+def test_all_leaders_are_queried_in_parallel():
     """One request each, sent before the first response; a partition without leader is not in any."""
     world = World()
     topic = world.cluster.create("t", leaders=(1, 2, 2, UNKNOWN_NODE))

@@ -20,12 +20,12 @@ def said(refusal: Any, key: int, code: ErrorCode, reason: str) -> tuple[str, int
 
 
 @pytest.mark.parametrize(("key", "name"), [(76, "ShareGroupHeartbeat"), (92, "DeleteShareGroupOffsets")])
-def test_one_code_stands_for_the_whole_request(key: int, name: str) -> None:
+def test_one_code_is_for_the_whole_request(key: int, name: str) -> None:
     """The requested API has it; a missing message is null, not empty."""
     assert said(refusals.whole, key, ErrorCode.NOT_COORDINATOR, "moved") == (f"{name}Response", 16, "moved")
     assert said(refusals.whole, key, ErrorCode.NOT_COORDINATOR, "") == (f"{name}Response", 16, None)
 
 
-def test_a_member_opens_its_session_anew_whatever_the_reason_is() -> None:
+def test_a_member_opens_its_session_anew_for_every_reason() -> None:
     """SHARE_SESSION_NOT_FOUND is what makes every client do so."""
     assert said(refusals.no_session, 78, ErrorCode.NOT_COORDINATOR, "moved") == ("ShareFetchResponse", 122, "moved")

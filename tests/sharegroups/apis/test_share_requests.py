@@ -16,7 +16,7 @@ def world() -> World:
     return from_the_start(World())
 
 
-def test_not_leader_is_told_at_once_with_a_hint(world):
+def test_not_leader_is_returned_immediately_with_a_hint(world):
     """[2] Partition 6 with CurrentLeader and the proxy's own endpoint; the lock duration is still returned."""
     topic = world.cluster.create("t", leaders=(2,))
     reply = world.member(node_id=1).send_fetch(topic)

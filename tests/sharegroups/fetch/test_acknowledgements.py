@@ -221,7 +221,7 @@ def test_a_bound_on_renewals_names_the_member(world, topic):
         assert code(other.acknowledge(renew, renew=True), topic) == 0
 
 
-def test_client_is_told_to_come_again_while_nobody_knows_what_became_of_the_append(world, journal, topic):
+def test_client_gets_a_retriable_error_while_the_outcome_of_the_append_is_unknown(world, journal, topic):
     """It continues: once it is known to be stored the records are settled, and no member gets them again."""
     member = held(world, topic)
     journal.slow = True

@@ -166,7 +166,7 @@ def test_rotation_lets_every_partition_be_first(world):
     assert counts == [3, 3, 3]
 
 
-def test_quiet_partition_is_read_beside_a_busy_one(world):
+def test_quiet_partition_is_read_in_addition_to_a_busy_one(world):
     """A partition with a full cache does not keep another from being read."""
     topic = world.cluster.create("t", leaders=(1, 1))
     for _ in range(200):
@@ -224,7 +224,7 @@ def test_codes_of_the_broker_as_clients_can_take_them(world, theirs, told):
     assert entries(response)[topic.topic_id, 0].error_code == told
 
 
-def test_trouble_that_stays_is_told_as_not_leader(world):
+def test_lasting_trouble_is_reported_as_not_leader(world):
     topic = world.cluster.create("t")
     world.cluster.fail_next[1] = [ErrorCode.UNKNOWN_LEADER_EPOCH] * 50
     response = world.member().fetch(topic)
@@ -232,7 +232,7 @@ def test_trouble_that_stays_is_told_as_not_leader(world):
     assert world.cluster.count(1) <= 4
 
 
-def test_where_nobody_knows_the_broker_behind_the_bootstrap_listener_the_leader_is_named_and_the_log_says_why(world):
+def test_at_a_bootstrap_listener_of_an_unknown_broker_the_leader_is_returned_and_the_reason_logged(world):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
     member = world.member(node_id=UNKNOWN_NODE)
@@ -296,7 +296,7 @@ def through_all_waits(world, topic, hold):
 
 
 @pytest.mark.parametrize("hold", [12, 3, 2, 1])
-def test_client_that_leaves_at_any_wait_leaves_nothing_behind(world, hold):
+def test_client_that_leaves_at_any_wait_leaves_no_state(world, hold):
     """Heartbeat, Metadata, ListOffsets, Fetch: at every wait, another member gets everything afterwards."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
@@ -409,7 +409,7 @@ def giving(response):
     return {partition for (_, partition), entry in entries(response).items() if entry.acquired_records}
 
 
-def test_a_member_gets_no_more_of_a_partition_it_is_to_give_up_and_settles_it_first(world):
+def test_a_member_acquires_nothing_of_a_partition_to_be_revoked_and_settles_it_first(world):
     """Nothing that was fetched is in a client's buffer when it hears that a partition is no longer its own."""
     topic = world.cluster.create("t", leaders=(1, 1))
     for partition in (0, 1):

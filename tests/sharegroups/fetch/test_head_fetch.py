@@ -23,7 +23,7 @@ def test_every_read_names_the_leader_epoch_and_no_session(world):
     assert request.topics[0].topic_id == topic.topic_id
 
 
-def test_brokers_without_topic_ids_in_fetch_are_asked_by_name():
+def test_brokers_without_topic_ids_in_fetch_are_queried_by_name():
     world = World(fetch_version=12)
     world.configure("g", **EARLIEST)
     topic = world.cluster.create("t")

@@ -21,7 +21,7 @@ def made_reads(heads):
     )
 
 
-def test_reservation_stands_against_the_same_place_and_later_ones():
+def test_reservation_blocks_the_same_offset_and_later_ones():
     reads = made_reads({})
     key = ShareKey("g", b"t" * 16, 0)
     first = reads.reserve(key, 1, 10, False, deadline=6.0, now=0.0)
@@ -35,7 +35,7 @@ def test_reservation_stands_against_the_same_place_and_later_ones():
     assert reads.reserve(key, 3, 5, False, deadline=12.0, now=6.0) is not None
 
 
-def test_wake_goes_on_while_there_is_something():
+def test_wake_continues_while_there_is_something():
     key = ShareKey("g", b"t" * 16, 0)
     heads = {key: ShareHead(0, cached=True)}
     reads = made_reads(heads)
@@ -124,7 +124,7 @@ def test_a_wake_while_one_is_under_way_is_not_lost():
     assert woken == [0, 1]
 
 
-def test_a_waiter_that_has_gone_when_it_is_its_turn_does_not_stop_the_others():
+def test_a_cancelled_waiter_does_not_stop_the_others():
     """Its client left between the wake and its call: what it was woken for is the next one's."""
     key = ShareKey("g", b"t" * 16, 0)
     reads = made_reads({key: ShareHead(0, cached=True)})
@@ -171,7 +171,7 @@ def test_slice_of_far_records_is_a_reference():
     assert len(part) == BATCHES[0].size
 
 
-def test_other_proxy_is_told_when_the_cache_lets_go():
+def test_other_proxy_is_notified_when_the_cache_drops_a_chunk():
     forgotten: list[int] = []
     cache = ChunkCache[ShareChunk](CacheLimits(1 << 20, 2.0, 16))
     cache.add(chunk(FarRecords(7, len(DATA), forgotten.append), 9))

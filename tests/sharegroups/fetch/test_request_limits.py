@@ -14,7 +14,7 @@ def world() -> World:
     return from_the_start(World())
 
 
-def test_max_bytes_is_split_and_one_batch_always_comes(world):
+def test_max_bytes_is_split_and_one_batch_is_always_returned(world):
     """[76] A batch larger than MaxBytes is delivered; a second partition then gets nothing more."""
     topic = world.cluster.create("t", leaders=(1, 1))
     for partition in range(2):
@@ -79,7 +79,7 @@ def test_compaction_holes_are_not_waited_for(world):
     assert ranges[-1][1] == 11
 
 
-def test_redelivered_records_behind_a_long_held_run_are_reached(world):
+def test_redelivered_records_after_a_long_held_run_are_acquired(world):
     """The offered range is as long as MaxRecords could need after everything that is tracked."""
     topic = world.cluster.create("t")
     for _ in range(60):

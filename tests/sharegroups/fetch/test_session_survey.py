@@ -36,7 +36,7 @@ def keys_of(topic, count):
     return [ShareKey("g", topic.topic_id, partition) for partition in range(count)]
 
 
-def test_every_partition_stands_in_one_place(world):
+def test_every_partition_is_in_one_list(world):
     """Ready, missing, unstarted, or with an error."""
     topic = world.cluster.create("t", leaders=(1, 1, 1, 2))
     for _ in range(2):

@@ -92,7 +92,7 @@ def test_by_duration_starts_at_the_first_young_record(world):
     assert acquired(member.fetch()) == [(6, 6, 1)]
 
 
-def test_first_offset_is_stored_at_once(world):
+def test_first_offset_is_stored_immediately(world):
     """`latest` must not be read anew after a restart."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
@@ -128,7 +128,7 @@ def test_starter_that_leaves_is_followed_by_the_next(world):
     assert acquired(second.message) == [(0, 1, 1)]
 
 
-def test_failing_start_is_told(world):
+def test_failing_start_is_reported(world):
     topic = world.cluster.create("t")
     world.cluster.fail_next[2] = [ErrorCode.OFFSET_NOT_AVAILABLE]
     member = world.member()
@@ -167,7 +167,7 @@ def test_share_fetch_that_waits_does_not_begin_a_deleted_group_anew(world):
     world.assert_idle()
 
 
-def test_deletion_waits_for_whoever_looks_up_where_a_share_partition_begins(world):
+def test_deletion_waits_for_lookups_of_start_offsets(world):
     """The result of the look-up is no longer stored: the session of the requester has ended."""
     topic = world.cluster.create("t")
     world.services.coordinator.add_group("g")

@@ -33,7 +33,7 @@ def add(table: KeyTable, first: int, hashes: list[int]) -> list[int]:
     return table.add(array("q", range(first, first + len(hashes))), array("Q", hashes))
 
 
-def test_settled_offsets_leave_nothing_behind(table: KeyTable) -> None:
+def test_settled_offsets_leave_no_entry(table: KeyTable) -> None:
     assert add(table, 0, [0, 1, 2, 0, 1, 2]) == [3, 4, 5]
     assert table.settle([(4, 4)]) == []
     assert table.blocked == 2

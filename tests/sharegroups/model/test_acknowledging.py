@@ -109,7 +109,7 @@ class TestTypes:
 class TestBounds:
     """sharegroups/README.md rule 41."""
 
-    def test_what_lies_below_the_start_offset_is_silently_fine(self) -> None:
+    def test_acknowledgements_below_the_start_offset_are_accepted_silently(self) -> None:
         play = Play((0, 9))
         play.poll()
         assert play.ack((0, 9, ACCEPT)) is None
@@ -282,7 +282,7 @@ class TestTransitions:
         assert play.state[-1] == (5, 9, state) or play.state == [(0, 9, state)]
 
     @pytest.mark.parametrize(("now", "state"), [(29.9, ACQUIRED), (30.0, AVAILABLE)])
-    def test_a_revert_looks_at_the_lock_itself(self, now: float, state: int) -> None:
+    def test_a_revert_checks_the_lock_itself(self, now: float, state: int) -> None:
         """Also if ended locks were not collected yet."""
         play = Play((0, 9))
         play.poll()
@@ -301,7 +301,7 @@ class TestTransitions:
         play.partition.apply(transition)
         assert play.window == (10, 9)
 
-    def test_a_refusal_undoes_what_the_same_request_had_marked(self) -> None:
+    def test_a_refusal_undoes_the_changes_of_the_same_request(self) -> None:
         play = Play((0, 9))
         play.poll()
         assert play.ack((0, 4, ACCEPT), (5, 20, ACCEPT)) == INVALID_REQUEST

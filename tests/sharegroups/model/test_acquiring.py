@@ -18,7 +18,7 @@ INVALID_RECORD_STATE = 121
 
 
 class TestFreshOffsets:
-    def test_a_small_batch_size_makes_no_more_in_flight_batches_than_may_be(self, monkeypatch) -> None:
+    def test_a_small_batch_size_stays_within_the_in_flight_batches(self, monkeypatch) -> None:
         """Each is work: a client that requests batches of one record gets larger ones if there are very many."""
         monkeypatch.setattr("kafka_share_proxy.sharegroups.model.acquiring.CUTS_MAX", 10)
         singles = [(offset, offset) for offset in range(100)]
@@ -92,7 +92,7 @@ class TestFreshOffsets:
         assert play.last == NOTHING
         assert Play().poll() == []
 
-    def test_data_that_lies_below_the_start_offset_gives_nothing(self) -> None:
+    def test_data_below_the_start_offset_acquires_nothing(self) -> None:
         play = Play((0, 9))
         play.partition.move_log_start(10)
         assert play.poll(at=0) == []
@@ -146,7 +146,7 @@ class TestStorable:
         assert play.poll() == [(OFFSETS_MAX, OFFSETS_MAX + 9, 1)]
 
     @pytest.mark.parametrize("exact", [False, True])
-    def test_every_record_in_a_state_of_its_own_can_be_stored(self, exact: bool) -> None:
+    def test_every_record_in_its_own_state_can_be_stored(self, exact: bool) -> None:
         """60,000 records in one log batch, alternately accepted and released: 1.2 MB as a whole."""
         play, largest = Play((0, 59_999)), 0
         for _ in range(100_000):
@@ -161,7 +161,7 @@ class TestStorable:
         assert play.window == (60_000, 59_999)
         assert 200_000 < largest <= SNAPSHOT_BYTES_MAX
 
-    def test_what_lies_behind_a_wide_hole_is_reached(self) -> None:
+    def test_records_after_a_wide_hole_are_acquired(self) -> None:
         """Compaction left nothing for a million offsets: the window begins anew where records are."""
         play = Play((0, 9), (1_000_000, 1_000_009))
         for _ in range(100):
@@ -462,7 +462,7 @@ class TestUnreadHoles:
 
 
 class TestCompaction:
-    def test_free_records_the_log_has_no_more_are_archived(self) -> None:
+    def test_free_records_no_longer_in_the_log_are_archived(self) -> None:
         play = Play((0, 4), (5, 9), (10, 14))
         play.poll(size=5)
         play.release()

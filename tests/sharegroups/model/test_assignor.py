@@ -28,7 +28,7 @@ def counted(assignment):
 
 
 @given(members, topics, holdings)
-def test_equal_subscriptions_are_balanced_whatever_was_held_before(names, partitions, held):
+def test_equal_subscriptions_are_balanced_from_any_assignment(names, partitions, held):
     """Every partition has exactly ceil(M/P) members, and no member has two more than another."""
     result = assign(dict.fromkeys(names, frozenset(partitions)), partitions, held)
     places, loads = counted(result)
@@ -75,7 +75,7 @@ def test_results_are_sorted(names, partitions, held):
 
 
 @given(members, topics)
-def test_a_member_that_leaves_moves_only_what_balance_asks_for(names, partitions):
+def test_a_member_that_leaves_moves_only_what_balance_requires(names, partitions):
     """With at most one member per partition, no member loses more than quotas force it to."""
     total = sum(partitions.values())
     if len(names) < 2 or len(names) > total:
@@ -89,7 +89,7 @@ def test_a_member_that_leaves_moves_only_what_balance_asks_for(names, partitions
         assert len(kept) == min(len(mine), quota)
 
 
-def test_partitions_are_dealt_in_turn():
+def test_partitions_are_dealt_in_order():
     """Two members share three partitions 2 to 1, dealt one by one."""
     result = assign({"a": frozenset({A}), "b": frozenset({A})}, {A: 3}, {})
     assert result == {"a": {A: (0, 2)}, "b": {A: (1,)}}
@@ -110,7 +110,7 @@ def test_a_new_member_takes_only_its_quota():
     assert result == {"a": {A: (2, 4)}, "b": {A: (3, 5)}, "c": {A: (0, 1)}}
 
 
-def test_partitions_no_longer_subscribed_or_gone_are_dropped():
+def test_partitions_no_longer_subscribed_or_deleted_are_dropped():
     """A topic without subscribers, a partition beyond the topic's size and an unknown topic are removed."""
     before = {"a": {A: (0, 7), B: (0,), C: (0,)}}
     assert assign({"a": frozenset({A, C})}, {A: 1, B: 1}, before) == {"a": {A: (0,)}}
@@ -129,7 +129,7 @@ def test_each_topic_has_its_own_balance_when_subscriptions_differ():
     assert assign(subscribed, {A: 2, B: 3}, {}) == {"a": {A: (0,), B: (0, 1, 2)}, "b": {A: (1,)}}
 
 
-def test_nobody_and_nothing_are_fine():
+def test_no_members_and_no_partitions_are_fine():
     """No members, no topics and empty subscriptions give empty assignments."""
     assert assign({}, {A: 1}, {}) == {}
     assert assign({"a": frozenset()}, {A: 1}, {"a": {A: (0,)}}) == {"a": {}}

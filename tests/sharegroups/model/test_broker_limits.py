@@ -28,7 +28,7 @@ def test_broker_settings_are_read_from_text_and_numbers():
     assert limits.group_share_max_size == 2
 
 
-def test_every_mistake_is_named_at_once():
+def test_all_mistakes_are_named_together():
     """Unknown names, values that are no numbers, values out of bounds and foreign assignors come in one error."""
     with pytest.raises(InvalidShareLimits) as raised:
         BrokerShareLimits.check(

@@ -155,7 +155,7 @@ def test_reads_grow_while_they_are_used_up_and_shrink_when_not():
     assert share.read_bytes == READ_BYTES_MIN
 
 
-def test_idle_share_partition_rests_and_comes_back():
+def test_idle_share_partition_rests_and_returns():
     """Unused between two checks: only its snapshot stays; a held one stays loaded."""
     made = ShareCoordinator(BrokerShareLimits())
     idle, held = ShareKey("g", b"t" * 16, 0), ShareKey("g", b"t" * 16, 1)
@@ -186,7 +186,7 @@ def test_leader_of_a_loaded_share_partition_is_followed():
     assert made.share(key).node_id == 4
 
 
-def test_nothing_is_held_when_the_state_is_somebody_elses():
+def test_nothing_is_held_when_another_proxy_owns_the_state():
     made = ShareCoordinator(BrokerShareLimits())
     key = ShareKey("g", b"t" * 16, 0)
     group = made.add_group("g")
@@ -209,7 +209,7 @@ def join(group, now, session_timeout_s=45.0, member="m"):
     assert not group.heartbeat(beat, {"t": TopicInfo(TOPIC, 1)}, settings, limits, now, holds).error
 
 
-def test_members_end_in_the_order_of_their_deadlines_whatever_their_group():
+def test_members_of_all_groups_end_in_the_order_of_their_deadlines():
     """Each group is looked at when its first member may have ended, and only then."""
     made = ShareCoordinator(BrokerShareLimits())
     early, late = made.add_group("early"), made.add_group("late")
@@ -235,7 +235,7 @@ def test_group_that_is_deleted_or_given_away_has_no_deadline():
     assert made.next_deadline() == inf
 
 
-def test_idle_groups_are_not_looked_at(monkeypatch):
+def test_idle_groups_are_not_visited(monkeypatch):
     """However many groups have nothing to do, only the one whose member has ended is touched."""
     made = ShareCoordinator(BrokerShareLimits())
     for number in range(500):

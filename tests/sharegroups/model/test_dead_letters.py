@@ -92,7 +92,7 @@ def test_records_of_a_refused_write_wait_again() -> None:
     assert write_of(play).letters() == [(offset, 1, True) for offset in range(5)]
 
 
-def test_a_write_has_at_most_the_wanted_number_of_records_and_the_rest_follows() -> None:
+def test_a_write_has_at_most_the_given_number_of_records_and_the_rest_follows() -> None:
     play = queue_of((0, 9))
     play.poll()
     play.ack((0, 9, REJECT))

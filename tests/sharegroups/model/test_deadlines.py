@@ -23,7 +23,7 @@ def test_the_earliest_deadline_of_a_name_counts():
     assert deadlines.take(6.0) == ["a"]
 
 
-def test_what_is_forgotten_is_not_looked_at():
+def test_forgotten_entries_are_not_visited():
     """Not by its old deadline either, when the name is used again."""
     deadlines = Deadlines()
     deadlines.not_later_than("a", 5.0)

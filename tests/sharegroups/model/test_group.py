@@ -70,7 +70,7 @@ def test_naming_topics_gets_the_assignment_even_if_nothing_changed():
     assert (reply.member_epoch, reply.assignment) == (epoch, {A: (0, 1, 2)})
 
 
-def test_whoever_joins_is_assigned_at_once():
+def test_a_joining_member_is_assigned_immediately():
     """Item 54: within the interval too, for its next heartbeat is 5 s away; both have 3 partitions between them."""
     play = Play()
     first = play.join("a")
@@ -98,7 +98,7 @@ def test_a_large_group_is_assigned_anew_once_an_interval():
     assert abs(len(mine.assignment[A]) - len(theirs.assignment[A])) == 1
 
 
-def test_a_partition_is_kept_until_its_records_are_settled_and_gives_no_more():
+def test_a_partition_to_be_revoked_is_kept_until_its_records_are_settled_and_acquires_nothing():
     """A member that holds records of a lost partition is notified only once it holds none: otherwise clients drop
     them.
     """
@@ -150,7 +150,7 @@ def test_a_member_that_never_settles_loses_the_partition_after_the_time_of_a_loc
     assert play.beat("a", 3).assignment is None
 
 
-def test_a_partition_that_comes_back_is_not_withdrawn_any_more():
+def test_a_reassigned_partition_is_no_longer_withdrawn():
     """The other member left before the first had settled: nothing changes for it, and it is given records again."""
     play = Play()
     play.join("a")
@@ -165,7 +165,7 @@ def test_a_partition_that_comes_back_is_not_withdrawn_any_more():
     assert play.group.withdrawn_from("a", play.now) == ()
 
 
-def test_a_topic_that_a_member_no_longer_wants_is_given_up_at_once():
+def test_a_topic_that_a_member_no_longer_subscribes_to_is_released_immediately():
     """It said so itself; and of a deleted topic there is nothing to settle."""
     play = Play()
     play.join("m", "orders", "payments")
@@ -178,7 +178,7 @@ def test_a_topic_that_a_member_no_longer_wants_is_given_up_at_once():
     assert play.group.withdrawn_from("nobody", play.now) == ()
 
 
-def test_without_interval_the_second_member_is_assigned_at_once():
+def test_without_interval_the_second_member_is_assigned_immediately():
     """Item 55 with share.assignment.interval.ms=0: one partition, two members, both get it."""
     play = Play(share_assignment_interval_ms="0")
     assert play.join("a", "payments").assignment == {B: (0,)}
@@ -213,7 +213,7 @@ def test_a_leaving_member_hands_its_partitions_over_and_may_come_back():
     assert play.join("a").error is ErrorCode.NONE
 
 
-def test_another_subscription_changes_the_assignment_at_once():
+def test_another_subscription_changes_the_assignment_immediately():
     """Item 57: only the new list, also where the interval does not allow a new assignment yet."""
     play = Play()
     epoch = play.join("m").member_epoch
@@ -289,7 +289,7 @@ def test_the_previous_epoch_is_taken_older_ones_are_not():
     assert play.beat("a", 3).member_epoch == 4
 
 
-def test_unknown_members_are_told_so():
+def test_unknown_members_get_an_error():
     """Item 62, second half: 25 for an epoch above zero and for leaving."""
     play = Play()
     play.join("a")
@@ -397,7 +397,7 @@ def test_a_description_shows_each_member():
     assert play.group.subscribed_topics() == {"orders"}
 
 
-def test_a_rack_said_once_stays():
+def test_a_rack_sent_once_is_kept():
     """Only the join contains RackId."""
     play = Play()
     play.join("m", rack_id="r1")

@@ -168,11 +168,11 @@ class TestDelivery:
 
 
 class TestScan:
-    def test_other_keys_go_on_behind_a_hot_key(self) -> None:
+    def test_other_keys_continue_after_a_hot_key(self) -> None:
         play = Ordered("a" * 5000 + "b")
         assert play.poll() == [0, 5000]
 
-    def test_the_scan_ends_at_its_limit_and_goes_on_when_the_start_moves(self) -> None:
+    def test_the_scan_ends_at_its_limit_and_continues_when_the_start_moves(self) -> None:
         play = Ordered("a" * 150 + "bcd", stored=ORDERED | {"share.ordering.scan.records": "151"})
         assert play.poll() == [0, 150]
         assert play.poll() == []
@@ -200,7 +200,7 @@ class TestScan:
             assert len(play.partition.snapshot().batches) <= 60
         assert play.partition.end_offset + 1 < len(play.log)
 
-    def test_no_more_records_are_locked_than_the_group_allows(self) -> None:
+    def test_locked_records_stay_within_the_limit_of_the_group(self) -> None:
         play = Ordered("abcdefghij" * 30, locks=100, batch=10)
         play.stored |= {"share.ordering": "key"}
         taken = play.poll(records=5)
@@ -252,7 +252,7 @@ class TestKnowledge:
         play.partition = play.converted(play.partition)
         assert play.poll() == [1]
 
-    def test_the_log_start_frees_keys_behind_it(self) -> None:
+    def test_the_log_start_frees_keys_after_it(self) -> None:
         play = Ordered("aaab")
         play.poll()
         play.partition.move_log_start(2)
@@ -359,7 +359,7 @@ def test_any_history_keeps_the_order_of_every_key_and_delivers_everything(
     run(seed, log, 80, batch=batch, stored=ORDERED | stored)
 
 
-def test_blocked_is_a_state_of_its_own() -> None:
+def test_blocked_is_a_separate_state() -> None:
     play = Ordered("aa")
     play.poll(1)
     assert [run.state for run in play.partition.runs if run.state in (AVAILABLE, BLOCKED)] == [BLOCKED]

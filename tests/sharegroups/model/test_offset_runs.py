@@ -137,7 +137,7 @@ class TestCutting:
 
 
 class TestJoining:
-    def test_settled_neighbours_are_joined_whatever_they_belonged_to(self) -> None:
+    def test_settled_neighbours_are_joined_across_deliveries(self) -> None:
         made = window((0, 4, ARCHIVED, 1), (5, 9, ARCHIVED, 1), (10, 14, ARCHIVED, 1))
         made.join(7)
         assert spans(made) == [(0, 14)]
@@ -216,7 +216,7 @@ def test_a_lock_given_back_does_not_end() -> None:
     assert index.next_deadline() == inf, "looked for anew when the old time had come"
 
 
-def test_a_renewal_puts_the_lock_behind_the_others() -> None:
+def test_a_renewal_puts_the_lock_after_the_others() -> None:
     index = LockIndex()
     one, two = run(1), run(2)
     index.add(one, 30.0, 0.0)

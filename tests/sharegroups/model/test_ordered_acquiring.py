@@ -34,7 +34,7 @@ def test_new_in_flight_batches_begin_where_log_batches_begin() -> None:
     assert [run.first for run in play.partition.runs] == [0, 3]
 
 
-def test_no_more_keys_are_learned_than_records_may_be_acquired() -> None:
+def test_keys_are_read_for_at_most_the_records_that_may_be_acquired() -> None:
     play = Ordered("aabcdefghi" * 10, batch=5)
     assert play.poll(4) == [0, 2, 3, 4]
     assert play.partition.end_offset == 4

@@ -35,7 +35,7 @@ class TestSessionEnd:
             play.release()
         assert play.window == (10, 9)
 
-    def test_a_leader_move_releases_everybody(self) -> None:
+    def test_a_leader_move_releases_all_waiters(self) -> None:
         play = Play((0, 9))
         for member in ("ann", "bob", "cid"):
             play.poll(3, member=member, exact=True)
@@ -102,7 +102,7 @@ class TestLockTimeout:
 
 
 class TestLogStart:
-    def test_a_window_behind_the_log_start_is_empty(self) -> None:
+    def test_a_window_after_the_log_start_is_empty(self) -> None:
         play = Play((0, 9))
         play.poll()
         play.partition.move_log_start(15)
@@ -115,7 +115,7 @@ class TestLogStart:
         play.partition.move_log_start(3)
         assert play.window == (5, 4)
 
-    def test_a_delivery_across_the_log_start_goes_on_with_the_rest(self) -> None:
+    def test_a_delivery_across_the_log_start_continues_with_the_rest(self) -> None:
         play = Play((0, 9))
         play.poll()
         play.partition.move_log_start(4)
@@ -123,7 +123,7 @@ class TestLogStart:
         play.wait(30.0)
         assert play.poll(log=[(0, 9)]) == [(4, 9, 2)]
 
-    def test_settled_records_right_behind_the_log_start_are_passed(self) -> None:
+    def test_settled_records_right_after_the_log_start_are_skipped(self) -> None:
         play = Play((0, 9), max_record_locks=10)
         play.poll()
         play.ack((4, 9, ACCEPT))
@@ -167,7 +167,7 @@ class TestLogEnd:
         assert play.window == (50, 49)
         assert play.partition.next_fetch_offset() == 50
 
-    def test_a_log_that_ends_behind_the_window_changes_nothing(self) -> None:
+    def test_a_log_that_ends_after_the_window_changes_nothing(self) -> None:
         play = Play((0, 9))
         play.poll()
         play.partition.move_log_end(10)
@@ -231,7 +231,7 @@ class TestSnapshot:
 
 
 class TestResponses:
-    def test_statistics_and_locks_tell_what_is_there(self) -> None:
+    def test_statistics_and_locks_show_the_content(self) -> None:
         play = Play((0, 9), (10, 19))
         play.poll(10)
         play.poll(4, member="bob", exact=True)

@@ -50,7 +50,7 @@ def acknowledge(partition, first, last, types, now, bound):
     return partition.decide_acknowledge("ann", [(first, last, types)], True, SETTINGS, now, bound)
 
 
-def test_what_was_renewed_less_often_goes_on():
+def test_what_was_renewed_less_often_continues():
     """The bound counts per record; a refused record keeps its lock until its time and no longer."""
     partition, bound = held(), RenewalBound(renewals=1)
     assert not isinstance(acknowledge(partition, 3, 4, [RENEW], 110.0, bound), Refusal)

@@ -213,7 +213,7 @@ def test_a_partition_that_gave_records_goes_to_the_end(sessions):
     assert session.partitions == (P1, P2, P0)
 
 
-def test_a_partition_outside_the_session_is_named_only_with_something_to_say(sessions):
+def test_a_partition_outside_the_session_is_returned_only_with_a_result(sessions):
     """A partition forgotten in the meantime is not added again by its response."""
     session = opened(sessions)
     assert not session.include(P2, records=False, error=False)

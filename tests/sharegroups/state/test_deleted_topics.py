@@ -56,7 +56,7 @@ def looks(world, count):
         world.timers.advance(CHECK_EVERY_S)
 
 
-def test_state_of_a_deleted_topic_goes_after_two_looks(world):
+def test_state_of_a_deleted_topic_goes_after_two_checks(world):
     """Memory and topic lose it, for every group; all other state stays."""
     looks(world, 3)
     assert held(world) == ({"gone", "kept"}, {"gone", "kept"})
@@ -100,7 +100,7 @@ def test_broker_that_does_not_respond_settles_nothing(world):
     assert held(world) == ({"kept"}, {"kept"})
 
 
-def test_topic_that_is_back_for_one_look_is_not_gone(world):
+def test_topic_that_is_back_at_one_check_is_not_deleted(world):
     """Two looks in a row."""
     topic = world.cluster.topics["gone"]
     for _ in range(3):
@@ -126,7 +126,7 @@ def test_without_an_identity_nothing_is_certain(world):
     assert held(world)[1] == {"gone", "kept"}
 
 
-def test_more_topics_than_are_asked_at_once_come_in_turn(world, monkeypatch):
+def test_topics_beyond_one_request_are_queried_in_order(world, monkeypatch):
     """Each has its look, and what is suspected has its second."""
     monkeypatch.setattr(deleted_topics, "TOPICS_AT_ONCE", 1)
     del world.cluster.topics["gone"]
@@ -150,7 +150,7 @@ def test_state_that_cannot_be_deleted_now_is_deleted_later():
     assert StateKey("group", "g") not in world.journal.values, "groups are none of its business"
 
 
-def test_fault_of_ours_does_not_end_the_looks(world, monkeypatch):
+def test_fault_of_ours_does_not_end_the_checks(world, monkeypatch):
     """The exception is raised in the fault handler, and the next check is planned all the same."""
 
     def broken(node_id, api, request):
@@ -165,7 +165,7 @@ def test_fault_of_ours_does_not_end_the_looks(world, monkeypatch):
     assert held(world) == ({"kept"}, {"kept"})
 
 
-def test_deletion_nobody_knows_the_outcome_of_does_not_end_the_looking():
+def test_deletion_with_unknown_outcome_does_not_end_the_checks():
     """It holds when it is stored; until then the other topics are looked after all the same."""
     world = started(World(journal=SlowJournal()))
     world.known = list(world.cluster.topics.values())

@@ -45,7 +45,7 @@ def many(world, count):
     return topic, member, {(topic.topic_id, p): [(0, 0, [ACCEPT])] for p in range(count)}
 
 
-def test_all_share_partitions_of_a_request_are_appended_at_once(world, journal):
+def test_all_share_partitions_of_a_request_are_appended_together(world, journal):
     """Each by itself: the journal puts as many into one request as fit."""
     _, member, acks = many(world, 5)
     journal.slow = True
@@ -84,7 +84,7 @@ def test_snapshots_are_made_in_bounded_rounds(world, journal, monkeypatch):
     assert reply.done
 
 
-def test_one_append_in_flight_carries_what_came_meanwhile(world, journal, topic):
+def test_writes_during_an_append_are_combined_in_the_next(world, journal, topic):
     """The next snapshot is made when its append starts, of the state confirmed by then."""
     first = world.member(member_id="a")
     assert acquired(first.fetch(topic)) == [(0, 9, 1)]
@@ -237,9 +237,7 @@ def test_a_deletion_waits_for_the_change_in_front_of_it(world, journal, topic):
     [(True, ErrorCode.NOT_LEADER_OR_FOLLOWER), (False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
     ids=["replaced", "deleted"],
 )
-def test_what_was_decided_by_a_share_partition_that_is_no_more_is_not_told_as_done(
-    world, journal, topic, replace, told
-):
+def test_decision_of_a_deleted_share_partition_is_not_reported_as_done(world, journal, topic, replace, told):
     """Its state was altered or deleted while the acknowledgement waited: nothing of it is in what follows."""
     member = held(world, topic)
     journal.slow = True
@@ -290,7 +288,7 @@ def test_what_follows_an_append_is_on_behalf_of_the_share_state(journal):
     assert owners == [state, state]
 
 
-def test_what_is_refused_at_once_is_reverted_at_once(journal):
+def test_immediate_refusal_is_reverted_immediately(journal):
     writes = ShareWrites(journal, None, lambda *_, **__: None, lambda: 0.0, lambda _key: None, Party())
     stored = Promise()
     stored.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))

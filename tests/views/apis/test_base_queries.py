@@ -9,14 +9,14 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from tests.support.view_ports import ViewWorld
 
 
-def test_equal_questions_are_asked_once_and_different_ones_apart():
+def test_equal_queries_are_sent_once_and_different_ones_separately():
     """The number of rounds is minimal."""
     one, two, other = Query("t", 0, (1,)), Query("t", 0, (2,)), Query("t", 1, (1,))
     assert in_rounds([one, one, other, two, one]) == [{("t", 0): one, ("t", 1): other}, {("t", 0): two}]
     assert in_rounds([]) == []
 
 
-def test_partition_of_a_view_lies_in_its_base():
+def test_partition_of_a_view_is_in_its_base():
     world = ViewWorld()
     world.topic("t", (1, 1))
     world.view("__view.r4.t")

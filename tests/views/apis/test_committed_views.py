@@ -29,7 +29,7 @@ def commit(key: int, *topics: str, metadata: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("key", "version"), APIS)
-def test_a_commit_creates_the_view_and_goes_on(world: World, key: int, version: int) -> None:
+def test_a_commit_creates_the_view_and_continues(world: World, key: int, version: int) -> None:
     """A tool may commit offsets before any consumer reads."""
     assert world.is_served(key, version, **commit(key, "orders", V))
     assert world.call(key, version, **commit(key, "orders", V)) is None

@@ -38,7 +38,7 @@ def request(world: World, version: int, *names: str, acks: int = -1, **fields: A
 
 @pytest.mark.parametrize("version", [*NAMED, BY_ID])
 @pytest.mark.parametrize("transactional_id", [None, "tx" * 40])
-def test_a_request_is_looked_at_only_if_it_names_a_view(
+def test_a_request_is_inspected_only_if_it_names_a_view(
     world: World, version: int, transactional_id: str | None
 ) -> None:
     """First or last, among topics with several partitions, with or without a transactional id."""
@@ -66,7 +66,7 @@ def test_several_partitions_and_none_are_passed_over(world: World) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, BY_ID])
-def test_what_has_not_all_come_is_looked_at_later(world: World, version: int) -> None:
+def test_an_incomplete_request_is_inspected_later(world: World, version: int) -> None:
     """A beginning never passes that might be followed by a view; one whose only topic is named does."""
     may_name = may_name_view(world.catalog).matcher(ApiKey.PRODUCE, version)
     frame = world.frame(ApiKey.PRODUCE, version, **request(world, version, "orders", V))
@@ -88,7 +88,7 @@ def test_a_request_with_very_many_partitions_is_not_walked_in_one_go(world: Worl
     assert world.is_served(ApiKey.PRODUCE, version, **{**request(world, version), "topic_data": [more, last]})
 
 
-def test_bytes_that_are_no_request_are_looked_at(world: World) -> None:
+def test_bytes_that_are_no_request_are_inspected(world: World) -> None:
     """The decoder says what is wrong with them."""
     for frame in (b"", b"\0\0\0\x0c", b"\0\0\0\x0c" + b"\xff" * 40, b"\0\0\0\x08" + b"\x7f" * 40):
         version = frame[3] if frame else 12
@@ -126,7 +126,7 @@ def test_without_acks_there_is_no_response_and_the_rest_is_produced(world: World
     assert [each.name for each in sent.topic_data] == ["orders"]
 
 
-def test_a_request_without_views_goes_on_as_it_is(world: World) -> None:
+def test_a_request_without_views_is_forwarded_unchanged(world: World) -> None:
     """The look may have been wrong about it."""
     assert world.call(ApiKey.PRODUCE, 12, **request(world, 12, "orders")) is None
 

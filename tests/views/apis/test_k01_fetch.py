@@ -42,7 +42,7 @@ def test_request_of_known_topics_passes_by_its_bytes(world, version):
 
 
 @pytest.mark.parametrize("version", [13, 14, 15])
-def test_unknown_id_and_tags_are_looked_at(world, version):
+def test_unknown_id_and_tags_are_inspected(world, version):
     """A view, an unknown id, and a field with a tag anywhere among the topics."""
     known = world.topic("t").topic_id
     message = registry.message("FetchRequest")
@@ -84,7 +84,7 @@ def test_slots_have_everything_once(world, version):
     assert world.cluster.count(1) == 1
 
 
-def test_upstream_is_asked_once_without_session(world):
+def test_upstream_is_queried_once_without_session(world):
     """One entry for a base partition, by the base's id, for any number of slots."""
     base = world.topic("t")
     view = world.view("__view.r4.t")
@@ -141,7 +141,7 @@ def test_plain_partitions_of_the_same_request_pass_untouched(world, version):
     assert sum(len(t.partitions) for t in world.cluster.requests(1)[0].topics) == 2
 
 
-def test_base_named_from_elsewhere_is_asked_apart(world):
+def test_base_with_another_topic_id_is_queried_separately(world):
     """Never one partition twice in a request; neither waits for the other."""
     base = world.topic("t")
     view = world.view("__view.r2.t")
@@ -156,7 +156,7 @@ def test_base_named_from_elsewhere_is_asked_apart(world):
         assert len(places) == len(set(places))
 
 
-def test_errors_of_the_base_are_told_of_every_slot(world):
+def test_errors_of_the_base_are_returned_for_every_slot(world):
     """With the leader, immediately."""
     base = world.topic("t", (1, 2))
     view = world.view("__view.r2.t")
@@ -193,7 +193,7 @@ def test_partition_the_view_does_not_have_is_unknown(world):
     assert world.keeper.ensured == ["__view.r2.t"]
 
 
-def test_base_that_grew_is_served_at_once(world):
+def test_base_that_grew_is_served_immediately(world):
     base = world.topic("t")
     view = world.view("__view.r2.t")
     base.logs.append(type(base.logs[0])(1))
@@ -263,7 +263,7 @@ def test_batch_that_cannot_be_read_is_an_error_of_its_slots_only(world):
 
 
 @pytest.mark.parametrize("codec", [compression.NONE, compression.LZ4, compression.ZSTD])
-def test_responses_are_compressed_where_the_settings_say_so(codec):
+def test_responses_are_compressed_if_set(codec):
     """The records are the same."""
     world = ViewWorld(view_options=Views.model_construct(codec=compression.NAMES[codec]))
     base = world.topic("t")

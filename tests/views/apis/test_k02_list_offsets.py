@@ -43,7 +43,7 @@ def test_every_slot_has_the_offsets_of_its_base_partition(world, version):
     assert [len(topic.partitions) for topic in request.topics] == [2]
 
 
-def test_different_times_go_in_successive_questions(world):
+def test_different_times_are_sent_in_successive_requests(world):
     """Brokers refuse a partition that is named twice; plain topics go along, the base too."""
     wanted = {VIEW: [(0, -1), (1, -2)], "t": [(0, 1_700_000_000_000), (1, -1)]}
     assert asked(world, wanted) == [[(0, 0, 3), (1, 0, 0)], [(0, 0, 0), (1, 0, 1)]]

@@ -22,7 +22,7 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_only_requests_that_may_name_a_view_are_looked_at(world, version):
+def test_only_requests_that_may_name_a_view_are_inspected(world, version):
     """A name is in the bytes; with ids, every id must be known to be plain."""
     assert world.is_served(3, version, topics=[{"name": "plain"}, {"name": V}])
     assert not world.is_served(3, version, topics=[{"name": "plain"}] * 200)
@@ -49,7 +49,7 @@ def test_a_view_and_other_topics_are_in_one_response(world, version):
     assert set(world.metadata(V, version=version)) == {V}
 
 
-def test_what_is_no_view_is_asked_as_the_client_did(world):
+def test_plain_topics_are_queried_as_by_the_client(world):
     """Auto-creation of other topics remains the client's choice; it is never requested for views."""
     world.metadata("plain", V, version=9, allow_auto_topic_creation=True)
     asked = [(request.allow_auto_topic_creation, [t.name for t in request.topics])

@@ -37,7 +37,7 @@ def join(*metadata: bytes, protocol_type: str = "consumer") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_views_are_created_and_the_request_goes_on(world: World) -> None:
+def test_views_are_created_and_the_request_is_forwarded(world: World) -> None:
     """Those of all protocols; other topics are the broker's."""
     request = join(subscription("orders", V), subscription(V, OTHER))
     assert world.is_served(KEY, 9, **request)
@@ -67,13 +67,13 @@ def test_topics_stand_alike_in_every_version(world: World, version: int) -> None
         b"\0\1\0\0\0\1\0\x09__view.\xff\xfe", b"\0\1\xff\xff\xff\xff__view.r4.orders", b"__view.r4.orders",
     ],
 )  # fmt: skip
-def test_what_is_no_subscription_goes_on_as_it_came(world: World, metadata: bytes) -> None:
+def test_an_unreadable_subscription_is_forwarded_unchanged(world: World, metadata: bytes) -> None:
     """It is for the members of the group."""
     assert world.call(KEY, 9, **join(metadata)) is None
     assert not [name for name in world.cluster.topics if name.startswith("__view.")]
 
 
-def test_what_stands_in_a_views_way_is_no_matter_of_the_join(world: World) -> None:
+def test_a_view_that_cannot_be_created_does_not_fail_the_join(world: World) -> None:
     """Metadata says it by the view's name; a member may subscribe to what does not exist."""
     world.cluster.codes[19] = 29
     assert world.call(KEY, 9, **join(subscription(V, "__view.junk", "__view.r2.nothing"))) is None

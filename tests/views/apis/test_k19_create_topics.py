@@ -67,13 +67,13 @@ def test_what_can_be_no_view_is_refused(world: World) -> None:
     assert world.cluster.count(19) == 0
 
 
-def test_a_request_that_only_asks_whether_it_would_work_binds_nothing(world: World) -> None:
+def test_a_validate_only_request_binds_nothing(world: World) -> None:
     """validate_only."""
     create(world, wanted(V), validate_only=True)
     assert world.catalog.binding(V) is None
 
 
-def test_requests_without_views_are_not_looked_at(world: World) -> None:
+def test_requests_without_views_are_not_inspected(world: World) -> None:
     """They pass as they come."""
     assert not world.is_served(19, 7, topics=[wanted("orders")], timeout_ms=1)
     assert world.is_served(19, 7, topics=[wanted(V)], timeout_ms=1)

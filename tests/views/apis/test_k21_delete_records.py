@@ -23,7 +23,7 @@ def test_partitions_of_a_view_get_44_and_the_rest_is_done() -> None:
     assert [topic.name for _, request in world.cluster.asked for topic in request.topics] == ["orders"]
 
 
-def test_a_request_about_views_only_asks_nobody() -> None:
+def test_a_request_about_views_only_sends_no_request() -> None:
     """And one about none is not looked at."""
     world = World()
     world.call(21, 2, **wanted(V))

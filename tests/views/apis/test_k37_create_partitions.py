@@ -22,7 +22,7 @@ def test_views_get_44_and_the_rest_is_done() -> None:
     assert world.cluster.topics["orders"].partitions == 9
 
 
-def test_a_request_about_views_only_asks_nobody() -> None:
+def test_a_request_about_views_only_sends_no_request() -> None:
     """And one about none is not looked at."""
     world = World()
     world.call(37, 3, **wanted(V))

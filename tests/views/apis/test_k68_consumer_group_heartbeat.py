@@ -17,7 +17,7 @@ def beat(*names: str) -> dict[str, Any]:
     return {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": list(names) or None}
 
 
-def test_views_are_made_and_the_heartbeat_goes_on() -> None:
+def test_views_are_created_and_the_heartbeat_is_forwarded() -> None:
     """librdkafka sends no Metadata before it joins."""
     world = World()
     world.cluster.make("orders", 1)
@@ -26,7 +26,7 @@ def test_views_are_made_and_the_heartbeat_goes_on() -> None:
     assert world.cluster.topics[V].partitions == 4
 
 
-def test_what_stands_in_a_views_way_is_no_matter_of_the_heartbeat() -> None:
+def test_a_view_that_cannot_be_created_does_not_fail_the_heartbeat() -> None:
     """Metadata reports it."""
     world = World()
     assert world.call(KEY, 1, **beat("__view.r4.nothing", "__view.junk")) is None

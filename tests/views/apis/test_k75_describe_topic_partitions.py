@@ -63,13 +63,13 @@ def test_a_view_is_shown_with_the_partitions_of_its_base(world: World) -> None:
     assert {p.leader_id for p in found["orders"].partitions} == {99}
 
 
-def test_a_cursor_inside_a_view_goes_on_there(world: World) -> None:
+def test_a_cursor_inside_a_view_continues_there(world: World) -> None:
     """It counts the view's own partitions."""
     found = describe(world, V, "orders", cursor=(V, 3))
     assert [p.partition_index for p in found[V].partitions] == [3]
 
 
-def test_what_cannot_be_shown_stands_on_one_page(world: World) -> None:
+def test_entries_with_errors_are_on_one_page(world: World) -> None:
     """17 and 3, without partitions; not again after a cursor."""
     bad = ["__view.junk", "__view.r2.nothing"]
     found = describe(world, V, *bad)
@@ -80,7 +80,7 @@ def test_what_cannot_be_shown_stands_on_one_page(world: World) -> None:
     assert set(describe(world, V, *bad, cursor=("orders", 0))) == set()
 
 
-def test_only_bad_names_ask_the_broker_nothing(world: World) -> None:
+def test_only_invalid_names_send_no_request(world: World) -> None:
     """An empty list would ask for all topics."""
     assert list(describe(world, "__view.junk")) == ["__view.junk"]
     assert world.cluster.count(KEY) == 0

@@ -69,7 +69,7 @@ def test_a_view_whose_base_went_keeps_its_id_in_the_response(world: World) -> No
     assert (entry.error_code, bytes(entry.topic_id), list(entry.partitions)) == (3, view_id, [])
 
 
-def test_what_one_client_found_is_shown_to_it_whatever_another_finds_meanwhile(world: World) -> None:
+def test_a_client_gets_its_own_result_despite_concurrent_ones(world: World) -> None:
     """Never a topic without error and without partitions: who assigns partitions would assign none."""
 
     async def look() -> Any:

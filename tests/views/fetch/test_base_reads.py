@@ -82,7 +82,7 @@ def test_plain_partition_at_the_same_place_serves_both(world):
 
 
 @pytest.mark.parametrize("version", [4, 11, 12])
-def test_plain_partitions_known_by_name_are_asked_in_the_clients_version(world, version):
+def test_plain_partitions_known_by_name_are_queried_in_the_clients_version(world, version):
     topic, other = world.topic("t"), world.topic("u")
     world.produce(topic, KEYS)
     entry = registry.message("FetchRequest").FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -91,7 +91,7 @@ def test_plain_partitions_known_by_name_are_asked_in_the_clients_version(world, 
     assert {topic.topic for topic in world.cluster.requests(1)[0].topics} == {"t", "u"}
 
 
-def test_turn_moves_the_first_on():
+def test_each_read_begins_with_the_next_partition():
     """And nothing is lost or doubled."""
     assert [rotated("abc", turn) for turn in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
     assert rotated([], 5) == []

@@ -85,7 +85,7 @@ def test_upstream_connection_that_ends_ends_its_own_client_only(world):
 
 
 @pytest.mark.parametrize("count", [1, 3, R])
-def test_idle_readers_ask_at_most_once_per_wait(world, count):
+def test_idle_readers_request_at_most_once_per_wait(world, count):
     """However their requests interleave (T4)."""
     readers = warm(world, count)
     before = world.cluster.count(1)
@@ -151,7 +151,7 @@ def test_other_leader_epoch_is_judged_by_the_broker(world):
     assert entry(reply, world.v, 0).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_leader_that_moved_is_not_asked_and_its_cache_is_not_used(world):
+def test_leader_that_moved_is_not_queried_and_its_cache_is_not_used(world):
     """Slots of a base partition get the leader's address."""
     world.produce(world.base, KEYS)
     client = world.connect(1)
@@ -166,7 +166,7 @@ def test_leader_that_moved_is_not_asked_and_its_cache_is_not_used(world):
     assert next_offset(entry(moved, world.v, 0).records, 0) == 64
 
 
-def test_follow_up_reads_keep_the_clients_epoch_and_tell_the_scanned_one(world):
+def test_follow_up_reads_keep_the_clients_epoch_and_send_the_scanned_one(world):
     """CurrentLeaderEpoch stays, LastFetchedEpoch is that of the last scanned batch (views/README.md rule 24)."""
     reader = world.connect()
     other = next(key for key in KEYS if key not in _of_slot(0))
@@ -199,7 +199,7 @@ def test_out_of_range_is_the_brokers_word(world):
     assert entry(beyond, world.v, 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_slots_far_apart_each_get_a_look(world):
+def test_slots_far_apart_each_get_a_read(world):
     for _ in range(20):
         world.produce(world.base, KEYS)
     world.views.options = Views.model_construct(read_bytes=1 << 16)
@@ -273,7 +273,7 @@ def _with_bombs(workers, count, **options):
     return world, view, next(slot for slot in range(R) if b"key-0" not in _of_slot(slot))
 
 
-def test_what_opens_to_much_is_opened_by_a_thread_of_its_own():
+def test_a_large_decompression_runs_in_a_thread():
     """Small as it is on the wire: the loop and the other threads give up where it becomes large."""
     workers = HeldWorkers()
     world, view, empty = _with_bombs(workers, 12)
@@ -365,7 +365,7 @@ def test_readers_that_have_records_do_not_wait_for_more_when_room_is_short(world
     assert offsets_in(entry(third, world.v, 2).records)
 
 
-def test_little_is_asked_for_where_no_more_is_known_to_be_there(world):
+def test_little_is_requested_where_little_is_known_to_exist(world):
     """The log has ended, or there is no room; the whole of a read is requested if more records are known to exist."""
     for _ in range(4):
         world.produce(world.base, KEYS * 100)
@@ -402,7 +402,7 @@ def test_upstream_fetch_of_an_earlier_request_is_waited_for(world):
     assert offsets_in(entry(again, view, 0).records)
 
 
-def test_out_of_range_is_told_of_the_slots_that_stand_there_only(world):
+def test_out_of_range_is_returned_for_the_slots_at_that_offset_only(world):
     """A slot that lags beyond the retention does not reset the others."""
     world.produce(world.base, KEYS)
     world.produce(world.base, KEYS)
@@ -413,7 +413,7 @@ def test_out_of_range_is_told_of_the_slots_that_stand_there_only(world):
     assert all(entry(reply, world.v, slot).high_watermark == 128 for slot in (1, 2))
 
 
-def test_diverging_epoch_is_told_of_the_slots_that_stand_there_only(world):
+def test_diverging_epoch_is_returned_for_the_slots_at_that_offset_only(world):
     """As the broker would judge each separately: a reader before the cut lost nothing, and need not go back."""
     log = world.base.logs[0]
     world.produce(world.base, KEYS)
@@ -430,7 +430,7 @@ def test_diverging_epoch_is_told_of_the_slots_that_stand_there_only(world):
         assert offsets_in(entry(again, world.v, slot).records)[-1] > 64
 
 
-def test_who_read_what_was_cut_off_is_told_though_others_at_its_offset_read_what_came_instead(world):
+def test_a_reader_of_truncated_records_gets_an_error_though_others_at_its_offset_read_the_new_ones(world):
     """Otherwise it would continue after records it never saw."""
     log = world.base.logs[0]
     world.produce(world.base, KEYS)
@@ -451,7 +451,7 @@ def test_who_read_what_was_cut_off_is_told_though_others_at_its_offset_read_what
     assert not entry(waiting, world.v, 1).records
 
 
-def test_views_and_plain_partitions_take_turns_at_being_first(world):
+def test_views_and_plain_partitions_alternate_as_first(world):
     """The first partitions of a Fetch get their bytes before the others."""
     other = world.topic("u")
     reader = world.connect()
@@ -461,7 +461,7 @@ def test_views_and_plain_partitions_take_turns_at_being_first(world):
     assert set(firsts) == {world.base.topic_id, other.topic_id}
 
 
-def test_client_that_knows_a_later_leader_epoch_makes_the_view_look(world):
+def test_client_with_a_later_leader_epoch_causes_a_metadata_refresh(world):
     """So that what is read can be shared again."""
     reader = world.connect()
     world.fetch(reader, {world.v: {0: 0}}, wait_ms=0)

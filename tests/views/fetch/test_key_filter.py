@@ -95,7 +95,7 @@ def test_filtered_fetch_is_echoed_and_goes_upstream_without_the_field(version):
 
 
 @pytest.mark.parametrize("on_view", [True, False])
-def test_bad_filter_is_told_of_its_partition_only(on_view):
+def test_bad_filter_is_an_error_of_its_partition_only(on_view):
     """A filter on a view is one too."""
     world = ViewWorld()
     base = world.topic("t")
@@ -152,7 +152,7 @@ def test_filters_of_one_request_are_bounded(monkeypatch):
     assert partitions_of(reply.message)[base.topic_id, 0].error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_while_too_much_waits_for_the_threads_a_client_comes_again():
+def test_while_too_much_waits_for_the_threads_a_client_retries():
     workers = HeldWorkers()
     workers.is_full = True
     world = ViewWorld(workers=workers)

@@ -56,7 +56,7 @@ def test_read_that_will_reach_an_offset_is_waited_for(reads):
     assert reads.flight(KEY, 100 + reach, 5, 0.0, 0.0) is None
 
 
-def test_quick_work_is_done_at_once(reads):
+def test_quick_work_is_done_immediately(reads):
     chunk = chunk_of(made(0))
     assert reads.parts(chunk, DIVISION, [0, 1], 0, InlineWorkers(), ManualTimers()) is None
     assert chunk.tables["v"].has(0, [0, 1])
@@ -87,7 +87,7 @@ def test_long_work_is_done_once_for_all_who_wait(reads, monkeypatch):
     assert reads.figures.threaded == 1
 
 
-def test_work_that_fails_is_told_to_who_waits(reads, monkeypatch):
+def test_failed_work_is_raised_to_its_waiters(reads, monkeypatch):
     monkeypatch.setattr(shared_reads, "INLINE_S", 0.0)
     chunk = chunk_of(made(0))
 

@@ -45,7 +45,7 @@ def test_a_slot_within_a_batch_gets_the_rest_of_it():
     assert chunk.tables == {}
 
 
-def test_a_broken_batch_is_told_as_an_error():
+def test_a_broken_batch_is_an_error():
     broken = bytearray(made(0))
     broken[61] = 0x7F
     assert parts_of(chunk_of(bytes(broken)), SlotScan(0, 0, 100)) == ErrorCode.CORRUPT_MESSAGE

@@ -75,7 +75,7 @@ def test_other_leader_epoch_and_old_age_do_not_serve():
         (18, 4, True),
     ],
 )
-def test_reader_goes_on_only_where_its_history_is_that_of_the_log(offset, epoch, continues):
+def test_reader_continues_only_where_its_history_is_that_of_the_log(offset, epoch, continues):
     """The epoch of the batch before it here decides, or of the request to the broker."""
     chunk = chunk_of(made(10, epoch=3), made(14, epoch=4), made(18, epoch=4), requested_epoch=2)
     assert chunk.continues(offset, epoch) is continues
@@ -125,7 +125,7 @@ def test_partition_is_dropped_whole():
     assert (cache.chunks, cache.bytes) == (0, 0)
 
 
-def test_slots_wanted_lately_are_taken_apart_together():
+def test_recently_requested_slots_are_divided_together():
     """Slots of other clients too, until they are no longer requested."""
     cache, division = ViewCache(1 << 20, 10.0), Division("v", EvenCut(8))
     assert cache.want(KEY, division, [3], 0.0) == [3]
@@ -190,7 +190,7 @@ def test_a_run_ends_where_enough_was_opened():
     assert take_apart(chunk, CUT, [0, 1], 0, opened_max=30_000).rows == []
 
 
-def test_a_run_ends_after_so_many_batches(monkeypatch):
+def test_batches_of_a_run_are_bounded(monkeypatch):
     """However small they are."""
     monkeypatch.setattr(view_chunks, "RUN_BATCHES", 3)
     chunk = chunk_of(*(made(n, 1) for n in range(10)))

@@ -65,7 +65,7 @@ def test_a_last_batch_is_shortened() -> None:
         slicing.shorten(part.batch, 999)
 
 
-def test_damage_is_an_error_of_its_own() -> None:
+def test_damage_is_a_separate_error() -> None:
     """A consumer gets CORRUPT_MESSAGE."""
     damaged = bytearray(sample(5))
     damaged[80] ^= 1

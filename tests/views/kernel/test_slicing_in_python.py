@@ -86,7 +86,7 @@ def test_records_below_the_fetch_offset_go(from_offset: int) -> None:
         assert found == reading(batch, EvenCut(3), slot, from_offset)
 
 
-def test_slots_come_in_the_order_asked_for() -> None:
+def test_slots_come_in_the_order_requested() -> None:
     """And only those."""
     batch = sample(6)
     every = split(batch, EvenCut(4))
@@ -94,7 +94,7 @@ def test_slots_come_in_the_order_asked_for() -> None:
     assert split(batch, EvenCut(4), []) == []
 
 
-def test_an_emptied_batch_has_nothing_for_anybody() -> None:
+def test_an_emptied_batch_has_nothing_for_any_slot() -> None:
     """Compaction leaves a header without records."""
     empty = records.build_batch(10, [], last_offset=19)
     assert split(empty, EvenCut(2)) == [(None, -1, 0)] * 2
@@ -137,7 +137,7 @@ def broken(change: tuple[int, str, int]) -> bytes:
     ],
     ids=str,
 )
-def test_a_header_that_lies_is_refused(change: tuple[int, str, int]) -> None:
+def test_a_wrong_header_is_refused(change: tuple[int, str, int]) -> None:
     """Its sizes, counts and offsets are compared with the content."""
     with pytest.raises(ValueError, match=r"record|bytes|batch"):
         split(broken(change), EvenCut(2))
@@ -168,7 +168,7 @@ RECORD = records.build_batch(0, [Record(b"k", b"v", [("h", b"x")])])[61:]
     ],
     ids=lambda body: body.hex(),
 )
-def test_a_record_that_lies_is_refused(body: bytes) -> None:
+def test_a_wrong_record_is_refused(body: bytes) -> None:
     """No length leads out of its record, and nothing is left over."""
     source = records.build_batch(0, [Record(b"k", b"v", [("h", b"x")])])
     batch = slicing_in_python.rebuilt(source, body, 1)

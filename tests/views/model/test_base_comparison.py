@@ -26,7 +26,7 @@ BASE = Seen(0, B, 3)
         (Seen(0, V, 12), BASE, Binding(OLD, OLD), Standing(Step.READY, partitions=12)),
     ],
 )
-def test_what_comes_next(view: Seen, base: Seen, binding: Binding | None, expected: Standing) -> None:
+def test_next_action(view: Seen, base: Seen, binding: Binding | None, expected: Standing) -> None:
     """A binding of another topic id does not apply to this one; a recreated base has priority over any count."""
     assert judge(4, view, base, binding, 100) == expected
 

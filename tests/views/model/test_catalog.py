@@ -48,7 +48,7 @@ def test_a_forgotten_view_is_known_by_nothing() -> None:
     assert catalog.view(V1) is catalog.by_name("__view.r4.orders") is None
 
 
-def test_the_first_view_is_told_at_once() -> None:
+def test_the_first_view_is_reported_immediately() -> None:
     """It is read from the topic or made here; it is called again after the last one was removed."""
     told: list[int] = []
     catalog = ViewCatalog()
@@ -67,7 +67,7 @@ def test_the_first_view_is_told_at_once() -> None:
     assert told == [1, 1]
 
 
-def test_an_id_is_plain_only_when_somebody_said_so() -> None:
+def test_an_id_is_plain_only_when_confirmed() -> None:
     """An id without information is neither."""
     catalog = ViewCatalog()
     assert not catalog.is_plain(BASE)

@@ -68,7 +68,7 @@ def test_what_is_no_plan_is_refused(text: str | bytes, what: str) -> None:
         read("hot", text)
 
 
-def test_a_plan_that_nobody_could_name_in_a_topic_is_refused() -> None:
+def test_a_plan_that_cannot_be_part_of_a_topic_name_is_refused() -> None:
     """Its id is part of the view's name."""
     with pytest.raises(BadPlan, match="named"):
         Plan("a.b", (0, 1))

@@ -141,7 +141,7 @@ def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, ma
 
 @settings(deadline=None)
 @given(LOGS.filter(bool), SLOTS)
-def test_gap_begins_behind_what_is_kept_and_ends_at_what_was_scanned(batches, number):
+def test_gap_begins_after_what_is_kept_and_ends_at_what_was_scanned(batches, number):
     """And is there exactly when the last scanned record was dropped."""
     log, slot = log_of(batches), SlotScan(number, 0, 1 << 20)
     for batch in log:
@@ -181,14 +181,14 @@ def test_first_round_waits_for_the_whole_wait():
     assert broker.rounds == [(0, 1.0)]
 
 
-def test_request_that_does_not_wait_is_told_where_the_end_is():
+def test_request_that_does_not_wait_gets_the_end_of_the_log():
     broker, base = Broker([]), BaseScan([SlotScan(0, 0, 100)])
     broker.run(scan_of(base, deadline=0.0))
     assert broker.rounds == [(0, 0.0)]
     assert base.facts == Facts(0, 0, 0)
 
 
-def test_slots_that_stand_apart_do_not_wait_and_each_has_its_look():
+def test_slots_far_apart_do_not_wait_and_each_has_its_read():
     """Neither the slot at the lower offset nor the one at the higher is starved by the other."""
     log = log_of([[0], [0], [0], [0], [0], [1], [1], [1]])
     slots = [SlotScan(0, 0, 100), SlotScan(1, 6, 100)]
@@ -246,7 +246,7 @@ def test_refusal_ends_the_waiting():
     assert scan.step(0.0) is None
 
 
-def test_who_read_other_leaders_stands_elsewhere():
+def test_readers_of_other_leader_epochs_have_separate_positions():
     """At one offset the broker judges each epoch separately; a request without one goes with any, and no request is in
     vain.
     """
@@ -264,7 +264,7 @@ def test_who_read_other_leaders_stands_elsewhere():
     assert silent.positions() == [BasePosition(8), BasePosition(9)]
 
 
-def test_batch_that_cannot_be_read_is_told_once_it_stands_first():
+def test_unreadable_batch_is_an_error_once_it_is_first():
     slot = SlotScan(0, 0, 100)
     slot.mistake = ErrorCode.CORRUPT_MESSAGE
     assert slot.error == ErrorCode.CORRUPT_MESSAGE
@@ -274,14 +274,14 @@ def test_batch_that_cannot_be_read_is_told_once_it_stands_first():
     assert slot.error == ErrorCode.NONE
 
 
-def test_epoch_follows_what_was_scanned_where_the_client_told_one():
+def test_epoch_follows_the_scanned_one_where_the_client_sent_one():
     told, silent = SlotScan(0, 0, 100, 1), SlotScan(0, 0, 100)
     for slot in (told, silent):
         slot.take(Batch(0, [0]), Batch(0, [0]).part(0), 100, at_least_one=True)
     assert (told.last_fetched_epoch, silent.last_fetched_epoch) == (3, -1)
 
 
-def test_plain_partitions_are_looked_at_with_the_others():
+def test_plain_partitions_are_planned_with_the_others():
     plain = PlainScan()
     broker = Broker(log_of([[0]]))
     scan = scan_of(BaseScan([SlotScan(0, 0, 100)]), plains=(plain,))
@@ -291,7 +291,7 @@ def test_plain_partitions_are_looked_at_with_the_others():
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_say_nothing_of_what_they_lack(magic):
+def test_missing_records_of_old_messages_are_unknown(magic):
     """A wrapper counts as one record, however many were kept of it."""
     slot = SlotScan(0, 0, 100)
     slot.take(Batch(0, [0, 0, 1], magic=magic), Part(b"x", 1, 2, [0, 1]), 100, at_least_one=True)

@@ -126,7 +126,7 @@ def test_what_is_no_cut_is_refused(make) -> None:
         make()
 
 
-def test_keys_are_hashed_by_kernel_and_twin_alike() -> None:
+def test_keys_are_hashed_by_kernel_and_python_fallback_alike() -> None:
     """All of a filter in one call."""
     keys = [b"", *KEYS]
     expected = [murmur2(key) for key in keys]

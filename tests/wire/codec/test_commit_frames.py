@@ -92,7 +92,7 @@ def test_what_is_read_is_what_the_codec_reads(read: Any, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_extension_and_twin_agree_about_any_bytes(version: int) -> None:
+def test_extension_and_python_fallback_agree_about_any_bytes(version: int) -> None:
     for seed in range(400):
         frame = changed(request(version, 1 + seed % 2, 1 + seed % 3, seed)[0], seed)
         assert commit_frames.read(frame, version) == _python_read(frame, version), frame

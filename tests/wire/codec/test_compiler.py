@@ -95,7 +95,7 @@ def test_a_tagged_field_must_fill_its_size() -> None:
             registry.response(18, 3).decode(data)
 
 
-def test_bytes_behind_a_message_are_refused() -> None:
+def test_bytes_after_a_message_are_refused() -> None:
     """A longer body means that the version was mistaken."""
     codec = registry.request(18, 0)
     assert codec.decode(b"") == registry.message("ApiVersionsRequest")()

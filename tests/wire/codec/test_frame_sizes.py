@@ -25,7 +25,7 @@ def test_sizes_of_kafka_frames_are_not_taken_for_something_else() -> None:
         (b"\x00\x00\x04\x01", "frame of 1025 bytes is larger than the limit of 1024"),
     ],
 )
-def test_a_wrong_size_is_told_with_what_it_looks_like(first: bytes, words: str) -> None:
+def test_a_wrong_size_is_reported_with_the_likely_protocol(first: bytes, words: str) -> None:
     """The limit is 1024 bytes, the shortest frame has 4."""
     assert str(wrong_size(struct.unpack(">i", first)[0], 1024, RESPONSE_MIN)) == words
 

@@ -197,7 +197,7 @@ def produce(version: int, *names: str, partitions: int = 1) -> memoryview:
     return memoryview(frames.request(0, version, 1, "c", PRODUCE(acks=1, timeout_ms=1, topic_data=topics)))[4:]
 
 
-def test_the_last_value_does_not_wait_for_what_stands_behind_it() -> None:
+def test_the_last_value_does_not_wait_for_later_bytes() -> None:
     """A Produce of megabytes is recognised by its first bytes."""
     frame = produce(9, "orders")
     assert prefixes.topic_named(0, 9, "ord")(frame[: bytes(frame).index(b"orders") + 6], len(frame)) is True
@@ -205,7 +205,7 @@ def test_the_last_value_does_not_wait_for_what_stands_behind_it() -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9, 13])
-def test_elements_are_counted_before_they_are_gone_through(version: int) -> None:
+def test_elements_are_counted_before_they_are_read(version: int) -> None:
     """Topics, and the partitions of all of them but the last."""
     frame = produce(version, "a", "b", partitions=10)
     names = prefixes.topic_ids(0, version) if version >= 13 else prefixes.topic_named(0, version, "no")
@@ -224,7 +224,7 @@ def fetch(*, tags: Any = (), topic_tags: Any = (), partitions: int = 3) -> memor
     return memoryview(frames.request(1, 13, 1, "c", FETCH(topics=topics)))[4:]
 
 
-def test_tagged_fields_are_told_where_they_matter() -> None:
+def test_tagged_fields_are_reported_where_they_matter() -> None:
     """They matter in the header, in a topic, in a partition; elsewhere they are skipped."""
     untagged, any_ = prefixes.topic_ids(1, 13, untagged=True), prefixes.topic_ids(1, 13)
     ids, tags = [b"\1" * 16, b"\2" * 16], ((9_000, b"x"),)
@@ -291,7 +291,7 @@ def test_errors_name_the_request() -> None:
         (15, 4, (ArrayAt("Groups"), FieldOf("IncludeAuthorizedOperations"))),
     ],
 )
-def test_what_a_request_does_not_have_cannot_be_wanted(key: int, version: int, wish: Any) -> None:
+def test_a_field_that_a_request_lacks_cannot_be_read(key: int, version: int, wish: Any) -> None:
     with pytest.raises(LocalProtocolError, match=f"{registry.API_KEYS[key]}Request v{version}"):
         prefixes.of_request(key, version, *wish)
 
@@ -304,7 +304,7 @@ def test_requests_without_groups_or_topics_have_no_reader_of_them() -> None:
         prefixes.topic_named(ApiKey.API_VERSIONS, 3, "x")
 
 
-def test_what_stands_behind_the_client_id_is_what_the_codec_writes_there() -> None:
+def test_bytes_after_the_client_id_equal_those_of_the_codec() -> None:
     """In requests that name nothing."""
     for key, field in ((ApiKey.PRODUCE, "Acks"), (ApiKey.PRODUCE, "TopicData"), (ApiKey.FETCH, "Topics")):
         for version in range(registry.versions(key)[0], registry.versions(key)[1] + 1):

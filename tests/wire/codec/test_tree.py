@@ -42,7 +42,7 @@ def test_requests_name_themselves() -> None:
     assert "GroupId: 'group'" in text
 
 
-def test_responses_are_read_as_asked() -> None:
+def test_responses_are_read_as_requested() -> None:
     """The caller names the requests; errors are shown by name."""
     text = shown(frames.response(12, 4, 5, registry.message("HeartbeatResponse")(error_code=27)), response_to=(12, 4))
     assert "ResponseHeader v1" in text
@@ -80,7 +80,7 @@ def test_record_batches_are_opened() -> None:
     assert "cut off: 30 bytes" in text
 
 
-def test_spoilt_batches_are_said_to_be() -> None:
+def test_spoilt_batches_are_reported_as_such() -> None:
     """A wrong checksum, or bytes that are no batch, do not hide the rest of the message."""
     batch = bytearray(records.build_batch(0, [Record(b"k", b"v")]))
     batch[-1] ^= 1
@@ -124,7 +124,7 @@ def test_unknown_tags_are_shown() -> None:
         (b"\0\0", "not a frame"),
     ],
 )
-def test_what_is_no_frame_is_said(data: bytes, said: str) -> None:
+def test_bytes_that_are_no_frame_are_reported(data: bytes, said: str) -> None:
     """At its place, without an exception, with the first bytes."""
     assert said in shown(data)
 

@@ -127,7 +127,7 @@ def test_sizes_around_sizes_grow_too() -> None:
     assert spliced == bytes([1, 5]) + b"\x91\x01" + bytes([1, 7]) + b"\x8c\x01" + b"\x01" * 20 + inner + b"zz"
 
 
-def test_the_walk_stops_behind_the_last_address() -> None:
+def test_the_walk_stops_after_the_last_address() -> None:
     """Metadata lists brokers first: thousands of later topics are not even read."""
     response = registry.message("MetadataResponse")
     message = response(brokers=[response.MetadataResponseBroker(node_id=4, host="h", port=1)])

@@ -139,7 +139,7 @@ def test_attribute_names(name: str, attribute: str) -> None:
     assert specs.snake_case(name) == attribute
 
 
-def test_a_definition_can_be_had_when_no_file_can_be_opened_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_definition_is_available_when_no_file_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy without a free descriptor continues, and so does one whose package was replaced under it."""
     specs.document("MetadataRequest")
 

@@ -71,7 +71,7 @@ def classes() -> Iterator[tuple[str, Any]]:
             yield f"{name}.{inner}", getattr(made, inner)
 
 
-def test_the_stub_is_what_the_definitions_say() -> None:
+def test_the_stub_equals_the_definitions() -> None:
     assert stubs.TARGET.read_text() == stubs.text(), "run: python -m kafka_share_proxy.wire.definitions.stubs"
 
 

@@ -71,7 +71,7 @@ def ranges(log: Sequence[bytes], aborted: Sequence[Aborted] | None) -> list[tupl
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_say_what_the_headers_say(seed: int) -> None:
+def test_rows_equal_the_headers(seed: int) -> None:
     """Field by field, for all kinds."""
     log = any_log(seed, 30)
     found, size = split_complete(memoryview(log))
@@ -87,7 +87,7 @@ def test_rows_say_what_the_headers_say(seed: int) -> None:
 @needs_c
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("fetch_offset", [-1, 0])
-def test_extension_and_twin_make_the_same_table(seed: int, fetch_offset: int) -> None:
+def test_extension_and_python_fallback_make_the_same_table(seed: int, fetch_offset: int) -> None:
     """Rows, what becomes of them, aborted ranges, and the number of records."""
     log = any_log(seed, 60)
     rows, size = batches._batches.walk(log, fetch_offset)
@@ -201,7 +201,7 @@ def test_an_emptied_marker_ends_nothing() -> None:
 
 @needs_c
 @pytest.mark.parametrize("seed", range(20))
-def test_a_search_for_an_offset_finds_the_row_that_its_twin_finds(seed: int) -> None:
+def test_a_search_for_an_offset_finds_the_row_that_the_python_fallback_finds(seed: int) -> None:
     """Any rows, slices of them, and offsets beyond 64 bits."""
     chance = random.Random(seed)
     whole, _ = split_complete(any_log(seed, chance.randrange(40)))

@@ -97,7 +97,7 @@ def test_bytes_without_a_whole_batch_are_refused() -> None:
         read(data(7, 8)[:-1], 7)
 
 
-def test_what_lies_below_the_position_is_left_out() -> None:
+def test_records_below_the_position_are_left_out() -> None:
     """Within a batch, and whole batches."""
     response = data(0, 3) + data(4, 7) + data(8, 8)
     assert read(response, 6) == ([6, 7, 8], 9)
@@ -133,7 +133,7 @@ def test_a_transaction_that_began_in_front_of_the_position_is_aborted() -> None:
     assert read(data(5, 6, 7) + marker(7, 7) + data(8, 9, 7), 6, [Aborted(7, 1)]) == ([8, 9], 10)
 
 
-def test_a_wrong_batch_raises_when_its_turn_comes() -> None:
+def test_a_wrong_batch_raises_when_it_is_reached() -> None:
     """The ones in front of it are good."""
     spoilt = bytearray(data(2, 3))
     spoilt[-1] ^= 1
@@ -150,7 +150,7 @@ def test_offsets_that_go_back_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("position", [8, 16, 23])
-def test_a_wrong_header_raises_when_its_turn_comes(position: int) -> None:
+def test_a_wrong_header_raises_when_it_is_reached(position: int) -> None:
     """After bytes that are no batch, no later batch can be found."""
     spoilt = bytearray(data(2, 3))
     spoilt[position] = 0xFF
@@ -169,14 +169,14 @@ def test_batches_of_which_nothing_is_used_are_checked_too(kind: str) -> None:
         read(bytes(spoilt), 9 if kind == "below" else 0, [Aborted(7, 0)])
 
 
-def test_checksums_are_not_compared_where_nobody_wants_it() -> None:
+def test_checksums_are_not_compared_if_switched_off() -> None:
     spoilt = bytearray(data(0, 1))
     spoilt[17] ^= 1
     assert read(bytes(spoilt), check_crcs=False) == ([0, 1], 2)
 
 
 @pytest.mark.parametrize("codec", range(1, 5), ids=compression.NAMES[1:])
-def test_a_batch_opens_to_so_many_bytes_at_most(codec: int) -> None:
+def test_decompressed_bytes_of_a_batch_are_bounded(codec: int) -> None:
     response = records.build_batch(0, [Record(value=bytes(100_000))], codec=codec)
     assert read(response, decompressed_max=101_000) == ([0], 1)
     with pytest.raises(RemoteProtocolError):

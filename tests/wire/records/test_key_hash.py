@@ -23,7 +23,7 @@ def test_the_values_of_kafkas_own_test_are_among_the_vectors() -> None:
     assert VECTORS[b"foobar".hex()] == -790332482
 
 
-def test_a_record_without_a_key_lies_where_its_offset_does() -> None:
+def test_a_record_without_a_key_is_hashed_by_its_offset() -> None:
     """It is spread, and the same record always has the same hash; an empty key is a key."""
     assert hash_of_record(None, 42) == murmur2((42).to_bytes(8, "big"))
     assert hash_of_record(b"", 42) == hash_of_record(b"", 43) == murmur2(b"")

@@ -79,7 +79,7 @@ GOOD = wrapper(1, message(0, b"a", b"1") + message(1, b"b", b"2"), compression.G
         message(0, b"a", b"1")[:20],
     ],
 )
-def test_what_lies_is_refused(data: bytes) -> None:
+def test_a_wrong_message_is_refused(data: bytes) -> None:
     """Sizes, checksums, nesting, offsets and the limit."""
     with pytest.raises(RemoteProtocolError):
         legacy.as_batch(memoryview(data), LIMIT)

@@ -23,7 +23,7 @@ def test_they_are_a_sequence_of_names_and_values() -> None:
     assert ("a", b"b") in found
 
 
-def test_nothing_is_decoded_before_somebody_looks() -> None:
+def test_nothing_is_decoded_before_it_is_read() -> None:
     """Their number is known without."""
     found = headers()
     assert (len(found), found._decoded) == (2, None)
@@ -47,7 +47,7 @@ def test_bytes_that_are_no_text_are_shown_as_java_shows_them() -> None:
     assert RecordHeaders(b"\x04\xffa\x01", 1)[0] == ("\ufffda", None)
 
 
-def test_the_end_of_headers_that_nobody_has_checked() -> None:
+def test_the_end_of_unchecked_headers() -> None:
     assert after_headers(b"??" + RAW + b"??", 2, 2) == 2 + len(RAW)
     assert after_headers(b"", 0, 0) == 0
 

@@ -75,7 +75,7 @@ def test_records_are_those_of_the_declared_layout(kernel: str, made: tuple[int, 
 @every_kernel
 @settings(deadline=None)
 @given(made=batches_of_records())
-def test_columns_say_where_each_record_has_what(kernel: str, made: tuple[int, list[Record], int]) -> None:
+def test_columns_have_the_positions_of_each_record(kernel: str, made: tuple[int, list[Record], int]) -> None:
     base, expected, last = made
     batch = records.build_batch(base, expected, last_offset=last)
     area, positions = area_of(batch), RecordPositions(columns(kernel, batch))
@@ -94,7 +94,7 @@ def test_columns_say_where_each_record_has_what(kernel: str, made: tuple[int, li
 
 @needs_c
 @pytest.mark.parametrize("seed", range(100))
-def test_extension_and_twin_take_and_refuse_the_same(seed: int) -> None:
+def test_extension_and_python_fallback_take_and_refuse_the_same(seed: int) -> None:
     """Damaged records: the same columns, or the same words about the same record."""
     dice = random.Random(seed)
     batch = some_batch(dice)
@@ -141,7 +141,7 @@ BROKEN = {
 
 @every_kernel
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_lies_is_named(kernel: str, what: str) -> None:
+def test_a_wrong_field_is_named(kernel: str, what: str) -> None:
     area, words = BROKEN[what]
     with pytest.raises(ValueError, match=words):
         found(kernel, area)
@@ -320,7 +320,7 @@ def test_records_are_tuples_and_die_with_their_last_user() -> None:
     assert [each for each in gc.get_objects() if type(each) is Record and each is not same and each == same] == []
 
 
-def test_the_error_of_a_batch_says_where_it_stands() -> None:
+def test_the_error_of_a_batch_has_its_position() -> None:
     batch = with_fields(some_batch(random.Random(5)), [(57, ">i", 1)])
     with pytest.raises(RemoteProtocolError, match=r"the record batch at offset 1000: record 1 \(from 0\): bytes"):
         records.decode_records(batch)
@@ -351,7 +351,7 @@ def test_records_of_another_type_begin_with_what_all_of_them_have(kernel: str) -
 
 
 @needs_c
-def test_the_collector_need_not_look_at_records_without_headers() -> None:
+def test_the_collector_need_not_visit_records_without_headers() -> None:
     """A million of them that are kept would otherwise be looked at again and again."""
     batch = records.build_batch(0, [Record(b"k", b"v"), Record(b"k", b"v", (("h", b"x"),))])
     plain, headed = records.decode_records(batch)

@@ -68,7 +68,7 @@ def test_times_of_the_broker_are_those_of_each_batch(kernel: str) -> None:
 
 @every_kernel
 @pytest.mark.parametrize("turn", range(3))
-def test_what_stands_in_front_of_a_wrong_batch_is_found(kernel: str, turn: int) -> None:
+def test_records_before_a_wrong_batch_are_found(kernel: str, turn: int) -> None:
     """And the wrong one is named."""
     good = [records.build_batch(5 * n, [Record(b"%d" % n)]) for n in range(3)]
     spoilt = bytearray(good[turn])
@@ -83,7 +83,7 @@ def test_what_stands_in_front_of_a_wrong_batch_is_found(kernel: str, turn: int) 
 
 
 @every_kernel
-def test_a_record_that_lies_is_named_with_its_batch(kernel: str) -> None:
+def test_a_wrong_record_is_named_with_its_batch(kernel: str) -> None:
     front = records.build_batch(0, [Record(b"k")])
     for count, words in ((1, "record 1 (from 0): bytes follow the last record"), (99, "99 records cannot be in ")):
         spoilt = bytearray(records.build_batch(7, [Record(b"k"), Record(b"l")]))
@@ -121,7 +121,7 @@ def test_offsets_ascend_over_all_batches(kernel: str) -> None:
 
 @needs_c
 @pytest.mark.parametrize("seed", range(100))
-def test_extension_and_twin_agree_over_damaged_runs(seed: int) -> None:
+def test_extension_and_python_fallback_agree_over_damaged_runs(seed: int) -> None:
     """Columns, how far it went, and the words."""
     dice = random.Random(seed)
     for _ in range(20):

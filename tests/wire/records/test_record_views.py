@@ -52,7 +52,7 @@ def test_a_long_batch_is_iterated_in_pieces() -> None:
     assert [(record.offset, record.key) for record in lazily(batch)] == [(7 + n, b"%d" % n) for n in range(count)]
 
 
-def test_records_outlive_the_bytes_that_they_came_from() -> None:
+def test_records_outlive_the_bytes_of_their_response() -> None:
     """They hold copies: one record that is kept does not keep its batch."""
     batch = bytearray(records.build_batch(0, [Record(b"key", b"value", (("h", b"x"),))]))
     (record,) = lazily(bytes(batch))
@@ -97,7 +97,7 @@ def test_ranges_of_offsets_are_left_out() -> None:
 
 @settings(deadline=None)
 @given(made=batches_of_records(), draw=st.data())
-def test_whatever_is_left_out_is_what_the_ranges_say(made: tuple[int, list[Record], int], draw: st.DataObject) -> None:
+def test_left_out_records_are_those_of_the_ranges(made: tuple[int, list[Record], int], draw: st.DataObject) -> None:
     base, expected, last = made
     found = lazily(records.build_batch(base, expected, last_offset=last))
     places = st.tuples(st.integers(base - 3, last + 3), st.integers(0, 300))

@@ -82,7 +82,7 @@ def small_batches() -> Iterator[tuple[list[Record], dict[str, Any]]]:
         yield made, {name: chance.randrange(-1, 1 << 15) for name in numbers}
 
 
-def test_extension_writes_what_its_twin_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extension_writes_what_the_python_fallback_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     for made, numbers in small_batches():
         for base_offset, codec in ((0, 0), (7, compression.ZSTD), (1 << 40, compression.LZ4)):
             built = records.build_batch(base_offset, made, codec=codec, **numbers)
@@ -92,7 +92,7 @@ def test_extension_writes_what_its_twin_writes(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
-def test_keys_are_told_without_opening_a_batch() -> None:
+def test_keys_are_found_without_opening_a_batch() -> None:
     """As in the opened records; compressed, transactional or damaged batches have no result."""
     chance, told = random.Random(7), 0
     for number in range(300):
@@ -114,7 +114,7 @@ def test_keys_are_told_without_opening_a_batch() -> None:
 
 
 @pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
-def test_keys_of_bytes_that_are_no_records_are_not_told_wrong() -> None:
+def test_keys_of_bytes_that_are_no_records_are_errors() -> None:
     """With a right checksum over them: lengths are believed only as far as there are bytes."""
     chance = random.Random(8)
     for _ in range(2000):
@@ -188,7 +188,7 @@ def test_last_values_stop_before_what_is_not_plain() -> None:
         records.keep_last(batch, -1, 1, *arguments)
 
 
-def test_what_is_out_of_the_common_is_left_to_the_twin() -> None:
+def test_unusual_records_are_left_to_the_python_fallback() -> None:
     """Headers of wrong types, offsets of their own, what is no bytes, numbers that do not fit."""
     if records._small_batches is None:
         pytest.skip("the extension was not built")

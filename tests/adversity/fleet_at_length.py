@@ -166,8 +166,8 @@ def test_stock_clients_at_every_proxy_lose_nothing_when_one_is_killed(
 
 def lag(raw: Raw, group: str) -> int:
     """Number of records that are not settled; -1 if unknown."""
-    (told,) = raw.send_request("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}]).groups
-    lags = [partition.lag for topic in told.topics for partition in topic.partitions]
+    (described,) = raw.send_request("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}]).groups
+    lags = [partition.lag for topic in described.topics for partition in topic.partitions]
     return sum(lags) if len(lags) == 4 and min(lags) >= 0 else -1
 
 

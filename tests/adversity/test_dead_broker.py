@@ -40,8 +40,8 @@ def front(running: Running, kafka: Cluster) -> Front:
 
 
 def body(front: Front, path: str = "/readyz") -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(front.send_request(path)[1])
-    return told
+    page_body: dict[str, Any] = json.loads(front.send_request(path)[1])
+    return page_body
 
 
 def test_readyz_names_a_dead_broker_until_it_is_back(kafka: Cluster, front: Front) -> None:

@@ -219,8 +219,8 @@ def test_ten_thousand_share_partitions_are_read_in_time(w: World, front: Front) 
         assert {part.error_code for each in response.responses for part in each.partitions} == {0}
     crash(front)
     until(lambda: front.send_request("/readyz/share-groups")[0], "the proxy to be ready")
-    told = re.findall(r"share-state-loaded .*seconds=(\S+) share_partitions=(\d+)", front.output())
-    seconds, partitions = told[-1]
+    loads = re.findall(r"share-state-loaded .*seconds=(\S+) share_partitions=(\d+)", front.output())
+    seconds, partitions = loads[-1]
     assert int(partitions) >= 10_000
     assert float(seconds) < 10
 

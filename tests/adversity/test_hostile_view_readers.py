@@ -98,7 +98,7 @@ def views_of_bombs(raw: Raw, base: Topic) -> list[list[tuple[Topic, int]]]:
     return [empty[number::HOSTILE] for number in range(HOSTILE)]
 
 
-def keep_reading(address: Address, views: list[tuple[Topic, int]], end: threading.Event, told: list[int]) -> None:
+def keep_reading(address: Address, views: list[tuple[Topic, int]], end: threading.Event, responses: list[int]) -> None:
     """Read each view from start to end, one after the other."""
     with Connection(address) as on:
         for view, slot in cycle(views):
@@ -107,7 +107,7 @@ def keep_reading(address: Address, views: list[tuple[Topic, int]], end: threadin
                 if end.is_set():
                     return
                 (entry,) = on.send_request(1, 12, request(view, slot, offset)).responses[0].partitions
-                told.append(entry.error_code)
+                responses.append(entry.error_code)
                 offset = max([batch.last_offset + 1 for batch in records.iter_batches(entry.records)], default=offset)
 
 
@@ -132,9 +132,9 @@ def test_a_bomb_costs_its_own_reader(front: Front, raw: Raw, fresh: Any, capsys:
         write(raw, bombs, bomb)
     produce(raw, other, 0, 1000)
     views, another = views_of_bombs(raw, bombs), a_view(raw, other)
-    address, told, end = raw.node(another.leaders[0]), list[int](), threading.Event()
+    address, responses, end = raw.node(another.leaders[0]), list[int](), threading.Event()
     calm = times_of_small_requests(address, 1.0)
-    readers = [threading.Thread(target=keep_reading, args=(address, mine, end, told)) for mine in views]
+    readers = [threading.Thread(target=keep_reading, args=(address, mine, end, responses)) for mine in views]
     for reader in readers:
         reader.start()
     beside: list[float] = []
@@ -154,10 +154,10 @@ def test_a_bomb_costs_its_own_reader(front: Front, raw: Raw, fresh: Any, capsys:
         print(
             f"\nbystander p99 {beside[len(beside) * 99 // 100] * 1e3:.0f} ms, longest {beside[-1] * 1e3:.0f} ms "
             f"(calm: {calm[len(calm) * 99 // 100] * 1e3:.0f} ms); another view read {len(waits)} times, longest "
-            f"{max(waits) * 1e3:.0f} ms; answers to {len(told)} Fetches of bombs"
+            f"{max(waits) * 1e3:.0f} ms; answers to {len(responses)} Fetches of bombs"
         )
-    assert len(told) > 0
-    assert set(told) == {0}
+    assert len(responses) > 0
+    assert set(responses) == {0}
     assert len(waits) > HOSTILE_S
     assert beside[-1] < STOPPED_S
 
@@ -177,8 +177,8 @@ def test_slow_readers_stay_within_the_memory_limits(front: Front, raw: Raw, fres
         for number in range(SLOW_READERS):
             sock = stack.enter_context(socket.create_connection(address))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            asked = request(view, number % 2, number % 16 * 1000, min_bytes=4 * MIB, max_wait_ms=3000)
-            sock.sendall(frames.request(1, 12, 1, "slow", asked))
+            requested = request(view, number % 2, number % 16 * 1000, min_bytes=4 * MIB, max_wait_ms=3000)
+            sock.sendall(frames.request(1, 12, 1, "slow", requested))
         until_s = time.monotonic() + 6
         while time.monotonic() < until_s:
             most = max(most, rss(front))
@@ -201,9 +201,9 @@ def test_bombs_stay_within_the_memory_that_threads_may_open(front: Front, raw: R
     for _ in range(BOMBS):
         write(raw, base, records.build_batch(0, [Record(b"k", bytes(BOMB_BYTES))], codec=compression.ZSTD))
     views = views_of_bombs(raw, base)
-    address, told, end = raw.node(base.leaders[0]), list[int](), threading.Event()
+    address, responses, end = raw.node(base.leaders[0]), list[int](), threading.Event()
     before, most = rss(front), 0
-    readers = [threading.Thread(target=keep_reading, args=(address, mine, end, told)) for mine in views]
+    readers = [threading.Thread(target=keep_reading, args=(address, mine, end, responses)) for mine in views]
     for reader in readers:
         reader.start()
     until_s = time.monotonic() + HOSTILE_S

@@ -66,7 +66,7 @@ def test_the_ledger_knows_what_may_happen(lines: tuple[str, ...]) -> None:
     """Observations of a client whose broker works correctly."""
     ledger = _ledger(*lines)
     assert ledger.faults(PRODUCED) == []
-    assert ledger.told_otherwise(PRODUCED) == []
+    assert ledger.rejected_acceptances(PRODUCED) == []
 
 
 OVERTAKEN = ("early", f"D 0 0 1 a {1 * SECOND} {2 * SECOND}"), ("late", f"D 0 0 2 a {4 * SECOND} {5 * SECOND}")
@@ -74,7 +74,7 @@ OVERTAKEN = ("early", f"D 0 0 1 a {1 * SECOND} {2 * SECOND}"), ("late", f"D 0 0 
 
 
 @pytest.mark.parametrize(
-    ("told", "faults"),
+    ("reported", "faults"),
     [
         ((("late", f"S 0 {6 * SECOND} 0"), ("early", f"S 0 {7 * SECOND} 0")), 0),
         ((("late", f"S 0 {6 * SECOND} 0"), ("late", f"S 0 {7 * SECOND} 0")), 1),
@@ -82,10 +82,10 @@ OVERTAKEN = ("early", f"D 0 0 1 a {1 * SECOND} {2 * SECOND}"), ("late", f"D 0 0 
     ],
     ids=["another one settled it meanwhile", "it was told twice", "it was settled, and given out again"],
 )
-def test_the_ledger_knows_who_was_overtaken(told: tuple[tuple[str, str], ...], faults: int) -> None:
+def test_the_ledger_knows_who_was_overtaken(reported: tuple[tuple[str, str], ...], faults: int) -> None:
     """A late acknowledgement of records that another member has settled gets a response without an error."""
     ledger = Ledger()
-    for member, line in (*OVERTAKEN, *told):
+    for member, line in (*OVERTAKEN, *reported):
         ledger.take(member, line)
     assert len(ledger.faults({"a": (0, 0)})) == faults
 
@@ -94,7 +94,7 @@ def test_the_ledger_reports_acceptances_that_were_refused() -> None:
     """Its acceptance was refused, and no other member accepted it."""
     ledger = _ledger(*GOOD[:3], f"F 0 {4 * SECOND} InvalidRecordStateException 1")
     assert ledger.faults(PRODUCED) == []
-    assert len(ledger.told_otherwise(PRODUCED)) == ledger.never_told(PRODUCED) == 1
+    assert len(ledger.rejected_acceptances(PRODUCED)) == ledger.never_reported(PRODUCED) == 1
 
 
 @pytest.mark.broker
@@ -107,7 +107,7 @@ def test_a_share_group_survives_a_rolling_restart(running: Running, tmp_path: Pa
     plan = Plan(seconds=0, restarts_min=2, rate=200, members=2)
     outcome = Rolling(kafka, front.bootstrap, tmp_path / "members", plan).run()
     assert outcome.faults() == []
-    assert outcome.ledger.told_otherwise(outcome.produced) == []
+    assert outcome.ledger.rejected_acceptances(outcome.produced) == []
     assert [ended.signal for ended in outcome.ended] == ["SIGTERM", "SIGKILL"]
-    last = max(told.at for each in outcome.ledger.confirmed.values() for told in each)
+    last = max(delivery.at for each in outcome.ledger.confirmed.values() for delivery in each)
     assert last > outcome.ended[-1].at, "nothing was settled after the last broker was ended"

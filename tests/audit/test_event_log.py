@@ -54,12 +54,12 @@ def test_a_topic_that_is_named_needs_no_look_up(log: EventLog) -> None:
 
 
 def test_a_name_is_looked_up_once_in_one_go(log: EventLog) -> None:
-    asked = list[bytes]()
+    requested = list[bytes]()
     for topic in (b"a", b"b", b"a", b"a"):
         log.offer("forced_release", Place(topic, 0), None, None, (1, 1))
-    lines = log.take(10, "p", "c", lambda topic: asked.append(topic) or topic.decode())  # type: ignore[func-returns-value]
+    lines = log.take(10, "p", "c", lambda topic: requested.append(topic) or topic.decode())  # type: ignore[func-returns-value]
     assert [json.loads(line)["topic"] for line in lines] == ["a", "b", "a", "a"]
-    assert set(asked) == {b"a", b"b"}
+    assert set(requested) == {b"a", b"b"}
 
 
 def test_an_event_with_too_few_values_or_of_no_kind_is_a_mistake(log: EventLog) -> None:

@@ -123,13 +123,13 @@ class OtherVersions(Broker):
     def __init__(self, first: int, last: int, *, tells: bool = True) -> None:
         super().__init__(ranges={**RANGES, 18: (first, last)})
         self.tells = tells
-        self.asked: list[int] = []
+        self.requested: list[int] = []
 
     async def _response(self, stream: trio.abc.Stream, frame: bytes) -> bool:
         key, version, correlation_id = headers.peek(frame)
         if key != 18:
             return await super()._response(stream, frame)
-        self.asked.append(version)
+        self.requested.append(version)
         response = self._k18(None)
         if not self.ranges[18][0] <= version <= self.ranges[18][1]:
             only = [each for each in response.api_keys if each.api_key == 18] if self.tells else []
@@ -140,16 +140,16 @@ class OtherVersions(Broker):
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "tells", "asked"), [(0, 2, True, [3, 2]), (0, 0, False, [3, 0]), (4, 9, True, [3, 5])]
+    ("first", "last", "tells", "requested"), [(0, 2, True, [3, 2]), (0, 0, False, [3, 0]), (4, 9, True, [3, 5])]
 )
 async def test_a_broker_of_another_release_is_queried_again_in_a_version_it_has(
-    first: int, last: int, tells: bool, asked: list[int], autojump_clock: trio.testing.MockClock
+    first: int, last: int, tells: bool, requested: list[int], autojump_clock: trio.testing.MockClock
 ) -> None:
     broker = OtherVersions(first, last, tells=tells)
     async with trio.open_nursery() as nursery:
         async with cluster_connection.connection(A, ClusterClientSettings(connect=Net(nursery, {A: broker}))) as opened:
             assert opened.versions.ranges[3] == RANGES[3]
-        assert broker.asked == asked
+        assert broker.requested == requested
         nursery.cancel_scope.cancel()
 
 

@@ -250,8 +250,8 @@ async def test_topics_that_features_depend_on_are_requested(autojump_clock: trio
     async with world({A: broker, B1: broker}) as w:
         w.watch.topics = lambda: [f"t{number}" for number in range(2 * cluster_watch.TOPICS_MAX)]
         snapshot = await w.watch.refresh()
-        asked = [[topic.name for topic in response.topics] for response in snapshot.metadata]
-        assert [name for names in asked for name in names] == [
+        requested = [[topic.name for topic in response.topics] for response in snapshot.metadata]
+        assert [name for names in requested for name in names] == [
             f"t{number}" for number in range(cluster_watch.TOPICS_MAX)
         ]
-        assert {len(names) for names in asked} == {cluster_watch.TOPICS_AT_ONCE}
+        assert {len(names) for names in requested} == {cluster_watch.TOPICS_AT_ONCE}

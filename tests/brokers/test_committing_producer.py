@@ -42,9 +42,9 @@ def test_a_fenced_producer_commits_nothing(
         trio.run(main)
 
         def committed() -> tuple[int, str]:
-            asked = {"group_id": group, "topics": [{"name": topic.name, "partition_indexes": [0]}]}
+            requested = {"group_id": group, "topics": [{"name": topic.name, "partition_indexes": [0]}]}
             response = raw.send_request(
-                "OffsetFetch", 8, on=raw.on_coordinator(group), groups=[asked], require_stable=True
+                "OffsetFetch", 8, on=raw.on_coordinator(group), groups=[requested], require_stable=True
             )
             entry = response.groups[0].topics[0].partitions[0]
             return entry.committed_offset, entry.metadata

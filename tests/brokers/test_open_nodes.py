@@ -38,10 +38,10 @@ def test_requests_reach_the_leader_and_missing_partitions_are_named(
         assert await nodes.partitions_of(topic.name) == 2
         assert await nodes.partitions_of(fresh("absent")) == 0
         message = messages.ListOffsetsRequest
-        asked = message.ListOffsetsTopic(
+        requested = message.ListOffsetsTopic(
             name=topic.name, partitions=[message.ListOffsetsPartition(partition_index=1, timestamp=-1)]
         )
-        request = message(replica_id=-1, topics=[asked])
+        request = message(replica_id=-1, topics=[requested])
         for _ in range(2):
             response = await nodes.to_leader(TopicPartition(topic.name, 1), ApiKey.LIST_OFFSETS, request, 6)
             assert response.topics[0].partitions[0].offset == 0

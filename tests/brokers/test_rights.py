@@ -124,12 +124,12 @@ def _alter(world: World, connection: Connection) -> int:
     return int(world.send_request(91, 0, connection, group_id="other", topics=[]).error_code)
 
 
-Ask = Callable[[World, Connection], int]
+Query = Callable[[World, Connection], int]
 
 
 @pytest.mark.parametrize("send_request", [_heartbeat, _fetch, _acknowledge, _alter])
 @pytest.mark.parametrize("code", NO_RESPONSE)
-def test_read_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int, send_request: Ask) -> None:
+def test_read_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int, send_request: Query) -> None:
     """The code itself is the refusal, and the right is queried again with the next request."""
     world.cluster.create("t")
     world.cluster.group_responses[12] = code
@@ -160,7 +160,9 @@ def _describe_offsets(world: World, connection: Connection) -> int:
 
 @pytest.mark.parametrize("send_request", [_describe, _describe_offsets])
 @pytest.mark.parametrize("code", [-1, 14, 16, 24, 69, 30_137])
-def test_describe_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int, send_request: Ask) -> None:
+def test_describe_is_not_granted_by_a_code_that_says_nothing_of_it(
+    world: World, code: int, send_request: Query
+) -> None:
     world.cluster.create("t")
     world.member().heartbeat(0, ["t"])
     world.cluster.group_responses[10] = code
@@ -178,9 +180,9 @@ def test_delete_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, c
     member = world.member()
     member.heartbeat(0, ["t"])
     member.heartbeat(-1)
-    for responded, told in ((code, code), (30, 30), (0, 0), (16, 0), (69, 0), (68, 0)):
+    for responded, expected in ((code, code), (30, 30), (0, 0), (16, 0), (69, 0), (68, 0)):
         world.cluster.group_responses[47] = responded
-        assert world.send_request(92, 0, group_id="g", topics=[]).error_code == told
+        assert world.send_request(92, 0, group_id="g", topics=[]).error_code == expected
 
 
 @pytest.mark.parametrize("code", [-1, 7, 30_137])

@@ -15,10 +15,10 @@ class Opened:
 
     def __init__(self, response: Any) -> None:
         self._response = response
-        self.asked: Any = None
+        self.requested: Any = None
 
     async def send_request(self, key: int, query: Any, version: int) -> Any:
-        self.asked = registry.request(key, version).decode(registry.request(key, version).encode(query))
+        self.requested = registry.request(key, version).decode(registry.request(key, version).encode(query))
         return self._response
 
 
@@ -28,7 +28,7 @@ async def test_offsets_of_every_partition_errors_included() -> None:
     opened = Opened(response(topics=[response.ListOffsetsTopicResponse(name="t", partitions=entries)]))
     found = await request_offsets(opened, "t", [0, 1], EARLIEST)  # type: ignore[arg-type]
     assert [(entry.partition_index, entry.error_code, entry.offset) for entry in found] == [(0, 0, 7), (1, 6, 7)]
-    (topic,) = opened.asked.topics
+    (topic,) = opened.requested.topics
     assert (topic.name, [(p.partition_index, p.timestamp) for p in topic.partitions]) == ("t", [(0, -2), (1, -2)])
 
 
@@ -39,11 +39,11 @@ async def test_fetch_goes_by_name_without_a_session() -> None:
     limits = {"wait_ms": 20, "max_bytes": 300, "partition_bytes": 100}
     found = await fetch(opened, "t", {3: 10, 5: 0}, **limits)  # type: ignore[arg-type]  # it has all methods used here
     assert [entry.partition_index for entry in found] == [3, 5]
-    request = opened.asked
+    request = opened.requested
     assert (request.session_id, request.session_epoch, request.max_wait_ms, request.max_bytes) == (0, -1, 20, 300)
     (topic,) = request.topics
-    asked = [(each.partition, each.fetch_offset, each.partition_max_bytes) for each in topic.partitions]
-    assert (topic.topic, asked) == ("t", [(3, 10, 100), (5, 0, 100)])
+    requested = [(each.partition, each.fetch_offset, each.partition_max_bytes) for each in topic.partitions]
+    assert (topic.topic, requested) == ("t", [(3, 10, 100), (5, 0, 100)])
 
 
 async def test_fetch_goes_by_topic_id_where_it_is_known() -> None:
@@ -51,7 +51,7 @@ async def test_fetch_goes_by_topic_id_where_it_is_known() -> None:
     opened = Opened(registry.message("FetchResponse")(responses=[]))
     limits = {"wait_ms": 20, "max_bytes": 300, "partition_bytes": 100}
     assert await fetch(opened, "t", {3: 10}, topic_id=b"i" * 16, **limits) == []  # type: ignore[arg-type]
-    (topic,) = opened.asked.topics
+    (topic,) = opened.requested.topics
     assert (bytes(topic.topic_id), [each.fetch_offset for each in topic.partitions]) == (b"i" * 16, [10])
 
 
@@ -65,12 +65,12 @@ class Sessions:
         """(session id, epoch, position by partition, forgotten partitions)"""
 
     async def send_request(self, key: int, query: Any, version: int) -> Any:
-        asked = registry.request(key, version).decode(registry.request(key, version).encode(query))
-        positions = {each.partition: each.fetch_offset for topic in asked.topics for each in topic.partitions}
-        forgotten = [each for topic in asked.forgotten_topics_data for each in topic.partitions]
-        self.requests.append((asked.session_id, asked.session_epoch, positions, forgotten))
+        requested = registry.request(key, version).decode(registry.request(key, version).encode(query))
+        positions = {each.partition: each.fetch_offset for topic in requested.topics for each in topic.partitions}
+        forgotten = [each for topic in requested.forgotten_topics_data for each in topic.partitions]
+        self.requests.append((requested.session_id, requested.session_epoch, positions, forgotten))
         response = registry.message("FetchResponse")
-        if asked.session_epoch == 0:
+        if requested.session_epoch == 0:
             session_id = len(self.requests) if self.has_room else 0
             self.sessions |= {session_id} if session_id else set()
             entries = [
@@ -78,8 +78,8 @@ class Sessions:
             ]
             topics = [response.FetchableTopicResponse(topic="t", partitions=entries)]
             return response(session_id=session_id, responses=topics)
-        if asked.session_id in self.sessions:
-            return response(session_id=asked.session_id, responses=[])
+        if requested.session_id in self.sessions:
+            return response(session_id=requested.session_id, responses=[])
         return response(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
 
 

@@ -31,10 +31,10 @@ def is_empty(response: Any) -> bool:
 class KafkaNode(FakeBroker):
     """One broker of a scripted Kafka: one request of a connection at a time, as brokers do it."""
 
-    def __init__(self, kafka: FakeKafka, node_id: int, asked: Callable[[], None]) -> None:
-        """`asked` is called after each request."""
+    def __init__(self, kafka: FakeKafka, node_id: int, on_request: Callable[[], None]) -> None:
+        """`on_request` is called after each request."""
         super().__init__(lambda header, request: None)
-        self._asked = asked
+        self._on_request = on_request
         self.kafka = kafka
         self.node_id = node_id
         self.fetch_s = 0.0
@@ -54,7 +54,7 @@ class KafkaNode(FakeBroker):
             came.append(response)
             there.set()
 
-        asked = UnsentRequest(
+        requested = UnsentRequest(
             sender=None,  # type: ignore[arg-type]  # unused: the response goes over the wire
             api=name,
             message=request,
@@ -63,8 +63,8 @@ class KafkaNode(FakeBroker):
             node_id=self.node_id,
             lane=Lane.DATA,
         )
-        self.kafka.take(header.client_id or "", asked, reply, trio.current_time())
-        self._asked()
+        self.kafka.take(header.client_id or "", requested, reply, trio.current_time())
+        self._on_request()
         await there.wait()
         while self.stalled:
             await self._flows.wait()
@@ -80,19 +80,19 @@ class ScriptedCluster:
 
     def __init__(self, nursery: trio.Nursery, kafka: FakeKafka) -> None:
         self.kafka = kafka
-        self._asked = trio.Event()
-        self.nodes = {node_id: KafkaNode(kafka, node_id, lambda: self._asked.set()) for node_id in NODES}
+        self._requested = trio.Event()
+        self.nodes = {node_id: KafkaNode(kafka, node_id, lambda: self._requested.set()) for node_id in NODES}
         self.net = FakeNet(nursery, {Address("kafka", 9090 + node_id): node for node_id, node in self.nodes.items()})
         nursery.start_soon(self._timers)
 
     async def _timers(self) -> None:
         """The group looks at its clock a turn after each request, and when it has to."""
         while True:
-            self._asked = trio.Event()
+            self._requested = trio.Event()
             self.kafka.group.tick(trio.current_time())
             due = self.kafka.group.next_deadline()
             with trio.move_on_at(max(due, trio.current_time() + TURN_S)):
-                await self._asked.wait()
+                await self._requested.wait()
                 await trio.sleep(TURN_S)
 
     @property

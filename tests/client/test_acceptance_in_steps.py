@@ -88,18 +88,18 @@ async def test_who_does_not_poll_keeps_what_is_to_be_revoked_until_it_polls(worl
 
 async def test_commits_that_wait_together_are_one_request(world: World) -> None:
     """R001-3: one lookup of the coordinator, and the last of several commits of a partition counts."""
-    tap, asked = Tap(), list[int]()
+    tap, requested = Tap(), list[int]()
     (partition, _) = world.partitions
     async with open_consumer(world.kafka.bootstrap, group=world.group, connect=tap) as consumer:
 
         async def commit(offset: int) -> None:
-            asked.append(offset)
+            requested.append(offset)
             await consumer.commit({partition: offset})
 
         async with trio.open_nursery() as nursery:
             for offset in range(10):
                 nursery.start_soon(commit, offset)
-        assert await consumer.committed([partition]) == {partition: OffsetAndMetadata(asked[-1])}
+        assert await consumer.committed([partition]) == {partition: OffsetAndMetadata(requested[-1])}
     assert tap.names.count("FindCoordinator") == 1
     assert tap.names.count("OffsetCommit") <= 2
 

@@ -174,10 +174,10 @@ async def test_an_unexpected_response_ends_the_connection(autojump_clock: trio.t
 
 
 async def test_a_version_is_what_broker_and_caller_have_in_common(autojump_clock: trio.testing.MockClock) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def respond(header: RequestHeader, request: Any) -> Any:
-        asked.append(header.version)
+        requested.append(header.version)
         return echo(header, request)
 
     broker = FakeBroker(respond)
@@ -191,7 +191,7 @@ async def test_a_version_is_what_broker_and_caller_have_in_common(autojump_clock
         assert "has Metadata 0 to 12, and 13 to 13 is needed" in str(outcomes.all[0][1])
         assert "does not serve Fetch" in str(outcomes.all[1][1])
         await trio.sleep(1)
-        assert asked == [12]
+        assert requested == [12]
         assert opened.is_open
 
 

@@ -381,7 +381,7 @@ async def test_a_partition_lost_at_the_deadline_is_reported_once_and_cannot_be_c
             assert kafka.committed == {kept: 4}
 
 
-class Told(RebalanceListener):
+class Reported(RebalanceListener):
     """Notes what it hears."""
 
     def __init__(self, pause_s: float = 0.0) -> None:
@@ -409,7 +409,7 @@ class Told(RebalanceListener):
 async def test_a_listener_gets_every_event_and_may_be_slow(same_poll: bool, autojump_clock: Clock) -> None:
     """A000-9 and A001-5: the callback sleeps for three session timeouts, and the member stays."""
     kafka = FakeKafka(a=2)
-    listener = Told(pause_s=30)
+    listener = Reported(pause_s=30)
     both = {
         "group": "g",
         "topics": ["a"],
@@ -434,7 +434,7 @@ async def test_a_listener_gets_every_event_and_may_be_slow(same_poll: bool, auto
 async def test_a_callback_that_raises_ends_the_poll_and_not_the_rebalance(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 1)
-    listener = Told()
+    listener = Reported()
     listener.error = RuntimeError("callback")
     options = {"group": "g", "topics": ["a"], "listener": listener, "auto_offset_reset": "earliest"}
     async with cluster(kafka) as brokers, brokers.consumer(**options) as reader:
@@ -447,7 +447,7 @@ async def test_a_callback_that_raises_ends_the_poll_and_not_the_rebalance(autoju
 async def test_a_callback_that_is_cancelled_runs_again_in_the_next_poll(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 1)
-    listener = Told(pause_s=10)
+    listener = Reported(pause_s=10)
     options = {"group": "g", "topics": ["a"], "listener": listener, "auto_offset_reset": "earliest"}
     async with cluster(kafka) as brokers, brokers.consumer(**options) as reader:
         with trio.move_on_after(8):

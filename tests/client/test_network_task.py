@@ -48,11 +48,11 @@ async def test_a_thousand_calls_from_several_tasks_end_once_each_in_order(autoju
     async with running(kafka) as (network, _):
 
         async def work(partition: TopicPartition) -> None:
-            asked = frozenset({partition})
+            requested = frozenset({partition})
             for number in range(250):
                 offsets = {partition: OffsetAndMetadata(number)}
                 results.append(("commit", await network.call(partial(Commit, offsets=offsets))))
-                found = await network.call(partial(FetchCommitted, partitions=asked))
+                found = await network.call(partial(FetchCommitted, partitions=requested))
                 results.append(("committed", found == offsets))
 
         async with trio.open_nursery() as nursery:

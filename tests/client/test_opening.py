@@ -9,7 +9,7 @@ from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.cluster import cluster
-from tests.client.test_consumer import Told, until
+from tests.client.test_consumer import Reported, until
 from tests.consumer.world import FakeKafka
 
 A0 = TopicPartition("a", 0)
@@ -19,7 +19,7 @@ Clock = trio.testing.MockClock
 async def test_the_listener_is_called_at_the_end_before_the_group_is_left(autojump_clock: Clock) -> None:
     """A000-10"""
     kafka = FakeKafka(a=1)
-    listener = Told()
+    listener = Reported()
     async with cluster(kafka) as brokers:
         async with brokers.consumer(group="g", topics=["a"], listener=listener) as reader:
             await until(reader, lambda: reader.assignment == {A0})
@@ -30,7 +30,7 @@ async def test_the_listener_is_called_at_the_end_before_the_group_is_left(autoju
 
 async def test_an_exception_of_the_listener_at_the_end_is_raised_and_the_group_is_left(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
-    listener = Told()
+    listener = Reported()
 
     async def block() -> None:
         async with brokers.consumer(group="g", topics=["a"], listener=listener) as reader:

@@ -165,7 +165,7 @@ async def test_a_member_reads_and_commits_over_tls_with_sasl(secure: Secure, fre
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "words"),
     [
         ({"sasl": ("SCRAM-SHA-512", USER, "wrong")}, "refuses 'alice'"),
         ({"sasl": ("SCRAM-SHA-256", "mallory", PASSWORD)}, "refuses 'mallory'"),
@@ -173,10 +173,10 @@ async def test_a_member_reads_and_commits_over_tls_with_sasl(secure: Secure, fre
     ],
     ids=["wrong password", "unknown user", "wrong password of PLAIN"],
 )
-async def test_poll_raises_a_refused_login(secure: Secure, change: dict[str, Any], told: str) -> None:
+async def test_poll_raises_a_refused_login(secure: Secure, change: dict[str, Any], words: str) -> None:
     tls = ssl.create_default_context(cadata=secure.authority)
     async with open_consumer(secure.bootstrap, partitions=[("t", 0)], tls=tls, **change) as consumer:
-        with trio.fail_after(30), pytest.raises(Exception, match=told):
+        with trio.fail_after(30), pytest.raises(Exception, match=words):
             await consumer.poll(30)
 
 

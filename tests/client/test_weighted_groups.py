@@ -41,8 +41,8 @@ def store_plan(kafka: Cluster, file: Path, name: str) -> None:
     ranges = [[n * width, (n + 1) * width, weight] for n, weight in enumerate(WEIGHTS)]
     file.write_text(json.dumps({"version": 1, "ranges": ranges}))
     command = ["views", "plan", str(file), "--name", name, "--upstream", kafka.bootstrap]
-    told = CliRunner().invoke(cli.app, command)
-    assert told.exit_code == 0, told.output
+    result = CliRunner().invoke(cli.app, command)
+    assert result.exit_code == 0, result.output
 
 
 def produce_as_planned(kafka: Cluster, topic: str) -> None:

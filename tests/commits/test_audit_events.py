@@ -24,7 +24,7 @@ class AuditedWorld(CommitWorld):
     def events(self) -> list[dict[str, Any]]:
         return audit_lines.waiting(self.audit.log)
 
-    def told(self) -> list[tuple[Any, ...]]:
+    def reported(self) -> list[tuple[Any, ...]]:
         names = ("partition", "offset", "previous", "ranges", "ranges_total", "stored_ranges")
         return [tuple(event[name] for name in names) for event in self.events()]
 
@@ -49,7 +49,7 @@ def test_a_commit_that_moves_the_committed_offset(world: AuditedWorld) -> None:
     world.begin(43, "45-47")
     world.events()
     world.commit(43, "ic/1;43-44")
-    assert world.told() == [(0, 48, 43, [], 0, 0)]
+    assert world.reported() == [(0, 48, 43, [], 0, 0)]
 
 
 @pytest.mark.states("topic", "overflow")
@@ -58,9 +58,9 @@ def test_a_commit_is_reported_when_it_is_stored(world: AuditedWorld) -> None:
     world.events()
     world.journal.slow = True
     world.commit(43, "ic/1;50-51")
-    assert world.told() == []
+    assert world.reported() == []
     world.journal.confirm()
-    assert world.told() == [(0, 43, 43, [[50, 51]], 1, 2)]
+    assert world.reported() == [(0, 43, 43, [[50, 51]], 1, 2)]
 
 
 @pytest.mark.states("topic", "overflow")
@@ -70,7 +70,7 @@ def test_a_commit_that_is_not_stored_is_not_reported(world: AuditedWorld) -> Non
     world.journal.slow = True
     world.commit(43, "ic/1;50-51")
     world.journal.refuse(ErrorCode.NOT_COORDINATOR)
-    assert world.told() == []
+    assert world.reported() == []
 
 
 def test_each_partition_of_a_request_is_a_separate_event(world: AuditedWorld) -> None:
@@ -78,7 +78,7 @@ def test_each_partition_of_a_request_is_a_separate_event(world: AuditedWorld) ->
     world.begin(43, "45-47")
     world.events()
     world.commit_many([("t", 0, 43, "ic/1;50-51"), ("t", 1, 7, "ic/1;9-9"), ("t", 2, 7, "ic/1;nonsense")])
-    assert [each[:4] for each in world.told()] == [(0, 43, 43, [[50, 51]]), (1, 7, -1, [[9, 9]])]
+    assert [each[:4] for each in world.reported()] == [(0, 43, 43, [[50, 51]]), (1, 7, -1, [[9, 9]])]
 
 
 def test_ranges_of_one_event_are_bounded(world: AuditedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,4 +87,4 @@ def test_ranges_of_one_event_are_bounded(world: AuditedWorld, monkeypatch: pytes
     world.begin(0, "5-5")
     world.events()
     world.commit(0, "ic/1;10-10,12-12,14-14")
-    assert world.told() == [(0, 0, 0, [[10, 10], [12, 12]], 3, 4)]
+    assert world.reported() == [(0, 0, 0, [[10, 10], [12, 12]], 3, 4)]

@@ -16,21 +16,21 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 def test_each_partition_has_its_offset_and_metadata() -> None:
     world = CommitWorld()
     world.commit(7, "text", leader_epoch=3)
-    told = on_its_own(request_committed(world.connect(), "g", [T0, T1])).result()
-    assert told == {T0: BrokerOffset(7, 3, "text", ErrorCode.NONE), T1: BrokerOffset(-1, -1, "", ErrorCode.NONE)}
+    returned = on_its_own(request_committed(world.connect(), "g", [T0, T1])).result()
+    assert returned == {T0: BrokerOffset(7, 3, "text", ErrorCode.NONE), T1: BrokerOffset(-1, -1, "", ErrorCode.NONE)}
 
 
 def test_error_of_the_group_is_that_of_every_partition() -> None:
     world = CommitWorld()
     response = registry.message("OffsetFetchResponse")
     world.cluster.others = lambda *_: response(error_code=ErrorCode.NOT_COORDINATOR, topics=[])
-    told = on_its_own(request_committed(world.connect(), "g", [T0, T1])).result()
-    assert {each.error_code for each in told.values()} == {ErrorCode.NOT_COORDINATOR}
+    returned = on_its_own(request_committed(world.connect(), "g", [T0, T1])).result()
+    assert {each.error_code for each in returned.values()} == {ErrorCode.NOT_COORDINATOR}
 
 
 def test_partition_that_the_broker_leaves_out_is_not_taken_for_nothing() -> None:
     world = CommitWorld()
     response = registry.message("OffsetFetchResponse")
     world.cluster.others = lambda *_: response(topics=[])
-    told = on_its_own(request_committed(world.connect(), "g", [T0])).result()
-    assert told[T0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    returned = on_its_own(request_committed(world.connect(), "g", [T0])).result()
+    assert returned[T0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR

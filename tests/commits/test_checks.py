@@ -59,9 +59,9 @@ def test_a_line_describes_how_they_are_served() -> None:
         "Individual commits: of every group, up to 10000 ranges of a partition, kept in commit metadata, or in topic "
         "__individual_commit_offsets if they do not fit."
     )
-    told = checks.line(config(groups="etl-*", ranges_max=5, state="memory"), None)
+    line = checks.line(config(groups="etl-*", ranges_max=5, state="memory"), None)
     assert (
-        told
+        line
         == "Individual commits: of groups etl-*, up to 5 ranges of a partition, kept in memory, until the proxy ends."
     )
 

@@ -45,8 +45,8 @@ def test_ranges_of_a_group_without_offsets_go_after_two_checks(world: CommitWorl
     assert (world.ranges(), world.is_marked()) == ("", False)
     assert list(world.services.held.groups) == ["kept"]
     assert (world.ranges("kept"), world.is_marked("kept")) == ("45-47", True)
-    ((_, told),) = [note for note in world.world.notes if note[0] == "ranges-of-group-ended"]
-    assert told == {"group": "g", "ranges": 1}
+    ((_, context),) = [note for note in world.world.notes if note[0] == "ranges-of-group-ended"]
+    assert context == {"group": "g", "ranges": 1}
 
 
 def test_group_that_commits_again_between_two_checks_keeps_its_ranges(world: CommitWorld) -> None:
@@ -64,10 +64,10 @@ def test_group_that_may_not_be_seen_stays(world: CommitWorld, code: ErrorCode) -
     response = world.coordinator.respond
 
     def refused(key: int, version: int, request: Any) -> Any:
-        told = response(key, version, request)
-        for group in told.groups if key == OFFSET_FETCH and version >= 8 else ():
+        context = response(key, version, request)
+        for group in context.groups if key == OFFSET_FETCH and version >= 8 else ():
             group.error_code, group.topics = code, []
-        return told
+        return context
 
     world.cluster.others = refused
     looks(world, 4)
@@ -79,11 +79,11 @@ def test_topic_that_may_not_be_seen_stays(world: CommitWorld) -> None:
     response = world.coordinator.respond
 
     def refused(key: int, version: int, request: Any) -> Any:
-        told = response(key, version, request)
-        for group in told.groups if key == OFFSET_FETCH and version >= 8 else ():
+        context = response(key, version, request)
+        for group in context.groups if key == OFFSET_FETCH and version >= 8 else ():
             for entry in (entry for topic in group.topics for entry in topic.partitions):
                 entry.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return told
+        return context
 
     world.cluster.others = refused
     looks(world, 4)

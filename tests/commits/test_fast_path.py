@@ -44,18 +44,18 @@ def test_short_way_and_handler_come_to_the_same(seed: int) -> None:
     chance = random.Random(seed)
     for step in range(60):
         refuse = chance.choice([ErrorCode.NONE] * 8 + [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_SERVER_ERROR])
-        asked = commits(chance, [a_text(chance), a_text(chance), "plain", ""])
+        requested = commits(chance, [a_text(chance), a_text(chance), "plain", ""])
         version, epoch = chance.choice(range(2, 11)), chance.choice((-1, 3))
         responses = []
         for world in ways:
             world.coordinator.refuse = refuse
             responses.append(
-                world.commit_many(asked, version=version, leader_epoch=epoch if version >= 6 else -1).response
+                world.commit_many(requested, version=version, leader_epoch=epoch if version >= 6 else -1).response
             )
             world.timers.advance(0.5)
         short, long = ways
-        assert responses[0] == responses[1], (step, asked)
-        assert short.coordinator.committed == long.coordinator.committed, (step, asked)
+        assert responses[0] == responses[1], (step, requested)
+        assert short.coordinator.committed == long.coordinator.committed, (step, requested)
         assert short.topic == long.topic
         assert short.services.held.groups == long.services.held.groups
         assert short.services.figures.commits == long.services.figures.commits

@@ -204,9 +204,9 @@ def test_proxy_knows_a_group_once_it_sends_its_commits_to_the_owner(far: FarComm
 
 def test_query_whether_a_group_is_known_ends_with_the_link(far: FarCommits) -> None:
     far.wire.held = []
-    asked = far.peer.knows(FEATURE, "g")
-    assert not asked.done
+    requested = far.peer.knows(FEATURE, "g")
+    assert not requested.done
     far.wire.cut()
-    for promise in (asked, far.peer.knows(FEATURE, "g")):
+    for promise in (requested, far.peer.knows(FEATURE, "g")):
         with pytest.raises(PeerLost):
             promise.result()

@@ -93,9 +93,9 @@ def test_first_text_waits_until_every_other_proxy_has_read_the_marker(fleet: Fle
     fleet.others["second"].read.add("g")
     fleet.world.timers.advance(QUERY_AGAIN_S)
     assert [each.codes for each in sent] == [[0], [0]]
-    asked = fleet.queries
+    requested = fleet.queries
     assert fleet.world.commit(5, "ic/1;11-11").codes == [0]
-    assert fleet.queries == asked
+    assert fleet.queries == requested
 
 
 def test_text_gets_a_retriable_error_while_one_proxy_has_not_read_the_marker(fleet: Fleet) -> None:
@@ -141,7 +141,7 @@ async def test_readers_of_a_loaded_marker_are_queried_again(fleet: Fleet) -> Non
     for other in fleet.others.values():
         other.read.add("g")
     fleet.world.begin(5, "7-7")
-    asked = fleet.queries
+    requested = fleet.queries
     await fleet.world.restart()
     assert fleet.world.commit(5, "ic/1;9-9").codes == [0]
-    assert fleet.queries == asked + len(fleet.others)
+    assert fleet.queries == requested + len(fleet.others)

@@ -238,13 +238,13 @@ class ConsumerFake:
             self.bump()
         before = (member.epoch, member.has)
         self.reconcile(request, member, now)
-        told = request.member_epoch == 0 or (member.epoch, member.has) != before
+        has_assignment = request.member_epoch == 0 or (member.epoch, member.has) != before
         reply(
             response(
                 member_id=request.member_id,
                 member_epoch=member.epoch,
                 heartbeat_interval_ms=round(self.INTERVAL_S * 1000),
-                assignment=self.assignment(response, member.has) if told else None,
+                assignment=self.assignment(response, member.has) if has_assignment else None,
             )
         )
 

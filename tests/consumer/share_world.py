@@ -62,7 +62,7 @@ class ShareGroupFake:
         self.epoch = 1
         self.members: dict[str, int] = {}
         self.topics: dict[str, list[str]] = {}
-        self.told: dict[str, Any] = {}
+        self.reported: dict[str, Any] = {}
         self.shares: dict[TopicPartition, FakeShare] = {}
         self.sessions: dict[tuple[int, str], FakeSession] = {}
         self.lock_s = 30.0
@@ -114,8 +114,8 @@ class ShareGroupFake:
             for name in self.topics[member]
             if name in self.kafka.topics
         ]
-        changed = message.member_epoch == 0 or self.told.get(member) != assignment
-        self.told[member] = assignment
+        changed = message.member_epoch == 0 or self.reported.get(member) != assignment
+        self.reported[member] = assignment
         reply(
             response(
                 member_id=member,
@@ -322,11 +322,11 @@ class ShareKafka(FakeKafka):
         return b"".join(batch for head, batch in listed if head.last_offset >= first and head.base_offset <= last)
 
     def respond_to_acknowledgements(
-        self, member: str, place: TopicPartition, asked: Any, renewing: bool, node_id: int, now: float
+        self, member: str, place: TopicPartition, requested: Any, renewing: bool, node_id: int, now: float
     ) -> int:
         if self.leader(place) != node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return self.share.acknowledge(member, place, asked.acknowledgement_batches, renewing, now)
+        return self.share.acknowledge(member, place, requested.acknowledgement_batches, renewing, now)
 
     def hint(self, response: Any, place: TopicPartition, code: int) -> dict[str, Any]:
         node_id, epoch = (

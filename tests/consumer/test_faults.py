@@ -224,8 +224,8 @@ def test_errors_that_come_again_and_again_wait_for_the_application_once() -> Non
     world.kafka.wire.clear()
     world.run(60)
     assert world.kafka.wire.count("a Fetch") > 100
-    told = [str(each.error) for each in member.of(BackgroundError)]
-    assert told == ["p-0: offset 10000 is out of range, and auto.offset.reset is none; seek"]
+    errors = [str(each.error) for each in member.of(BackgroundError)]
+    assert errors == ["p-0: offset 10000 is out of range, and auto.offset.reset is none; seek"]
 
 
 @pytest.mark.parametrize("seed", range(3))

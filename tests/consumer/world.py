@@ -215,14 +215,14 @@ class FakeKafka:
         ]
         reply(response(responses=topics))
 
-    def _fetched(self, response: Any, place: TopicPartition, asked: Any) -> Any:
+    def _fetched(self, response: Any, place: TopicPartition, requested: Any) -> Any:
         batches = self.records.get(place, [])
-        first = bisect_left(batches, asked.fetch_offset, key=lambda batch: next(iter_batches(batch)).last_offset)
+        first = bisect_left(batches, requested.fetch_offset, key=lambda batch: next(iter_batches(batch)).last_offset)
         end = self.ends.get(place, 0)
         return response.PartitionData(
             partition_index=place.partition,
             error_code=ErrorCode.NONE
-            if self.starts.get(place, 0) <= asked.fetch_offset <= end
+            if self.starts.get(place, 0) <= requested.fetch_offset <= end
             else ErrorCode.OFFSET_OUT_OF_RANGE,
             high_watermark=end,
             last_stable_offset=end,

@@ -31,12 +31,12 @@ WAITER = (
 class Repository(http.server.BaseHTTPRequestHandler):
     """Maven repository of one jar, which can be set to fail first."""
 
-    asked: list[str]
+    requested: list[str]
     failures: int
 
     def do_GET(self) -> None:
-        type(self).asked.append(self.path)
-        if len(type(self).asked) <= type(self).failures:
+        type(self).requested.append(self.path)
+        if len(type(self).requested) <= type(self).failures:
             self.send_error(503)
             return
         self.send_response(200)
@@ -49,7 +49,7 @@ class Repository(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Repository]]:
-    handler = type("Handler", (Repository,), {"asked": [], "failures": 0})
+    handler = type("Handler", (Repository,), {"requested": [], "failures": 0})
     server = http.server.HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -70,7 +70,7 @@ def test_fetched_once(repository: type[Repository]) -> None:
     """Jars in the cache are not requested again."""
     fetch()
     fetch()
-    assert repository.asked == ["/org/example/thing/1.0/thing-1.0.jar"]
+    assert repository.requested == ["/org/example/thing/1.0/thing-1.0.jar"]
     assert [path.read_bytes() for path in jars.cache_folder().iterdir()] == [CONTENT]
 
 
@@ -78,7 +78,7 @@ def test_repeated_after_a_failure(repository: type[Repository]) -> None:
     """A repository that fails temporarily gets another request."""
     repository.failures = jars.ATTEMPTS - 1
     fetch()
-    assert len(repository.asked) == jars.ATTEMPTS
+    assert len(repository.requested) == jars.ATTEMPTS
 
 
 def test_gives_up(repository: type[Repository]) -> None:
@@ -86,7 +86,7 @@ def test_gives_up(repository: type[Repository]) -> None:
     repository.failures = 1000
     with pytest.raises(jars.JarError, match=re.escape(COORDINATE)):
         fetch()
-    assert len(repository.asked) == jars.ATTEMPTS
+    assert len(repository.requested) == jars.ATTEMPTS
 
 
 def test_wrong_content_is_refused(repository: type[Repository]) -> None:

@@ -81,9 +81,9 @@ def test_those_that_are_not_waited_for_are_learnt_from_too() -> None:
 
 
 def test_each_waiter_is_notified_of_each_end_once() -> None:
-    coming, told = ComingAppends(), []
+    coming, reported = ComingAppends(), []
     coming.begin("one", 1.0)
-    coming.on_end = lambda: told.append("end")
+    coming.on_end = lambda: reported.append("end")
     coming.end("one", 1.1)
     coming.end("one", 1.1)
-    assert told == ["end"]
+    assert reported == ["end"]

@@ -71,13 +71,13 @@ class Channel:
     """Channel that records requests and responds when the test decides."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, Any, Callable[[Any], None]]] = []
+        self.requested: list[tuple[int, Any, Callable[[Any], None]]] = []
 
     def highest(self, _key: int, ours_max: int) -> int:
         return ours_max
 
     def send_request(self, key: int, _version: int, message: Any, done: Callable[[Any], None]) -> None:
-        self.asked.append((key, message, done))
+        self.requested.append((key, message, done))
 
 
 class Links:
@@ -98,7 +98,7 @@ class Links:
         return node_id in self.late
 
     def give_up(self, node_id: int, purpose: str, _reason: str) -> None:
-        for _, _, done in self.channels.pop((node_id, purpose.split()[0])).asked:
+        for _, _, done in self.channels.pop((node_id, purpose.split()[0])).requested:
             done(None)
 
 
@@ -146,14 +146,14 @@ class World:
         return self.links.channels[LEADER if purpose == "Append" else COORDINATOR, purpose]
 
     def identify(self, epoch: int = 1, code: int = 0) -> Any:
-        key, request, done = self.channel("Identify").asked.pop(0)
+        key, request, done = self.channel("Identify").requested.pop(0)
         assert key == 22
         done(registry.message("InitProducerIdResponse")(error_code=code, producer_id=7, producer_epoch=epoch))
         return request
 
     def produced(self, offset: int | None = None, **codes: int) -> dict[int, list[bytes]]:
         """Respond to the Produce in flight. Return its content: partition -> keys. `offset`: not after all others."""
-        key, request, done = self.channel("Append").asked.pop(0)
+        key, request, done = self.channel("Append").requested.pop(0)
         assert (key, request.acks, request.transactional_id) == (0, -1, None)
         (topic,) = request.topic_data
         response = registry.message("ProduceResponse")
@@ -193,7 +193,7 @@ def test_append_waits_for_those_that_are_coming_and_takes_them_along(world):
     world.journal.coming.begin("second", world.loop.time)
     first = world.put()
     world.loop.turn()
-    assert not world.channel("Append").asked
+    assert not world.channel("Append").requested
     second = world.put(SAME)
     world.journal.coming.end("second", world.loop.time)
     world.loop.turn()
@@ -207,7 +207,7 @@ def test_append_is_sent_as_soon_as_no_other_is_expected(world):
     world.journal.coming.begin("refused", world.loop.time)
     world.put()
     world.loop.turn()
-    assert not world.channel("Append").asked
+    assert not world.channel("Append").requested
     world.journal.coming.end("refused", world.loop.time)
     world.loop.turn()
     assert world.produced() == {PARTITION: [key()]}
@@ -216,7 +216,7 @@ def test_append_is_sent_as_soon_as_no_other_is_expected(world):
 def test_append_that_is_alone_waits_for_nothing(world):
     world.put()
     world.loop.turn()
-    assert len(world.channel("Append").asked) == 1
+    assert len(world.channel("Append").requested) == 1
 
 
 def test_append_waits_for_none_that_began_after_it_was_requested(world):
@@ -237,7 +237,7 @@ def test_wait_for_appends_that_are_coming_is_bounded(world):
     world.put()
     world.loop.turn()
     world.loop.turn(SHARE_MAX_S * 0.9)
-    assert not world.channel("Append").asked
+    assert not world.channel("Append").requested
     world.loop.turn(SHARE_MAX_S * 0.2)
     assert world.produced() == {PARTITION: [key()]}
     world.loop.turn(LATE_S)
@@ -266,11 +266,11 @@ def test_what_waits_for_a_busy_leader_goes_to_another_as_soon_as_that_is_known()
     world.loop.turn()
     moved = world.put(OTHER)
     world.loop.turn()
-    assert len(world.channel("Append").asked) == 1
+    assert len(world.channel("Append").requested) == 1
     world.journal.leaders[other] = 3
     world.journal.check_soon()
     world.loop.turn()
-    ((_, request, _),) = world.links.channels[3, "Append"].asked
+    ((_, request, _),) = world.links.channels[3, "Append"].requested
     assert [data.index for data in request.topic_data[0].partition_data] == [other]
     assert not moved.done
 
@@ -287,7 +287,7 @@ def test_what_waits_for_a_busy_leader_is_refused_where_the_partition_is_given_up
     assert world.produced() == {PARTITION: [key()]}
     world.loop.turn()
     assert first.done
-    assert not world.channel("Append").asked
+    assert not world.channel("Append").requested
     assert not world.journal._to_check
 
 
@@ -296,7 +296,7 @@ def test_all_partitions_are_identified_together_and_taken_over_by_one_request():
     world = World()
     world.journal.take_over(range(50))
     world.loop.turn()
-    assert len(world.channel("Identify").asked) == 50
+    assert len(world.channel("Identify").requested) == 50
     names = {world.identify(epoch=3).transactional_id for _ in range(50)}
     assert names == {f"__proxy-share-{n}" for n in range(50)}
     world.loop.turn()
@@ -312,11 +312,11 @@ def test_nothing_is_taken_before_it_is_loaded():
 def test_appends_of_one_iteration_are_sent_together(world):
     """Later ones, while it is in flight, are sent with the next request."""
     first, second = world.put(), world.put(SAME)
-    assert not world.channel("Append").asked
+    assert not world.channel("Append").requested
     world.loop.turn()
     third = world.put()
     world.loop.turn()
-    assert len(world.channel("Append").asked) == 1
+    assert len(world.channel("Append").requested) == 1
     assert world.produced() == {PARTITION: [key(), key(SAME)]}
     assert (first.done, second.done, third.done) == (True, True, False)
     world.loop.turn()
@@ -350,14 +350,14 @@ def test_refusal_reaches_the_caller(world):
 def test_no_response_is_followed_by_the_same_bytes(world):
     promise = world.put()
     world.loop.turn()
-    _, first, done = world.channel("Append").asked.pop()
+    _, first, done = world.channel("Append").requested.pop()
     done(None)
     assert not promise.done
     world.loop.turn(0.1)
     assert world.views, "its leader may have gone"
     world.journal.leaders[PARTITION] = LEADER
     world.loop.turn(1.0)
-    _, again, done = world.channel("Append").asked[-1]
+    _, again, done = world.channel("Append").requested[-1]
     assert again.topic_data[0].partition_data[0].records == first.topic_data[0].partition_data[0].records
     world.produced()
     assert promise.result() is None
@@ -369,14 +369,14 @@ def test_moved_leader_is_looked_up(world):
     world.produced(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     world.loop.turn(0.5)
     assert world.views
-    assert not world.channel("Append").asked
+    assert not world.channel("Append").requested
 
 
 def test_append_at_a_leader_lost_without_a_word_goes_to_the_next_one(world):
     """Its outcome is unknown: the same bytes again. The leader is looked up until there is one."""
     promise = world.put()
     world.loop.turn()
-    (_, first, _) = world.channel("Append").asked[0]
+    (_, first, _) = world.channel("Append").requested[0]
     lost, world.links.late = world.channel("Append"), {LEADER}
     world.loop.turn(SILENT_S)
     for looks in range(1, 5):
@@ -387,7 +387,7 @@ def test_append_at_a_leader_lost_without_a_word_goes_to_the_next_one(world):
     world.loop.turn(CHECK_MAX_S)
     assert (LEADER, "Append") not in world.links.channels
     world.loop.turn(0.1)
-    _, again, _ = world.links.channels[3, "Append"].asked[-1]
+    _, again, _ = world.links.channels[3, "Append"].requested[-1]
     assert again.topic_data[0].partition_data[0].records == first.topic_data[0].partition_data[0].records
     assert not promise.done
     world.links.channels[LEADER, "Append"] = world.links.channels[3, "Append"]
@@ -402,7 +402,7 @@ def test_leader_that_is_late_and_was_not_replaced_is_waited_for(world):
     world.links.late = {LEADER}
     for _ in range(40):
         world.loop.turn(0.1)
-    assert len(world.channel("Append").asked) == 1
+    assert len(world.channel("Append").requested) == 1
     world.produced()
     assert promise.result() is None
     world.links.late, world.views = set(), 0
@@ -417,7 +417,7 @@ def test_late_response_of_an_old_leader_does_not_affect_the_new_one(world):
     world.produced(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     world.loop.turn(0.02)
     assert not world.views
-    assert len(world.links.channels[3, "Append"].asked) == 1
+    assert len(world.links.channels[3, "Append"].requested) == 1
 
 
 def test_leader_that_is_not_to_be_dialled_is_looked_up_while_it_is_tried(world):
@@ -467,7 +467,7 @@ def test_coordinator_that_does_not_respond_is_looked_up():
     world = World()
     world.journal.take_over([PARTITION])
     world.loop.turn()
-    _, _, done = world.channel("Identify").asked.pop()
+    _, _, done = world.channel("Identify").requested.pop()
     done(None)
     world.loop.turn(0.1)
     assert world.views
@@ -551,17 +551,17 @@ def test_what_is_done_with_an_append_is_done_in_the_journals_own_call(world):
 
 def test_what_cannot_be_applied_ends_ownership_and_not_the_channel(world):
     """Other callers whose appends were stored by the same request are notified."""
-    told: list[bool] = []
+    reported: list[bool] = []
 
     def fails() -> None:
         raise ValueError("a bug")
 
     world.put().on_settled(fails, world.journal)
-    world.put().on_settled(lambda: told.append(True), world.journal)
+    world.put().on_settled(lambda: reported.append(True), world.journal)
     world.loop.turn()
     world.produced()
     assert world.lost == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
-    assert told == [True]
+    assert reported == [True]
 
 
 def test_append_to_another_log_is_reported_and_not_confirmed(world: World) -> None:

@@ -37,9 +37,9 @@ class Brokers(World):
 
     def take(self, node_id: int, purpose: str, api: ApiKey) -> tuple[Any, Any]:
         """The request in flight there, and the function that responds."""
-        asked = self.links.channels[node_id, purpose].asked
-        (found,) = [each for each in asked if each[0] == api]
-        asked.remove(found)
+        requested = self.links.channels[node_id, purpose].requested
+        (found,) = [each for each in requested if each[0] == api]
+        requested.remove(found)
 
         def respond(response: Any) -> None:
             found[2](response)
@@ -145,7 +145,7 @@ def test_plain_append_of_the_partition_is_in_its_own_request(brokers: Brokers) -
     brokers.write()
     held = brokers.put()
     brokers.loop.turn()
-    assert brokers.channel("Append").asked == []
+    assert brokers.channel("Append").requested == []
     brokers.write(LEADER, offset=1000)
     brokers.end()
     brokers.loop.turn()
@@ -192,7 +192,7 @@ def test_topic_that_cannot_be_used_refuses_without_a_transaction(brokers: Broker
         brokers.loop.turn(0.3)
         assert brokers.loop.time < began + UNKNOWN_TOPIC_S + 1
     assert code_of(promise) == code
-    assert brokers.links.channels[COORDINATOR, "Transaction"].asked == []
+    assert brokers.links.channels[COORDINATOR, "Transaction"].requested == []
 
 
 def test_partition_beyond_those_of_the_topic_is_unknown(brokers: Brokers) -> None:
@@ -264,7 +264,9 @@ def test_silent_coordinator_that_was_replaced_is_given_up(brokers: Brokers) -> N
     brokers.journal.coordinators = {PARTITION: MOVED}
     for _ in range(3):
         brokers.loop.turn(SILENT_S)
-    assert [each[0] for each in brokers.links.channels[MOVED, "Transaction"].asked] == [ApiKey.ADD_PARTITIONS_TO_TXN]
+    assert [each[0] for each in brokers.links.channels[MOVED, "Transaction"].requested] == [
+        ApiKey.ADD_PARTITIONS_TO_TXN
+    ]
 
 
 def test_silent_leader_of_the_state_that_was_replaced_is_given_up(brokers: Brokers) -> None:

@@ -180,10 +180,10 @@ def test_acknowledgements_in_flight_when_the_state_is_lost_are_reported_as_unkno
     sent = Sent(world, key, topics=[one(topic_id=topic.topic_id, partitions=[partition])])
     assert not sent.task.finished
     world.services.gate.close(LOADING, "loading")
-    ((told,),) = [each.partitions for each in sent.response.responses]
+    ((entry,),) = [each.partitions for each in sent.response.responses]
     assert sent.response.error_code == ErrorCode.NONE
-    assert told.partition_index == 0
-    code = told.acknowledge_error_code if key == 78 else told.error_code
+    assert entry.partition_index == 0
+    code = entry.acknowledge_error_code if key == 78 else entry.error_code
     assert code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -262,8 +262,8 @@ def test_a_tool_at_a_standby_gets_a_response_immediately(world, key):
     world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves")
     world.services.gate.standby = "another proxy serves"
     response = Sent(world, key).response
-    told = response.groups[0] if key == 77 else response
-    assert (told.error_code, told.error_message) == (ErrorCode.POLICY_VIOLATION, "another proxy serves")
+    entry = response.groups[0] if key == 77 else response
+    assert (entry.error_code, entry.error_message) == (ErrorCode.POLICY_VIOLATION, "another proxy serves")
 
 
 def test_members_wait_for_a_standby_to_take_over(world):

@@ -53,9 +53,9 @@ def lose(brokers: TargetBrokers, how: str) -> None:
 
 async def heartbeats(brokers: TargetBrokers, seconds: float) -> int:
     """Return how many are sent in this time."""
-    before = brokers.asked.count(ApiKey.HEARTBEAT)
+    before = brokers.requested.count(ApiKey.HEARTBEAT)
     await trio.sleep(seconds)
-    return brokers.asked.count(ApiKey.HEARTBEAT) - before
+    return brokers.requested.count(ApiKey.HEARTBEAT) - before
 
 
 async def test_number_is_given_away_once_its_owner_has_stopped(
@@ -208,7 +208,7 @@ async def test_lease_returns_as_soon_as_another_coordinator_is_named(
     a = Member(brokers, "a", nursery, fleet=False)
     await until(a.part.is_valid)
     lose(brokers, how)
-    since, found = trio.current_time(), brokers.asked.count(ApiKey.FIND_COORDINATOR)
+    since, found = trio.current_time(), brokers.requested.count(ApiKey.FIND_COORDINATOR)
     await trio.sleep(LEADERS_MOVE_S)
     assert not a.part.is_valid()
     assert a.part.assigned == ALL
@@ -216,7 +216,7 @@ async def test_lease_returns_as_soon_as_another_coordinator_is_named(
     await until(a.part.is_valid)
     assert trio.current_time() - named <= 2 * group_coordinator.RETRY_SOON_S
     seconds = trio.current_time() - since
-    assert brokers.asked.count(ApiKey.FIND_COORDINATOR) - found <= seconds / group_coordinator.RETRY_SOON_S + 5
+    assert brokers.requested.count(ApiKey.FIND_COORDINATOR) - found <= seconds / group_coordinator.RETRY_SOON_S + 5
     assert brokers.dialled.count(1) <= seconds / group_coordinator.DIAL_AGAIN_S + 5
     brokers.come_back()
     await trio.sleep(SESSION_S)

@@ -48,9 +48,9 @@ async def test_prepared_topic_is_not_looked_up_by_the_takeover(world: World) -> 
     assert not world.topic.is_known
     await world.topic.prepare()
     assert world.topic.is_known
-    looked_up = len(world.cluster.asked)
+    looked_up = len(world.cluster.requested)
     await world.topic.require(world.on_trouble)
-    assert len(world.cluster.asked) == looked_up
+    assert len(world.cluster.requested) == looked_up
 
 
 async def test_topic_that_is_created_first_is_looked_up_by_the_takeover(nursery: trio.Nursery) -> None:
@@ -59,7 +59,7 @@ async def test_topic_that_is_created_first_is_looked_up_by_the_takeover(nursery:
     assert not world.topic.is_known
     await world.topic.require(world.on_trouble)
     assert world.topic.is_known
-    assert world.cluster.asked.count(ApiKey.DESCRIBE_CONFIGS) == 1
+    assert world.cluster.requested.count(ApiKey.DESCRIBE_CONFIGS) == 1
 
 
 async def test_failed_takeover_and_old_metadata_require_another(world: World, autojump_clock: MockClock) -> None:
@@ -115,13 +115,13 @@ async def test_sizes_follow_the_settings_and_connections_are_opened_before_a_tak
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize(("told", "batch_bytes"), [(1 << 20, BATCH_BYTES_MAX), (20_000, 20_000)])
-async def test_sizes_are_those_of_the_topic(world: World, told: int, batch_bytes: int) -> None:
+@pytest.mark.parametrize(("configured", "batch_bytes"), [(1 << 20, BATCH_BYTES_MAX), (20_000, 20_000)])
+async def test_sizes_are_those_of_the_topic(world: World, configured: int, batch_bytes: int) -> None:
     """Sizes of batches, also of later writers, and of the feature's values."""
 
     class Topic:
         def message_bytes(self, _settings: Any, _notes: Any) -> int:
-            return told
+            return configured
 
     topic: Any = Topic()
     journal = world.state.journal
@@ -129,5 +129,5 @@ async def test_sizes_are_those_of_the_topic(world: World, told: int, batch_bytes
     world.topic._learn_sizes(topic, TopicSettings(topic=TEST_STATE.topic, server="b1:9092", values={}))
     journal.take_over([1])
     assert [journal._producers[partition].batch_bytes_max for partition in (0, 1)] == [batch_bytes] * 2
-    assert world.held.message_bytes == told
+    assert world.held.message_bytes == configured
     assert batch_bytes <= state_producer.BATCH_BYTES_MAX

@@ -17,10 +17,10 @@ class Own:
 
     def __init__(self) -> None:
         self.response: Promise[Any] = Promise()
-        self.asked: list[tuple[int, int, Any]] = []
+        self.requested: list[tuple[int, int, Any]] = []
 
     def send_request(self, node_id: int, key: int, request: Any) -> Promise[Any]:
-        self.asked.append((node_id, key, request))
+        self.requested.append((node_id, key, request))
         return self.response
 
 
@@ -46,9 +46,9 @@ async def test_a_quarter_of_what_the_broker_says(response: Any, expected: Period
     own = Own()
     own.response.set(response)
     assert await periods(own, 3, lambda *_: None) == expected
-    (asked,) = own.asked
-    assert asked[:2] == (3, 32)
-    assert asked[2].resources[0].resource_name == "3"
+    (requested,) = own.requested
+    assert requested[:2] == (3, 32)
+    assert requested[2].resources[0].resource_name == "3"
 
 
 async def test_without_information_the_defaults_apply(autojump_clock: Any) -> None:

@@ -70,10 +70,10 @@ async def test_read_to_the_takeover_and_no_further(leader: Leader) -> None:
     for each in replays.values():
         assert each.done
         assert sorted(state_records.group_epoch(value) for value in each.values.values()) == [1, 2]
-    assert leader.asked.count(ApiKey.FETCH) == 5, "the first is before the start of the logs"
+    assert leader.requested.count(ApiKey.FETCH) == 5, "the first is before the start of the logs"
     assert [each.start for each in replays.values()] == [5, 5]
     await replay.read(replays, leader.source({}))
-    assert leader.asked.count(ApiKey.FETCH) == 5, "nothing is left to read"
+    assert leader.requested.count(ApiKey.FETCH) == 5, "nothing is left to read"
 
 
 async def test_a_log_from_offset_0_is_read_without_a_lookup_of_its_start(leader: Leader) -> None:
@@ -82,7 +82,7 @@ async def test_a_log_from_offset_0_is_read_without_a_lookup_of_its_start(leader:
     replays = {0: Replay(SHARE_STATE.reign_of, 1)}
     await replay.read(replays, leader.source({0: 1})._replace(topic="whole"))
     assert (replays[0].start, len(replays[0].values)) == (0, 1)
-    assert ApiKey.LIST_OFFSETS not in leader.asked
+    assert ApiKey.LIST_OFFSETS not in leader.requested
 
 
 async def test_a_log_that_is_read_alone_gets_all_bytes_of_a_response(leader: Leader) -> None:
@@ -90,7 +90,7 @@ async def test_a_log_that_is_read_alone_gets_all_bytes_of_a_response(leader: Lea
     for number in range(2):
         until = leader.append(3, group("g", number))
     await replay.read({3: Replay(SHARE_STATE.reign_of, until)}, leader.source({3: 1}))
-    assert leader.asked.count(ApiKey.FETCH) == 2, "the first is before the start of the log"
+    assert leader.requested.count(ApiKey.FETCH) == 2, "the first is before the start of the log"
 
 
 async def test_ends_of_the_logs(leader: Leader) -> None:

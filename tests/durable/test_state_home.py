@@ -304,14 +304,14 @@ async def test_takeover_by_a_member_needs_no_lookup_and_one_fetch_after_the_take
     first.scope.cancel()
     second = Proxy(cluster, "b:1", fleet=True)
     await trio.sleep(5)
-    asked = cluster.asked
-    asked.clear()
+    requested = cluster.requested
+    requested.clear()
     second.owner.assign({3})
     await until(lambda: second.home.served == {3})
     lookups = {ApiKey.DESCRIBE_CONFIGS, ApiKey.CREATE_TOPICS}
-    assert lookups.isdisjoint(asked)
-    assert ApiKey.LIST_OFFSETS not in asked[asked.index(ApiKey.PRODUCE) :]
-    after = asked[len(asked) - asked[::-1].index(ApiKey.PRODUCE) :]
+    assert lookups.isdisjoint(requested)
+    assert ApiKey.LIST_OFFSETS not in requested[requested.index(ApiKey.PRODUCE) :]
+    after = requested[len(requested) - requested[::-1].index(ApiKey.PRODUCE) :]
     assert after.count(ApiKey.FETCH) <= 2, "one of each state"
 
 

@@ -496,7 +496,7 @@ def test_any_response_of_the_broker(seed):
 def test_the_stories_find_a_code_that_is_wrongly_definite(code, monkeypatch):
     known = state_producer.what_follows
     monkeypatch.setattr(
-        state_producer, "what_follows", lambda asked: Follows.NOT_NOW if asked == code else known(asked)
+        state_producer, "what_follows", lambda requested: Follows.NOT_NOW if requested == code else known(requested)
     )
     with pytest.raises(AssertionError):
         all_stories()

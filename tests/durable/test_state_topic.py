@@ -105,7 +105,7 @@ LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
 
 
 @pytest.mark.parametrize(
-    ("told", "found", "said"),
+    ("configured", "found", "said"),
     [
         ("2000000", 2_000_000, []),
         ("65536", 65536, [LOW]),
@@ -113,13 +113,15 @@ LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
         ("", MESSAGE_BYTES, [NOT_KNOWN]),
     ],
 )
-async def test_how_large_a_batch_may_be(nursery: trio.Nursery, told: str | None, found: int, said: list[str]) -> None:
+async def test_how_large_a_batch_may_be(
+    nursery: trio.Nursery, configured: str | None, found: int, said: list[str]
+) -> None:
     """The topic's limit; without the right to read its settings, the limit that the proxy would have set."""
     brokers, notes = TargetBrokers(nursery), list[str]()
-    brokers.make(TOPIC, PARTITIONS, {"max.message.bytes": told} if told else {})
-    if told == "":
+    brokers.make(TOPIC, PARTITIONS, {"max.message.bytes": configured} if configured else {})
+    if configured == "":
         brokers.handlers[ApiKey.DESCRIBE_CONFIGS] = partial(_without_values, brokers.handlers[ApiKey.DESCRIBE_CONFIGS])
-    if told is None:
+    if configured is None:
         brokers.refuse(ApiKey.DESCRIBE_CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = topic_of(brokers)
     view = await topic.leaders()

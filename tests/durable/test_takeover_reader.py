@@ -88,13 +88,13 @@ async def test_one_fetch_remains_after_what_was_read_ahead(world: World) -> None
     world.filled()
     await world.reader.read_ahead()
     assert world.values() == {0: [b"0"], 1: [b"1"]}
-    ahead = list(world.brokers.asked)
+    ahead = list(world.brokers.requested)
     for partition in PARTITIONS:
         world.write(partition, text("b", "late"))
         world.take_over(partition, epoch=1)
     await world.reader.read()
     assert world.values() == {0: [b"0", b"late"], 1: [b"1", b"late"]}
-    assert world.brokers.asked[len(ahead) :] == [ApiKey.FETCH]
+    assert world.brokers.requested[len(ahead) :] == [ApiKey.FETCH]
     await world.reader.aclose()
 
 

@@ -137,8 +137,8 @@ async def test_records_that_brokers_deleted_meanwhile_are_written_again_from_mem
     assert not world.hosted.gate.is_open
     world.cluster.configure(TEST_STATE.topic, COMPACTED)
     await world.until_open()
-    (told,) = world.events("test-state-restored")
-    assert "deleted records of 8 partitions" in told["reason"]
+    (context,) = world.events("test-state-restored")
+    assert "deleted records of 8 partitions" in context["reason"]
     await world.store("later", "2")
     expected = {f"k{number}": "1" for number in range(200)} | {"later": "2"}
     assert world.held.values == expected
@@ -211,9 +211,9 @@ async def test_state_is_served_where_the_settings_may_not_be_read(world: World, 
     world.cluster.refuse(ApiKey.DESCRIBE_CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     world.begin()
     await world.until_open()
-    (told,) = world.events("state-topic-at-risk")
-    assert (told["topic"], told["risk"]) == (TEST_STATE.topic, "settings-unknown")
-    assert "DESCRIBE_CONFIGS" in told["reason"]
+    (context,) = world.events("state-topic-at-risk")
+    assert (context["topic"], context["risk"]) == (TEST_STATE.topic, "settings-unknown")
+    assert "DESCRIBE_CONFIGS" in context["reason"]
 
 
 async def test_partitions_that_are_added_are_reported_and_service_continues(

@@ -43,9 +43,9 @@ async def test_everything_may_be_missing() -> None:
     client = client_with(NO_BITS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     client.heartbeat_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     client.coordinator_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    told = " ".join(await sentences(client))
+    text = " ".join(await sentences(client))
     for words in ("READ, WRITE, DESCRIBE, CREATE on topic", "READ on group __proxy_owners", "transactional ids"):
-        assert words in told
+        assert words in text
 
 
 def test_wrong_topic_and_missing_identity_are_named() -> None:

@@ -218,8 +218,8 @@ def test_settings_of_a_broker_in_the_same_request_show_the_address_of_this_proxy
     listener = message.DescribeConfigsResourceResult(name="listeners", value="A://10.0.0.1:9092")
 
     def response(_key, _version, request):
-        (asked,) = request.resources
-        kind, name = asked.resource_type, asked.resource_name
+        (requested,) = request.resources
+        kind, name = requested.resource_type, requested.resource_name
         configs = [listener] if kind == BROKER else []
         return message(results=[message.DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs)])
 
@@ -269,16 +269,16 @@ def unknown(kind: str, number: int) -> object:
 
 
 @pytest.mark.parametrize(
-    ("kind", "asks"),
+    ("kind", "requests"),
     [
         ("PeerHoldingsRequest", lambda peer: peer.holdings()),
         ("PeerGroupKnownRequest", lambda peer: peer.knows("f", "g")),
         ("PeerCommand", lambda peer: peer.command("f", ["GET"])),
     ],
 )
-def test_request_that_the_owner_does_not_know_fails_and_the_link_continues(world, kind, asks):
+def test_request_that_the_owner_does_not_know_fails_and_the_link_continues(world, kind, requests):
     world.wire.held = []
-    promise = asks(world.peer)
+    promise = requests(world.peer)
     world.peer.receive(unknown("PeerPing", 1))
     world.peer.receive(registry.message("PeerUnknown")(kind=120, id=1))
     assert not promise.done

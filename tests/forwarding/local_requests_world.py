@@ -11,13 +11,13 @@ from kafka_share_proxy.loop.promise import Promise
 
 from tests.forwarding.plane_world import HEARTBEAT, World, request, some_routes, world
 
-ASK_VERSION = 0
+QUERY_VERSION = 0
 """Heartbeat v0: header v1, no tags."""
 
 
-def asked(correlation_id: int, body: bytes) -> bytes:
+def requested(correlation_id: int, body: bytes) -> bytes:
     """A request of the proxy's own: header v1 without a client id."""
-    return request(HEARTBEAT, ASK_VERSION, correlation_id, b"\xff\xff" + body)
+    return request(HEARTBEAT, QUERY_VERSION, correlation_id, b"\xff\xff" + body)
 
 
 class Handler:

@@ -59,7 +59,7 @@ def test_an_unknown_code_reaches_the_client(route: Route, number: int) -> None:
             continue
         shown += 1
         response = frame if changed is None else memoryview(changed)[4:]
-        correlation_id, told = frames.decode_response(route.key, route.version, response)
+        correlation_id, decoded = frames.decode_response(route.key, route.version, response)
         assert correlation_id == 7
-        assert getattr(told, "error_code", None) in (getattr(message, "error_code", None), *OURS)
+        assert getattr(decoded, "error_code", None) in (getattr(message, "error_code", None), *OURS)
     assert shown

@@ -25,15 +25,15 @@ def test_without_sasl_nothing_is_in_the_way() -> None:
 
 def test_nothing_is_sent_from_the_handshake_until_an_ordinary_request_after_success() -> None:
     sasl = Sasl()
-    asked = []
+    requested = []
     sasl.handshake_sent(1)
-    asked.append(sasl.may_send_request(1.0))
+    requested.append(sasl.may_send_request(1.0))
     sasl.handshake_responded(0)
-    asked.append(sasl.may_send_request(2.0))
+    requested.append(sasl.may_send_request(2.0))
     sasl.authenticate_responded(0, 0, sent_at=3.0)
-    asked.append(sasl.may_send_request(3.0))  # may be an intermediate round
+    requested.append(sasl.may_send_request(3.0))  # may be an intermediate round
     sasl.ordinary_request()
-    assert asked == [False, False, False]
+    assert requested == [False, False, False]
     assert sasl.may_send_request(4.0)
 
 

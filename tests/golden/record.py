@@ -22,7 +22,7 @@ from kafka_share_proxy.wire.codec import frames  # noqa: E402
 from kafka_share_proxy.wire.definitions import registry  # noqa: E402
 
 CLIENT_ID = "golden"
-ASKED = ("ApiVersions", "Metadata", "FindCoordinator", "DescribeCluster")
+REQUESTED = ("ApiVersions", "Metadata", "FindCoordinator", "DescribeCluster")
 KEYS = {name: key for key, name in registry.API_KEYS.items()}
 ATTEMPTS = 50
 
@@ -79,7 +79,7 @@ def wait_for_coordinator(address: tuple[str, int]) -> None:
 def recordings(address: tuple[str, int], topic: str) -> Iterator[tuple[str, int, bytes]]:
     """(API, version, frame); also an ApiVersions version the broker does not have."""
     ranges = served(address)
-    for name in ASKED:
+    for name in REQUESTED:
         key = KEYS[name]
         first, last = registry.versions(key)
         for version in range(max(first, ranges[key][0]), min(last, ranges[key][1]) + 1):

@@ -95,19 +95,19 @@ def link() -> dict[str, Any]:
     """Return what both ends of a link send: the handshake, then one message of each later kind from the dialler."""
     dialler = PeerProtocol("old:1", SECRET, b"o" * NONCE_BYTES, dials=True)
     dialled = PeerProtocol("new:1", SECRET, b"n" * NONCE_BYTES, dials=False)
-    told = {"dialled": [], "dialler": []}  # type: dict[str, list[str]]
+    reported = {"dialled": [], "dialler": []}  # type: dict[str, list[str]]
     for _ in range(3):
         for name, speaks, hears in (("dialled", dialled, dialler), ("dialler", dialler, dialled)):
             data = speaks.outgoing()
             if data:
-                told[name].append(data.hex())
+                reported[name].append(data.hex())
                 list(hears.receive_data(data))
     for name in MESSAGES[3:]:
         spec = specs.load(name)
         message = built(name, spec.root.fields, values_of(spec.root.fields, 0))
-        told["dialler"].append(dialler.send(message).hex())
-        told["dialled"].append(dialled.send(message).hex())
-    return {"secret": SECRET.hex(), **told}
+        reported["dialler"].append(dialler.send(message).hex())
+        reported["dialled"].append(dialled.send(message).hex())
+    return {"secret": SECRET.hex(), **reported}
 
 
 def state_records() -> Iterator[dict[str, str]]:

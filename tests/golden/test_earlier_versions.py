@@ -40,8 +40,8 @@ def plain(message: Any, fields: tuple[specs.FieldSpec, ...], names: Any) -> dict
             continue
         value, known = getattr(message, field.attribute), names[field.attribute]
         each, knowns = (value, known) if field.is_array else ([value], [known])
-        told = [_plain(field, *pair) for pair in zip(each, knowns, strict=True)]
-        found[field.attribute] = told if field.is_array else told[0]
+        sent = [_plain(field, *pair) for pair in zip(each, knowns, strict=True)]
+        found[field.attribute] = sent if field.is_array else sent[0]
     return found
 
 
@@ -100,15 +100,15 @@ def test_link_with_a_proxy_of_that_release_is_established_and_its_messages_are_r
     """This end has the nonce and address that the recorded end knew: its signatures hold."""
     name, nonce = ("old:1", b"o") if dials else ("new:1", b"n")
     mine = PeerProtocol(name, SECRET, nonce * NONCE_BYTES, dials=dials)
-    told = [bytes.fromhex(text) for text in release["link"]["dialled" if dials else "dialler"]]
+    sent = [bytes.fromhex(text) for text in release["link"]["dialled" if dials else "dialler"]]
     handshake = 2 if dials else 1
-    for data in told[:handshake]:
+    for data in sent[:handshake]:
         mine.outgoing()
         assert list(mine.receive_data(data)) == []
     assert mine.is_established
     kinds = release["kinds"]
     assert mine.peer_kinds == len(kinds), "no message of a later kind is sent to it"
-    got = [type(message).__name__ for data in told[handshake:] for message in mine.receive_data(data)]
+    got = [type(message).__name__ for data in sent[handshake:] for message in mine.receive_data(data)]
     assert got == kinds[HANDSHAKE_KINDS:]
 
 

@@ -117,8 +117,8 @@ def sections(text: str) -> Iterator[str]:
 
 def items_missing(text: str, known: frozenset[int]) -> Iterator[str]:
     """Items that are not known."""
-    for told, bracketed in ITEM.findall(text):
-        yield from (f"item {number}" for number in numbers(told or bracketed) if number not in known)
+    for cited, bracketed in ITEM.findall(text):
+        yield from (f"item {number}" for number in numbers(cited or bracketed) if number not in known)
 
 
 @cache

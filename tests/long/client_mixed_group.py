@@ -136,14 +136,14 @@ def check(group: Group, samples: list[Sample]) -> None:
     for before, after in itertools.pairwise(samples):
         back = [n for n in range(PARTITIONS) if after.offsets[n] < before.offsets[n]]
         assert not back, f"partitions {back}: {before} and then {after}\n{group}"
-    told = [
+    described = [
         (at, line[1], line[2], member)
         for member in (*group.members, *group.gone)
         for at, line in zip(member.times, member.lines, strict=False)
         if line[0] == "record"
     ]
-    for at, partition, offset, member in told:
+    for at, partition, offset, member in described:
         known = max((each.offsets[partition] for each in samples if each.at < at - SLACK_S), default=-1)
         assert offset >= known, f"{partition}-{offset} was committed ({known}) and came again to {member}\n{group}"
-    twice = sum(count - 1 for count in Counter((partition, offset) for _, partition, offset, _ in told).values())
-    print(f"{len(told)} records told, {twice} of them again; {len(group.gone)} members went")
+    twice = sum(count - 1 for count in Counter((partition, offset) for _, partition, offset, _ in described).values())
+    print(f"{len(described)} records told, {twice} of them again; {len(group.gone)} members went")

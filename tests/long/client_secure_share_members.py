@@ -75,7 +75,7 @@ async def test_ours_and_java_share_a_topic_over_tls_with_sasl(
         "tls": ssl.create_default_context(cadata=secure.authority),
         "sasl": (mechanism, USER, PASSWORD),
         "acknowledgement_mode": "explicit",
-        "on_acknowledged": ours.told,
+        "on_acknowledged": ours.reported,
     }
 
     def unsettled() -> list[str]:
@@ -107,7 +107,9 @@ async def test_ours_and_java_share_a_topic_over_tls_with_sasl(
 
 def has_settled(ledger: Ledger, name: str, since: int = 0) -> bool:
     """Anything later than that (nanoseconds, monotonic)."""
-    return any(told.member == name and told.at > since for each in ledger.confirmed.values() for told in each)
+    return any(
+        delivery.member == name and delivery.at > since for each in ledger.confirmed.values() for delivery in each
+    )
 
 
 async def belong(member: Ours, bootstrap: str, options: dict[str, Any]) -> None:

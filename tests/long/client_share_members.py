@@ -30,7 +30,7 @@ from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult, 
 from tests.client.test_real_brokers import QUIET
 from tests.support.bad_network import BadNetwork
 from tests.support.raw import Raw
-from tests.support.settlements import Delivery, Ledger, Place, Told
+from tests.support.settlements import Delivery, Ledger, Place, Reported
 from tests.support.share_members import ShareMember
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -69,11 +69,11 @@ class Produces:
         for _ in range(count):
             value = str(next(self._numbers))
             self._producer.produce(
-                self._topic, value, partition=int(value) % PARTITIONS, on_delivery=self._told
+                self._topic, value, partition=int(value) % PARTITIONS, on_delivery=self._reported
             )  # fmt: skip
         assert self._producer.flush(30) == 0
 
-    def _told(self, error: Any, message: Message) -> None:
+    def _reported(self, error: Any, message: Message) -> None:
         assert error is None
         value, partition, offset = message.value(), message.partition(), message.offset()
         assert value is not None
@@ -96,16 +96,16 @@ class Ours:
         self.renewed = self.lost = 0
         self.troubles: list[str] = []
 
-    def told(self, result: AcknowledgementResult) -> None:
+    def reported(self, result: AcknowledgementResult) -> None:
         """The acknowledgement callback."""
         error = result.error
         word = None if error is None else error.code.name if isinstance(error, BrokerRefused) else type(error).__name__
-        told = Told(self.name, word, time.monotonic_ns())
+        outcome = Reported(self.name, word, time.monotonic_ns())
         for offset, kind in result.said.items():
             self.renewed += kind is AcknowledgeType.RENEW
             if kind is AcknowledgeType.ACCEPT:
                 where = self._ledger.confirmed if error is None else self._ledger.failed
-                where[result.partition.partition, offset].append(told)
+                where[result.partition.partition, offset].append(outcome)
 
     async def run(self, consumer: ShareConsumer) -> None:
         """Until cancelled."""
@@ -201,7 +201,7 @@ async def test_members_of_ours_and_of_java_settle_every_record(bootstrap: str, f
 
         async def belong(member: Ours, connect: Any) -> None:
             async with open_share_consumer(
-                bootstrap, **options, connect=connect, on_acknowledged=member.told, request_timeout_s=3.0
+                bootstrap, **options, connect=connect, on_acknowledged=member.reported, request_timeout_s=3.0
             ) as consumer:
                 await member.run(consumer)
 
@@ -229,9 +229,9 @@ async def test_members_of_ours_and_of_java_settle_every_record(bootstrap: str, f
             with trio.move_on_after(3 * LOCK_S):  # longer than any lock
                 while True:
                     assert await last.poll() == [], "all is settled"
-    by = {each.member for told in ledger.confirmed.values() for each in told}
+    by = {each.member for outcome in ledger.confirmed.values() for each in outcome}
     unheard = set(ledger.never_settled(java.unknown(produces.places)))
-    print(f"\n{len(produces.places)} records, {ledger.never_told(produces.places)} settled without anybody hearing it;")
+    print(f"\n{len(produces.places)} records, {ledger.never_reported(produces.places)} settled without a report;")
     print(
         f"  {len(java.killed)} of Java killed, {network.dialled} connections, faults {network.faults}; by {sorted(by)}"
     )

@@ -109,9 +109,9 @@ def test_the_whole_loop_keeps_its_promise(
     until(lambda: any(b'"load"' in each.read_bytes() for each in audit_folder.iterdir()), "load events")
     time.sleep(3)  # those of the last interval
     lake, file = str(tmp_path / "lake"), tmp_path / "plan.json"
-    told = run("pipeline", "audit", "--in", str(audit_folder), "--out", lake, "--master", "local[2]")
-    assert "; 0 lines rejected" in told
-    assert "are missing" not in told
+    output = run("pipeline", "audit", "--in", str(audit_folder), "--out", lake, "--master", "local[2]")
+    assert "; 0 lines rejected" in output
+    assert "are missing" not in output
     stored = ["--store", "two", "--upstream", kafka.bootstrap]
     run("pipeline", "plan", "--from", lake, "--topic", zipf.name, "-n", str(SLOTS), "-o", str(file), *stored)
     assert balance_of_view(kafka, front, "two", zipf) <= promise_of(file)
@@ -124,8 +124,8 @@ def test_a_plan_is_served_with_the_balance_that_it_promised(
     file = tmp_path / "plan.json"
     source = ["--from", zipf.name, "-n", str(SLOTS), "--sample", "0.3", "--bootstrap", front.bootstrap]
     stored = ["--store", "one", "--upstream", kafka.bootstrap]
-    told = run("pipeline", "plan", *source, "-o", str(file), *stored, "--master", "local[2]")
-    assert f"views migrate GROUP --from {zipf.name} --to __view.pone.{zipf.name}" in told
+    output = run("pipeline", "plan", *source, "-o", str(file), *stored, "--master", "local[2]")
+    assert f"views migrate GROUP --from {zipf.name} --to __view.pone.{zipf.name}" in output
     assert balance_of_view(kafka, front, "one", zipf) <= promise_of(file)
 
 
@@ -235,7 +235,7 @@ def test_the_stock_source_reads_a_view_without_any_change(
     command = [sys.executable, "-c", STOCK, front.bootstrap, view, stock_class_path(), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
     assert done.returncode == 0, done.stderr[-3_000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert sum(told["counts"].values()) == told["streamed"] == RECORDS
-    for partition, count in told["counts"].items():
+    output = json.loads(done.stdout.splitlines()[-1])
+    assert sum(output["counts"].values()) == output["streamed"] == RECORDS
+    for partition, count in output["counts"].items():
         assert read_to_end(front, view, int(partition)) == count

@@ -66,12 +66,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     libraries = Path(pyspark.__file__).parents[1]
     (site,) = (folder / "venv").glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(f"{libraries}\n")
-    told = done(
+    output = done(
         [str(python), "-c", "import kafka_share_proxy.localkafka as k; print(k.__file__)"],
         cwd=folder,
         env=clean(os.environ),
     )
-    assert [name for name in told.split() if not name.startswith(str(folder))] == []
+    assert [name for name in output.split() if not name.startswith(str(folder))] == []
     return Installed(python.with_name("kafka-share-proxy"), clean(os.environ))
 
 
@@ -80,11 +80,11 @@ def clean(environment: os._Environ[str]) -> dict[str, str]:
 
 
 def done(command: list[str], **options: object) -> str:
-    told = subprocess.run(  # type: ignore[call-overload]
+    output = subprocess.run(  # type: ignore[call-overload]
         command, capture_output=True, text=True, timeout=RUN_S, check=False, **options
     )
-    assert told.returncode == 0, (told.stdout + told.stderr)[-4_000:]
-    return str(told.stdout)
+    assert output.returncode == 0, (output.stdout + output.stderr)[-4_000:]
+    return str(output.stdout)
 
 
 # The demonstration
@@ -92,13 +92,13 @@ def done(command: list[str], **options: object) -> str:
 
 def test_the_demonstration_from_a_wheel_keeps_its_promise(installed: Installed, tmp_path: Path) -> None:
     """Zipf keys -> audit -> plan -> stored -> consumers of the view: as planned within 5 %, or its status is 1."""
-    told = done([str(installed.command), "pipeline", "demo"], cwd=tmp_path, env=installed.environment)
-    promised, measured = re.search(r"promised at most ([\d.]+), measured ([\d.]+)", told).groups()  # type: ignore[union-attr]
+    output = done([str(installed.command), "pipeline", "demo"], cwd=tmp_path, env=installed.environment)
+    promised, measured = re.search(r"promised at most ([\d.]+), measured ([\d.]+)", output).groups()  # type: ignore[union-attr]
     assert float(measured) == pytest.approx(float(promised), rel=0.05)
-    even = re.search(r"even ([\d.]+)\n", told)
+    even = re.search(r"even ([\d.]+)\n", output)
     assert even is not None
     assert float(even[1]) > 1.3 > float(measured)
-    assert all(name in told for name in ("ann", "ben", "carla", "dave"))
+    assert all(name in output for name in ("ann", "ben", "carla", "dave"))
     made = tmp_path / "pipeline-demo"
     assert 'src="data:image/png;base64,' in (made / "report.html").read_text()
     assert json.loads((made / "range_plan.json").read_text())["n"] == 8
@@ -179,8 +179,8 @@ def zipf(front: Front, fresh: Fresh) -> tuple[Topic, list[bytes]]:
 def packaged(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Output of `pipeline package`, with the environment unpacked next to it, as the driver needs it in client mode."""
     folder = tmp_path_factory.mktemp("packaged")
-    told = done([str(installed.command), "pipeline", "package", "--out", str(folder)], env=installed.environment)
-    assert "with batches, record_positions, slicing in C" in told
+    output = done([str(installed.command), "pipeline", "package", "--out", str(folder)], env=installed.environment)
+    assert "with batches, record_positions, slicing in C" in output
     with tarfile.open(folder / "environment.tar.gz") as archive:
         assert not any(
             re.search(r"site-packages/(proxy|pyspark|kafka_share_proxy)/", each) for each in archive.getnames()

@@ -120,7 +120,7 @@ class Job:
     def batches(self) -> int:
         return len(list(self.commits.glob("[0-9]*")))
 
-    def told(self) -> list[list[int]]:
+    def reported(self) -> list[list[int]]:
         """Return the last figures of each start: acknowledged, delivered again, refused, renewals, lost."""
         lines = [[line for line in log.read_text().splitlines() if line.startswith("totals ")] for log in self.logs]
         return [[int(word) for word in each[-1].split()[1:]] for each in lines if each]
@@ -191,22 +191,22 @@ def test_four_kills_with_another_member_lose_nothing(
     again, both = len(written) - len(set(written)), len(set(written) & other.settled)
     print(
         f"{len(set(written))} offsets written, {again} of them twice; {len(other.settled)} by the other member, "
-        f"{both} by both; {KILLS} kills; acknowledged, delivered again, refused, renewals, lost: {job.told()}"
+        f"{both} by both; {KILLS} kills; acknowledged, delivered again, refused, renewals, lost: {job.progress()}"
     )
     assert set(written) | other.settled == everything
     assert other.settled
     assert again <= STEP * KILLS
     assert both <= STEP * KILLS
-    assert sum(each[3] for each in job.told()) > 0
+    assert sum(each[3] for each in job.reported()) > 0
 
 
 def is_settled(front: Front | Cluster, topic: Topic, group: str) -> bool:
     """True if the group has nothing left to do. Its start offset says less: brokers store it with the next change."""
     with Raw(front.bootstrap) as raw:
         wanted = [{"topic_name": topic.name, "partitions": list(range(PARTITIONS))}]
-        asked = [{"group_id": group, "topics": wanted}]
+        requested = [{"group_id": group, "topics": wanted}]
         response = raw.send_request(
-            "DescribeShareGroupOffsets", 1, on=raw.connect(raw.coordinator(group)), groups=asked
+            "DescribeShareGroupOffsets", 1, on=raw.connect(raw.coordinator(group)), groups=requested
         )
     entries = response.groups[0].topics[0].partitions
     return [each.lag for each in entries] == [0] * PARTITIONS

@@ -85,7 +85,7 @@ def worked_through(front: Front, folder: Path, act: Callable[[int], None], secon
         group.work(BEFORE_S)
         times = every(seconds, act, group.work)
         group.work(BEFORE_S)
-        told = clients.finish()
+        results = clients.finish()
         group.finish()
     except (AssertionError, TimeoutError):
         print(front.log.read_text(encoding="utf-8")[-20_000:])
@@ -94,10 +94,10 @@ def worked_through(front: Front, folder: Path, act: Callable[[int], None], secon
         group.kill()
         clients.kill()
     group.report(f"{times} times {what}, every {seconds:g} s")
-    clients.report(f"clients, {what}", told)
+    clients.report(f"clients, {what}", results)
     upstream = str(yaml.safe_load((front.folder / "proxy.yaml").read_text())["upstream"]["bootstrap"])
     assert group.outcome.faults() == []
-    assert faults(told, values_in(upstream, TOPIC)) == []
+    assert faults(results, values_in(upstream, TOPIC)) == []
     return times
 
 
@@ -145,10 +145,10 @@ def test_haproxy_reloaded_every_5_s_is_the_anchor(tmp_path: Path) -> None:
             try:
                 clients.begin()
                 times = every(RELOAD_S, lambda _: child.signal(signal.SIGUSR2))
-                told = clients.finish()
+                results = clients.finish()
             finally:
                 clients.kill()
-        clients.report(f"HAProxy reloaded {times} times, every {RELOAD_S:g} s", told)
-        assert faults(told, values_in(kafka.bootstrap, TOPIC)) == []
+        clients.report(f"HAProxy reloaded {times} times, every {RELOAD_S:g} s", results)
+        assert faults(results, values_in(kafka.bootstrap, TOPIC)) == []
     finally:
         running.close()

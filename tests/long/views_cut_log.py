@@ -158,8 +158,8 @@ class Java(Reader):
     def got(self) -> Got:
         console = Console()
         lines = (line for log in self._logs for line in log.read_text().splitlines(keepends=True))
-        told = (each for line in lines if line.endswith("\n") for each in console.told(line.rstrip("\n")))
-        return [(partition, offset, value) for kind, partition, offset, _, value in told if kind == "record"]
+        consumed = (each for line in lines if line.endswith("\n") for each in console.reported(line.rstrip("\n")))
+        return [(partition, offset, value) for kind, partition, offset, _, value in consumed if kind == "record"]
 
     @got.setter
     def got(self, _: Got) -> None:
@@ -228,7 +228,7 @@ def test_readers_of_a_view_see_what_readers_of_its_base_see(
             front.child.signal(signal.SIGCONT)
         last = {f"new-{n}" for n in range(new_end - KEYS, new_end)}
 
-        def told() -> dict[str, tuple[int, int]]:
+        def consumed() -> dict[str, tuple[int, int]]:
             return {name: (len(plain.got), len(sliced.got)) for name, (plain, sliced) in readers.items()}
 
         try:
@@ -236,7 +236,7 @@ def test_readers_of_a_view_see_what_readers_of_its_base_see(
                 lambda: all(last <= {value for _, _, value in reader.got} for reader in every), "what is new", LIMIT_S
             )
         finally:
-            print("read of base and view:", told())
+            print("read of base and view:", consumed())
             kafka.node(1).start()
             kafka.wait_ready()
         for name, (plain, sliced) in readers.items():

@@ -607,8 +607,8 @@ def test_callbacks_of_one_owner_never_harm_another(pieces: list[Any], has_loop: 
     assert all(wait.ran + wait.is_forgotten == 1 for wait in play.waits)
     for number in range(PROMISES):
         for owner in play.owners:
-            asked = [w for w in play.waits if (w.promise, w.owner) == (number, owner) and not w.is_forgotten]
-            assert [w for w in play.runs if (w.promise, w.owner) == (number, owner)] == asked
+            requested = [w for w in play.waits if (w.promise, w.owner) == (number, owner) and not w.is_forgotten]
+            assert [w for w in play.runs if (w.promise, w.owner) == (number, owner)] == requested
     for owner in play.owners:
         assert owner.failures == [error for whose, error in play.raised if whose is owner]
     for doing in play.tasks:

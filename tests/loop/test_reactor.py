@@ -364,19 +364,19 @@ class Pump:
 
     def __init__(self, *given: object) -> None:
         self.given = given
-        self.told: list[tuple[object, ...]] = []
+        self.reported: list[tuple[object, ...]] = []
 
     def turn(self, wait_s: float) -> None:
-        self.told.append(("turn", wait_s))
+        self.reported.append(("turn", wait_s))
 
     def connect(self, fd: int, walk: object, out_fd: int, receives: object, sends: object) -> None:
-        self.told.append(("connect", fd, walk, out_fd, receives, sends))
+        self.reported.append(("connect", fd, walk, out_fd, receives, sends))
 
     def send_later(self, fd: int, data: bytes) -> None:
-        self.told.append(("send_later", fd, data))
+        self.reported.append(("send_later", fd, data))
 
     def forget(self, fd: int) -> None:
-        self.told.append(("forget", fd))
+        self.reported.append(("forget", fd))
 
 
 def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -396,7 +396,7 @@ def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.
     send_later(b"data")
     reactor.close(pair[0])
     reactor.turn(1.0)
-    assert pump.told == [
+    assert pump.reported == [
         ("connect", fd, walk, 7, None, None),
         ("send_later", fd, b"data"),
         ("forget", fd),

@@ -31,11 +31,11 @@ def turn_until(reactor: Reactor, condition) -> None:
 def test_result_arrives_in_the_loop(reactor):
     """Computed in a thread, delivered here."""
     workers = WorkerThreads(reactor)
-    told: list[tuple[int, int]] = []
+    waiting: list[tuple[int, int]] = []
     promise = workers.run(threading.get_ident)
-    promise.on_settled(lambda: told.append((promise.result(), threading.get_ident())))
-    turn_until(reactor, lambda: told)
-    computed, here = told[0]
+    promise.on_settled(lambda: waiting.append((promise.result(), threading.get_ident())))
+    turn_until(reactor, lambda: waiting)
+    computed, here = waiting[0]
     assert here == threading.get_ident() != computed
     workers.end()
 
@@ -84,10 +84,10 @@ def test_work_of_heavy_owners_runs_after_that_of_light_ones(reactor):
     turn_until(reactor, lambda: greedy.done)
     held = workers.run(lambda: gate.wait(LIMIT_S), "third")
     turn_until(reactor, lambda: workers.waiting == 0)
-    asked = [workers.run(lambda: order.append("greedy"), "greedy") for _ in range(50)]
-    asked.append(workers.run(lambda: order.append("modest"), "modest"))
+    requested = [workers.run(lambda: order.append("greedy"), "greedy") for _ in range(50)]
+    requested.append(workers.run(lambda: order.append("modest"), "modest"))
     gate.set()
-    turn_until(reactor, lambda: held.done and all(promise.done for promise in asked))
+    turn_until(reactor, lambda: held.done and all(promise.done for promise in requested))
     assert order == ["modest"] + ["greedy"] * 50
     workers.end()
 

@@ -103,10 +103,10 @@ TestCompared.settings = settings(max_examples=60, deadline=None)
 @given(MANY, OFFSETS, OFFSETS)
 def test_queries_have_the_results_of_a_set(spans: list, start: int, end: int) -> None:
     ranges, model = OffsetRanges(spans), offsets(spans)
-    asked = set(range(start, end))
+    requested = set(range(start, end))
     assert [n for n in range(LIMIT + 20) if n in ranges] == sorted(model)
-    assert list(ranges.gaps(start, end)) == spans_of(asked - model)
-    assert ranges.covers(start, end) == (asked <= model)
+    assert list(ranges.gaps(start, end)) == spans_of(requested - model)
+    assert ranges.covers(start, end) == (requested <= model)
     held = [span for span in spans_of(model) if span[0] <= start < span[1]]
     assert ([found] if (found := ranges.range_at(start)) else []) == held
 

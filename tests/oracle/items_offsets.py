@@ -15,7 +15,7 @@ NOTHING = [[-1, 0, -1, 0]]
 LOCK_S = 3.0
 
 
-def _told(w: World, group: str, topic: Topic, what: str, *, of_all: bool = False) -> Any:
+def _reported(w: World, group: str, topic: Topic, what: str, *, of_all: bool = False) -> Any:
     """Note what DescribeShareGroupOffsets says of the topic's first partition, or of all the group has."""
     wanted = None if of_all else [{"topic_name": topic.name, "partitions": [0]}]
     response = w.raw.send_request(
@@ -37,49 +37,49 @@ def _first_delivery(w: World, start: str, filled: int) -> tuple[Member, Topic, t
     if filled:
         w.raw.produce(t, filled)
     group = w.group(start=start, lock_ms=str(int(LOCK_S * 1000)))
-    assert _told(w, group, t, "before the group exists") == NOTHING
+    assert _reported(w, group, t, "before the group exists") == NOTHING
     a = w.member(group, topics=[t])
-    assert _told(w, group, t, "before the first fetch") == NOTHING
-    assert _told(w, group, t, "before the first fetch, of all", of_all=True) == NOTHING
+    assert _reported(w, group, t, "before the first fetch") == NOTHING
+    assert _reported(w, group, t, "before the first fetch, of all", of_all=True) == NOTHING
     first = filled if start == "latest" else 0
     if first == filled:
         for _ in range(3):
             assert a.fetch(t, wait_ms=500, silent=True).acquired(t) == []
-        assert _told(w, group, t, "with nothing to deliver") == NOTHING
+        assert _reported(w, group, t, "with nothing to deliver") == NOTHING
         w.raw.produce(t, 3)
     ((first, last, _),) = a.take(t).acquired(t)
-    assert _told(w, group, t, "held by a member") == NOTHING
+    assert _reported(w, group, t, "held by a member") == NOTHING
     return a, t, (first, last)
 
 
 def _resets(part: str, start: str, filled: int) -> None:
     """Enter the story of one `share.auto.offset.reset` over an empty or a filled log."""
 
-    def told_once_a_lock_has_ended(w: World) -> None:
+    def described_once_a_lock_has_ended(w: World) -> None:
         """No offset is reported before the first delivery has ended; deleted offsets are not reported, altered ones
         are.
         """
         a, t, (first, last) = _first_delivery(w, start, filled)
-        until(lambda: _told_quietly(w, a.group, t) != NOTHING, "the end of the lock")
-        assert _told(w, a.group, t, "the lock has ended") == [[first, 0, last - first + 1, 0]]
+        until(lambda: _described_quietly(w, a.group, t) != NOTHING, "the end of the lock")
+        assert _reported(w, a.group, t, "the lock has ended") == [[first, 0, last - first + 1, 0]]
         assert a.take(t).acquired(t) == [(first, last, 2)]
         a.acknowledge((t, 0, first, last, ACCEPT))
         _leave(a)
         assert delete_offsets(w, a.group, t)["error_code"] == 0
-        assert _told(w, a.group, t, "deleted") == NOTHING
+        assert _reported(w, a.group, t, "deleted") == NOTHING
         assert alter_offsets(w, a.group, t, 1)["error_code"] == 0
-        assert _told(w, a.group, t, "altered") == [[1, 0, last, 0]]
+        assert _reported(w, a.group, t, "altered") == [[1, 0, last, 0]]
         b = w.member(a.group, "B", topics=[t])
         assert b.take(t).acquired(t) == [(1, last, 1)]
-        assert _told(w, a.group, t, "altered, held by a member") == [[1, 0, last, 0]]
+        assert _reported(w, a.group, t, "altered, held by a member") == [[1, 0, last, 0]]
 
-    item(123, part)(told_once_a_lock_has_ended)
+    item(123, part)(described_once_a_lock_has_ended)
 
 
-def _told_quietly(w: World, group: str, topic: Topic) -> Any:
-    told = _told(w, group, topic, "")
+def _described_quietly(w: World, group: str, topic: Topic) -> Any:
+    reported = _reported(w, group, topic, "")
     w.transcript.pop()
-    return told
+    return reported
 
 
 for _letter, (_start, _filled) in zip(
@@ -91,25 +91,25 @@ for _letter, (_start, _filled) in zip(
 
 
 @item(123, "h")
-def told_once_released(w: World) -> None:
+def described_once_released(w: World) -> None:
     """A release ends the first delivery: the start offset is reported, and the whole log is left."""
     a, t, span = _first_delivery(w, "earliest", 5)
     a.acknowledge((t, 0, *span, RELEASE))
-    until(lambda: _told_quietly(w, a.group, t) != NOTHING, "the release")
-    assert _told(w, a.group, t, "released") == [[0, 0, 5, 0]]
+    until(lambda: _described_quietly(w, a.group, t) != NOTHING, "the release")
+    assert _reported(w, a.group, t, "released") == [[0, 0, 5, 0]]
 
 
 @item(123, "i")
-def told_once_the_session_is_closed(w: World) -> None:
+def described_once_the_session_is_closed(w: World) -> None:
     """So does the end of the session."""
     a, t, _ = _first_delivery(w, "earliest", 5)
     _leave(a)
-    until(lambda: _told_quietly(w, a.group, t) != NOTHING, "the release of what was held")
-    assert _told(w, a.group, t, "closed") == [[0, 0, 5, 0]]
+    until(lambda: _described_quietly(w, a.group, t) != NOTHING, "the release of what was held")
+    assert _reported(w, a.group, t, "closed") == [[0, 0, 5, 0]]
 
 
 @item(123, "j")
-def nothing_told_after_a_session_without_records(w: World) -> None:
+def nothing_described_after_a_session_without_records(w: World) -> None:
     """A session that got nothing leaves nothing to tell."""
     t = w.topic()
     a = w.member(w.group(start="latest"), topics=[t])
@@ -117,4 +117,4 @@ def nothing_told_after_a_session_without_records(w: World) -> None:
         a.fetch(t, wait_ms=500, silent=True)
     _leave(a)
     time.sleep(1)
-    assert _told(w, a.group, t, "closed") == NOTHING
+    assert _reported(w, a.group, t, "closed") == NOTHING

@@ -32,8 +32,8 @@ def _holding_beside(w: World, **settings: str) -> tuple[Topic, Member, Member]:
 def renew_that_also_fetches(w: World) -> None:
     """A renewing fetch that requests records is refused as a whole, and its epoch is not used up (R003-3, A003-7)."""
     t, a = _holding(w)
-    for asked in ({"wait_ms": 500}, {"min_bytes": 1}, {"max_bytes": 1}, {"records": 1}):
-        response = a.fetch(renew=True, acks=[(t, 0, 0, 9, RENEW)], **asked)
+    for requested in ({"wait_ms": 500}, {"min_bytes": 1}, {"max_bytes": 1}, {"records": 1}):
+        response = a.fetch(renew=True, acks=[(t, 0, 0, 9, RENEW)], **requested)
         assert (response.error, response.lock_ms) == (42, 0)
     assert a.fetch(renew=True, acks=[(t, 0, 0, 9, RENEW)]).ack_code(t) == 0
 

@@ -341,7 +341,7 @@ def many_records_two_at_a_time(w: World) -> None:
 
 
 @item(76)
-def larger_than_asked_for(w: World) -> None:
+def larger_than_requested(w: World) -> None:
     """A record larger than MaxBytes is delivered all the same."""
     t = w.topic()
     w.raw.produce(t, [b"x" * 20_000])

@@ -22,12 +22,12 @@ Paths = Mapping[str, frozenset[str]]
 """Path of a field, without list indexes -> its observed values. Empty lists count as given, as clients take them."""
 
 
-class Asked:
+class Requested:
     """One world: its requests, in every version that both worlds have, and the null fields."""
 
     def __init__(self, raw: Raw, common: Mapping[str, range]) -> None:
         self.raw = raw
-        self.told: dict[str, Paths] = {}
+        self.reported: dict[str, Paths] = {}
         self.apis: set[str] = set()
         self._common = common
 
@@ -57,7 +57,7 @@ class Asked:
     def note(self, situation: str, api: str, version: int, response: Message) -> None:
         """Write down what was null in a response."""
         self.apis.add(api)
-        self.told[f"{api} v{version}, {situation}"] = nulls(response)
+        self.reported[f"{api} v{version}, {situation}"] = nulls(response)
 
 
 def in_version(spec: StructSpec, values: Mapping[str, Any], version: int) -> dict[str, Any]:

@@ -44,8 +44,8 @@ def test_figures_of_share_groups_move_with_what_members_do(w: World, front: Fron
     a = w.member(w.group(lock_ms="2000"), topics=[t])
 
     def of(name: str, **labels: str) -> float:
-        told = ",".join(f'{key}="{value}"' for key, value in sorted({**labels, "group": a.group}.items()))
-        return figures(front)[f"ksp_{name}{{{told}}}"]
+        labels_text = ",".join(f'{key}="{value}"' for key, value in sorted({**labels, "group": a.group}.items()))
+        return figures(front)[f"ksp_{name}{{{labels_text}}}"]
 
     before = figures(front)
     assert a.take(t).acquired(t) == [(0, 9, 1)]

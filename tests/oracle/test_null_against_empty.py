@@ -17,7 +17,7 @@ from kafka_share_proxy.views import view_apis
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.records import records
 
-from tests.oracle.nulls import Asked, common_versions, differences
+from tests.oracle.nulls import Requested, common_versions, differences
 from tests.support import ports, view_broker
 from tests.support.brokers import VIEWS, Running
 from tests.support.raw import GROUP_RESOURCE, Raw, Topic, until
@@ -34,17 +34,17 @@ BATCH = records.build_batch(0, [records.Record(key=b"k", value=b"v", timestamp=1
 # Share groups: native 4.3.0, and the proxy in front of 3.9.1
 
 
-def membership(w: Asked, world: World, topic: Topic) -> None:
+def membership(w: Requested, world: World, topic: Topic) -> None:
     """Heartbeats: joined, not changed, of a stranger, and one that says nothing."""
     group, member = "nulls-members", f"{world.name}-member-0123456789"
-    told = {"group_id": group, "member_id": member, "rack_id": None}
-    w.tell("joins", "ShareGroupHeartbeat", **told, member_epoch=0, subscribed_topic_names=[topic.name])
-    w.tell("a stranger", "ShareGroupHeartbeat", **told | {"member_id": "nobody"}, member_epoch=5)
-    w.tell("no topics", "ShareGroupHeartbeat", **told, member_epoch=0, subscribed_topic_names=None)
-    w.tell("leaves", "ShareGroupHeartbeat", **told, member_epoch=-1)
+    base = {"group_id": group, "member_id": member, "rack_id": None}
+    w.tell("joins", "ShareGroupHeartbeat", **base, member_epoch=0, subscribed_topic_names=[topic.name])
+    w.tell("a stranger", "ShareGroupHeartbeat", **base | {"member_id": "nobody"}, member_epoch=5)
+    w.tell("no topics", "ShareGroupHeartbeat", **base, member_epoch=0, subscribed_topic_names=None)
+    w.tell("leaves", "ShareGroupHeartbeat", **base, member_epoch=-1)
 
 
-def deliveries(w: Asked, world: World, topic: Topic) -> None:
+def deliveries(w: Requested, world: World, topic: Topic) -> None:
     """ShareFetch and ShareAcknowledge, with what a member may do wrong."""
     world.raw.produce(topic, 3)
     group = world.group("nulls-deliveries")
@@ -80,7 +80,7 @@ def deliveries(w: Asked, world: World, topic: Topic) -> None:
         stranger.disconnect()
 
 
-def administration(w: Asked, world: World, topic: Topic) -> None:
+def administration(w: Requested, world: World, topic: Topic) -> None:
     """Descriptions, offsets and settings of a group with a member, of an empty one, and of one that is not there."""
     group, empty, absent = world.group("nulls-admin"), world.group("nulls-empty"), "nulls-absent"
     member = world.member(group, "A", [topic])
@@ -95,8 +95,8 @@ def administration(w: Asked, world: World, topic: Topic) -> None:
     missing = {"topic_name": "nothing-of-the-kind", "partitions": [0]}
     every = {"topics": None}
     for situation, wanted in {"all topics": every, "topics": {"topics": [named, missing]}}.items():
-        asked = [{"group_id": name, **wanted} for name in groups]
-        w.tell(situation, "DescribeShareGroupOffsets", groups=asked)
+        requested = [{"group_id": name, **wanted} for name in groups]
+        w.tell(situation, "DescribeShareGroupOffsets", groups=requested)
     parts = [{"partition_index": index, "start_offset": 0} for index in (0, 99)]
     for name in groups:
         topics = [{"topic_name": topic.name, "partitions": parts[:1]}, {"topic_name": "no-topic", "partitions": parts}]
@@ -124,7 +124,7 @@ def _keep_mine(response: Any, groups: list[str]) -> None:
     assert response.groups
 
 
-def settings(w: Asked, group: str, absent: str) -> None:
+def settings(w: Requested, group: str, absent: str) -> None:
     """Settings of groups: shown, changed, refused."""
     of = {"resource_type": GROUP_RESOURCE, "resource_name": group}
     other = {"resource_type": GROUP_RESOURCE, "resource_name": absent}
@@ -133,8 +133,8 @@ def settings(w: Asked, group: str, absent: str) -> None:
         "plain": {},
         "with all": {"include_synonyms": True, "include_documentation": True},
     }.items():
-        asked = [{**of, "configuration_keys": keys}, {**other, "configuration_keys": keys}]
-        w.tell(situation, "DescribeConfigs", resources=asked, **extra)
+        requested = [{**of, "configuration_keys": keys}, {**other, "configuration_keys": keys}]
+        w.tell(situation, "DescribeConfigs", resources=requested, **extra)
     key = "share.delivery.count.limit"
     for situation, value in {"set": "4", "out of bounds": "100000"}.items():
         for dry in (True, False):
@@ -150,7 +150,7 @@ def settings(w: Asked, group: str, absent: str) -> None:
     w.tell("groups", "ListConfigResources", resource_types=[GROUP_RESOURCE])
 
 
-def foreign(w: Asked, group: str, topic: Topic) -> None:
+def foreign(w: Requested, group: str, topic: Topic) -> None:
     """Requests of other kinds of groups under the id of a share group."""
     protocol = {"name": "range", "metadata": b""}
     on = w.raw.on_coordinator(group)
@@ -180,24 +180,24 @@ NOT_ON_39 = {"StreamsGroupHeartbeat", "StreamsGroupDescribe"}
 SHARE_SCRIPTS = (membership, deliveries, administration)
 
 
-def _play(name: str, bootstrap: str, other: str) -> Asked:
+def _play(name: str, bootstrap: str, other: str) -> Requested:
     with Raw(other) as elsewhere:
         world = World(name, bootstrap, "nulls")
         try:
-            asked = Asked(world.raw, common_versions(world.raw, elsewhere))
+            requested = Requested(world.raw, common_versions(world.raw, elsewhere))
             topic = world.topic("t", 1)
             for script in SHARE_SCRIPTS:
-                script(asked, world, topic)
+                script(requested, world, topic)
         finally:
             world.close()
-    return asked
+    return requested
 
 
 def test_null_against_empty_in_responses_about_share_groups(kafka_43_quick: Cluster, proxy_39_quick: Front) -> None:
     """Every API that share groups change, in every version both offer."""
     native = _play("native", kafka_43_quick.bootstrap, proxy_39_quick.bootstrap)
     proxy = _play("proxy", proxy_39_quick.bootstrap, kafka_43_quick.bootstrap)
-    different = differences(native.told, proxy.told)
+    different = differences(native.reported, proxy.reported)
     assert not different, "\n".join(different)
     responded = {registry.API_KEYS[key] for key in share_group_apis.served(ports.World().services)}
     assert responded - proxy.apis == NOT_ON_39
@@ -215,7 +215,7 @@ class Named:
         self.unknown = Topic(missing, NO_ID, {0: 0})
 
 
-def shown(w: Asked, n: Named) -> None:
+def shown(w: Requested, n: Named) -> None:
     """Metadata and DescribeTopicPartitions: there, not there, a bad name, page by page."""
     for situation, name in {"there": n.topic.name, "missing": n.missing, "bad": n.bad}.items():
         named = [{"name": name}]
@@ -229,7 +229,7 @@ def shown(w: Asked, n: Named) -> None:
     w.tell("a page", "DescribeTopicPartitions", topics=page, response_partition_limit=1, cursor=None)
 
 
-def fetched(w: Asked, n: Named) -> None:
+def fetched(w: Requested, n: Named) -> None:
     """Fetch: records, none, and every error of a partition; with either isolation, with and without a session."""
     places = {
         "records": (n.topic, 0, 0, -1), "the end": (n.topic, 0, 3, -1), "nothing there": (n.topic, 1, 0, -1),
@@ -251,7 +251,7 @@ def fetched(w: Asked, n: Named) -> None:
                 )  # fmt: skip
 
 
-def looked_up(w: Asked, n: Named) -> None:
+def looked_up(w: Requested, n: Named) -> None:
     """ListOffsets and OffsetForLeaderEpoch."""
     for situation, (topic, partition) in {
         "there": (n.topic, 0), "no such partition": (n.topic, 99), "missing": (n.unknown, 0)
@@ -261,11 +261,11 @@ def looked_up(w: Asked, n: Named) -> None:
             named = [{"name": topic.name, "partitions": [part]}]
             w.tell(f"{situation}, {timestamp}", "ListOffsets", on=n.on, replica_id=-1, topics=named)
         parts = [{"partition": partition, "leader_epoch": 0, "current_leader_epoch": -1}]
-        asked = [{"topic": topic.name, "partitions": parts}]
-        w.tell(situation, "OffsetForLeaderEpoch", on=n.on, replica_id=-2, topics=asked)
+        requested = [{"topic": topic.name, "partitions": parts}]
+        w.tell(situation, "OffsetForLeaderEpoch", on=n.on, replica_id=-2, topics=requested)
 
 
-def refused(w: Asked, n: Named) -> None:
+def refused(w: Requested, n: Named) -> None:
     """Send forbidden requests: written, cut, widened; created in a wrong way, deleted when absent."""
     data = [{"name": n.bad, "partition_data": [{"index": 0, "records": BATCH}]}]
     w.tell("refused", "Produce", on=n.on, acks=-1, timeout_ms=5000, topic_data=data)
@@ -276,7 +276,7 @@ def refused(w: Asked, n: Named) -> None:
     w.tell("refused", "CreatePartitions", topics=widened, timeout_ms=5000)
 
 
-def made(w: Asked, n: Named) -> None:
+def made(w: Requested, n: Named) -> None:
     """CreateTopics and DeleteTopics: well, twice, and badly; by name and by id."""
 
     def topic(name: str, partitions: int) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def made(w: Asked, n: Named) -> None:
     w.tell("by id", "DeleteTopics", since=6, topics=by_id, timeout_ms=5000)
 
 
-def joined(w: Asked, n: Named) -> None:
+def joined(w: Requested, n: Named) -> None:
     """ConsumerGroupHeartbeat: joined, and a stranger."""
     group = f"nulls-{n.topic.name.strip('_')}"
     on = w.raw.on_coordinator(group)
@@ -312,7 +312,7 @@ def joined(w: Asked, n: Named) -> None:
     w.tell("a stranger", "ConsumerGroupHeartbeat", on=on, **of | {"member_id": "nobody"}, member_epoch=7)
 
 
-def committed(w: Asked, n: Named) -> None:
+def committed(w: Requested, n: Named) -> None:
     """JoinGroup of a stranger, OffsetCommit and TxnOffsetCommit, and what a transaction may not write to."""
     group = f"nulls-committed-{n.topic.name.strip('_')}"
     on = w.raw.on_coordinator(group)
@@ -366,7 +366,7 @@ def test_null_against_empty_in_responses_about_views(two: tuple[Raw, Raw], fresh
     for topic in (base, plain):
         direct.produce(topic, 3)
     view: Topic = until(lambda: through.view(f"__view.s2.{base.name}"), "the view")
-    native, proxy = Asked(direct, common), Asked(through, common)
+    native, proxy = Requested(direct, common), Requested(through, common)
     names = Named(
         plain,
         direct,
@@ -382,7 +382,7 @@ def test_null_against_empty_in_responses_about_views(two: tuple[Raw, Raw], fresh
     for script in TOPIC_SCRIPTS:
         script(native, names)
         script(proxy, theirs)
-    different = differences(native.told, proxy.told)
+    different = differences(native.reported, proxy.reported)
     assert not different, "\n".join(different)
     responded = {registry.API_KEYS[key] for key in view_apis.served(view_broker.World().views)}
     assert responded - proxy.apis == SHARE_ON_VIEWS
@@ -398,7 +398,7 @@ def test_null_against_empty_where_share_groups_meet_views(
         view: Topic = until(lambda: through.view(f"__view.r2.{base.name}"), "the view")
         played = []
         for raw, group, topic in ((direct, "", Topic("nothing", NO_ID, {0: 0})), (through, fresh("g"), view)):
-            w = Asked(raw, common)
+            w = Requested(raw, common)
             named = [topic.name]
             heartbeat = {"group_id": group, "member_id": "m" * 22, "member_epoch": 0, "subscribed_topic_names": named}
             w.tell("a view", "ShareGroupHeartbeat", **heartbeat)
@@ -411,6 +411,6 @@ def test_null_against_empty_where_share_groups_meet_views(
             altered = [{"topic_name": topic.name, "partitions": [part]}]
             w.tell("a view", "AlterShareGroupOffsets", group_id=fresh("altered"), topics=altered)
             played.append(w)
-        different = differences(played[0].told, played[1].told)
+        different = differences(played[0].reported, played[1].reported)
         assert not different, "\n".join(different)
         assert played[1].apis == SHARE_ON_VIEWS

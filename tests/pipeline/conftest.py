@@ -118,8 +118,8 @@ def story_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("story")
     stories = (audit_story.blocked_events, audit_story.load_events, audit_story.view_events, audit_story.queue_events)
-    told = [line for story in stories for line in story()]
-    audit_story.write(folder / "in", "audit.jsonl", told)
+    reported = [line for story in stories for line in story()]
+    audit_story.write(folder / "in", "audit.jsonl", reported)
     lines = audit_job.event_lines_in_folder(spark, str(folder / "in"))
     audit_job.run(spark, lines, str(folder / "lake"), None, lambda _line: None)
     return folder / "lake"

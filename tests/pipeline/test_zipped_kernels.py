@@ -60,8 +60,8 @@ def changed(whole: Path, path: Path, name: str, data: bytes) -> Path:
 
 
 def test_kernels_and_definitions_are_found_and_no_file_remains(whole: Path, tmp_path: Path) -> None:
-    told, noted = loaded_from(whole, tmp_path)
-    assert told == [f"{whole}/kafka_share_proxy/__init__.py", "c", "c", "c"]
+    output, noted = loaded_from(whole, tmp_path)
+    assert output == [f"{whole}/kafka_share_proxy/__init__.py", "c", "c", "c"]
     assert noted == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -78,8 +78,8 @@ def test_the_python_fallback_is_used_where_a_kernel_is_impossible_and_this_is_lo
 ) -> None:
     with ZipFile(whole) as archive:
         said = json.loads(archive.read(MANIFEST)) | manifest
-    told, noted = loaded_from(changed(whole, tmp_path / "other.zip", MANIFEST, json.dumps(said).encode()), tmp_path)
-    assert told[1:] == ["python", "python", "python"]
+    output, noted = loaded_from(changed(whole, tmp_path / "other.zip", MANIFEST, json.dumps(said).encode()), tmp_path)
+    assert output[1:] == ["python", "python", "python"]
     lines = noted.splitlines()
     assert len(lines) >= len(MODULES)
     assert all(text in line and "the same in Python takes over" in line for line in lines)
@@ -89,8 +89,8 @@ def test_a_damaged_kernel_is_not_loaded(whole: Path, tmp_path: Path) -> None:
     damaged = changed(
         whole, tmp_path / "other.zip", "kafka_share_proxy/wire/records/_record_positions.abi3.so", b"\x7fELF"
     )
-    told, noted = loaded_from(damaged, tmp_path)
-    assert told[1:] == ["c", "c", "python"]
+    output, noted = loaded_from(damaged, tmp_path)
+    assert output[1:] == ["c", "c", "python"]
     assert "_record_positions.abi3.so is damaged: its checksum is wrong" in noted
 
 

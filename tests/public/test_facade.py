@@ -45,10 +45,10 @@ def test_every_name_is_there_and_says_what_it_is() -> None:
 def test_importing_is_quick_and_loads_nothing_of_the_proxy_nor_any_library() -> None:
     times = []
     for _ in range(TRIES):
-        told = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=60, check=True
         ).stdout
-        took, modules = json.loads(told)
+        took, modules = json.loads(output)
         times.append(took)
         rooms = {name.split(".")[1] for name in modules if name.startswith("kafka_share_proxy.")}
         assert rooms == {"offsets"}
@@ -67,10 +67,10 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def test_the_client_is_loaded_when_it_is_used_and_brings_nothing_of_the_proxy_along() -> None:
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", CLIENT_IMPORTED], capture_output=True, text=True, timeout=60, check=True
     ).stdout
-    modules = json.loads(told)
+    modules = json.loads(output)
     ours = {name.split(".")[1] for name in modules if name.startswith("kafka_share_proxy.")}
     assert ours == {"offsets", "wire", "loop", "brokers", "consumer", "client"}
     assert {"structlog", "pydantic", "prometheus_client", "typer", "rich", "construct"}.isdisjoint(modules)
@@ -84,10 +84,10 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def test_the_pipeline_is_loaded_when_it_is_used_and_spark_when_a_session_is_opened() -> None:
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", SPARK_IMPORTED], capture_output=True, text=True, timeout=60, check=True
     ).stdout
-    modules = json.loads(told)
+    modules = json.loads(output)
     ours = {name.split(".")[1] for name in modules if name.startswith("kafka_share_proxy.")}
     assert ours == {"offsets", "wire", "views", "consumer", "pipeline"}
     assert {"pyspark", "pyarrow", "numpy", "trio", "typer"}.isdisjoint(modules)

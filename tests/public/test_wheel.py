@@ -34,8 +34,8 @@ def test_the_names_are_in_the_wheel(tmp_path: Path) -> None:
         "kafka_share_proxy/localkafka/jars.toml",
     } <= inside  # for the demo
     assert {name.split("/")[0] for name in inside if ".dist-info/" not in name} == {"kafka_share_proxy"}
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-S", "-c", USED], capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path,
         env={"PYTHONPATH": str(wheel)},
     )  # fmt: skip
-    assert told.stdout.split() == [str(wheel / "kafka_share_proxy" / "__init__.py"), "ic/1;43-45"]
+    assert output.stdout.split() == [str(wheel / "kafka_share_proxy" / "__init__.py"), "ic/1;43-45"]

@@ -45,8 +45,8 @@ def test_owner_sees_the_same_batches_and_its_slices_come_back_as_bytes():
     connection = far_connection(forgotten)
     batches, far = whole_batches(connection, here.records, 10, 0)
     whole, size = split_complete(memoryview(data))
-    told = [(b.base_offset, b.last_offset, b.position, b.size, b.producer_id, b.records_count) for b in batches]
-    assert told == [(b.base_offset, b.last_offset, b.position, b.size, b.producer_id, b.records_count) for b in whole]
+    rows = [(b.base_offset, b.last_offset, b.position, b.size, b.producer_id, b.records_count) for b in batches]
+    assert rows == [(b.base_offset, b.last_offset, b.position, b.size, b.producer_id, b.records_count) for b in whole]
     assert len(far) == size == held.bytes
     part = far[batches[1].position : batches[1].end]
     assert isinstance(part, FarSlice)

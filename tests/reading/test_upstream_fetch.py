@@ -19,20 +19,20 @@ class Reading(UpstreamFetch):
 
     def __init__(self, connection, services, *reads, version=None, wait_s=0.0):
         super().__init__(connection, services, reads, version)
-        self.told = []
-        self.done.on_settled(lambda: self.told.append("done"))
+        self.reported = []
+        self.done.on_settled(lambda: self.reported.append("done"))
         self.send(self.requested(), wait_s=wait_s, min_bytes=1, max_bytes=1 << 20, read_committed=False)
 
     def _received(self, partitions):
         for read, response, is_refused, batches, records in partitions:
             if is_refused:
-                self.told.append((read.key.partition, ErrorCode.of(response.error_code)))
+                self.reported.append((read.key.partition, ErrorCode.of(response.error_code)))
             else:
-                self.told.append((read.key.partition, [batch.last_offset for batch in batches], len(records)))
-        self.told.append("taken in")
+                self.reported.append((read.key.partition, [batch.last_offset for batch in batches], len(records)))
+        self.reported.append("taken in")
 
     def _ended(self):
-        self.told.append("ended")
+        self.reported.append("ended")
 
 
 @pytest.fixture
@@ -51,16 +51,16 @@ def test_feature_gets_each_partition_then_the_caller_continues_then_others(world
     world.cluster.produce(topic, 2, 0)
     reading = Reading(world.connect(), world.services, read_of(topic, 0), read_of(topic, 1))
     size = len(topic.logs[0].batches[0][2])
-    assert reading.told == [(0, [1], size), (1, [], 0), "taken in", "done", "ended"]
+    assert reading.reported == [(0, [1], size), (1, [], 0), "taken in", "done", "ended"]
 
 
 def test_request_names_id_leader_epoch_and_no_session(world):
     topic = world.cluster.create("t")
     Reading(world.connect(), world.services, read_of(topic, offset=7), wait_s=0.25)
     (request,) = world.cluster.requests(1)
-    (asked,) = request.topics[0].partitions
+    (requested,) = request.topics[0].partitions
     assert request.topics[0].topic_id == topic.topic_id
-    assert (asked.current_leader_epoch, asked.fetch_offset, asked.last_fetched_epoch) == (5, 7, -1)
+    assert (requested.current_leader_epoch, requested.fetch_offset, requested.last_fetched_epoch) == (5, 7, -1)
     assert (request.max_wait_ms, request.session_id, request.session_epoch) == (250, 0, -1)
 
 
@@ -70,15 +70,15 @@ def test_names_where_the_clients_version_has_no_ids(world, version):
     world.cluster.produce(topic, 1)
     reading = Reading(world.connect(), world.services, read_of(topic), version=version)
     assert world.cluster.requests(1)[0].topics[0].topic == "t"
-    assert reading.told[0][:2] == (0, [0])
+    assert reading.reported[0][:2] == (0, [0])
 
 
-@pytest.mark.parametrize(("upstream", "asked"), [((4, 12), 12), ((4, 16), 16), ((4, 18), 17)])
-def test_the_highest_useful_version_is_requested(upstream, asked):
+@pytest.mark.parametrize(("upstream", "requested"), [((4, 12), 12), ((4, 16), 16), ((4, 18), 17)])
+def test_the_highest_useful_version_is_requested(upstream, requested):
     """The highest that every broker has, without versions that add nothing for a consumer."""
     versions = EffectiveVersions(Offer())
     versions.learn(1, {ApiKey.FETCH: upstream})
-    assert fetch_version(versions) == asked
+    assert fetch_version(versions) == requested
 
 
 def test_before_a_broker_has_responded_topics_are_named_by_id():
@@ -102,7 +102,7 @@ def test_end_of_the_connection_frees_the_places(world):
     reading = Reading(connection, world.services, read_of(topic), wait_s=0.5)
     connection.lose_upstream()
     assert isinstance(reading.failure, UpstreamLost)
-    assert reading.told == ["taken in", "done", "ended"]
+    assert reading.reported == ["taken in", "done", "ended"]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
@@ -112,7 +112,7 @@ def test_refusal_is_remembered_of_the_topic_or_of_the_right(world, code):
     on_topics(connection, world.services, request_topics(connection, ["t"]).result())
     world.cluster.fail_next[1] = [code]
     reading = Reading(connection, world.services, read_of(topic))
-    assert reading.told[0] == (0, code)
+    assert reading.reported[0] == (0, code)
     now = world.timers.now()
     refused = rights_of(connection).verdict(Right.READ_TOPIC, "t", now, 10.0) is False
     assert refused == (code == ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -148,7 +148,7 @@ def test_fault_while_storing_a_response_frees_the_reads_and_notifies_waiters(wor
     reading = Faulty(connection, world.services, read_of(topic), wait_s=0.5)
     with pytest.raises(ZeroDivisionError):
         world.timers.advance(0.5)
-    assert reading.told == ["taken in", "done", "ended"]
+    assert reading.reported == ["taken in", "done", "ended"]
     assert Faulty.of(connection) is None
 
 
@@ -162,5 +162,5 @@ def test_unsent_read_releases_its_partitions_and_fails_its_waiters(world):
     reading = Reading.__new__(Reading)
     with pytest.raises(ZeroDivisionError):
         reading.__init__(connection, world.services, read_of(topic))
-    assert reading.told == ["taken in", "done", "ended"]
+    assert reading.reported == ["taken in", "done", "ended"]
     assert Reading.of(connection) is None

@@ -54,15 +54,15 @@ class Broker:
         """(operation, group id), or (operation, "cluster")."""
         self.responses: dict[int, Callable[[int, Any], Any]] = {}
         """API key -> response to (version, request), instead of the usual one."""
-        self.asked: list[tuple[int, int, Any]] = []
+        self.requested: list[tuple[int, int, Any]] = []
         """(key, version, request) in order."""
 
     def respond(self, key: int, version: int, request: Any) -> Any:
-        self.asked.append((key, version, request))
+        self.requested.append((key, version, request))
         return (self.responses.get(key) or self._usual(key))(version, request)
 
     def requests(self, key: int) -> list[Any]:
-        return [request for asked, _, request in self.asked if asked == key]
+        return [request for requested, _, request in self.requested if requested == key]
 
     def _usual(self, key: int) -> Callable[[int, Any], Any]:
         return {

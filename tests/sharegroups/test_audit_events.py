@@ -31,8 +31,8 @@ def world() -> World:
 
 def turn_on(world, queue_events=1000, key_samples_per_s=0.0):
     world.audit = Audit(world.timers, queue_events, key_samples_per_s)
-    told = ShareAudit(world.audit, world.timers, world.services.coordinator)
-    world.services.audit = world.services.writes.audit = told
+    reported = ShareAudit(world.audit, world.timers, world.services.coordinator)
+    world.services.audit = world.services.writes.audit = reported
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def events(world, *kinds):
     """Return the events since the last call, of these kinds (all, without any), as written."""
     world.audit.fetches.report()
     found = world.audit.log.take(10_000, "p1", "c", lambda topic_id: f"topic {topic_id[-1]}")
-    told = audit_lines.events(found)
-    return [event for event in told if not kinds or event["kind"] in kinds]
+    reported = audit_lines.events(found)
+    return [event for event in reported if not kinds or event["kind"] in kinds]
 
 
 def short(event):
@@ -85,8 +85,8 @@ def test_every_outcome(world, topic):
     member.fetch(topic)
     member.acknowledge({(topic.topic_id, 0): [(0, 7, [ACCEPT, ACCEPT, RELEASE, REJECT, REJECT, GAP, ACCEPT, ACCEPT])]})
     member.connection.close()
-    told = [(event["first"], event["last"], event["outcome"]) for event in events(world, "settle")]
-    assert told == [
+    reported = [(event["first"], event["last"], event["outcome"]) for event in events(world, "settle")]
+    assert reported == [
         (0, 1, "accept"),
         (2, 2, "release"),
         (3, 4, "reject"),
@@ -114,8 +114,8 @@ def test_renewals_and_the_time_they_took(world, topic):
         member.acknowledge({(topic.topic_id, 0): [(4, 4, [RENEW])]}, renew=True)
     world.timers.advance(5)
     member.acknowledge({(topic.topic_id, 0): [(4, 4, [ACCEPT])]})
-    told = [short(event) for event in events(world, "settle")]
-    assert told == [
+    reported = [short(event) for event in events(world, "settle")]
+    assert reported == [
         (0, 3, 1, "lock_timeout", 0, 0, "m1"),
         (5, 9, 1, "lock_timeout", 0, 0, "m1"),
         (4, 4, 1, "accept", 2, 15000, "m1"),
@@ -127,18 +127,23 @@ def test_a_forced_release_is_reported_separately(world, topic):
     world.services.coordinator.add_group("g")
     world.member().fetch(topic)
     group_report.release(world.services, "g", "m1")
-    told = events(world, "settle", "forced_release")
-    assert [event["kind"] for event in told] == ["forced_release", "settle"]
-    assert (told[0]["group"], told[0]["member"], told[0]["records"], told[0]["ranges"]) == ("g", "m1", 10, 1)
-    assert short(told[1])[:4] == (0, 9, 1, "forced_release")
+    reported = events(world, "settle", "forced_release")
+    assert [event["kind"] for event in reported] == ["forced_release", "settle"]
+    assert (reported[0]["group"], reported[0]["member"], reported[0]["records"], reported[0]["ranges"]) == (
+        "g",
+        "m1",
+        10,
+        1,
+    )
+    assert short(reported[1])[:4] == (0, 9, 1, "forced_release")
 
 
 @pytest.mark.parametrize("kind", ["handed_over", "taken_back"])
 def test_a_group_that_moved_is_recorded(world, topic, kind):
     world.services.audit.moved(kind, "g", 3, 0.0815, 2)
-    (told,) = events(world, kind)
-    assert (told["group"], told["topic"]) == ("g", None)
-    assert (told["partitions"], told["held_back_ms"], told["records"]) == (3, 82, 2)
+    (reported,) = events(world, kind)
+    assert (reported["group"], reported["topic"]) == ("g", None)
+    assert (reported["partitions"], reported["held_back_ms"], reported["records"]) == (3, 82, 2)
 
 
 def test_renewed_locks_that_are_still_held_are_flagged(world, topic):
@@ -189,8 +194,8 @@ def test_reported_only_when_it_is_durable(world, topic):
     world.journal.refuse(ErrorCode.NOT_COORDINATOR)
     while world.journal.appends:
         world.journal.confirm()
-    told = sorted((event["first"], event["last"], event["outcome"]) for event in events(world, "settle"))
-    assert told == [(0, 4, "lock_timeout"), (5, 9, "lock_timeout")]
+    reported = sorted((event["first"], event["last"], event["outcome"]) for event in events(world, "settle"))
+    assert reported == [(0, 4, "lock_timeout"), (5, 9, "lock_timeout")]
 
 
 def test_a_full_queue_leaves_a_gap_in_seq(world, topic):
@@ -293,8 +298,8 @@ def test_altered_and_deleted_offsets_are_reported_when_they_are_stored(world, to
     world.send(world.connect(), 92, 0, gone)
     world.journal.slow = True
     start_at(5)
-    told = [(e["request"], e["start_offset"], e["previous"], e["group"]) for e in events(world, "offsets_altered")]
-    assert told == [("AlterShareGroupOffsets", 7, 4, "g"), ("DeleteShareGroupOffsets", None, 7, "g")]
+    reported = [(e["request"], e["start_offset"], e["previous"], e["group"]) for e in events(world, "offsets_altered")]
+    assert reported == [("AlterShareGroupOffsets", 7, 4, "g"), ("DeleteShareGroupOffsets", None, 7, "g")]
     world.journal.confirm()
     (late,) = events(world, "offsets_altered")
     assert (late["start_offset"], late["previous"]) == (5, None)
@@ -339,8 +344,8 @@ def test_who_a_member_is_is_reported_once(world, topic):
     beats.clear()
     for _ in range(2):
         world.audit.report_load()
-    (told,) = events(world, "member")
-    named = tuple(told[name] for name in ("group", "member", "topic", "client", "host"))
+    (reported,) = events(world, "member")
+    named = tuple(reported[name] for name in ("group", "member", "topic", "client", "host"))
     assert named == ("g", "m1", None, "app", "10.0.0.7")
     world.timers.advance(MEMBERS_EVERY_S)
     world.audit.report_load()

@@ -37,8 +37,8 @@ def fetched(size: int) -> memoryview:
 
 def test_records_stay_here_and_are_forgotten_by_name() -> None:
     edge = ShareEdge(World().services)
-    told = edge.to_owner(ApiKey.FETCH, 12, b"", fetched(100_000))
-    assert len(told) < 1_000
+    sent = edge.to_owner(ApiKey.FETCH, 12, b"", fetched(100_000))
+    assert len(sent) < 1_000
     assert edge.held.bytes > 100_000
     edge.forget([1])
     assert edge.held.bytes == 0
@@ -67,8 +67,8 @@ def test_response_with_records_that_are_not_here_cannot_be_built() -> None:
     response = registry.message("ShareFetchResponse")
     gone = registry.codec("PeerRecords", 0).encode(registry.message("PeerRecords")(chunk=9, start=0, end=5))
     part = response.PartitionData(partition_index=0, records=gone, current_leader=response.LeaderIdAndEpoch())
-    told = response(responses=[response.ShareFetchableTopicResponse(topic_id=b"t" * 16, partitions=[part])])
-    body = registry.response(ApiKey.SHARE_FETCH, 2).encode(told)
+    sent = response(responses=[response.ShareFetchableTopicResponse(topic_id=b"t" * 16, partitions=[part])])
+    body = registry.response(ApiKey.SHARE_FETCH, 2).encode(sent)
     frame = (len(body) + 5).to_bytes(4, "big") + b"\0\0\0\1\0" + body
     assert edge.completed(call, frame) is None
     heartbeat = call_of(world, HEARTBEAT, 1, group_id="g")

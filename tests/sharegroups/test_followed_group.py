@@ -12,7 +12,7 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
-from tests.sharegroups.test_placement import FORWARDED, Mixed, told
+from tests.sharegroups.test_placement import FORWARDED, Mixed, reported
 from tests.support.worlds import ACCEPT, RELEASE, RENEW
 
 GROUP, LOCK_S = "g", 4.0
@@ -44,7 +44,7 @@ class Followed(Mixed):
         return self.send(78, 2, max_wait_ms=400, max_bytes=1 << 30, max_records=500, **named)
 
     def fetch(self, *acquired: tuple[int, int], **options: Any) -> Any:
-        return told(self.begin_fetch(*acquired, **options), 78, 2)
+        return reported(self.begin_fetch(*acquired, **options), 78, 2)
 
     def acknowledge(self, first: int, last: int, *kinds: int, code: int = 0) -> Any:
         response = messages.ShareAcknowledgeResponse
@@ -99,21 +99,21 @@ def test_held_back_fetch_acquires_nothing_and_carries_its_acknowledgements_immed
     followed.group.holds_back = True
     followed.fetch(acks=[(0, 0, [ACCEPT])])
     waiting: Task[bytes | None] = followed.begin_fetch()
-    assert (len(followed.asked), waiting.finished) == (1, False)
+    assert (len(followed.requested), waiting.finished) == (1, False)
     followed.world.timers.advance(0.4)
     assert waiting.finished
-    assert [request.max_records for request in followed.asked] == [0, 0]
+    assert [request.max_records for request in followed.requested] == [0, 0]
     followed.group.holds_back = False
     followed.fetch()
     limit = followed.world.services.limits.collected_bytes
-    assert (followed.asked[-1].max_records, followed.asked[-1].max_bytes < limit) == (500, True)
+    assert (followed.requested[-1].max_records, followed.requested[-1].max_bytes < limit) == (500, True)
 
 
 def test_stopped_requests_wait_and_are_then_served_where_the_group_is() -> None:
     followed = Followed()
     followed.group.stop()
     at_brokers: Task[bytes | None] = followed.begin_fetch((0, 9))
-    assert (at_brokers.finished, followed.asked) == (False, [])
+    assert (at_brokers.finished, followed.requested) == (False, [])
     followed.group.go_on()
     assert at_brokers.finished
     assert followed.locked() == [(0, 9)]
@@ -121,8 +121,8 @@ def test_stopped_requests_wait_and_are_then_served_where_the_group_is() -> None:
     here: Task[bytes | None] = followed.begin_fetch((10, 19))
     followed.hold(GROUP)
     followed.group.go_on()
-    assert told(here, 78, 2).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert len(followed.asked) == 1
+    assert reported(here, 78, 2).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert len(followed.requested) == 1
 
 
 def test_stopped_requests_wait_for_a_bounded_time() -> None:

@@ -34,16 +34,16 @@ class Mixed:
         self.served = share_group_apis.served(services, rules)
         self.upstream: dict[int, Any] = {}
         """API key -> response of the broker to requests on behalf of the client."""
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
         self.client = self.world.connect()
         send_request = self.client.send_request
 
         def response(key: int, version: int, body: bytes) -> Any:
             if key not in self.upstream:
                 return send_request(key, version, body)
-            self.asked.append(registry.request(key, version).decode(body))
+            self.requested.append(registry.request(key, version).decode(body))
             made = self.upstream[key]
-            made = made(self.asked[-1]) if callable(made) else made
+            made = made(self.requested[-1]) if callable(made) else made
             return settled(memoryview(registry.response(key, version).encode(made)))
 
         self.client.send_request = response  # type: ignore[method-assign]
@@ -67,7 +67,7 @@ class Mixed:
     def send_request(self, key: int, version: int, **fields: Any) -> Any:
         """Return the decoded response, or FORWARDED."""
         sent = self.send(key, version, **fields)
-        return sent if isinstance(sent, str) else told(sent, key, version)
+        return sent if isinstance(sent, str) else reported(sent, key, version)
 
     def join(self, group_id: str, epoch: int = 0) -> Any:
         topics = ["t"] if epoch == 0 else None
@@ -77,7 +77,7 @@ class Mixed:
         return response if response == FORWARDED else (response.error_code, response.error_message)
 
 
-def told(task: Task[bytes | None], key: int, version: int) -> Any:
+def reported(task: Task[bytes | None], key: int, version: int) -> Any:
     assert task.finished, "no answer yet"
     if task.error is not None:
         raise task.error
@@ -162,7 +162,7 @@ def test_description_of_several_groups_is_from_both_sides():
         ("old", "Empty"),
         ("y", "Stable"),
     ]
-    assert [request.group_ids for request in mixed.asked] == [["x", "y"]]
+    assert [request.group_ids for request in mixed.requested] == [["x", "y"]]
     assert mixed.send_request(77, 1, group_ids=["x", "y"]) == FORWARDED
 
 
@@ -171,11 +171,14 @@ def test_offsets_of_several_groups_come_from_both_sides():
     mixed = Mixed()
     mixed.hold("old")
     request, response = (registry.message(f"DescribeShareGroupOffsets{kind}") for kind in ("Request", "Response"))
-    group, told_group = request.DescribeShareGroupOffsetsRequestGroup, response.DescribeShareGroupOffsetsResponseGroup
-    mixed.upstream[90] = response(groups=[told_group(group_id="x", topics=[])])
+    group, response_group = (
+        request.DescribeShareGroupOffsetsRequestGroup,
+        response.DescribeShareGroupOffsetsResponseGroup,
+    )
+    mixed.upstream[90] = response(groups=[response_group(group_id="x", topics=[])])
     merged = mixed.send_request(90, 1, groups=[group(group_id=name, topics=None) for name in ("old", "x")])
     assert [(each.group_id, each.error_code) for each in merged.groups] == [("old", 0), ("x", 0)]
-    assert [[each.group_id for each in asked.groups] for asked in mixed.asked] == [["x"]]
+    assert [[each.group_id for each in requested.groups] for requested in mixed.requested] == [["x"]]
 
 
 def test_settings_of_a_forwarded_group_are_the_brokers():
@@ -184,7 +187,7 @@ def test_settings_of_a_forwarded_group_are_the_brokers():
     mixed.hold("old")
     message = registry.message("DescribeConfigsRequest")
     resource = message.DescribeConfigsResource
-    asked = [resource(resource_type=32, resource_name=name, configuration_keys=None) for name in ("x", "old")]
+    requested = [resource(resource_type=32, resource_name=name, configuration_keys=None) for name in ("x", "old")]
     response = registry.message("DescribeConfigsResponse")
 
     def broker(request):
@@ -199,9 +202,9 @@ def test_settings_of_a_forwarded_group_are_the_brokers():
         )
 
     mixed.upstream[32] = broker
-    merged = mixed.send_request(32, 4, resources=asked)
+    merged = mixed.send_request(32, 4, resources=requested)
     assert [(each.resource_name, len(each.configs) > 5) for each in merged.results] == [("x", False), ("old", True)]
-    assert mixed.send_request(32, 4, resources=asked[:1]) == FORWARDED
+    assert mixed.send_request(32, 4, resources=requested[:1]) == FORWARDED
 
 
 def test_no_group_is_sent_to_the_brokers_before_the_groups_with_state_are_known():
@@ -213,12 +216,12 @@ def test_no_group_is_sent_to_the_brokers_before_the_groups_with_state_are_known(
     waiting = [mixed.send(76, 1, group_id=group_id, **fields) for group_id in ("old", "new")]
     mixed.hold("old")
     gate.open()
-    assert told(waiting[0], 76, 1).error_code == 0
-    assert told(waiting[1], 76, 1) == FORWARDED
+    assert reported(waiting[0], 76, 1).error_code == 0
+    assert reported(waiting[1], 76, 1) == FORWARDED
     gate.close(LOADING, "share state is being loaded")
     late = mixed.send(76, 1, group_id="new", **fields)
     timers.advance(2 * HOLD_MAX_S + 0.2)
-    assert told(late, 76, 1).error_code == LOADING
+    assert reported(late, 76, 1).error_code == LOADING
 
 
 def test_rules_that_agree_choose_nothing():
@@ -281,7 +284,7 @@ def test_in_a_fleet_the_owner_says_once_that_the_brokers_serve_a_group():
     fleet = MixedFleet(owner)
     joining = fleet.send(76, 1, group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
     owner.queries[0][1].set(False)
-    assert told(joining, 76, 1) == FORWARDED
+    assert reported(joining, 76, 1) == FORWARDED
     assert fleet.join("g") == FORWARDED
     assert [group_id for group_id, _ in owner.queries] == ["g"]
 
@@ -297,7 +300,7 @@ def test_in_a_fleet_the_owner_serves_what_it_holds_or_may_hold():
     ):
         joining = fleet.send(76, 1, group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
         settle(owner.queries[-1][1])
-        assert told(joining, 76, 1).error_code == FROM_OWNER
+        assert reported(joining, 76, 1).error_code == FROM_OWNER
     fleet.world.services.fleet.groups["held"] = None
     assert fleet.join("held")[0] == FROM_OWNER
     assert len(owner.queries) == 3
@@ -307,7 +310,7 @@ def test_in_a_fleet_an_unknown_owner_is_not_taken_for_the_brokers():
     fleet = MixedFleet(None)
     joining = fleet.send(76, 1, group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
     fleet.world.timers.advance(HOLD_MAX_S)
-    assert told(joining, 76, 1).error_code == ErrorCode.NOT_COORDINATOR
+    assert reported(joining, 76, 1).error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_owner_of_a_fleet_creates_no_group_that_the_brokers_serve():
@@ -322,7 +325,7 @@ def test_owner_of_a_fleet_creates_no_group_that_the_brokers_serve():
     call = Call(76, 1, 7, "client", request, mixed.client)
     task: Task[Any] = Task(handlers[76](call), lambda _: None)
     task.start()
-    assert told(task, 76, 1).error_code == LOADING
+    assert reported(task, 76, 1).error_code == LOADING
     carried = CarriedShareRequests(services, handlers, share_group_apis.choice_of(services, rules))
     assert not carried.knows("g")
     mixed.hold("g")

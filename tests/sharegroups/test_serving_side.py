@@ -12,7 +12,7 @@ from tests.app.serving.test_composition import A, B, snapshot, versions
 
 
 @pytest.mark.parametrize(
-    ("serve", "told", "local"),
+    ("serve", "reported", "local"),
     [
         ("auto", [versions(), versions()], False),
         ("auto", [versions(), versions(share_fetch=1)], True),
@@ -22,10 +22,12 @@ from tests.app.serving.test_composition import A, B, snapshot, versions
     ],
 )
 def test_share_groups_live_upstream_only_if_every_broker_serves_them(
-    serve: str, told: list[BrokerVersions], local: bool
+    serve: str, reported: list[BrokerVersions], local: bool
 ) -> None:
     """Unless the setting says so."""
-    decided, reason = serving_side.decide(ShareGroups.model_validate({"serve": serve}), snapshot({1: A, 2: B}, told))
+    decided, reason = serving_side.decide(
+        ShareGroups.model_validate({"serve": serve}), snapshot({1: A, 2: B}, reported)
+    )
     assert decided == local
     assert reason
 

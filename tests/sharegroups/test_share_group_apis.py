@@ -120,9 +120,9 @@ def test_too_many_groups_are_refused_one_by_one(world: Any) -> None:
     response = world.call(32, 4, resources=resources)
     assert {result.error_code for result in response.results} == {ErrorCode.INVALID_REQUEST}
     assert [result.resource_name for result in response.results] == [f"g{n}" for n in range(count)]
-    assert world.broker.asked == []
+    assert world.broker.requested == []
     names = [f"g{n}" for n in range((k42_delete_groups.API.groups_max or 0) + 1)]
     world.group("g1")
     codes = {result.error_code for result in world.call(42, 2, groups_names=names).results}
     assert codes == {ErrorCode.INVALID_REQUEST}
-    assert world.broker.asked == []
+    assert world.broker.requested == []

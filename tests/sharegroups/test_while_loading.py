@@ -31,7 +31,7 @@ BY_GROUP: dict[int, tuple[int, dict[str, Any]]] = {
 """API key -> (version, other fields) of requests that would create a group upstream."""
 
 
-class Asked:
+class Requested:
     """A request at its handler."""
 
     def __init__(self, world: Any, key: int, version: int, fields: dict[str, Any]) -> None:
@@ -63,21 +63,21 @@ def test_request_that_would_create_a_group_waits_and_gets_a_retriable_error(worl
     """14 after a bounded time; nothing was sent to the broker."""
     version, fields = BY_GROUP[key]
     assert world.serves(key, version, **{"group_id": GROUP} | fields)
-    asked = Asked(world, key, version, {"group_id": GROUP} | fields)
+    requested = Requested(world, key, version, {"group_id": GROUP} | fields)
     assert world.services.gate.requested == {state_partition(GROUP)}, "it is loaded before others"
     timers.advance(HOLD_MAX_S - 0.1)
-    assert not asked.task.finished
+    assert not requested.task.finished
     timers.advance(0.2)
-    assert getattr(asked.response, "error_code", LOADING) == LOADING
-    assert world.broker.asked == []
+    assert getattr(requested.response, "error_code", LOADING) == LOADING
+    assert world.broker.requested == []
 
 
 @pytest.mark.parametrize("key", BY_GROUP)
 def test_once_loaded_it_goes_where_it_belongs(world, timers, key):
     """The broker gets it if it is no share group, otherwise it is refused as usual."""
     version, fields = BY_GROUP[key]
-    forwarded = Asked(world, key, version, {"group_id": OTHER} | fields)
-    mine = Asked(world, key, version, {"group_id": GROUP} | fields)
+    forwarded = Requested(world, key, version, {"group_id": OTHER} | fields)
+    mine = Requested(world, key, version, {"group_id": GROUP} | fields)
     assert not forwarded.task.finished
     world.group(GROUP)
     world.broker.responses[key] = lambda version, request: registry.message(f"{registry.API_KEYS[key]}Response")(
@@ -99,10 +99,13 @@ def test_each_partition_of_a_commit_gets_the_error(world, timers, key):
     partition = getattr(request, f"{name}RequestPartition")
     topic = getattr(request, f"{name}RequestTopic")
     topics = [topic(name="t", partitions=[partition(partition_index=n, committed_offset=1) for n in (0, 5)])]
-    asked = Asked(world, key, version, {"group_id": GROUP} | fields | {"topics": topics})
+    requested = Requested(world, key, version, {"group_id": GROUP} | fields | {"topics": topics})
     timers.advance(HOLD_MAX_S + 0.1)
-    (told,) = asked.response.topics
-    assert (told.name, [(p.partition_index, p.error_code) for p in told.partitions]) == ("t", [(0, 14), (5, 14)])
+    (entry,) = requested.response.topics
+    assert (entry.name, [(p.partition_index, p.error_code) for p in entry.partitions]) == (
+        "t",
+        [(0, 14), (5, 14)],
+    )
 
 
 def test_other_state_partitions_are_not_held_up(world, timers):
@@ -126,18 +129,18 @@ def test_state_owned_by_another_proxy_delays_no_request(world):
 
 def test_deletion_waits_for_what_is_loaded(world, timers):
     """14, not 69: there may be such a group."""
-    asked = Asked(world, 42, 2, {"groups_names": [GROUP]})
+    requested = Requested(world, 42, 2, {"groups_names": [GROUP]})
     timers.advance(world.services.options.state_wait_s + 0.1)
-    assert [result.error_code for result in asked.response.results] == [LOADING]
+    assert [result.error_code for result in requested.response.results] == [LOADING]
 
 
 @pytest.mark.parametrize(("key", "version", "fields"), [(16, 5, {}), (74, 1, {"resource_types": []})])
 def test_incomplete_lists_are_not_returned(world, timers, key, version, fields):
     """14 while share groups, or their settings, would be missing from the list."""
-    asked = Asked(world, key, version, fields)
+    requested = Requested(world, key, version, fields)
     timers.advance(HOLD_MAX_S + 0.1)
-    assert asked.response.error_code == LOADING
-    assert world.broker.asked == []
+    assert requested.response.error_code == LOADING
+    assert world.broker.requested == []
 
 
 def test_loading_that_takes_too_long_is_not_paid_for_by_ordinary_groups(world, timers):
@@ -145,9 +148,9 @@ def test_loading_that_takes_too_long_is_not_paid_for_by_ordinary_groups(world, t
     version, fields = BY_GROUP[11]
     responses = []
     for _ in range(20):
-        asked = Asked(world, 11, version, {"group_id": OTHER} | fields)
+        requested = Requested(world, 11, version, {"group_id": OTHER} | fields)
         timers.advance(HOLD_MAX_S + 0.1)
-        responses.append(asked.task.value is None)
-        assert asked.task.finished
+        responses.append(requested.task.value is None)
+        assert requested.task.finished
     assert responses == sorted(responses)
     assert LOADING_MAX_S / (HOLD_MAX_S + 0.1) - 1 < responses.count(False) < LOADING_MAX_S / (HOLD_MAX_S + 0.1) + 2

@@ -95,11 +95,11 @@ class Run:
     def play(self, lost: str) -> Story:
         with Raw(self._kafka.bootstrap) as raw:
             coordinator = until(lambda: _coordinator(raw), "a coordinator")
-        asked, third = (node for node in self._kafka.nodes if node.node_id != coordinator)
-        by_role = {"coordinator": self._kafka.node(coordinator), "state": third, "asked": asked}
+        requested, third = (node for node in self._kafka.nodes if node.node_id != coordinator)
+        by_role = {"coordinator": self._kafka.node(coordinator), "state": third, "asked": requested}
         victim = by_role[lost]
-        stays = next(node for node in (asked, third) if node is not victim)
-        first = sorted(self._kafka.nodes, key=lambda node: node is not asked)
+        stays = next(node for node in (requested, third) if node is not victim)
+        first = sorted(self._kafka.nodes, key=lambda node: node is not requested)
         upstream = ",".join(node.address for node in first)
         with Front(upstream, self._folder, {"share_groups": {"serve": "local"}}) as front:
             member, topic = self._member(front, stays, victim, is_state=lost == "state")
@@ -161,13 +161,13 @@ class Run:
         story.problem = f"nothing was settled for {LONGEST_S:g} s"
 
     def _look(self, front: Front) -> None:
-        told = ""
+        failure = ""
         while not self._enough.wait(LOOK_S):
             ready, text = front.send_request("/readyz/share-groups")
             why = "" if ready else text
-            if bool(why) != bool(told):
+            if bool(why) != bool(failure):
                 self.story.refused.append((self.story.now(), why))
-            told = why
+            failure = why
 
     def _settle(self, member: Member, topic: Topic) -> None:
         """One record after the other; each response is written down."""
@@ -179,8 +179,8 @@ class Run:
                 acquired = taken.acquired(topic)
                 code = taken.error or taken.code(topic)
                 if acquired:
-                    told = member.acknowledge((topic, 0, *acquired[0][:2], ACCEPT), silent=True)
-                    code = told.error or told.code(topic)
+                    result = member.acknowledge((topic, 0, *acquired[0][:2], ACCEPT), silent=True)
+                    code = result.error or result.code(topic)
                     if not code:
                         story.settled.append((sent, story.now()))
             except OSError as error:
@@ -235,18 +235,18 @@ def main() -> None:
     parser.add_argument("--release", default=NEW)
     parser.add_argument("--how", choices=("kill", "stop"), action="append", help="may be repeated")
     parser.add_argument("--only", choices=LOSSES, action="append", help="may be repeated")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     failed = False
-    for lost in asked.only or LOSSES:
-        for how in asked.how or ("kill", "stop"):
+    for lost in arguments.only or LOSSES:
+        for how in arguments.how or ("kill", "stop"):
             with tempfile.TemporaryDirectory() as temporary:
                 folder = Path(temporary)
-                with Cluster(asked.release, folder / "kafka", **BROKERS) as kafka:
-                    failed |= _told(lost, how, Run(kafka, how, folder / "proxy").play(lost))
+                with Cluster(arguments.release, folder / "kafka", **BROKERS) as kafka:
+                    failed |= _reported(lost, how, Run(kafka, how, folder / "proxy").play(lost))
     raise SystemExit(failed)
 
 
-def _told(lost: str, how: str, story: Story) -> bool:
+def _reported(lost: str, how: str, story: Story) -> bool:
     length, end = story.gap()
     led = "never" if story.led is None else f"{story.led:.2f}"
     print(

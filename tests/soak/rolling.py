@@ -92,19 +92,19 @@ def main() -> None:
     parser.add_argument("--crash", choices=("SIGKILL", "SIGSTOP"), default="SIGKILL")
     parser.add_argument("--only", choices=RUNS, action="append", help="may be repeated")
     parser.add_argument("--keep", type=Path, help="a folder for the logs, which stays")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     plan = Plan(
-        seconds=asked.seconds,
+        seconds=arguments.seconds,
         crashed_s=CRASHED_S,
-        rate=asked.rate,
-        partitions=asked.partitions,
-        in_sync=not asked.overlapping,
-        crash=asked.crash,
+        rate=arguments.rate,
+        partitions=arguments.partitions,
+        in_sync=not arguments.overlapping,
+        crash=arguments.crash,
     )
     outcomes: dict[str, Outcome] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        for name in asked.only or RUNS:
-            outcomes[name] = RUNS[name]((asked.keep or Path(temporary)) / name, plan)
+        for name in arguments.only or RUNS:
+            outcomes[name] = RUNS[name]((arguments.keep or Path(temporary)) / name, plan)
             report(name, outcomes[name])
     raise SystemExit(verdict(outcomes))
 

@@ -71,7 +71,7 @@ class Ledger:
     """When an acceptance or rejection was first confirmed."""
     kinds: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
-    told_at: float = field(default_factory=time.monotonic)
+    reported_at: float = field(default_factory=time.monotonic)
 
     def deliver(self, who: str, record: Record, count: int, at: int) -> None:
         with self.lock:
@@ -81,7 +81,7 @@ class Ledger:
             if settled is not None and settled < at:
                 self.faults.append(f"{who} got {record} {(at - settled) / 1e9:.3f} s after it was settled")
             self.delivered[record] = max(self.delivered.get(record, (0, 0)), (at, count))
-            self.told_at = time.monotonic()
+            self.reported_at = time.monotonic()
 
     def settle(self, who: str, letter: str, record: Record, at: int) -> None:
         with self.lock:
@@ -196,13 +196,13 @@ class Soak:
                 member.kill()
 
     def _work(self, producing: threading.Thread) -> None:
-        proxy_killed, kill_at, told_at = False, time.monotonic() + KILL_EVERY_S, time.monotonic()
+        proxy_killed, kill_at, reported_at = False, time.monotonic() + KILL_EVERY_S, time.monotonic()
         while True:
             time.sleep(0.2)
             now, seen = time.monotonic(), len(self.ledger.delivered)
             self._replace_ended()
-            if now - told_at > 10:
-                told_at = now
+            if now - reported_at > 10:
+                reported_at = now
                 print(f"{seen:,} of {self._records:,} delivered, {dict(self.ledger.kinds)}", flush=True)
             if not proxy_killed and seen >= PROXY_KILLED_AT * self._records:
                 proxy_killed = True
@@ -214,7 +214,7 @@ class Soak:
                 self._kill_one()
             if seen >= self._records and not producing.is_alive() and self._lag() == 0:
                 return
-            if now - self.ledger.told_at > QUIET_S:
+            if now - self.ledger.reported_at > QUIET_S:
                 raise AssertionError(
                     f"{QUIET_S:.0f} s without a delivery, {seen} of {self._records}, lag {self._lag()}"
                 )
@@ -275,20 +275,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, Cluster(OLD, Path(folder) / "kafka") as kafka:
         settings = {"share_groups": {"state": "topic", "broker": QUICK}}
         with Front(kafka.bootstrap, Path(folder) / "proxy", settings) as front:
-            soak = Soak(front, asked.records, asked.seed)
+            soak = Soak(front, arguments.records, arguments.seed)
             try:
                 soak.run()
             except AssertionError as error:
                 soak.ledger.faults.append(str(error))
-            wrong = judge(soak, asked.records)
+            wrong = judge(soak, arguments.records)
             if wrong:
                 print(front.output())
-    print(f"{asked.records:,} records, {time.monotonic() - began:.0f} s, {dict(soak.ledger.kinds)}")
+    print(f"{arguments.records:,} records, {time.monotonic() - began:.0f} s, {dict(soak.ledger.kinds)}")
     print(f"killed: {dict(soak.kills)}; ended by themselves: {dict(soak.ended)}")
     print(f"most deliveries of one record: {max(count for _, count in soak.ledger.delivered.values())}")
     for each in wrong[:20]:

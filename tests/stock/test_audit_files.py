@@ -118,8 +118,8 @@ def test_files_contain_every_event_once_across_rotation_and_death(world: World, 
     for event in audited.events():
         numbers[event["proxy_id"]].append(event["seq"])
     assert len(numbers) == 2
-    for told in numbers.values():
-        assert told == list(range(1, len(told) + 1))
+    for offsets in numbers.values():
+        assert offsets == list(range(1, len(offsets) + 1))
     for name in ("before", "after"):
         _is_every_offset_once(audited, name)
 
@@ -141,8 +141,8 @@ def _is_event(line: bytes) -> bool:
 def _is_every_offset_once(audited: AuditedFront, group: str) -> None:
     for kind in ("acquire", "settle"):
         mine = [event for event in audited.events(kind) if event["group"].endswith(group)]
-        told = [offset for event in mine for offset in range(event["first"], event["last"] + 1)]
-        assert sorted(told) == list(range(RECORDS))
+        offsets = [offset for event in mine for offset in range(event["first"], event["last"] + 1)]
+        assert sorted(offsets) == list(range(RECORDS))
 
 
 def test_load_and_hot_keys_of_a_large_batch(world: World, audited: AuditedFront) -> None:
@@ -171,8 +171,8 @@ def test_share_groups_of_the_brokers_are_reported_as_they_pass(
     world.close()
     hot = until(lambda: audited.events("hot_keys"), "the hot keys, which stand behind the load")
     _is_every_offset_once(audited, group)
-    told = audited.events("acquire", "settle")
-    assert {(event["by"], event["topic"]) for event in told} == {("brokers", topic.name)}
+    offsets = audited.events("acquire", "settle")
+    assert {(event["by"], event["topic"]) for event in offsets} == {("brokers", topic.name)}
     settles = audited.events("settle")
     assert all(event["attempt"] >= 1 and event["t_acquire_ms"] <= event["ts_ms"] for event in settles)
     assert {event["start_offset"] for event in settles} == {None}
@@ -184,10 +184,10 @@ def test_readers_of_views_and_individual_commits_are_reported(world: World, audi
     """The slots' ranges are the hash space, and each record is given once."""
     topic, raw = filled(world), world.raw
     view = until(lambda: raw.view(f"__view.r3.{topic.name}"), "the view")
-    asked = [{"partition": at, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for at in range(3)]
+    requested = [{"partition": at, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for at in range(3)]
     raw.send_request(
         "Fetch", 12, on=raw.connect(raw.node(topic.leaders[0])), replica_id=-1, max_wait_ms=500, min_bytes=1,
-        max_bytes=50 << 20, session_id=0, session_epoch=-1, topics=[{"topic": view.name, "partitions": asked}],
+        max_bytes=50 << 20, session_id=0, session_epoch=-1, topics=[{"topic": view.name, "partitions": requested}],
     )  # fmt: skip
     group = "committing-" + topic.name
     entry = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "ic/1;7-8"}

@@ -100,13 +100,13 @@ def test_client_that_does_not_read(front_39: Front, fresh: Callable[[str], str])
     with Raw(front_39.bootstrap) as raw:
         topic = raw.create_topic(fresh("topic"))
         raw.produce(topic, [b"x" * 900_000])
-        asked = build("MetadataRequest", topics=None)
+        requested = build("MetadataRequest", topics=None)
         deaf = Connection(raw.node(1), timeout_s=2)
         try:
             sent = 0
             with contextlib.suppress(TimeoutError):
                 while sent < 200_000:
-                    deaf.send(3, 12, asked)
+                    deaf.send(3, 12, requested)
                     sent += 1
             assert sent < 200_000
             began = time.monotonic()

@@ -52,7 +52,7 @@ class Side:
 
         until(accepted, "commit is accepted")
 
-    def told(self, *arguments: str) -> Any:
+    def reported(self, *arguments: str) -> Any:
         result = runner.invoke(cli.app, ["commits", *arguments, "--json", "--upstream", self.kafka.bootstrap])
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
@@ -79,19 +79,19 @@ def test_what_is_done_and_what_is_not_is_reported_with_no_proxy_running(side: Si
     side.commit(side.through, group, topic, 3, "ic/1;3-4,30-39")
     side.commit(side.through, group, topic, 55, "user text", partition=2)
     side.front.stop()
-    report = side.told(group)
+    report = side.reported(group)
     ages = [each["oldest_hole"].pop("age_s") for each in report["partitions"] if each["oldest_hole"]]
     assert report == {
         "group": group,
         "partitions": [
-            _told(topic, 0, 8, "", [(20, 20), (30, 39)], (8, 19)),
-            _told(topic, 1, 10, "", [(12, 13)], (10, 11)),
-            _told(topic, 2, 55, "user text", [], None),
+            _reported(topic, 0, 8, "", [(20, 20), (30, 39)], (8, 19)),
+            _reported(topic, 1, 10, "", [(12, 13)], (10, 11)),
+            _reported(topic, 2, 55, "user text", [], None),
         ],
     }
     assert len(ages) == 2
     assert all(0 <= age <= time.time() - written + 5 for age in ages)
-    assert side.told(group, "--holes") == {
+    assert side.reported(group, "--holes") == {
         "group": group,
         "holes": [
             {"topic": topic, "partition": 0, "topic_id": topic_id, "first": 8, "last": 19},
@@ -104,7 +104,7 @@ def test_what_is_done_and_what_is_not_is_reported_with_no_proxy_running(side: Si
     assert "20-20,30-39" in shown
 
 
-def _told(
+def _reported(
     topic: str, partition: int, offset: int, metadata: str, ranges: list[tuple[int, int]], hole: tuple[int, int] | None
 ) -> dict[str, Any]:
     return {
@@ -140,7 +140,7 @@ def test_a_group_without_committed_offsets_is_reported_as_such(side: Side, fresh
         return bool(code == 0)
 
     until(joined, "the member joins")
-    assert side.told(group)["partitions"] == []
+    assert side.reported(group)["partitions"] == []
     shown = runner.invoke(cli.app, ["commits", group, "--upstream", side.kafka.bootstrap])
     assert (shown.exit_code, shown.stdout) == (0, f"Group '{group}' has no committed offsets.\n")
 
@@ -157,10 +157,10 @@ def test_ranges_of_a_topic_that_was_made_anew_are_not_shown(side: Side, fresh: F
         side.direct.produce(made, 60, partition=partition)
         side.commit(side.through, group, topic, 3, "ic/1;5-7", partition=partition)
     side.commit(side.direct, group, topic, 1, partition=1)
-    assert [each["range_count"] for each in side.told(group)["partitions"]] == [1, 0]
+    assert [each["range_count"] for each in side.reported(group)["partitions"]] == [1, 0]
     side.direct.delete_topic(made)
     again = side.direct.create_topic(topic, 2)
     side.direct.produce(again, 60)
     side.commit(side.direct, group, topic, 4)
-    assert [each["range_count"] for each in side.told(group)["partitions"]] == [0]
+    assert [each["range_count"] for each in side.reported(group)["partitions"]] == [0]
     assert side.direct.topic(TOPIC) is not None

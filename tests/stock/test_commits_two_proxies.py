@@ -71,23 +71,23 @@ class Client:
         until(accepted, f"commit of {group} at {self.front.bootstrap}")
 
     def committed(self, group: str, topic: str) -> tuple[int, str]:
-        def told() -> Any:
+        def described() -> Any:
             response = self.raw.send_request(
                 "OffsetFetch", 7, on=self.raw.on_coordinator(group), group_id=group,
                 topics=[{"name": topic, "partition_indexes": [0]}],
             )  # fmt: skip
             return None if response.error_code in AGAIN else response.topics[0].partitions[0]
 
-        entry = until(told, f"offsets of {group}")
+        entry = until(described, f"offsets of {group}")
         return entry.committed_offset, entry.metadata
 
     def knows(self, count: int) -> None:
         """Wait until its proxy has read that this many groups commit individually."""
 
-        def told() -> bool:
+        def described() -> bool:
             return int(json.loads(self.front.send_request("/readyz")[1])["commits"]["groups"]) == count
 
-        until(told, f"{self.front.bootstrap} to know {count} groups")
+        until(described, f"{self.front.bootstrap} to know {count} groups")
 
 
 def started(front: Front, clients: list[Client]) -> Client:

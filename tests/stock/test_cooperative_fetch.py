@@ -54,7 +54,7 @@ class Group:
         for member in self.members:
             member.kill()
 
-    def told(self, member: Child) -> list[tuple[str, float, int]]:
+    def reported(self, member: Child) -> list[tuple[str, float, int]]:
         """Return what a member did, when, and with which offset; a last line that is cut off does not count."""
         lines = [line.split() for line in member.log.read_text().split("\n")[:-1]]
         return [(each[0], float(each[1]), int(each[3])) for each in lines if each[0] in ("begin", "end")]
@@ -62,7 +62,7 @@ class Group:
     def spans(self, member: Child) -> dict[int, list[Span]]:
         """Offset -> when the member worked on it."""
         found: dict[int, list[Span]] = defaultdict(list)
-        for what, at, offset in self.told(member):
+        for what, at, offset in self.reported(member):
             if what == "begin":
                 found[offset].append(Span(at, float("inf")))
             else:
@@ -70,7 +70,7 @@ class Group:
         return found
 
     def done(self) -> set[int]:
-        return {offset for member in self.members for what, _, offset in self.told(member) if what == "end"}
+        return {offset for member in self.members for what, _, offset in self.reported(member) if what == "end"}
 
 
 @pytest.fixture
@@ -102,18 +102,18 @@ def test_a004_27_members_share_one_partition_without_keys(
     try:
         first = [group.add() for _ in range(STRIPES)]
         records = RECORDS
-        while not all(len(group.told(member)) > 20 for member in first) and records < RECORDS_MAX:
+        while not all(len(group.reported(member)) > 20 for member in first) and records < RECORDS_MAX:
             produce(raw, topic, MORE)  # the first member may have processed everything before the last has its stripe
             records += MORE
             time.sleep(1)
         dead, *_ = first
         dead.kill()
         added = group.add()
-        while not group.told(added) and records < RECORDS_MAX:  # the dead one has its stripe until its session ends
+        while not group.reported(added) and records < RECORDS_MAX:  # the dead one has its stripe until its session ends
             produce(raw, topic, MORE)
             records += MORE
             time.sleep(1)
-        assert group.told(added), "who came later has a share"
+        assert group.reported(added), "who came later has a share"
         until(lambda: len(group.done()) == records, "every record to be processed")
         begun = {member: group.spans(member) for member in group.members}
         for offset in range(records):

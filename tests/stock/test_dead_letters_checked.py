@@ -73,7 +73,7 @@ def test_topics_that_cannot_be_written_are_named(
     with Raw(front.bootstrap, sasl=ADMIN) as raw:
         for name in (*TOPICS, "dlq.missing"):
             raw.configure_group(f"{prefix}-{name}", {SETTING: name})
-    told = checked(kafka, tmp_path)
+    output = checked(kafka, tmp_path)
     for name, reason in {
         "dlq.missing": "topic dlq.missing does not exist: create it",
         "dlq.written.small": "max.message.bytes of topic dlq.written.small is 300, and a dead letter without key",
@@ -81,5 +81,5 @@ def test_topics_that_cannot_be_written_are_named(
         "dlq.seen": "the proxy's own identity has no WRITE on topic dlq.seen",
         "dlq.hidden": "the proxy's own identity has no DESCRIBE on topic dlq.hidden; it needs WRITE too",
     }.items():
-        assert f"dead letters of group {prefix}-{name}: {reason}" in told
-    assert f"dead letters of group {prefix}-dlq.written: " not in told
+        assert f"dead letters of group {prefix}-{name}: {reason}" in output
+    assert f"dead letters of group {prefix}-dlq.written: " not in output

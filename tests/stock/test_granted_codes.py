@@ -133,14 +133,14 @@ def test_rights_on_a_topic_are_reported_with_these_codes(place: Place, fresh: Ca
     """An authorizer that throws causes -1, and the field for the rights has no information."""
     topic, none = place.admin.create_topic(fresh("topic")).name, -(1 << 31)
 
-    def told(raw: Raw, name: str) -> tuple[int, bool]:
+    def rights(raw: Raw, name: str) -> tuple[int, bool]:
         fields = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": True}
         entry = raw.send_request("Metadata", 12, topics=[{"name": name}], **fields).topics[0]
         return int(entry.error_code), entry.topic_authorized_operations != none
 
     names = (topic, "missing", "not valid", "throws-topic")
-    assert [told(place.admin, name) for name in names] == [(0, True), (3, True), (17, True), (3, True)]
-    assert [told(place.bob, name) for name in names] == [(29, False), (29, False), (29, False), (-1, False)]
+    assert [rights(place.admin, name) for name in names] == [(0, True), (3, True), (17, True), (3, True)]
+    assert [rights(place.bob, name) for name in names] == [(29, False), (29, False), (29, False), (-1, False)]
 
 
 def test_an_authorizer_that_throws_grants_nothing(place: Place, fresh: Callable[[str], str]) -> None:
@@ -153,7 +153,7 @@ def test_an_authorizer_that_throws_grants_nothing(place: Place, fresh: Callable[
         assert admin.send_request("ShareGroupHeartbeat", 1, **joined).error_code == 0
         assert admin.send_request("ShareGroupHeartbeat", 1, **(joined | {"member_epoch": -1})).error_code == 0
         for _ in range(2):  # the same again: nothing was remembered
-            assert set(_asked_by(bob, group, joined)) == {-1}
+            assert set(_requested_by(bob, group, joined)) == {-1}
         assert bob.try_configure(GROUP_RESOURCE, group, {"share.isolation.level": "read_committed"}).error_code in (
             -1, 30,  # where the cluster knows no settings of groups, the right is that on the cluster
         )  # fmt: skip
@@ -161,7 +161,7 @@ def test_an_authorizer_that_throws_grants_nothing(place: Place, fresh: Callable[
         assert group in [each.group_id for each in listed]
 
 
-def _asked_by(raw: Raw, group: str, joined: dict[str, Any]) -> Iterator[int]:
+def _requested_by(raw: Raw, group: str, joined: dict[str, Any]) -> Iterator[int]:
     session = {"group_id": group, "member_id": "member-of-22-characters", "topics": []}
     yield raw.send_request("ShareGroupHeartbeat", 1, **joined).error_code
     yield raw.send_request("ShareFetch", 2, share_session_epoch=0, **session).error_code

@@ -463,11 +463,11 @@ def test_epochs_of_the_consumer_protocol_are_judged_by_both_releases(side: Side,
     topic, group, raw = side.topic(fresh("topic")), fresh("group"), side.raw
 
     def heartbeat(member_id: str, epoch: int) -> tuple[int, str, int]:
-        told = raw.send_request(
+        described = raw.send_request(
             "ConsumerGroupHeartbeat", 0, on=raw.on_coordinator(group), group_id=group, member_id=member_id,
             member_epoch=epoch, rebalance_timeout_ms=10_000, subscribed_topic_names=[topic], topic_partitions=[],
         )  # fmt: skip
-        return told.error_code, told.member_id, told.member_epoch
+        return described.error_code, described.member_id, described.member_epoch
 
     code, member_id, epoch = until(lambda: (found := heartbeat("", 0))[0] == 0 and found, "the member to join")
     assert (code, epoch > 0) == (0, True)

@@ -158,9 +158,9 @@ def test_performance_tools(front: Front, topic: str, group: str, fresh: Fresh) -
     """The performance tools transfer all records, as consumers and as share consumers."""
     records = 20_000
     assert f"{records} records sent" in _perform(front, topic, records)
-    asked = ("--bootstrap-server", front.bootstrap, "--topic", topic, "--messages", str(records))
-    assert _moved(tool("ConsumerPerformance", *asked, "--group", fresh("classic"))) == records
-    assert _moved(tool("ShareConsumerPerformance", *asked, "--group", group)) >= records
+    requested = ("--bootstrap-server", front.bootstrap, "--topic", topic, "--messages", str(records))
+    assert _moved(tool("ConsumerPerformance", *requested, "--group", fresh("classic"))) == records
+    assert _moved(tool("ShareConsumerPerformance", *requested, "--group", group)) >= records
 
 
 def _moved(printed: str) -> int:

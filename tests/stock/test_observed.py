@@ -76,9 +76,9 @@ def test_locks_are_shown_and_taken_back(w: World, front: Front, folder: Path) ->
     assert holder.take(topic).acquired(topic) == [(0, 4, 1)]
     holder.acknowledge((topic, 0, 2, 2, RENEW), renew=True)
 
-    told, text = front.send_request(f"/groups/{group}")
+    is_ok, text = front.send_request(f"/groups/{group}")
     view = json.loads(text)
-    assert told
+    assert is_ok
     assert [(lock["first"], lock["last"], lock["renewals"]) for lock in view["locks"]] == [
         (0, 1, 0),
         (2, 2, 1),
@@ -94,13 +94,13 @@ def test_locks_are_shown_and_taken_back(w: World, front: Front, folder: Path) ->
     other = w.member(group, "B", [topic])
     assert other.take(topic).acquired(topic) == [(0, 4, 2)]
 
-    def told_of(kind: str) -> list[dict[str, Any]]:
+    def events_of_kind(kind: str) -> list[dict[str, Any]]:
         return [event for event in events(folder) if (event["group"], event["kind"]) == (group, kind)]
 
-    until(lambda: len(told_of("settle")) == 3, "the settles of the release")
-    (forced,) = told_of("forced_release")
+    until(lambda: len(events_of_kind("settle")) == 3, "the settles of the release")
+    (forced,) = events_of_kind("forced_release")
     assert (forced["member"], forced["records"], forced["ranges"]) == (holder.member_id, 5, 3)
-    assert {event["outcome"] for event in told_of("settle")} == {"forced_release"}
+    assert {event["outcome"] for event in events_of_kind("settle")} == {"forced_release"}
 
 
 def test_a_bounded_renewal_is_refused(w: World, front: Front) -> None:
@@ -132,13 +132,13 @@ def test_audit_reports_deliveries_in_file_and_topic(w: World, folder: Path, kafk
     assert settle["t_acquire_ms"] <= settle["ts_ms"]
     assert sum(rows for load in mine("load") for rows, _ in load["buckets"].values()) == 3
     assert sum(hot["null_keys"] for hot in mine("hot_keys")) == 3
-    told = events(folder)
-    assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
-    assert len({event["proxy_id"] for event in told}) == 1
+    lines = events(folder)
+    assert [event["seq"] for event in lines] == list(range(1, len(lines) + 1))
+    assert len({event["proxy_id"] for event in lines}) == 1
 
     with Raw(kafka_39.bootstrap) as raw:
         audit = raw.topic(AUDIT_TOPIC)
-        wanted = {event["seq"] for event in told}
+        wanted = {event["seq"] for event in lines}
         until(lambda: wanted <= {event["seq"] for event in _in_topic(raw, audit)}, "the events in the topic")
 
 

@@ -51,8 +51,8 @@ def commit(front: Front, group: str, topic: str, offset: int, text: str) -> int:
 def probe(front: Front, path: str) -> tuple[bool, str]:
     """Return whether it is ready, and the details."""
     is_ready, text = front.send_request(path)
-    told = json.loads(text) if text.startswith("{") else {}
-    return is_ready, " ".join([*told.get("reasons", []), *told.get("missing", [])])
+    body = json.loads(text) if text.startswith("{") else {}
+    return is_ready, " ".join([*body.get("reasons", []), *body.get("missing", [])])
 
 
 def test_topics_that_are_not_compacted_are_refused_until_they_are(

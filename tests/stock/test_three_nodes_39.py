@@ -103,5 +103,5 @@ def test_lag_of_logs_that_other_brokers_lead(w: World) -> None:
     response = w.raw.send_request(
         "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": None}]
     )
-    told = {part.partition_index: (part.error_code, part.lag) for part in response.groups[0].topics[0].partitions}
-    assert told == {0: (0, 3), 1: (0, 2), 2: (0, 1)}
+    lags = {part.partition_index: (part.error_code, part.lag) for part in response.groups[0].topics[0].partitions}
+    assert lags == {0: (0, 3), 1: (0, 2), 2: (0, 1)}

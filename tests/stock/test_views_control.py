@@ -103,10 +103,10 @@ def test_administrators_see_a_view_page_by_page(raw: Raw, fresh: Fresh) -> None:
     """DescribeTopicPartitions: the cursor counts the view's own partitions; one without a topic is shown whole."""
     base = raw.create_topic(fresh("base"), 2)
     view = f"__view.r4.{base.name}"
-    asked = raw.send_request(
+    requested = raw.send_request(
         "DescribeTopicPartitions", 0, topics=[{"name": view}], response_partition_limit=3, cursor=None
     )
-    assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in asked.topics] == [(view, 0, 8)]
+    assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in requested.topics] == [(view, 0, 8)]
     create(raw, view)
     seen: list[tuple[str, int]] = []
     cursor = None
@@ -309,8 +309,8 @@ def test_what_a_view_belongs_to_outlives_the_proxy(running: Running, kafka_43: C
 
 def run(cluster: Cluster, *arguments: str) -> tuple[int, str]:
     """`kafka-share-proxy views ...`; exit status and what it printed."""
-    told = CliRunner().invoke(cli.app, ["views", *arguments, "--upstream", cluster.bootstrap])
-    return told.exit_code, told.output
+    result = CliRunner().invoke(cli.app, ["views", *arguments, "--upstream", cluster.bootstrap])
+    return result.exit_code, result.output
 
 
 def test_commands_make_list_grow_and_delete_views(kafka_39: Cluster, fresh: Fresh) -> None:
@@ -359,8 +359,8 @@ def test_a_plan_is_stored_served_and_never_changed(
         assert (status, "hashes 9 to 9" in text) == (2, True)
         create(raw, old)
         _commit(raw, group, old, 60, 40)
-        told = run(kafka_39, "migrate", group, "--from", old, "--to", new, "--dry-run")
-        assert (told[0], committed(raw, group, new, range(3))) == (0, [-1] * 3)
+        result = run(kafka_39, "migrate", group, "--from", old, "--to", new, "--dry-run")
+        assert (result[0], committed(raw, group, new, range(3))) == (0, [-1] * 3)
         assert run(kafka_39, "migrate", group, "--from", old, "--to", new)[0] == 0
         assert committed(raw, group, new, range(3)) == [40, 40, 40]
         status, text = run(kafka_39, "migrate", group, "--from", old, "--to", new)

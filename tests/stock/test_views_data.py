@@ -183,9 +183,9 @@ def test_offsets_and_epochs_of_a_view_are_those_of_its_base(
         found = [[(e.error_code, e.timestamp, e.offset, e.leader_epoch) for e in t.partitions] for t in response.topics]
         assert found[0] == [found[1][0]] * 2 + [found[1][1]] * 2
         assert {entry[0] for entry in found[1]} == {0}
-    asked = [{"partition": v, "leader_epoch": 0, "current_leader_epoch": -1} for v in range(4)]
+    requested = [{"partition": v, "leader_epoch": 0, "current_leader_epoch": -1} for v in range(4)]
     response = raw.send_request(
-        "OffsetForLeaderEpoch", 4, on=on, replica_id=-1, topics=[{"topic": view.name, "partitions": asked}]
+        "OffsetForLeaderEpoch", 4, on=on, replica_id=-1, topics=[{"topic": view.name, "partitions": requested}]
     )
     assert [(e.error_code, e.end_offset) for e in response.topics[0].partitions] == [(0, 100)] * 2 + [(0, 0)] * 2
 
@@ -217,8 +217,8 @@ def test_plain_topics_sessions_filters_and_errors(front: Front, raw: Raw, fresh:
               if r.key is None or r.key == b"key-1" or murmur2(r.key) <= 1 << 30]  # fmt: skip
     assert [r.offset for r in got] == wanted
     assert entry.unknown_tags == (applied(300),)
-    told = {o: parts(fetch(on, 15, (view, {0: o})))[0].error_code for o in (301, 300)}
-    assert told == {301: ErrorCode.OFFSET_OUT_OF_RANGE, 300: 0}
+    codes = {o: parts(fetch(on, 15, (view, {0: o})))[0].error_code for o in (301, 300)}
+    assert codes == {301: ErrorCode.OFFSET_OUT_OF_RANGE, 300: 0}
     stale = build("FetchRequest", max_wait_ms=100, min_bytes=1, topics=[
         {"topic_id": view.topic_id,
          "partitions": [{"partition": 1, "fetch_offset": 0, "partition_max_bytes": 1000, "current_leader_epoch": 99}]}

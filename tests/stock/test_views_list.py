@@ -65,9 +65,9 @@ def test_groups_on_views_are_listed_with_assignor_and_balance(
         joined(stack, front, by_range, view, **{"partition.assignment.strategy": "range"})
         joined(stack, front, in_turn, view, **{"partition.assignment.strategy": "roundrobin"})
         joined(stack, front, uniform, view, **{"group.protocol": "consumer", "group.remote.assignor": "uniform"})
-        told = CliRunner().invoke(cli.app, ["views", "list", "--upstream", str(kafka_43.bootstrap)])
-    assert told.exit_code == 0, told.output
-    lines = {line.split()[1]: line for line in told.output.splitlines() if line.startswith("group ")}
+        result = CliRunner().invoke(cli.app, ["views", "list", "--upstream", str(kafka_43.bootstrap)])
+    assert result.exit_code == 0, result.output
+    lines = {line.split()[1]: line for line in result.output.splitlines() if line.startswith("group ")}
     for group, assignor in ((by_range, "range"), (in_turn, "roundrobin"), (uniform, "uniform")):
         assert (
             f"reads {view}: assignor {assignor}, 2 members, at most 2 partitions each (1.00 x the mean)" in lines[group]

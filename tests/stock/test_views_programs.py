@@ -30,7 +30,7 @@ def test_the_console_is_understood_though_two_threads_print() -> None:
         f"Partition:0\tOffset:6\tkey-6\t{logged}Reconciling\n\tMember:    m\n\n6\n"
     )
     console = Console()
-    assert [told for line in printed.splitlines(keepends=True) for told in console.told(line)] == [
+    assert [reported for line in printed.splitlines(keepends=True) for reported in console.reported(line)] == [
         ["assigned", [0, 3]],
         ["record", 3, 1, "key-1", "1"],
         ["record", 3, 2, "key-2", "2"],

@@ -88,14 +88,14 @@ def kept(broker: Raw) -> Mapping[str, Binding | None]:
     return {name: catalog.binding(name) for name in catalog.bound}
 
 
-def check(told: Sequence[Mapping[str, Any]], bases: Mapping[str, Topic], broker: Raw, partitions: int) -> None:
+def check(described: Sequence[Mapping[str, Any]], bases: Mapping[str, Topic], broker: Raw, partitions: int) -> None:
     """Everybody was shown the same topics, which belong to their bases."""
     bindings = kept(broker)
     for view, base in bases.items():
-        assert {topics[view].error_code for topics in told} == {0}
+        assert {topics[view].error_code for topics in described} == {0}
         # A client that looks while the other proxy replaces the topic is shown a view without one.
-        (view_id,) = {bytes(topics[view].topic_id) for topics in told} - {bytes(16)}
-        assert {len(topics[view].partitions) for topics in told} == {partitions}
+        (view_id,) = {bytes(topics[view].topic_id) for topics in described} - {bytes(16)}
+        assert {len(topics[view].partitions) for topics in described} == {partitions}
         there = broker.topic(view)
         assert there is not None
         assert (there.topic_id, len(there.leaders)) == (view_id, partitions)

@@ -109,7 +109,7 @@ class Reading:
             arguments, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def told(self) -> tuple[set[str], list[str], str]:
+    def reported(self) -> tuple[set[str], list[str], str]:
         """Values, errors, and what it wrote to standard error."""
         printed, complaints = self._process.communicate(timeout=READ_S)
         if self.name.startswith("java"):
@@ -167,7 +167,7 @@ def test_every_client_reads_a_view_that_does_not_exist_yet(
         values = set(produce(raw, base, 0, RECORDS))
         assert not any(exists(raw, view_of(base, number)) for number in range(len(clients)))
         for each in readings(stack, front, clients, base):
-            assert each.told() == (values, [], ""), each.name
+            assert each.reported() == (values, [], ""), each.name
         assert all(exists(raw, view_of(base, number)) for number in range(len(clients)))
 
 
@@ -202,7 +202,7 @@ def test_without_the_right_to_create_every_client_reports_it(
         base = raw.create_topic(fresh("base"), 2)
         values = set(produce(raw, base, 0, RECORDS))
         for each in readings(stack, guarded, clients, base, *BOB):
-            got, errors, _ = each.told()
+            got, errors, _ = each.reported()
             assert not got, each.name
             assert re.search("not authorized|authorization.?failed", " ".join(errors), re.IGNORECASE), each.name
             if each.name == "confluent-consumer":
@@ -210,7 +210,7 @@ def test_without_the_right_to_create_every_client_reports_it(
         assert "grant CREATE on this topic" in guarded.output()
         assert not any(exists(raw, view_of(base, number)) for number in range(len(clients)))
         for each in readings(stack, guarded, alone, base, *ALICE):
-            assert each.told() == (values, [], "")
+            assert each.reported() == (values, [], "")
 
 
 def exists(raw: Raw, view: str) -> bool:

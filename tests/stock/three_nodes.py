@@ -198,14 +198,14 @@ def no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
     """DescribeConfigs of every broker, by its own listener and the bootstrap listener, alone and next to a group."""
     ports = [b":%d" % port for n in kafka.nodes for port in (n.port, n.internal_port, n.controller_port)]
     with Raw(kafka.bootstrap) as native, Raw(front.bootstrap) as raw:
-        asked = ((native, NODES), (raw, NODES), (raw, (None,)))
-        for seen, listeners in asked:
+        requested = ((native, NODES), (raw, NODES), (raw, (None,)))
+        for seen, listeners in requested:
             for node, version, beside in product(listeners, (1, 4), ([], [(GROUP_RESOURCE, "g")])):
                 connection = seen.kept(None if node is None else seen.node(node))
                 wanted = [(BROKER_RESOURCE, str(each)) for each in ((node,) if node else NODES)] + beside
                 response = _settings(connection, version, wanted)
-                told = registry.response(32, version).encode(response)
-                found = {port for port in ports if port in told}
+                encoded = registry.response(32, version).encode(response)
+                found = {port for port in ports if port in encoded}
                 if seen is native:
                     assert found or (beside and kafka.release == OLD), "the test looks for what is not there"
                 else:

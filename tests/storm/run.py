@@ -28,20 +28,20 @@ def main() -> None:
     parser.add_argument("--order", action="store_true", help="over groups with key order")
     parser.add_argument("--delays", action="store_true", help="over groups with redelivery delay")
     parser.add_argument("--commits", action="store_true", help="individual commits in place of share groups")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     kinds = {"logs": storm_admin.run_over_logs, "order": storm_order.run, "delays": storm_delays.run}
-    kind = next((name for name in kinds if getattr(asked, name)), None)
+    kind = next((name for name in kinds if getattr(arguments, name)), None)
     one_storm = storm_admin.run if kind is None else kinds[kind]
     began = time.monotonic()
-    if asked.commits:
-        count = max(1, asked.steps // STEPS_EACH)
-        for seed in range(asked.seed, asked.seed + count):
+    if arguments.commits:
+        count = max(1, arguments.steps // STEPS_EACH)
+        for seed in range(arguments.seed, arguments.seed + count):
             storm_commits.run(seed, STEPS_EACH)
-        print(f"{count * STEPS_EACH:,} steps of commits, seeds {asked.seed}-{asked.seed + count - 1}", end="")
-    elif asked.tiny is not None:
-        print(f"{storm.every_tiny_storm(asked.tiny):,} stories", end="")
+        print(f"{count * STEPS_EACH:,} steps of commits, seeds {arguments.seed}-{arguments.seed + count - 1}", end="")
+    elif arguments.tiny is not None:
+        print(f"{storm.every_tiny_storm(arguments.tiny):,} stories", end="")
     else:
-        seeds = range(asked.seed, asked.seed + max(1, asked.steps // STEPS_EACH))
+        seeds = range(arguments.seed, arguments.seed + max(1, arguments.steps // STEPS_EACH))
         records = 0
         for seed in seeds:
             try:

@@ -39,7 +39,7 @@ def test_every_story_of_a_tiny_world_is_right() -> None:
     assert storm.every_tiny_storm(TINY_STEPS) > 1000
 
 
-def _told_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def _reported_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: changes refused by the journal are applied all the same."""
     end = ShareWrites._end
 
@@ -82,7 +82,7 @@ def _too_generous(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SharePartition, "decide_release", release)
 
 
-def _told_by_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
+def _reported_by_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: changes that waited while state was replaced are reported as done."""
     monkeypatch.setattr(ShareWrites, "_fence", lambda self, key, code: None)
 
@@ -120,7 +120,7 @@ def _forgotten_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS = [
-    _told_too_early, _snapshot_of_the_future, _deaf_to_time, _too_generous, _told_by_the_past, _never_replaced,
+    _reported_too_early, _snapshot_of_the_future, _deaf_to_time, _too_generous, _reported_by_the_past, _never_replaced,
     _settings_too_early, _forgotten_too_early,
 ]  # fmt: skip
 
@@ -153,7 +153,7 @@ def test_a_storm_over_logs_finds_a_wrong_refusal(code, monkeypatch: pytest.Monke
     """A code that is also said after an append is taken for a definite refusal."""
     known = state_producer.what_follows
     monkeypatch.setattr(
-        state_producer, "what_follows", lambda asked: Follows.NOT_NOW if asked == code else known(asked)
+        state_producer, "what_follows", lambda requested: Follows.NOT_NOW if requested == code else known(requested)
     )
     with pytest.raises((AssertionError, KeyError)):
         _all_seeds_over_logs()

@@ -38,7 +38,7 @@ class BlockingServer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(ACCEPT_S)
         self.port: int = self._listener.getsockname()[1]
-        self.asked: list[tuple[int, int]] = []
+        self.requested: list[tuple[int, int]] = []
         """(key, version) of every request, in order."""
         self._threads = [threading.Thread(target=self._accept)]
         self._sockets: list[socket.socket] = []
@@ -86,7 +86,7 @@ class BlockingServer:
             while data := connection.recv(1 << 16):
                 for frame in reader.receive_data(data):
                     header, request = frames.decode_request(frame)
-                    self.asked.append((header.key, header.version))
+                    self.requested.append((header.key, header.version))
                     response = self._response(header, request)
                     if response is None:
                         connection.close()

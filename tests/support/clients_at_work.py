@@ -59,7 +59,7 @@ PLAIN = tuple(client for client in EVERY if client.role not in ("view", "commits
 
 
 @dataclass
-class Told:
+class Reported:
     """Output of one program."""
 
     produced: dict[str, int] = field(default_factory=dict)
@@ -84,26 +84,26 @@ class ClientsAtWork:
             until(lambda client=client: self._works(client), f"{client.name} to work", START_S)  # type: ignore[misc]
         self.since = time.time_ns()
 
-    def finish(self) -> dict[Client, Told]:
+    def finish(self) -> dict[Client, Reported]:
         """Stop the producers, let the groups read everything, and return what all said."""
         self.until = time.time_ns()
         ended = [client for client in self.children if client.produces]
         self._stop(ended)
-        produced = {value for client in ended for value in told(client, self.children[client].log).produced}
+        produced = {value for client in ended for value in reported(client, self.children[client].log).produced}
         readers = [client for client in self.children if not client.produces]
         with suppress(TimeoutError):  # then the faults say what is missing
             until(lambda: not any(self._missing(client, produced) for client in readers), "all is read", DRAINED_S, 0.5)
         self._stop(readers)
-        return {client: told(client, child.log) for client, child in self.children.items()}
+        return {client: reported(client, child.log) for client, child in self.children.items()}
 
     def kill(self) -> None:
         for child in self.children.values():
             child.kill()
 
-    def report(self, what: str, all_told: Mapping[Client, Told]) -> None:
+    def report(self, what: str, all_reported: Mapping[Client, Reported]) -> None:
         """Print the longest pause of each producer, and how much was received twice."""
         print(f"\n{what}:")
-        for client, each in all_told.items():
+        for client, each in all_reported.items():
             if client.produces:
                 pause = gaps(each.produced.values(), self.since, self.until)[0][0] / 1e9
                 print(f"  {client.name}: {len(each.produced):,} records, longest pause {pause:.2f} s")
@@ -130,11 +130,11 @@ class ClientsAtWork:
     def _works(self, client: Client) -> bool:
         child = self.children[client]
         assert child.status is None, f"{client.name} ended by itself: {child.output()}"
-        each = told(client, child.log)
+        each = reported(client, child.log)
         return bool(each.produced or each.consumed)
 
     def _missing(self, client: Client, produced: set[str]) -> set[str]:
-        return produced - told(client, self.children[client].log).consumed.keys()
+        return produced - reported(client, self.children[client].log).consumed.keys()
 
     def _stop(self, clients: Iterable[Client]) -> None:
         for client in clients:
@@ -143,21 +143,21 @@ class ClientsAtWork:
             self.children[client].stop(STOP_S)
 
 
-def faults(all_told: Mapping[Client, Told], log: Counter[str]) -> list[str]:
+def faults(all_reported: Mapping[Client, Reported], log: Counter[str]) -> list[str]:
     """Return what went wrong. `log`: how often each value is in the topic."""
-    errors = [f"{client.name}: {error}" for client, each in all_told.items() for error in each.errors]
-    produced = [value for each in all_told.values() for value in each.produced]
+    errors = [f"{client.name}: {error}" for client, each in all_reported.items() for error in each.errors]
+    produced = [value for each in all_reported.values() for value in each.produced]
     errors += _some("lost", [value for value in produced if not log[value]])
     errors += _some("written twice", [value for value, count in log.items() if count > 1])
-    for client, each in all_told.items():
+    for client, each in all_reported.items():
         if not client.produces:
             errors += _some(f"not received by {client.name}", [v for v in produced if not each.consumed[v]])
     return errors
 
 
-def told(client: Client, log: Path) -> Told:
+def reported(client: Client, log: Path) -> Reported:
     """Return what a program has printed so far."""
-    result = Told()
+    result = Reported()
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         if client.family == "java":
             _read_java(line, result)
@@ -172,7 +172,7 @@ def told(client: Client, log: Path) -> Told:
     return result
 
 
-def _read_java(line: str, result: Told) -> None:
+def _read_java(line: str, result: Reported) -> None:
     """Read a line of Kafka's VerifiableProducer or VerifiableConsumer."""
     if not line.startswith("{") or not line.endswith("}"):
         return

@@ -45,7 +45,7 @@ def install(fault: str) -> None:
     """Have the process die there."""
     commit = vars(k08_offset_commit)["send_upstream"]
 
-    async def asked(call: Any, request: Any) -> Any:
+    async def requested(call: Any, request: Any) -> Any:
         Armed.is_armed = Armed.is_armed or _is_deadly(call)
         if Armed.is_armed and fault == FAULTS[0]:
             die()
@@ -55,7 +55,7 @@ def install(fault: str) -> None:
         return response
 
     assert commit is send_upstream
-    vars(k08_offset_commit)["send_upstream"] = asked
+    vars(k08_offset_commit)["send_upstream"] = requested
     if fault == FAULTS[2]:
         _when_sent(lambda: Armed.is_armed)
     if fault == FAULTS[3]:

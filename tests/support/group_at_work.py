@@ -13,7 +13,7 @@ from tests.support.settlements import gaps
 from tests.support.share_members import ShareMember
 
 DRAINED_S = 120.0
-TOLD_S = 15.0
+REPORT_S = 15.0
 START_S = 90.0
 LISTEN_S = 0.05
 
@@ -54,7 +54,7 @@ class GroupAtWork:
         self.outcome.until = time.monotonic_ns()
         until(self._nothing_is_left, "the group to settle everything", DRAINED_S, 0.1)
         with suppress(TimeoutError):  # then the ledger says what is not settled
-            until(self._all_told, "members to hear of it", TOLD_S)
+            until(self._all_reported, "members to hear of it", REPORT_S)
 
     def kill(self) -> None:
         for member in self._members:
@@ -78,7 +78,7 @@ class GroupAtWork:
         working = {delivery.member for each in self.outcome.ledger.confirmed.values() for delivery in each}
         return len(working) == self._plan.members
 
-    def _all_told(self) -> bool:
+    def _all_reported(self) -> bool:
         self.listen()
         return not any(self.outcome.ledger.never_settled(self.outcome.produced))
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Told:
+class Reported:
     """Output of the client."""
 
     def __init__(self, count: int) -> None:
@@ -36,11 +36,11 @@ class Told:
         self.is_over = True
 
 
-Reader = Callable[[str, str, str, list[str], Told], None]
+Reader = Callable[[str, str, str, list[str], Reported], None]
 
 
 def confluent(**settings: str) -> Reader:
-    def read(bootstrap: str, group: str, topic: str, user: list[str], report: Told) -> None:
+    def read(bootstrap: str, group: str, topic: str, user: list[str], report: Reported) -> None:
         from confluent_kafka import Consumer
 
         sasl = dict(zip(("sasl.username", "sasl.password"), user, strict=False))
@@ -60,7 +60,7 @@ def confluent(**settings: str) -> Reader:
     return read
 
 
-def kafka_python(bootstrap: str, group: str, topic: str, user: list[str], report: Told) -> None:
+def kafka_python(bootstrap: str, group: str, topic: str, user: list[str], report: Reported) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from kafka import KafkaConsumer
@@ -88,7 +88,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, user: list[str], report
     consumer.close()
 
 
-def aiokafka(bootstrap: str, group: str, topic: str, user: list[str], report: Told) -> None:
+def aiokafka(bootstrap: str, group: str, topic: str, user: list[str], report: Reported) -> None:
     from aiokafka import AIOKafkaConsumer
     from aiokafka.errors import KafkaError
 
@@ -113,7 +113,7 @@ def aiokafka(bootstrap: str, group: str, topic: str, user: list[str], report: To
 
 
 def ours(protocol: str) -> Reader:
-    def read(bootstrap: str, group: str, topic: str, user: list[str], report: Told) -> None:
+    def read(bootstrap: str, group: str, topic: str, user: list[str], report: Reported) -> None:
         import trio
         from kafka_share_proxy.client.opening import open_consumer
         from kafka_share_proxy.consumer.events import ConsumerError
@@ -147,4 +147,4 @@ CLIENTS: dict[str, Reader] = {
 
 if __name__ == "__main__":
     client, bootstrap, group, topic, count, *user = sys.argv[1:]
-    CLIENTS[client](bootstrap, group, topic, user, Told(int(count)))
+    CLIENTS[client](bootstrap, group, topic, user, Reported(int(count)))

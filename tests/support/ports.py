@@ -223,7 +223,7 @@ class Cluster:
         self.throttle_ms = 0
         self.held: set[int] = set()
         """API keys whose responses wait for `release`."""
-        self.asked: list[tuple[int, int, Any]] = []
+        self.requested: list[tuple[int, int, Any]] = []
         """(API key, node id, request) of all there was."""
         self._waiting: list[tuple[Promise[memoryview], Callable[[], memoryview]]] = []
         self._fetches: list[_WaitingFetch] = []
@@ -263,14 +263,14 @@ class Cluster:
 
     def count(self, key: int) -> int:
         """Requests of this API so far."""
-        return sum(request[0] == key for request in self.asked)
+        return sum(request[0] == key for request in self.requested)
 
     def requests(self, key: int) -> list[Any]:
-        return [request for requested_key, _, request in self.asked if requested_key == key]
+        return [request for requested_key, _, request in self.requested if requested_key == key]
 
     def send_request(self, connection: Connection, key: int, version: int, body: bytes) -> Promise[memoryview]:
         request = registry.request(key, version).decode(body)
-        self.asked.append((key, connection.node_id, request))
+        self.requested.append((key, connection.node_id, request))
         promise: Promise[memoryview] = Promise()
         if key == 1:
             _WaitingFetch(self, connection, version, request, promise).begin()
@@ -525,7 +525,7 @@ class Connection:
         self.open = True
         self.tasks: list[Task[Any]] = []
         self._cluster = cluster
-        self._asked: list[Promise[memoryview]] = []
+        self._requested: list[Promise[memoryview]] = []
         self._on_close: list[Callable[[], None]] = []
 
     @property
@@ -535,7 +535,7 @@ class Connection:
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         assert self.open, "asked on a closed connection"
         promise = self._cluster.send_request(self, key, version, body)
-        self._asked = [requested for requested in self._asked if not requested.done] + [promise]
+        self._requested = [requested for requested in self._requested if not requested.done] + [promise]
         return promise
 
     def on_close(self, callback: Callable[[], None]) -> None:
@@ -606,7 +606,7 @@ class Connection:
 
     def lose_upstream(self) -> None:
         """The broker hangs up."""
-        for promise in self._asked:
+        for promise in self._requested:
             on_behalf_of(self, partial(promise.fail, UpstreamLost("the broker closed the connection")))
 
 

@@ -29,7 +29,7 @@ NATIVE_STATE = [("__share_group_state", partition) for partition in range(3)]
 IN_SYNC_S = 60.0
 """Maximum seconds until a restarted broker is in sync for every partition."""
 FLUSH_S = 120.0
-TOLD_S = 10.0
+REPORT_S = 10.0
 """How long members may take to hear that what they accepted is settled, once it is."""
 FAULTS_SHOWN = 20
 PAUSE_S = 0.1
@@ -225,7 +225,7 @@ class Rolling:
         until(self._nothing_is_left, "the group to settle everything", self._plan.settle_s, PAUSE_S)
         self.outcome.drained_s = (time.monotonic_ns() - self.outcome.until) / 1e9
         with suppress(TimeoutError):  # then the ledger says what is not settled
-            until(self._all_told, "members to hear of it", TOLD_S)
+            until(self._all_reported, "members to hear of it", REPORT_S)
 
     def _led(self) -> dict[str, list[tuple[str, int]]]:
         """Return the partitions that need another leader when a broker is gone."""
@@ -286,7 +286,7 @@ class Rolling:
 
     # The end
 
-    def _all_told(self) -> bool:
+    def _all_reported(self) -> bool:
         self._listen()
         return not any(self.outcome.ledger.never_settled(self.outcome.produced))
 
@@ -320,8 +320,8 @@ def report(name: str, outcome: Outcome) -> None:
     again = sum(len(each) - 1 for each in ledger.deliveries.values())
     failed = Counter(delivery.error for each in ledger.failed.values() for delivery in each)
     print(f"\n{name}: {len(outcome.produced):,} records, {len(ledger.confirmed):,} settled, {again:,} delivered again")
-    otherwise = ledger.told_otherwise(outcome.produced)
-    unheard = ledger.never_told(outcome.produced)
+    otherwise = ledger.rejected_acceptances(outcome.produced)
+    unheard = ledger.never_reported(outcome.produced)
     print(f"  settled though no member heard so: {unheard:,}, of which it was told otherwise of {len(otherwise):,}")
     for each in otherwise[:FAULTS_SHOWN]:
         print(f"    {each}")

@@ -34,7 +34,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """Result of the acknowledgement callback for an offset."""
 
     member: str
@@ -47,8 +47,8 @@ class Ledger:
     """Everything that members said."""
 
     deliveries: dict[Place, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
-    confirmed: dict[Place, list[Told]] = field(default_factory=lambda: defaultdict(list))
-    failed: dict[Place, list[Told]] = field(default_factory=lambda: defaultdict(list))
+    confirmed: dict[Place, list[Reported]] = field(default_factory=lambda: defaultdict(list))
+    failed: dict[Place, list[Reported]] = field(default_factory=lambda: defaultdict(list))
     errors: Counter[str] = field(default_factory=Counter)
     """How often a call of a consumer failed, by what it said."""
 
@@ -60,16 +60,18 @@ class Ledger:
             delivery = Delivery(member, record, int(fetched_after), int(at))
             self.deliveries[int(partition), int(offset)].append(delivery)
         elif kind == "S":
-            self._told(self.confirmed, words[0], Told(member, None, int(words[1])), words[2:])
+            self._reported(self.confirmed, words[0], Reported(member, None, int(words[1])), words[2:])
         elif kind == "F":
-            self._told(self.failed, words[0], Told(member, words[2], int(words[1])), words[3:])
+            self._reported(self.failed, words[0], Reported(member, words[2], int(words[1])), words[3:])
         elif kind == "E":
             self.errors[" ".join(words[1:])] += 1
         else:
             raise ValueError(f"{member} said {line!r}")
 
     @staticmethod
-    def _told(where: dict[Place, list[Told]], partition: str, delivery: Told, offsets: Iterable[str]) -> None:
+    def _reported(
+        where: dict[Place, list[Reported]], partition: str, delivery: Reported, offsets: Iterable[str]
+    ) -> None:
         for offset in offsets:
             where[int(partition), int(offset)].append(delivery)
 
@@ -83,7 +85,7 @@ class Ledger:
                 delivered = self.deliveries.get(place)
                 yield f"{place} was settled {len(deliveries)} times: {deliveries}, delivered {delivered}"
 
-    def _is_overtaken(self, place: Place, delivery: Told) -> bool:
+    def _is_overtaken(self, place: Place, delivery: Reported) -> bool:
         """Return True if another member was given the record since, and settled it, before this one's result.
 
         Its lock had ended. An acknowledgement below the start offset succeeds without an error (sharegroups/README.md
@@ -130,11 +132,11 @@ class Ledger:
         for place in self.confirmed.keys() - self.deliveries.keys():
             yield f"{place} was settled and never delivered"
 
-    def never_told(self, produced: Mapping[str, Place]) -> int:
+    def never_reported(self, produced: Mapping[str, Place]) -> int:
         """Records that are settled though no member heard so."""
         return sum(place not in self.confirmed for place in produced.values())
 
-    def told_otherwise(self, produced: Mapping[str, Place]) -> list[str]:
+    def rejected_acceptances(self, produced: Mapping[str, Place]) -> list[str]:
         """Return settled records for which every accepting member got a failure.
 
         The broker could not say in time what became of an acknowledgement, and refused it when it was repeated.

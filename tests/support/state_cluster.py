@@ -58,7 +58,7 @@ class StateCluster(TargetBrokers):
         if key == self.loses:
             self.loses = None
             self.lost.add(node_id)
-        if len(self.asked) + 1 >= self.away_after:
+        if len(self.requested) + 1 >= self.away_after:
             self.leave()
         await super()._before(key, node_id, client_id)
 

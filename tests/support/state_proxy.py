@@ -49,13 +49,13 @@ class Follower:
         self.texts = Texts()
         self.tail = Tail(WIDE_STATE, self.texts, access)
 
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         tail = self.tail
         known = {"loaded": tail.is_all_loaded, "age_s": min(tail.age_s, 1e9), "delay_s": tail.delay_s}
         return {"followed": self.texts.values, "behind": tail.behind, **known}
 
 
-class ToldState:
+class ReportedState:
     """The test state, and the socket of its control port."""
 
     def __init__(self, port: int, platform: Platform) -> None:
@@ -69,16 +69,16 @@ class ToldState:
             nursery.start_soon(self._follower.tail.run)
             nursery.start_soon(serve, self._port, self.respond)
 
-    async def respond(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def respond(self, requested: dict[str, Any]) -> dict[str, Any]:
         gate = self._hosted.gate
-        if "put" not in asked:
+        if "put" not in requested:
             served = sorted(p for p in self._hosted.served if gate.lets_in([p]))
-            return {"served": served, "held": self.texts.values, **self._follower.told()}
-        key, text = asked["put"]
+            return {"served": served, "held": self.texts.values, **self._follower.reported()}
+        key, text = requested["put"]
         if not gate.lets_in([wide_partition_of(key)]):
             return {"refused": gate.why_not([wide_partition_of(key)])[0].name}
         began, came = time.perf_counter(), trio.Event()
-        promise = self._append([(key, text.encode())], asked.get("with"))
+        promise = self._append([(key, text.encode())], requested.get("with"))
         promise.on_settled(came.set)
         await came.wait()
         try:
@@ -86,7 +86,7 @@ class ToldState:
         except JournalRefused as refusal:
             return {"refused": refusal.code.name}
         self.texts.values[key] = text
-        return {"stored": key, "ms": (time.perf_counter() - began) * 1000} if "with" in asked else {"stored": key}
+        return {"stored": key, "ms": (time.perf_counter() - began) * 1000} if "with" in requested else {"stored": key}
 
     def _append(self, records: list[tuple[str, bytes | None]], outside: Any) -> Promise[None]:
         journal = self._hosted.journal
@@ -99,7 +99,7 @@ class ToldState:
         return journal.append_with(records, together)
 
 
-class ToldFeature(FeatureKind):
+class ReportedFeature(FeatureKind):
     """The test state as a feature of a proxy."""
 
     section = probe_path = "told"
@@ -111,7 +111,7 @@ class ToldFeature(FeatureKind):
         return (WIDE_STATE,)
 
     def build(self, settings: Any, platform: Platform) -> Feature:
-        return Feature(probe=Probe(path="told"), tasks=(ToldState(self._port, platform).run,))
+        return Feature(probe=Probe(path="told"), tasks=(ReportedState(self._port, platform).run,))
 
 
 async def serve(port: int, response: Any) -> None:
@@ -134,8 +134,8 @@ async def follow(port: int, bootstrap: str) -> None:
     client = partial(ClusterClient, [Address(host, int(number))], settings)
     follower = Follower(BrokerAccess(client=client, settings=settings, own=None, notes=_note))
 
-    async def response(_asked: dict[str, Any]) -> dict[str, Any]:
-        return follower.told()
+    async def response(_requested: dict[str, Any]) -> dict[str, Any]:
+        return follower.reported()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follower.tail.run)
@@ -148,7 +148,7 @@ def main(port: str, what: str, *arguments: str) -> int:
         return 0
     _, file = arguments
     config = Config(**yaml.safe_load(Path(file).read_text()))
-    return server.run(config, (*features.FEATURES, ToldFeature(int(port))))
+    return server.run(config, (*features.FEATURES, ReportedFeature(int(port))))
 
 
 if __name__ == "__main__":

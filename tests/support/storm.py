@@ -58,7 +58,7 @@ FINAL = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED}
 TOPIC = b"t" * 16
 LOCK_S, LOCK_MAX_S = 30.0, 60.0
 NODES = (1, 2)
-STORY_TOLD = 40
+STORY_SHOWN = 40
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Held:
     pending: bool = False
 
 
-class Told:
+class Reported:
     """Settings of a group, as far as reported."""
 
     def __init__(self, limit: int) -> None:
@@ -79,7 +79,7 @@ class Told:
         """Deliveries: the broker's, the group's, and the bounds of what the group's ever was."""
         self.values: dict[str, str] = {}
         self.lock_s, self.renew = LOCK_S, True
-        self.asked: dict[str, str] | None = None
+        self.requested: dict[str, str] | None = None
         """A change with an unknown outcome."""
 
     def change(self, values: Mapping[str, str]) -> None:
@@ -116,7 +116,7 @@ class Partition:
         """First offset of the share partition: offsets below it have no owner."""
         self.lives = 0
         """How often it began or was deleted."""
-        self.asked: list[tuple[int | None, int]] = []
+        self.requested: list[tuple[int | None, int]] = []
         """(epoch, first offset) of starts and deletions with an unknown outcome."""
 
     def begin(self, epoch: int | None, offset: int) -> None:
@@ -140,10 +140,10 @@ class Storm:
         self.limits = BrokerShareLimits(group_share_delivery_count_limit=limit)
         self.members = [f"m{number}" for number in range(members)]
         self.groups = [f"group-{number}" for number in range(groups)]
-        self.told = {group: Told(limit) for group in self.groups}
+        self.reported = {group: Reported(limit) for group in self.groups}
         self.partitions = [Partition(ShareKey(group, TOPIC, n)) for group in self.groups for n in range(partitions)]
         self.story: list[str] = []
-        self.told_epochs: Counter[str] = Counter()
+        self.response_epochs: Counter[str] = Counter()
         self.deleting: set[str] = set()
         """Groups with a requested deletion whose outcome is not reported yet."""
         self.calm = False
@@ -191,7 +191,7 @@ class Storm:
         read = self.read(partition, head)
         got = share.partition.acquire(member, read, count, batch_size, record_limit, settings, self.now)
         taken = [(offset, n) for first, last, n in got.ranges for offset in range(first, last + 1)]
-        announced = self.told[partition.key.group_id]
+        announced = self.reported[partition.key.group_id]
         self.story[-1] += f" {partition.key.group_id}/{partition.key.partition} {member} {list(got.ranges)}"
         for offset, delivery in taken:
             assert partition.first <= offset < partition.end, "there is no such record"
@@ -233,7 +233,7 @@ class Storm:
         each = dict(zip(range(first, last + 1), types if len(types) > 1 else types * (last - first + 1), strict=True))
         mine = [partition.held.get(offset) for offset in each]
         ours = all(held is not None and held.member == member and not held.pending for held in mine)
-        announced = self.told[partition.key.group_id]
+        announced = self.reported[partition.key.group_id]
         ours = ours and (announced.renew or RENEW not in types)
         assert isinstance(decided, Transition) == ours, f"{decided} for records held as {mine}"
         if not isinstance(decided, Transition):
@@ -318,13 +318,13 @@ class Storm:
         assert reply.error == ErrorCode.NONE, reply
         current_epoch = group.epoch
         if current_epoch == group.stored_epoch:
-            self.told_epochs[group_id] = max(self.told_epochs[group_id], current_epoch)
+            self.response_epochs[group_id] = max(self.response_epochs[group_id], current_epoch)
             return
         written = self.changes.store_epoch(group)
 
         def settle() -> None:
             if not refused(written):
-                self.told_epochs[group_id] = max(self.told_epochs[group_id], current_epoch)
+                self.response_epochs[group_id] = max(self.response_epochs[group_id], current_epoch)
 
         written.on_settled(settle)
 
@@ -360,7 +360,7 @@ class Storm:
             }, "who holds what"
             for offset, held in partition.held.items():
                 assert held.pending or locks[offset].deadline == held.deadline, "until when"
-            if partition.asked:
+            if partition.requested:
                 continue  # the journal may have it already
             stored = self._stored(partition)
             if not partition.under_way and not partition.unstored:
@@ -369,7 +369,7 @@ class Storm:
                 )
             for offset, state in partition.final.items():
                 assert offset < stored.start_offset or _state(stored, offset)[0] == state, "confirmed, and not stored"
-        for group_id, announced in self.told.items():
+        for group_id, announced in self.reported.items():
             assert self.coordinator.stored_settings(group_id) == announced.values, "not the settings that were told"
             settings = self.coordinator.settings(group_id)
             assert (settings.lock_duration_s, settings.delivery_count_limit) == (announced.lock_s, announced.limit), (
@@ -399,7 +399,7 @@ class Storm:
             else:
                 raise AssertionError(f"there is no end to {partition.key}")
             lost = set(range(partition.first, partition.end)) - partition.final.keys() - partition.maybe
-            least = self.told[partition.key.group_id].least
+            least = self.reported[partition.key.group_id].least
             assert all(partition.count[offset] >= least for offset in lost), f"lost: {sorted(lost)[:5]}"
         self.look()
 
@@ -417,9 +417,9 @@ class Storm:
         self.starting: set[ShareKey] = set()
         for group_id in self.groups:
             if coordinator.group(group_id) is None and group_id in self.deleting:
-                self.told_epochs[group_id] = 0
+                self.response_epochs[group_id] = 0
             group = coordinator.add_group(group_id)
-            assert group.epoch >= self.told_epochs[group_id], "group epoch"
+            assert group.epoch >= self.response_epochs[group_id], "group epoch"
             self._adopt_settings(group_id, coordinator.stored_settings(group_id))
         self.deleting.clear()
         for partition in self.partitions:
@@ -446,20 +446,20 @@ class Storm:
         """Adopt the previous state, or one with a requested change of unknown outcome."""
         epoch = None if stored is None else stored.state_epoch
         if epoch != partition.epoch:
-            offsets = [offset for asked, offset in partition.asked if asked == epoch]
+            offsets = [offset for requested, offset in partition.requested if requested == epoch]
             assert offsets, f"state of epoch {epoch}, which nobody asked for"
             partition.begin(epoch, offsets[-1])
-        partition.asked.clear()
+        partition.requested.clear()
         if stored is not None:
             partition.start = stored.start_offset  # unstored automatic ends were not reported
             for offset in range(stored.start_offset, partition.end):
                 partition.count[offset] = _state(stored, offset)[1]
 
     def _adopt_settings(self, group_id: str, stored: Mapping[str, str]) -> None:
-        announced = self.told[group_id]
-        assert stored in (announced.values, announced.asked), "settings that nobody asked for"
+        announced = self.reported[group_id]
+        assert stored in (announced.values, announced.requested), "settings that nobody asked for"
         announced.change(stored)
-        announced.asked = None
+        announced.requested = None
 
     def begin_at(self, partition: Partition, offset: int) -> None:
         """Begin a share partition, or replace its state."""
@@ -475,12 +475,12 @@ class Storm:
 
     def when_replaced(self, partition: Partition, epoch: int | None, offset: int, outcome: Promise[Outcome]) -> None:
         """Forget everything known about it, once the replacement is reported."""
-        asked, coordinator = (epoch, offset), self.coordinator
-        partition.asked.append(asked)
+        requested, coordinator = (epoch, offset), self.coordinator
+        partition.requested.append(requested)
 
         def settle() -> None:
             if coordinator is self.coordinator and not self._gone:
-                partition.asked.remove(asked)
+                partition.requested.remove(requested)
                 if outcome.result()[partition.key] == ErrorCode.NONE:
                     partition.begin(epoch, offset)
 
@@ -509,9 +509,9 @@ class Storm:
         partition.under_way += 1
         by = (self.coordinator, partition.lives)
         outcome = self.writes.write([(partition.key, transition)])
-        outcome.on_settled(lambda: self._told(partition, by, kinds, outcome.result()))
+        outcome.on_settled(lambda: self._reported(partition, by, kinds, outcome.result()))
 
-    def _told(
+    def _reported(
         self, partition: Partition, by: tuple[ShareCoordinator, int], kinds: dict[int, int], outcome: Outcome
     ) -> None:
         if by[0] is not self.coordinator or self._gone:
@@ -525,7 +525,7 @@ class Storm:
                 partition.held[offset].pending = False
             partition.unstored |= self._free(partition, lambda held: held.deadline <= self.now)
             share = self.coordinator.share(partition.key)
-            if share is not None and not partition.under_way and not partition.unstored and not partition.asked:
+            if share is not None and not partition.under_way and not partition.unstored and not partition.requested:
                 live, stored = share.partition.snapshot(), self._stored(partition)
                 assert self.comparable(live) == self.comparable(stored), "told as refused, and stored"
             return
@@ -663,6 +663,6 @@ def run(chooser: Chooser, steps: int, kind: type[Storm] = Storm, check_every: in
                 storm.look()
         storm.drain()
     except Exception as error:
-        error.add_note(f"step {len(storm.story)}:\n" + "\n".join(storm.story[-STORY_TOLD:]))
+        error.add_note(f"step {len(storm.story)}:\n" + "\n".join(storm.story[-STORY_SHOWN:]))
         raise
     return storm

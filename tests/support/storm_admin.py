@@ -84,7 +84,7 @@ class AdminStorm(Storm):
                 if outcome.result() == ErrorCode.NONE:
                     assert coordinator.keys_of(group_id) == (), "state of a deleted group"
                     assert not [key for key in self.journal.stored if is_state_of(group_id, key)], "stored"
-                    self.told_epochs[group_id] = 0
+                    self.response_epochs[group_id] = 0
 
         outcome.on_settled(settle)
 
@@ -112,13 +112,13 @@ class AdminStorm(Storm):
         """Store the settings of a group. They are reported when they are stored."""
         if self.story:
             self.story[-1] += f" {group_id} {after}"
-        settings, coordinator = self.told[group_id], self.coordinator
-        settings.asked = after
+        settings, coordinator = self.reported[group_id], self.coordinator
+        settings.requested = after
         stored = self.changes.store_settings(group_id, after, stored_value(after), lambda: None)
 
         def settle() -> None:
             if coordinator is self.coordinator and not self._gone:
-                settings.asked = None
+                settings.requested = None
                 if not refused(stored):
                     settings.change(after)
 

@@ -111,7 +111,7 @@ class DelayedStorm(AdminStorm):
 
     def _check_waiting(self, partition: Partition, waiting: dict[int, float], start: int) -> None:
         """Compare the waiting records: `waiting` are those of the coordinator, with their due times."""
-        least = self.told[partition.key.group_id].least
+        least = self.reported[partition.key.group_id].least
         for offset, at in waiting.items():
             due = self.due.get(self._place(partition, offset))
             assert due is not None or at <= self.now + STORED_AGAIN_S, f"{offset} waits until {at} without a reason"
@@ -164,7 +164,7 @@ class DelayedStorm(AdminStorm):
                 self._released[self._place(partition, offset)] = None if self._is_without_delay else self.now
         super()._write(partition, transition, kinds)
 
-    def _told(
+    def _reported(
         self, partition: Partition, by: tuple[ShareCoordinator, int], kinds: dict[int, int], outcome: Outcome
     ) -> None:
         places = {(partition.key, by[1], offset): offset for offset in kinds}
@@ -175,7 +175,7 @@ class DelayedStorm(AdminStorm):
                 if at is not None:
                     due = self._bounds(partition, places[place], at)
                     self.due[place] = due._replace(latest=max(due.latest, self.now + STORED_AGAIN_S))
-        super()._told(partition, by, kinds, outcome)
+        super()._reported(partition, by, kinds, outcome)
 
     def _free(self, partition: Partition, is_free: Callable[[Held], bool]) -> bool:
         """Only expired locks are freed by it."""

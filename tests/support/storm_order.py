@@ -84,7 +84,7 @@ class OrderedStorm(AdminStorm):
 
     def _check_acquired(self, partition: Partition, offset: int, unsettled: set[int]) -> None:
         """`unsettled`: offsets that the coordinator regards as unsettled, before the acquire."""
-        keys, least = self.keys[partition.key], self.told[partition.key.group_id].least
+        keys, least = self.keys[partition.key], self.reported[partition.key.group_id].least
         if keys[offset] == NO_KEY:
             return
         same = [each for each, key in enumerate(keys) if key == keys[offset] and each != offset]
@@ -96,10 +96,10 @@ class OrderedStorm(AdminStorm):
             if partition.key.group_id != self.groups[-1]:
                 assert each not in partition.held, f"{offset} and {each} of one key are held"
 
-    def _told(
+    def _reported(
         self, partition: Partition, by: tuple[ShareCoordinator, int], kinds: dict[int, int], outcome: Outcome
     ) -> None:
-        super()._told(partition, by, kinds, outcome)
+        super()._reported(partition, by, kinds, outcome)
         is_current = by[0] is self.coordinator and not self._gone and by[1] == partition.lives
         if is_current and outcome[partition.key] == ErrorCode.NONE and partition.key.group_id != self.groups[-1]:
             for offset in sorted(offset for offset, kind in kinds.items() if kind in FINAL):

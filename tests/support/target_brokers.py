@@ -47,7 +47,7 @@ class TargetBrokers:
         served_apis.offer(self.target, served_apis.SASL_VERSIONS if users else {})
         self.faults = FaultPlan()
         self.handlers = {int(api.key): api.handle for api in served_apis.APIS}
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         """API keys, in order."""
         self.down: set[int] = set()
         """Nodes that refuse connections."""
@@ -70,7 +70,7 @@ class TargetBrokers:
         nursery.start_soon(self.target.run)
 
     async def _before(self, key: int, node_id: int, client_id: str) -> None:
-        self.asked.append(key)
+        self.requested.append(key)
         if node_id in self.lost:
             await trio.sleep_forever()
 

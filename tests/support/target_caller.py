@@ -63,7 +63,7 @@ class Caller:
 
     # Requests that many tests need
 
-    async def ask(self, api: str, version: int | None = None, **values: Any) -> Any:
+    async def query(self, api: str, version: int | None = None, **values: Any) -> Any:
         """Return the response to a request of the API with this name. Nested structures may be dicts."""
         return await self.get(build(f"{api}Request", **values), version)
 
@@ -74,7 +74,7 @@ class Caller:
             "protocol_type": "consumer",
         }
         full |= {"protocols": [{"name": "range", "metadata": b"m"}], **values}
-        return await self.ask("JoinGroup", group_id=group, member_id=member_id, **full)  # type: ignore[no-any-return]
+        return await self.query("JoinGroup", group_id=group, member_id=member_id, **full)  # type: ignore[no-any-return]
 
     async def only_member(self, group: str) -> str:
         """Join as the only member of a classic group that is stable in generation 1, and return its id."""
@@ -87,7 +87,7 @@ class Caller:
         self, group: str, member_id: str, assigned: dict[str, bytes], *, generation: int = 1
     ) -> messages.SyncGroupResponse:
         assignments = [{"member_id": each, "assignment": part} for each, part in assigned.items()]
-        return await self.ask(  # type: ignore[no-any-return]
+        return await self.query(  # type: ignore[no-any-return]
             "SyncGroup", group_id=group, member_id=member_id, generation_id=generation, protocol_type="consumer",
             protocol_name="range", assignments=assignments,
         )  # fmt: skip
@@ -95,7 +95,7 @@ class Caller:
     async def commit(self, group: str, topic: str, offset: int, *, member_id: str = "", epoch: int = -1) -> int:
         """Commit an offset of partition 0 and return the error code."""
         partitions = [{"partition_index": 0, "committed_offset": offset}]
-        response = await self.ask(
+        response = await self.query(
             "OffsetCommit", 9, group_id=group, member_id=member_id, generation_id_or_member_epoch=epoch,
             topics=[{"name": topic, "partitions": partitions}],
         )  # fmt: skip
@@ -104,7 +104,7 @@ class Caller:
     async def committed(self, group: str, topic: str, **values: Any) -> tuple[int, int]:
         """Return (error code, offset) of partition 0."""
         groups = [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}]
-        group_entry = (await self.ask("OffsetFetch", 9, groups=groups, **values)).groups[0]
+        group_entry = (await self.query("OffsetFetch", 9, groups=groups, **values)).groups[0]
         if group_entry.error_code:
             return group_entry.error_code, -1
         partition = group_entry.topics[0].partitions[0]
@@ -112,7 +112,7 @@ class Caller:
 
     async def beat(self, group: str, member_id: str, epoch: int, **values: Any) -> Any:
         """Send a ConsumerGroupHeartbeat."""
-        return await self.ask(
+        return await self.query(
             "ConsumerGroupHeartbeat", group_id=group, member_id=member_id, member_epoch=epoch, **values
         )
 
@@ -131,13 +131,15 @@ class Caller:
         }
         partition = {"partition_index": 0, "acknowledgement_batches": values.pop("acknowledged", [])}
         full |= {"batch_size": 500, "topics": [{"topic_id": topic_id, "partitions": [partition]}], **values}
-        return await self.ask("ShareFetch", group_id=group, share_session_epoch=epoch, forgotten_topics_data=[], **full)
+        return await self.query(
+            "ShareFetch", group_id=group, share_session_epoch=epoch, forgotten_topics_data=[], **full
+        )
 
     async def share_acknowledge(self, group: str, topic_id: bytes, epoch: int, first: int, last: int, kind: int) -> Any:
         """Send a ShareAcknowledge for offsets of partition 0 as member "m"."""
         batch = {"first_offset": first, "last_offset": last, "acknowledge_types": [kind]}
         topics = [{"topic_id": topic_id, "partitions": [{"partition_index": 0, "acknowledgement_batches": [batch]}]}]
-        return await self.ask(
+        return await self.query(
             "ShareAcknowledge",
             group_id=group,
             member_id="m",
@@ -148,11 +150,11 @@ class Caller:
 
     async def transactional(self, name: str = "x") -> tuple[int, int]:
         """Return the producer id and epoch of a transactional id."""
-        response = await self.ask("InitProducerId", transactional_id=name, transaction_timeout_ms=60_000)
+        response = await self.query("InitProducerId", transactional_id=name, transaction_timeout_ms=60_000)
         return response.producer_id, response.producer_epoch
 
     async def end(self, producer: tuple[int, int], *, commits: bool = True, version: int = 5, name: str = "x") -> Any:
-        return await self.ask(
+        return await self.query(
             "EndTxn",
             version,
             transactional_id=name,

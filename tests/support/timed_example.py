@@ -19,14 +19,14 @@ def main() -> None:
     sys.path.insert(0, sys.argv.pop(1))
     example = importlib.import_module("individual_commits_confluent")
 
-    def told(what: str, message: Any) -> None:
+    def reported(what: str, message: Any) -> None:
         line = f"{what} {time.monotonic()} {message.partition()} {message.offset()}\n"
         os.write(1, line.encode())  # whole, whatever other threads write, and before a process is killed
 
     def work(message: Any, _: float) -> None:
-        told("begin", message)
+        reported("begin", message)
         time.sleep(float(message.value()))
-        told("end", message)
+        reported("end", message)
 
     vars(example)["work"] = work
     example.main()

@@ -26,7 +26,7 @@ DELAYS = 5
 """Polls by which a revoke is put off."""
 
 
-class Told(RebalanceListener):
+class Reported(RebalanceListener):
     """Member that prints its state."""
 
     def __init__(self) -> None:
@@ -57,8 +57,8 @@ def run(protocol: str, bootstrap: str, group: str, topic: str, assignor: str) ->
 async def _member(bootstrap: str, group: str, topic: str, options: dict[str, Any]) -> None:
     end, delays = stopped(), 0
     async with open_consumer(
-        bootstrap, group=group, topics=[topic], listener=Told(), auto_offset_reset="earliest", metadata_max_age_s=1.0,
-        **options,
+        bootstrap, group=group, topics=[topic], listener=Reported(), auto_offset_reset="earliest",
+        metadata_max_age_s=1.0, **options,
     ) as consumer:  # fmt: skip
         while not end.is_set():
             try:

@@ -49,7 +49,7 @@ class Step:
     """False: send it, and receive the response by a later step `receive`."""
 
 
-def ask(api: str, version: int, *, connection: int = 0, **values: Any) -> Step:
+def query(api: str, version: int, *, connection: int = 0, **values: Any) -> Step:
     return Step(api, version, values, connection)
 
 

@@ -54,7 +54,7 @@ class Cluster:
         """Topics that the principal may not see."""
         self.codes: dict[int, int | list[int]] = {}
         """API key -> error code of everything of the kind; of a list one for each request, then none."""
-        self.asked: list[tuple[int, Any]] = []
+        self.requested: list[tuple[int, Any]] = []
         self.late = 0
         """Number of Metadata responses that do not show a new topic."""
         self.page: tuple[str, int] | None = None
@@ -68,10 +68,10 @@ class Cluster:
         return self.topics[name]
 
     def count(self, key: int) -> int:
-        return sum(requested == key for requested, _ in self.asked)
+        return sum(requested == key for requested, _ in self.requested)
 
     def respond(self, key: int, version: int, request: Any) -> Any:
-        self.asked.append((key, request))
+        self.requested.append((key, request))
         return getattr(self, f"_{registry.API_KEYS[key]}")(version, request)
 
     def _code(self, key: int) -> int:

@@ -48,7 +48,7 @@ class Console:
         self._begun = ""
         """The pieces of a record before what was logged."""
 
-    def told(self, line: str) -> list[list[Any]]:
+    def reported(self, line: str) -> list[list[Any]]:
         """The lines that `view_member` would have written."""
         line = line.removesuffix("\n")
         logged = _LOGGED.search(line)

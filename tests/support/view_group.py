@@ -24,7 +24,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 READ_S = 120.0
 """Generous: a starved machine takes its time, and waiting ends as soon as all is well, or a member has failed."""
 LEAVE_S = 30.0
-TOLD_BYTES = 3000
+PRINTED_BYTES = 3000
 """Bytes of a member's standard error that a failure shows."""
 OVERLAP_S = 20.0
 """Seconds for which two members may seem to read one partition: their output is read with delay, and one that a starved
@@ -70,7 +70,7 @@ class Member:
         assert self._process.stdout is not None
         console = view_console.Console()
         for line in self._process.stdout:
-            for event in [json.loads(line)] if line.startswith('["') else console.told(line):
+            for event in [json.loads(line)] if line.startswith('["') else console.reported(line):
                 self.times.append(time.monotonic())
                 self.lines.append(event)
 
@@ -136,8 +136,8 @@ class Member:
     def _heard(self) -> str:
         if not self._complaints.closed:
             size = os.fstat(self._complaints.fileno()).st_size
-            at = max(size - TOLD_BYTES, 0)
-            self.complaints = os.pread(self._complaints.fileno(), TOLD_BYTES, at).decode(errors="replace").strip()
+            at = max(size - PRINTED_BYTES, 0)
+            self.complaints = os.pread(self._complaints.fileno(), PRINTED_BYTES, at).decode(errors="replace").strip()
         return self.complaints
 
     def _close(self) -> None:

@@ -126,7 +126,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, assignor: str) -> None:
         fetch_max_wait_ms=200, **({"partition_assignment_strategy": chosen} if chosen else {}),
     )  # fmt: skip
 
-    class Told(ConsumerRebalanceListener):  # type: ignore[misc]
+    class Reported(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:  # `on_partitions_lost` calls it too
             report_partitions("revoked", revoked)
 
@@ -134,7 +134,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, assignor: str) -> None:
             report_partitions("assigned", consumer.assignment())
 
     end = stopped()
-    consumer.subscribe([topic], listener=Told())
+    consumer.subscribe([topic], listener=Reported())
     while not end.is_set():
         got = consumer.poll(timeout_ms=int(WAIT_S * 1000), max_records=BATCH)
         remind_of_joining(consumer)
@@ -169,7 +169,7 @@ def aiokafka(bootstrap: str, group: str, topic: str, assignor: str) -> None:
 
     chosen = {"partition_assignment_strategy": [StickyPartitionAssignor]} if assignor == "sticky" else {}
 
-    class Told(ConsumerRebalanceListener):  # type: ignore[misc]
+    class Reported(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
             report_partitions("revoked", revoked)
 
@@ -182,7 +182,7 @@ def aiokafka(bootstrap: str, group: str, topic: str, assignor: str) -> None:
             session_timeout_ms=SESSION_MS, heartbeat_interval_ms=BEAT_MS, metadata_max_age_ms=REFRESH_MS,
             fetch_max_wait_ms=200, **chosen,
         )  # fmt: skip
-        consumer.subscribe([topic], listener=Told())
+        consumer.subscribe([topic], listener=Reported())
         await consumer.start()
         end = stopped()
         try:

@@ -25,7 +25,7 @@ class Case:
     key: int
     version: int
     response: dict[str, Any]
-    told: dict[str, Any] | None
+    reported: dict[str, Any] | None
     """Differing fields; None where the response cannot be used."""
     unbound: frozenset[int]
     known: dict[int, tuple[str, int]]
@@ -38,7 +38,7 @@ class Case:
 
     def expected(self) -> bytes:
         """Return what the client gets, with size; the broker's response where nothing differs."""
-        return self._encoded(self.response | (self.told or {}))
+        return self._encoded(self.response | (self.reported or {}))
 
     def _encoded(self, values: dict[str, Any]) -> bytes:
         spec = registry.response_spec(self.key)
@@ -98,7 +98,7 @@ def expanded(key: int, entry: dict[str, Any]) -> Iterator[Case]:
                 key=key,
                 version=version,
                 response=entry["answer"],
-                told=None if entry.get("unusable") else entry["told"],
+                reported=None if entry.get("unusable") else entry["told"],
                 unbound=frozenset(entry.get("unbound", ())),
                 known={node: tuple(address) for node, address in entry.get("known", {}).items()},
                 all_topics=entry.get("all_topics", False),

@@ -27,8 +27,8 @@ def rewritten(key: int, version: int, frame: bytes) -> bytes:
     """Return what a client gets, with size."""
     book = AddressBook(20000, OURS[0], lambda *_: True)
     routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
-    told = routes[header(key, version)].rewrite(memoryview(frame), Context(node_id=1))
-    return told if told is not None else len(frame).to_bytes(4, "big") + frame
+    reported = routes[header(key, version)].rewrite(memoryview(frame), Context(node_id=1))
+    return reported if reported is not None else len(frame).to_bytes(4, "big") + frame
 
 
 def replaced(key: int, version: int, frame: bytes) -> bytes:

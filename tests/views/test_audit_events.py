@@ -51,8 +51,8 @@ def test_a_reader_of_a_view_is_reported_with_its_slot_and_range(world: AuditedWo
     world.fetch(world.connect(), {view: {1: 20}})
     (fetch,) = world.events("fetch")
     mine = [at for at, key in enumerate(KEYS) if murmur2(key) * 4 >> 32 == 1]
-    told = {name: fetch[name] for name in ("reader", "view", "slot", "client", "lo", "hi", "ranges", "group", "topic")}
-    assert told == {
+    shown = {name: fetch[name] for name in ("reader", "view", "slot", "client", "lo", "hi", "ranges", "group", "topic")}
+    assert shown == {
         "reader": "view", "view": "__view.r4.t", "slot": 1, "client": "test-client", "lo": 1 << 30, "hi": 1 << 31,
         "ranges": 1, "group": None, "topic": topic.topic_id.hex(),
     }  # fmt: skip
@@ -68,8 +68,8 @@ def test_a_filter_is_reported_with_the_hull_of_its_ranges(world: AuditedWorld) -
     world.produce(topic, KEYS)
     message = messages.KeyFilter
     ranges = [message.HashRange(first=10, last=19), message.HashRange(first=1 << 31, last=HASH_SPACE - 1)]
-    asked = message(filter_version=1, hash=1, ranges=ranges, keys=[], null_keys=0)
-    field = registry.codec_of(message, 0).encode(asked)
+    requested = message(filter_version=1, hash=1, ranges=ranges, keys=[], null_keys=0)
+    field = registry.codec_of(message, 0).encode(requested)
     world.fetch(world.connect(), {topic.topic_id: {0: 0}}, tags={TAG: field})
     (fetch,) = world.events("fetch")
     kept = [key for key in KEYS if murmur2(key) >= 1 << 31]

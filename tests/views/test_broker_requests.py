@@ -24,7 +24,7 @@ def test_metadata_requests_create_no_topics(world: World) -> None:
         "orders": 0,
         "nothing": 3,
     }
-    ((_, request),) = world.cluster.asked
+    ((_, request),) = world.cluster.requested
     assert request.allow_auto_topic_creation is False
     assert [topic.name for topic in request.topics] == ["orders", "nothing"]
 
@@ -46,7 +46,7 @@ def test_views_are_made_grown_and_deleted(world: World) -> None:
     world.cluster.make("v", 1)
     assert world.run(broker_requests.delete(world.client, old, 5.0))[0] == 3
     assert "v" in world.cluster.topics
-    assert world.cluster.asked[0][1].timeout_ms == 5000
+    assert world.cluster.requested[0][1].timeout_ms == 5000
 
 
 def test_refusals_have_the_brokers_message(world: World) -> None:
@@ -74,6 +74,6 @@ def test_many_partitions_are_created_by_several_requests(world: World) -> None:
     wanted = {"a": 6_000, "b": 4_000, "c": 1, "d": 9_999, "e": 2, "f": 10_001, "g": 3}
     made = world.run(broker_requests.create(world.client, {1: wanted}, 5.0, validate_only=True))
     assert {name: code for name, (code, _) in made.items()} == dict.fromkeys(wanted, 0) | {"f": 44}
-    asked = [[topic.name for topic in request.topics] for key, request in world.cluster.asked if key == 19]
-    assert asked == [["a", "b"], ["c", "d"], ["e"], ["f"], ["g"]]
+    requested = [[topic.name for topic in request.topics] for key, request in world.cluster.requested if key == 19]
+    assert requested == [["a", "b"], ["c", "d"], ["e"], ["f"], ["g"]]
     assert not {*wanted} & {*world.cluster.topics}

@@ -44,9 +44,9 @@ def test_a_view_that_is_missing_is_made_with_a_partition_for_every_slot(world: W
 def test_a_view_that_is_ready_costs_one_request(world: World) -> None:
     """Nothing is made or stored again."""
     world.ensure(V)
-    asked, stored = len(world.cluster.asked), dict(world.stored)
+    requested, stored = len(world.cluster.requested), dict(world.stored)
     assert world.ensure(V) == {V: 0}
-    assert len(world.cluster.asked) == asked + 1
+    assert len(world.cluster.requested) == requested + 1
     assert world.stored == stored
 
 
@@ -104,7 +104,7 @@ def test_names_that_no_view_can_have_are_refused_without_a_request(world: World)
         "__view.r0.orders": 17,
         "__view.r2000.orders": 17,
     }
-    assert world.cluster.asked == []
+    assert world.cluster.requested == []
 
 
 def test_limits_on_slots_and_partitions_hold() -> None:
@@ -293,9 +293,9 @@ def test_ids_are_found_to_be_views_or_plain(world: World) -> None:
     assert world.catalog.view(view_id) is not None
     assert world.catalog.is_plain(base_id)
     assert not world.catalog.is_plain(b"?" * 16)
-    asked = len(world.cluster.asked)
+    requested = len(world.cluster.requested)
     world.run(world.keeper.resolve(world.client, [view_id, base_id]))
-    assert len(world.cluster.asked) == asked
+    assert len(world.cluster.requested) == requested
 
 
 def test_without_create_a_missing_view_stays_missing(world: World) -> None:
@@ -334,11 +334,11 @@ def test_a_request_to_a_controller_that_moves_or_has_a_quota_is_repeated(world: 
 
 def test_a_view_that_is_shown_counts_as_known_though_it_has_no_topic(world: World) -> None:
     """A producer may write to it now, so Produce is looked into."""
-    told: list[bool] = []
-    world.catalog.on_first(lambda: told.append(world.catalog.is_empty))
+    reported: list[bool] = []
+    world.catalog.on_first(lambda: reported.append(world.catalog.is_empty))
     world.metadata(V)
     world.metadata(V)
-    assert told == [False]
+    assert reported == [False]
 
 
 def test_a_view_that_was_deleted_is_forgotten_when_it_is_shown(world: World) -> None:

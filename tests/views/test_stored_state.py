@@ -84,7 +84,7 @@ async def test_facts_of_others_come_by_themselves(nursery: trio.Nursery, autojum
     """The topic is followed; a long wait is one request in five seconds."""
     world = there(nursery)
     await trio.sleep(60)
-    assert world.brokers.asked.count(ApiKey.FETCH) <= 60 / 5 + 2
+    assert world.brokers.requested.count(ApiKey.FETCH) <= 60 / 5 + 2
     world.write(FACT)
     await trio.sleep(1)
     assert world.catalog.binding("v") == BINDING

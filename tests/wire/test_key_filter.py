@@ -15,5 +15,7 @@ def test_the_field_crosses_a_fetch_under_its_tag() -> None:
     message = messages.FetchRequest
     partition = message.FetchPartition(unknown_tags=((TAG, b"filter"),))
     codec = registry.codec_of(message, 16)
-    asked = codec.decode(codec.encode(message(topics=[message.FetchTopic(partitions=[partition])])))
-    assert [(tag, bytes(content)) for tag, content in asked.topics[0].partitions[0].unknown_tags] == [(TAG, b"filter")]
+    requested = codec.decode(codec.encode(message(topics=[message.FetchTopic(partitions=[partition])])))
+    assert [(tag, bytes(content)) for tag, content in requested.topics[0].partitions[0].unknown_tags] == [
+        (TAG, b"filter")
+    ]

@@ -128,8 +128,8 @@ def test_the_command_shows_and_releases(listener):
     done = run("--admin", listener.address)
     assert (done.exit_code, "7 idle partitions rest" in done.output) == (0, True)
     assert '"resting_partitions": 7' in run("--admin", listener.address, "--json").output
-    told = b'{"released_records": 10, "durable": true}'
-    listener.responses["POST", "/groups/a%2Fg/members/m%201/release"] = (200, told)
+    response = b'{"released_records": 10, "durable": true}'
+    listener.responses["POST", "/groups/a%2Fg/members/m%201/release"] = (200, response)
     done = run("a/g", "--release", "m 1", "--admin", listener.address)
     assert (done.exit_code, done.output) == (0, "10 records of m 1 in a/g are free again\n")
 

@@ -39,10 +39,10 @@ def test_the_program_runs_on_what_was_packaged_alone(packaged: Path) -> None:
     assert done.returncode == 2
     assert "Invalid value for '-n'" in done.stderr
     where = "import kafka_share_proxy, trio; print(kafka_share_proxy.__file__, trio.__file__)"
-    told = subprocess.run(
+    output = subprocess.run(
         [python, "-c", where], cwd=packaged, env=environment, capture_output=True, text=True, timeout=60, check=True
     )
-    assert all(name.startswith(str(packaged)) for name in told.stdout.split())
+    assert all(name.startswith(str(packaged)) for name in output.stdout.split())
 
 
 def test_the_same_package_makes_the_same_zip(packaged: Path) -> None:

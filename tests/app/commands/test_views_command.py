@@ -153,9 +153,9 @@ def test_commands_need_brokers_and_no_address_to_listen_on() -> None:
     assert config_loading.load({"upstream.bootstrap": "b:1"}, {}, listens=False).listen is None
     with pytest.raises(ConfigError, match=r"listen: missing"):
         config_loading.load({"upstream.bootstrap": "b:1"}, {})
-    told = runner.invoke(cli.app, ["views", "list"])
-    assert told.exit_code == cli.MISUSED
-    assert "upstream" in told.output
+    result = runner.invoke(cli.app, ["views", "list"])
+    assert result.exit_code == cli.MISUSED
+    assert "upstream" in result.output
 
 
 @pytest.mark.parametrize(
@@ -173,18 +173,18 @@ def test_mistakes_are_distinguished_from_failures(
     arguments: list[str], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2 and 1, with one line that says what is wrong."""
-    told = runner.invoke(
+    result = runner.invoke(
         cli.app,
         ["views", *arguments, "--upstream", "127.0.0.1:1", "--set", "views.create_wait_s=0.2"],
     )
-    assert told.exit_code == status, told.output
-    assert told.output.startswith("kafka-share-proxy: ")
+    assert result.exit_code == status, result.output
+    assert result.output.startswith("kafka-share-proxy: ")
 
 
 def test_a_plan_file_is_named_after_itself(tmp_path: Path) -> None:
     """Unless another name is given; one that no view could have is refused."""
     file = tmp_path / "bad name.json"
     file.write_text(json.dumps(PLAN))
-    told = runner.invoke(cli.app, ["views", "plan", str(file), "--upstream", "127.0.0.1:1"])
-    assert told.exit_code == cli.MISUSED
-    assert "'bad name'" in told.output
+    result = runner.invoke(cli.app, ["views", "plan", str(file), "--upstream", "127.0.0.1:1"])
+    assert result.exit_code == cli.MISUSED
+    assert "'bad name'" in result.output

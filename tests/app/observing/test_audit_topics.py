@@ -19,12 +19,12 @@ class Broker:
     """Knows one topic; may be away, or silent."""
 
     def __init__(self) -> None:
-        self.asked: list[set[bytes]] = []
+        self.requested: list[set[bytes]] = []
         self.is_away = self.is_silent = False
         self.closed = 0
 
     async def send_request(self, key: int, query: Any) -> tuple[Any, None]:
-        self.asked.append({bytes(topic.topic_id) for topic in query.topics})
+        self.requested.append({bytes(topic.topic_id) for topic in query.topics})
         if self.is_silent:
             await trio.sleep_forever()
         if self.is_away:
@@ -34,7 +34,7 @@ class Broker:
             entry(topic_id=topic_id, name="orders")
             if topic_id == KNOWN
             else entry(topic_id=topic_id, name=None, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
-            for topic_id in self.asked[-1]
+            for topic_id in self.requested[-1]
         ]
         return messages.MetadataResponse(topics=found), None
 
@@ -57,7 +57,7 @@ async def test_an_unknown_topic_id_is_requested_once(
 ) -> None:
     for _ in range(2):
         await names.learn([SEEN, KNOWN, GONE])
-    assert broker.asked == [{KNOWN, GONE}]
+    assert broker.requested == [{KNOWN, GONE}]
     assert [names.name(each) for each in (SEEN, KNOWN, GONE)] == ["seen", "orders", GONE.hex()]
 
 
@@ -71,7 +71,7 @@ async def test_a_topic_without_a_name_is_requested_again_later(
     assert names.name(KNOWN) == KNOWN.hex()
     await trio.sleep(RETRY_S)
     await names.learn([KNOWN])
-    assert (names.name(KNOWN), len(broker.asked)) == ("orders", 2)
+    assert (names.name(KNOWN), len(broker.requested)) == ("orders", 2)
 
 
 async def test_a_silent_broker_holds_up_events_for_a_moment_only(
@@ -92,4 +92,4 @@ async def test_requests_and_memory_are_bounded(
     for start in range(0, 30, 5):
         await names.learn([b"%016d" % number for number in range(start, start + 5)])
         assert len(names._names) + len(names._queried_at) <= 4 + 3
-    assert max(map(len, broker.asked)) == 3
+    assert max(map(len, broker.requested)) == 3

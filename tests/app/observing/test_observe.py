@@ -76,8 +76,8 @@ def test_the_limiter_says_that_it_limits() -> None:
     clock.now = observe.WINDOW_S
     for _ in range(2):
         notes("broker-back", node_id=1)
-    (told,) = [context for _, event, context in lines.lines if event == "lines-left-out"]
-    assert told == {"of": "request-refused", "reason": "same", "lines": 7}
+    (left_out,) = [context for _, event, context in lines.lines if event == "lines-left-out"]
+    assert left_out == {"of": "request-refused", "reason": "same", "lines": 7}
     notes("request-refused", reason="same")
     assert "left_out_before" not in lines.lines[-1][2]
 

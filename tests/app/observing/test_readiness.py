@@ -91,8 +91,8 @@ def test_a_dead_broker_is_named_and_does_not_take_the_proxy_out() -> None:
     of = readiness(
         parts(vanished={3: "the cluster has not named it for 12 s"}), silent={2: "b:2: Connection refused", -1: "x"}
     )
-    told, body = of.forwarding()
-    assert told
+    is_up, body = of.forwarding()
+    assert is_up
     assert body["unreachable"] == {"2": "b:2: Connection refused", "3": "the cluster has not named it for 12 s"}
 
 
@@ -120,5 +120,5 @@ def test_individual_commits_are_ready_by_themselves(made: Any, expected: bool, s
     responded, body = readiness(made).feature("commits")
     assert (responded, body["reasons"]) == (expected, said)
     if made is not None:
-        told = readiness(made).forwarding()[1]
-        assert (told["ready"], told["commits_ready"]) == (True, expected)
+        is_up = readiness(made).forwarding()[1]
+        assert (is_up["ready"], is_up["commits_ready"]) == (True, expected)

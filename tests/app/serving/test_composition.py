@@ -134,14 +134,14 @@ def versions(share_fetch: int = 2, level: int = 1) -> BrokerVersions:
 
 
 def snapshot(
-    brokers: dict[int, Address], told: list[BrokerVersions] | None = None, silent: bool = False
+    brokers: dict[int, Address], reported: list[BrokerVersions] | None = None, silent: bool = False
 ) -> ClusterSnapshot:
     message = registry.message("MetadataResponse")
     named = [message.MetadataResponseBroker(node_id=n, host=a.host, port=a.port) for n, a in brokers.items()]
     return ClusterSnapshot(
         brokers=brokers,
         metadata=(message(brokers=named, topics=[], cluster_id="c"),),
-        versions=dict(zip(brokers, told or [versions()] * len(brokers), strict=True)),
+        versions=dict(zip(brokers, reported or [versions()] * len(brokers), strict=True)),
         silent={9: "gone"} if silent else {},
     )
 

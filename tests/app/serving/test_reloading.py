@@ -168,9 +168,9 @@ async def test_sighup_and_the_command_apply_the_settings_file(tmp_path: Path, nu
         (line,) = [each for each in running.log() if each["event"] == "reload-needs-restart"]
         assert line["settings"] == "first_port"
         file.write_text("log_level: loud")
-        told = await reload(running.admin)
-        assert told[0] == HTTPStatus.UNPROCESSABLE_ENTITY
-        assert "log_level" in told[1]["reason"]
+        response = await reload(running.admin)
+        assert response[0] == HTTPStatus.UNPROCESSABLE_ENTITY
+        assert "log_level" in response[1]["reason"]
         file.write_text("log_level: warning")
         assert await reload(running.admin) == (HTTPStatus.OK, {"changed": ["log_level"], "needs_restart": []})
         os.kill(running.process.pid, signal.SIGHUP)

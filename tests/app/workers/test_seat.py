@@ -42,13 +42,13 @@ def responding(end: socket.socket, respond: Respond) -> None:
 def test_a_worker_gets_listening_sockets(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        asked: list[Body] = []
-        responding(ours, lambda request: (asked.append(request) or {}, [listening]))
+        requested: list[Body] = []
+        responding(ours, lambda request: (requested.append(request) or {}, [listening]))
         (passed,) = SupervisorLink(theirs).listen("127.0.0.1", 9092, place=3)
         with passed:
             assert passed.getsockname() == listening.getsockname()
             assert not passed.getblocking()
-        assert asked == [{"listen": ["127.0.0.1", 9092, 3]}]
+        assert requested == [{"listen": ["127.0.0.1", 9092, 3]}]
 
 
 def test_a_refused_port_is_an_error_with_its_reason(ends: tuple[socket.socket, socket.socket]) -> None:

@@ -17,8 +17,8 @@ def test_request_without_acceptable_partitions_sends_no_request_upstream(in_tran
     assert world.cluster.count(TXN_OFFSET_COMMIT if in_transaction else OFFSET_COMMIT) == 0
     assert not world.services.held.groups
     assert not world.is_marked()
-    ((_, told),) = [note for note in world.world.notes if note[0] == "commit-refused"]
-    assert "9-7" in told["reason"]
+    ((_, context),) = [note for note in world.world.notes if note[0] == "commit-refused"]
+    assert "9-7" in context["reason"]
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])

@@ -167,17 +167,17 @@ def test_a004_16_what_the_coordinator_refuses_is_passed_on_and_nothing_is_stored
 
 def test_after_a_refusal_without_a_reason_the_committed_offset_is_requested_again(world: CommitWorld) -> None:
     world.begin(5, "10-10")
-    asked = world.cluster.count(OFFSET_FETCH)
+    requested = world.cluster.count(OFFSET_FETCH)
     world.coordinator.refuse = ErrorCode.ILLEGAL_GENERATION
     world.commit(5, "ic/1;12-12")
     world.coordinator.refuse = ErrorCode.NONE
     world.commit(5, "ic/1;12-12")
-    assert world.cluster.count(OFFSET_FETCH) == asked, "a definite refusal moves nothing"
+    assert world.cluster.count(OFFSET_FETCH) == requested, "a definite refusal moves nothing"
     world.coordinator.refuse = ErrorCode.REQUEST_TIMED_OUT
     world.commit(5, "ic/1;14-14")
     world.coordinator.refuse = ErrorCode.NONE
     world.commit(5, "ic/1;14-14")
-    assert world.cluster.count(OFFSET_FETCH) == asked + 1
+    assert world.cluster.count(OFFSET_FETCH) == requested + 1
 
 
 def test_metadata_that_the_broker_keeps_is_the_users(world: CommitWorld) -> None:

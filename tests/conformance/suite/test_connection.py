@@ -15,7 +15,7 @@ from kafka_share_proxy.wire.codec import frames
 from tests.support.scripted_peer import Respond, scripted_peer, versions
 
 
-async def ask(respond: Respond, trail: Trail | None = None) -> Any:
+async def query(respond: Respond, trail: Trail | None = None) -> Any:
     async with scripted_peer(respond) as address:
         connection = await Dialling([address]).connect(address, trail or Trail())
         try:
@@ -25,13 +25,13 @@ async def ask(respond: Respond, trail: Trail | None = None) -> Any:
 
 
 async def test_a_response_is_decoded() -> None:
-    response = await ask(lambda *_: versions(Fetch=(4, 17)))
+    response = await query(lambda *_: versions(Fetch=(4, 17)))
     assert response.api_keys[0].max_version == 17
 
 
 async def test_another_correlation_id_is_refused() -> None:
     with pytest.raises(BadResponse, match="correlation id 99"):
-        await ask(lambda *_: frames.response(18, 0, 99, versions()))
+        await query(lambda *_: frames.response(18, 0, 99, versions()))
 
 
 async def test_a_byte_too_many_is_refused() -> None:
@@ -40,25 +40,25 @@ async def test_a_byte_too_many_is_refused() -> None:
         return len(frame).to_bytes(4, "big") + frame
 
     with pytest.raises(BadResponse, match="1 bytes too many"):
-        await ask(respond)
+        await query(respond)
 
 
 async def test_an_invalid_size_is_refused() -> None:
     with pytest.raises(BadResponse, match="a response of -1 bytes"):
-        await ask(lambda *_: b"\xff\xff\xff\xff")
+        await query(lambda *_: b"\xff\xff\xff\xff")
 
 
 async def test_the_end_of_a_connection_is_noted() -> None:
     trail = Trail()
     with pytest.raises(ConnectionFailed, match="closed the connection"):
-        await ask(lambda *_: None, trail)
+        await query(lambda *_: None, trail)
     assert [each.ending for each in trail.last(1)] == ["the peer closed the connection"]
 
 
 async def test_a_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "RESPONSE_S", 0.1)
     with pytest.raises(ConnectionFailed, match="no response within"):
-        await ask(lambda *_: b"")
+        await query(lambda *_: b"")
 
 
 async def test_closing_by_the_peer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

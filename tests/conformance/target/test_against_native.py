@@ -16,7 +16,7 @@ from kafka_share_proxy.wire.records.records import Record
 from tests.support.blocking_connection import Connection
 from tests.support.raw import Raw, address, until
 from tests.support.target_caller import START_MS, running_cluster
-from tests.support.two_clusters import NOTE, RECEIVE, Script, Step, Trace, ask, differences, run_native, run_target
+from tests.support.two_clusters import NOTE, RECEIVE, Script, Step, Trace, differences, query, run_native, run_target
 
 pytestmark = pytest.mark.broker
 
@@ -35,7 +35,7 @@ def a_batch(rng: random.Random, count: int, **header: Any) -> bytes:
 
 def produce(topic: str, batch: bytes, *, version: int = 9, acks: int = -1, transactional_id: str | None = None) -> Step:
     data = {"index": 0, "records": batch}
-    return ask(
+    return query(
         "Produce", version, acks=acks, timeout_ms=10_000, transactional_id=transactional_id,
         topic_data=[{"name": topic, "partition_data": [data]}],
     )  # fmt: skip
@@ -50,18 +50,18 @@ def fetch(topic: str, offset: int, partition_bytes: int, *, isolation: int = 0, 
     }
     partition |= values.pop("partition", {})
     full = {"max_wait_ms": 0, "min_bytes": 0, "session_epoch": -1, "isolation_level": isolation}
-    return ask("Fetch", 12, **{**full, "topics": [{"topic": topic, "partitions": [partition]}], **values})
+    return query("Fetch", 12, **{**full, "topics": [{"topic": topic, "partitions": [partition]}], **values})
 
 
 def list_offset(topic: str, timestamp: int, epoch: int = -1) -> Step:
     partition = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": epoch}
-    return ask("ListOffsets", 8, replica_id=-1, topics=[{"name": topic, "partitions": [partition]}])
+    return query("ListOffsets", 8, replica_id=-1, topics=[{"name": topic, "partitions": [partition]}])
 
 
 def records_script(topic: str, _: str, rng: random.Random) -> Script:
     producers = []
     for _ in range(2):
-        step = ask("InitProducerId", 4, transactional_id=None, transaction_timeout_ms=1000)
+        step = query("InitProducerId", 4, transactional_id=None, transaction_timeout_ms=1000)
         response = yield from traced_again(step, lambda r: r.error_code)
         producers.append([response.producer_id, 0, 0])
     session_id, session_epoch = 0, 0
@@ -96,10 +96,10 @@ def records_script(topic: str, _: str, rng: random.Random) -> Script:
                 "leader_epoch": rng.randrange(3),
             }
             topics = [{"topic": topic, "partitions": [partition]}]
-            yield ask("OffsetForLeaderEpoch", 4, replica_id=-1, topics=topics)
+            yield query("OffsetForLeaderEpoch", 4, replica_id=-1, topics=topics)
         elif rng.random() < 0.3:
             partition = {"partition_index": 0, "offset": rng.choice([1, 2, 3, 1000, -2])}
-            yield ask("DeleteRecords", 2, timeout_ms=5000, topics=[{"name": topic, "partitions": [partition]}])
+            yield query("DeleteRecords", 2, timeout_ms=5000, topics=[{"name": topic, "partitions": [partition]}])
 
 
 def _idempotent(topic: str, producer: list[int], rng: random.Random) -> Found:
@@ -133,7 +133,7 @@ def _odd(topic: str, rng: random.Random) -> Found:
         data = bytearray(a_batch(rng, 3, codec=rng.randint(1, 4)))
     if kind == "unknown partition":
         partition = {"index": 7, "records": bytes(data)}
-        yield ask("Produce", 9, acks=1, timeout_ms=1000, topic_data=[{"name": topic, "partition_data": [partition]}])
+        yield query("Produce", 9, acks=1, timeout_ms=1000, topic_data=[{"name": topic, "partition_data": [partition]}])
     else:
         yield produce(topic + "-none" if kind == "unknown topic" else topic, bytes(data))
 
@@ -157,11 +157,11 @@ def completed(transactional_id: str) -> Found:
         response = yield step
         if not response.transaction_states[0].transaction_state.startswith("Prepare"):
             break
-    yield ask("DescribeTransactions", 0, transactional_ids=[transactional_id])
+    yield query("DescribeTransactions", 0, transactional_ids=[transactional_id])
 
 
 def transactions_script(topic: str, name: str, rng: random.Random) -> Script:
-    begin = ask("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000)
+    begin = query("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000)
     response = yield from traced_again(begin, _code)
     producer = [response.producer_id, response.producer_epoch, 0]
     for _ in range(STEPS):
@@ -182,7 +182,7 @@ def transactions_script(topic: str, name: str, rng: random.Random) -> Script:
                 "producer_id": producer[0] + rng.randrange(2) * 1000,
                 "producer_epoch": producer[1] + rng.choice([-1, 1]),
             }
-            yield ask("EndTxn", rng.choice([4, 5]), transactional_id=name, committed=True, **wrong)
+            yield query("EndTxn", rng.choice([4, 5]), transactional_id=name, committed=True, **wrong)
         elif kind == "offsets":
             yield from _offsets_in_transaction(topic, name, producer, rng)
 
@@ -204,7 +204,7 @@ def _not_enough_replicas(response: Any) -> int:
 def _end(name: str, producer: list[int], rng: random.Random) -> Found:
     version, committed = rng.choice([4, 5]), rng.random() < 0.5
     values = {"transactional_id": name, "producer_id": producer[0], "producer_epoch": producer[1]}
-    response = yield from traced_again(ask("EndTxn", version, committed=committed, **values), _code)
+    response = yield from traced_again(query("EndTxn", version, committed=committed, **values), _code)
     yield from completed(name)
     if response.error_code == 0 and version == 5 and [response.producer_id, response.producer_epoch] != producer[:2]:
         producer[:] = [response.producer_id, response.producer_epoch, 0]
@@ -212,7 +212,7 @@ def _end(name: str, producer: list[int], rng: random.Random) -> Found:
 
 def _init(name: str, producer: list[int], rng: random.Random) -> Found:
     known = {"producer_id": producer[0], "producer_epoch": producer[1]} if rng.random() < 0.5 else {}
-    step = ask("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000, **known)
+    step = query("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000, **known)
     response = yield from traced_again(step, _code)
     if response.error_code == 0:
         producer[:] = [response.producer_id, response.producer_epoch, 0]
@@ -234,7 +234,7 @@ def _first_code(response: Any) -> int:
 
 
 def _add(topic: str, name: str, producer: list[int]) -> Step:
-    return ask(
+    return query(
         "AddPartitionsToTxn", 3, v3_and_below_transactional_id=name, v3_and_below_producer_id=producer[0],
         v3_and_below_producer_epoch=producer[1], v3_and_below_topics=[{"name": topic, "partitions": [0]}],
     )  # fmt: skip
@@ -244,14 +244,14 @@ def _offsets_in_transaction(topic: str, name: str, producer: list[int], rng: ran
     group = f"{name}-group"
     values = {"transactional_id": name, "producer_id": producer[0], "producer_epoch": producer[1], "group_id": group}
     if rng.random() < 0.3:
-        yield from traced_again(ask("AddOffsetsToTxn", 4, **values), lambda r: r.error_code)
+        yield from traced_again(query("AddOffsetsToTxn", 4, **values), lambda r: r.error_code)
     partition = {"partition_index": 0, "committed_offset": rng.randrange(10)}
     yield from traced_again(
-        ask("TxnOffsetCommit", rng.choice([3, 5]), topics=[{"name": topic, "partitions": [partition]}], **values),
+        query("TxnOffsetCommit", rng.choice([3, 5]), topics=[{"name": topic, "partitions": [partition]}], **values),
         lambda r: r.topics[0].partitions[0].error_code,
     )
     stable = [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}]
-    yield ask("OffsetFetch", 8, groups=stable, require_stable=True)
+    yield query("OffsetFetch", 8, groups=stable, require_stable=True)
 
 
 # Groups
@@ -267,12 +267,12 @@ def join(
         "protocol_type": "consumer",
         "protocols": names,
     }
-    return ask("JoinGroup", version, connection=connection, group_id=group, member_id=member_id, **{**full, **values})
+    return query("JoinGroup", version, connection=connection, group_id=group, member_id=member_id, **{**full, **values})
 
 
 def sync(group: str, member_id: str, generation: int, assigned: list[str], *, connection: int = 0) -> Step:
     assignments = [{"member_id": each, "assignment": b"part of %d" % len(assigned)} for each in assigned]
-    return ask(
+    return query(
         "SyncGroup", 5, connection=connection, group_id=group, member_id=member_id, generation_id=generation,
         protocol_type="consumer", protocol_name="a", assignments=assignments,
     )  # fmt: skip
@@ -291,13 +291,13 @@ def classic_script(topic: str, group: str, rng: random.Random) -> Script:
     yield join(group, "no such member")
     response = yield join(group, first)
     generation = response.generation_id
-    yield ask("Heartbeat", 4, group_id=group, member_id=first, generation_id=generation)
+    yield query("Heartbeat", 4, group_id=group, member_id=first, generation_id=generation)
     yield sync(group, first, generation + 1, [])
     yield sync(group, first, generation, [first])
-    yield ask("DescribeGroups", 5, groups=[group])
+    yield query("DescribeGroups", 5, groups=[group])
     second = (yield join(group, "", connection=1)).member_id
     yield later(join(group, second, connection=1))
-    step = ask("Heartbeat", 4, group_id=group, member_id=first, generation_id=generation)
+    step = query("Heartbeat", 4, group_id=group, member_id=first, generation_id=generation)
     yield from traced_again(step, lambda r: r.error_code or 51)
     yield join(group, first)
     response = yield receive(1)
@@ -313,7 +313,7 @@ def _classic_steps(topic: str, group: str, members: list[str], generation: int, 
         member, wrong = rng.choice([*members, "stranger"]), generation + rng.choice([0, 0, 0, 1, -1])
         kind = rng.choice(["heartbeat", "commit", "commit", "fetch", "sync", "describe", "rejoin", "static", "delete"])
         if kind == "heartbeat":
-            yield ask("Heartbeat", 4, group_id=group, member_id=member, generation_id=wrong)
+            yield query("Heartbeat", 4, group_id=group, member_id=member, generation_id=wrong)
         elif kind == "commit":
             outside = rng.random() < 0.2
             yield commit(group, topic, rng, -1 if outside else wrong, "" if outside else member)
@@ -322,20 +322,20 @@ def _classic_steps(topic: str, group: str, members: list[str], generation: int, 
         elif kind == "sync":
             yield sync(group, member, wrong, [])
         elif kind == "describe":
-            yield ask("DescribeGroups", 6, groups=[group, group + "-none"])
+            yield query("DescribeGroups", 6, groups=[group, group + "-none"])
         elif kind == "rejoin" and member == members[1]:
             yield join(group, member, connection=1)
         elif kind == "static":
-            yield ask("Heartbeat", 4, group_id=group, member_id=member, generation_id=wrong, group_instance_id="none")
+            yield query("Heartbeat", 4, group_id=group, member_id=member, generation_id=wrong, group_instance_id="none")
         elif kind == "delete":
-            yield ask("DeleteGroups", 2, groups_names=[group, group + "-none"])
+            yield query("DeleteGroups", 2, groups_names=[group, group + "-none"])
     for member in [*members, "stranger"]:
-        yield ask("LeaveGroup", 5, group_id=group, members=[{"member_id": member}])
-    yield ask("DescribeGroups", 6, groups=[group])
+        yield query("LeaveGroup", 5, group_id=group, members=[{"member_id": member}])
+    yield query("DescribeGroups", 6, groups=[group])
     partitions = [{"partition_index": 0}, {"partition_index": 9}]
-    yield ask("OffsetDelete", 0, group_id=group, topics=[{"name": topic, "partitions": partitions}])
+    yield query("OffsetDelete", 0, group_id=group, topics=[{"name": topic, "partitions": partitions}])
     yield offsets_of(group, topic)
-    yield ask("DeleteGroups", 2, groups_names=[group])
+    yield query("DeleteGroups", 2, groups_names=[group])
 
 
 def commit(group: str, topic: str, rng: random.Random, generation: int, member: str, version: int = 9) -> Step:
@@ -349,7 +349,7 @@ def commit(group: str, topic: str, rng: random.Random, generation: int, member: 
     ]
     names = [topic] if rng.random() < 0.8 else [topic, topic + "-none"]
     topics = [{"name": name, "partitions": partitions} for name in names]
-    return ask(
+    return query(
         "OffsetCommit",
         version,
         group_id=group,
@@ -361,7 +361,7 @@ def commit(group: str, topic: str, rng: random.Random, generation: int, member: 
 
 def offsets_of(group: str, topic: str, **values: Any) -> Step:
     named = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0, 1]}], **values}
-    return ask("OffsetFetch", 9, groups=[named, {"group_id": group + "-none", "topics": None}])
+    return query("OffsetFetch", 9, groups=[named, {"group_id": group + "-none", "topics": None}])
 
 
 def static_script(topic: str, group: str, rng: random.Random) -> Script:
@@ -370,18 +370,18 @@ def static_script(topic: str, group: str, rng: random.Random) -> Script:
     yield sync(group, first, 1, [first])
     response = yield join(group, "", group_instance_id="i")
     second = response.member_id
-    yield ask("Heartbeat", 4, group_id=group, member_id=first, generation_id=1, group_instance_id="i")
-    yield ask("Heartbeat", 4, group_id=group, member_id=second, generation_id=1, group_instance_id="i")
+    yield query("Heartbeat", 4, group_id=group, member_id=first, generation_id=1, group_instance_id="i")
+    yield query("Heartbeat", 4, group_id=group, member_id=second, generation_id=1, group_instance_id="i")
     yield sync(group, second, 1, [])
     yield join(group, second, group_instance_id="i", protocols="ba")
     yield commit(group, topic, rng, 1, second)
-    yield ask("LeaveGroup", 5, group_id=group, members=[{"member_id": first, "group_instance_id": "i"}])
-    yield ask("LeaveGroup", 5, group_id=group, members=[{"member_id": "", "group_instance_id": "i"}])
-    yield ask("DescribeGroups", 6, groups=[group])
+    yield query("LeaveGroup", 5, group_id=group, members=[{"member_id": first, "group_instance_id": "i"}])
+    yield query("LeaveGroup", 5, group_id=group, members=[{"member_id": "", "group_instance_id": "i"}])
+    yield query("DescribeGroups", 6, groups=[group])
 
 
 def consumer_script(topic: str, group: str, rng: random.Random) -> Script:
-    topic_id = (yield ask("Metadata", 12, topics=[{"name": topic}])).topics[0].topic_id
+    topic_id = (yield query("Metadata", 12, topics=[{"name": topic}])).topics[0].topic_id
     epochs: dict[str, int] = {}
     owned: dict[str, set[int]] = {}
     for _ in range(STEPS):
@@ -413,11 +413,11 @@ def consumer_script(topic: str, group: str, rng: random.Random) -> Script:
         elif kind == "fetch":
             yield offsets_of(group, topic, member_id=member, member_epoch=epochs[member] + rng.choice([0, 1]))
         else:
-            yield ask("ConsumerGroupDescribe", 1, group_ids=[group, group + "-none"])
+            yield query("ConsumerGroupDescribe", 1, group_ids=[group, group + "-none"])
 
 
 def beat(group: str, member: str, epoch: int, **values: Any) -> Step:
-    return ask("ConsumerGroupHeartbeat", 1, group_id=group, member_id=member, member_epoch=epoch, **values)
+    return query("ConsumerGroupHeartbeat", 1, group_id=group, member_id=member, member_epoch=epoch, **values)
 
 
 def partitions_of(response: Any) -> set[int]:
@@ -433,7 +433,7 @@ def share_script(topic: str, group: str, rng: random.Random) -> Script:
 
     Start offsets are left out: here they move without waiting for a write (sharegroups/README.md rule 63).
     """
-    topic_id = bytes((yield ask("Metadata", 12, topics=[{"name": topic}])).topics[0].topic_id)
+    topic_id = bytes((yield query("Metadata", 12, topics=[{"name": topic}])).topics[0].topic_id)
     epochs = {"m1": 0, "m2": 0}
     yield produce(topic, a_batch(rng, 3))
     yield from _joined(topic, group)
@@ -481,14 +481,14 @@ def _started(topic_id: bytes, group: str) -> Found:
         response = yield Step("ShareFetch", 2, values, 3, is_traced=False)
         if response.responses and response.responses[0].partitions[0].acquired_records:
             break
-    yield ask("ShareAcknowledge", 2, connection=3, share_session_epoch=-1, topics=[], **names)
+    yield query("ShareAcknowledge", 2, connection=3, share_session_epoch=-1, topics=[], **names)
 
 
 def share_fetch(topic_id: bytes, group: str, member: str, epoch: int, rng: random.Random, connection: int) -> Step:
     partitions = [
         {"partition_index": 0, "acknowledgement_batches": a_few(rng) if epoch > 0 and rng.random() < 0.3 else []}
     ]
-    return ask(
+    return query(
         "ShareFetch", 2, connection=connection, group_id=group, member_id=member, share_session_epoch=epoch,
         max_wait_ms=100, min_bytes=1, max_bytes=rng.choice([150, 1 << 20]), max_records=rng.choice([1, 3, 500]),
         batch_size=rng.choice([1, 3, 500]), share_acquire_mode=rng.choice([0, 0, 1]),
@@ -500,7 +500,7 @@ def acknowledge(
     topic_id: bytes, group: str, member: str, epoch: int, rng: random.Random, connection: int, *, renew: bool
 ) -> Step:
     partitions = [{"partition_index": rng.choice([0, 0, 0, 0, 9]), "acknowledgement_batches": a_few(rng, renew=renew)}]
-    return ask(
+    return query(
         "ShareAcknowledge", 2, connection=connection, group_id=group, member_id=member, share_session_epoch=epoch,
         is_renew_ack=renew, topics=[{"topic_id": topic_id, "partitions": partitions}],
     )  # fmt: skip

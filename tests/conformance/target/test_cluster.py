@@ -28,10 +28,10 @@ async def test_fetch_sessions_of_a_node_end_with_it() -> None:
         cluster.create_topic("t")
         topics = [{"topic": "t", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}]}]
         caller = Caller(cluster)
-        session_id = (await caller.ask("Fetch", 12, session_epoch=0, topics=topics)).session_id
+        session_id = (await caller.query("Fetch", 12, session_epoch=0, topics=topics)).session_id
         cluster.take_node_down(1)
         cluster.bring_node_up(1)
-        assert (await caller.ask("Fetch", 12, session_id=session_id, session_epoch=1)).error_code == 70
+        assert (await caller.query("Fetch", 12, session_id=session_id, session_epoch=1)).error_code == 70
 
 
 async def test_a_coordinator_is_replaced_while_its_node_is_down() -> None:

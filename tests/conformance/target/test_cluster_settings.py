@@ -9,7 +9,7 @@ from tests.support.target_caller import Caller, running_cluster
 
 async def test_topics_are_not_created_where_that_is_off() -> None:
     async with running_cluster(settings=ClusterSettings(auto_create_topics=False)) as cluster:
-        await Caller(cluster).ask("Metadata", topics=[{"name": "t"}])
+        await Caller(cluster).query("Metadata", topics=[{"name": "t"}])
         assert cluster.topics.named("t") is None
 
 

@@ -19,7 +19,7 @@ def metadata(*owned: int) -> dict[str, Any]:
 
 async def joined(caller: Caller, **values: Any) -> tuple[str, int]:
     """Return (member id, generation) of a new classic member."""
-    found = await caller.ask("JoinGroup", 3, group_id="g", **{**REQUEST, **metadata(), **values})
+    found = await caller.query("JoinGroup", 3, group_id="g", **{**REQUEST, **metadata(), **values})
     assert found.error_code == ErrorCode.NONE
     return found.member_id, found.generation_id
 
@@ -29,7 +29,7 @@ REQUEST = {"member_id": "", "session_timeout_ms": 10_000, "rebalance_timeout_ms"
 
 async def heartbeat(caller: Caller, member_id: str, generation: int) -> int:
     request = {"group_id": "g", "member_id": member_id, "generation_id": generation}
-    return int((await caller.ask("Heartbeat", 4, **request)).error_code)
+    return int((await caller.query("Heartbeat", 4, **request)).error_code)
 
 
 async def synced(caller: Caller, member_id: str, generation: int) -> list[int]:
@@ -107,7 +107,7 @@ async def test_members_of_the_other_protocol_are_unknown() -> None:
         assert (other.error_code, other.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         malformed = await caller.join("g", member_id, protocols=[{"name": "range", "metadata": b"?"}])
         assert malformed.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-        kinds = (await caller.ask("ConsumerGroupDescribe", 1, group_ids=["g"])).groups[0].members
+        kinds = (await caller.query("ConsumerGroupDescribe", 1, group_ids=["g"])).groups[0].members
         assert {each.member_id: each.member_type for each in kinds} == {"modern": 1, member_id: 0}
 
 
@@ -121,7 +121,7 @@ async def test_commits_of_a_classic_member_are_fenced_by_its_generation() -> Non
         codes = [await caller.commit("g", "t", 1, member_id=member_id, epoch=generation + n) for n in (0, 1, -1)]
         assert codes == [0, ErrorCode.ILLEGAL_GENERATION, ErrorCode.ILLEGAL_GENERATION]
         groups = [{"group_id": "g", "member_id": member_id, "member_epoch": generation - 1, "topics": None}]
-        found = (await caller.ask("OffsetFetch", 9, groups=groups)).groups[0]
+        found = (await caller.query("OffsetFetch", 9, groups=groups)).groups[0]
         assert found.error_code == ErrorCode.ILLEGAL_GENERATION
 
 
@@ -134,7 +134,7 @@ async def test_a_static_consumer_that_returns_as_a_classic_member_makes_the_grou
         group = cluster.groups.get("g")
         assert isinstance(group, ClassicGroup)
         assert (again.generation_id, group.generation, group.state) == (2, 2, ClassicState.STABLE)
-        response = await caller.ask(
+        response = await caller.query(
             "SyncGroup", 5, group_id="g", member_id=again.member_id, group_instance_id="i", generation_id=2,
             protocol_type="consumer", protocol_name="range", assignments=[],
         )  # fmt: skip
@@ -151,7 +151,7 @@ async def test_several_members_leave_in_one_group_epoch() -> None:
             await caller.join_consumer("g", name, "t", instance_id=name)
         member_id, _ = await joined(caller)
         members = [{"member_id": member_id}, {"member_id": "x"}, {"member_id": "", "group_instance_id": "m1"}]
-        left = await caller.ask("LeaveGroup", 5, group_id="g", members=members)
+        left = await caller.query("LeaveGroup", 5, group_id="g", members=members)
         assert [each.error_code for each in left.members] == [0, ErrorCode.UNKNOWN_MEMBER_ID, 0]
-        described = (await caller.ask("ConsumerGroupDescribe", 1, group_ids=["g"])).groups[0]
+        described = (await caller.query("ConsumerGroupDescribe", 1, group_ids=["g"])).groups[0]
         assert ([each.member_id for each in described.members], described.group_epoch) == (["m2"], 5)

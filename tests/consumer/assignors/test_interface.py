@@ -15,20 +15,20 @@ STORIES = CASES // (assignors.ROUNDS * len(ASSIGNORS))
 LIVE_STORIES = 60
 
 
-def differences(asked: list[Case], responses: list[str]) -> list[str]:
+def differences(requested: list[Case], responses: list[str]) -> list[str]:
     """Return where ours is not valid, or is not Java's though Java's is."""
     return [
         f"{case}\njava {response}\nours {compact(ours)}"
-        for case, response, ours in zip(asked, responses, (case.ours() for case in asked), strict=True)
+        for case, response, ours in zip(requested, responses, (case.ours() for case in requested), strict=True)
         if not is_valid(case, ours) or response not in ("error", compact(ours))
     ]
 
 
 def test_every_recorded_case_is_assigned_as_java_assigned_it() -> None:
-    asked, responses = assignors.some_cases(STORIES), GOLDEN.read_text().splitlines()
+    requested, responses = assignors.some_cases(STORIES), GOLDEN.read_text().splitlines()
     assert len(responses) > 300
     assert responses.count("error") < 10, "a case in which Java fails, or assigns what nobody wanted, compares nothing"
-    assert differences(asked, responses) == []
+    assert differences(requested, responses) == []
 
 
 def test_among_the_recorded_cases_are_many_in_which_racks_decide() -> None:
@@ -43,14 +43,14 @@ def test_java_of_today_assigns_as_we_do(release: str) -> None:
     """Other cases than the recorded ones, by the classes of both releases."""
     if not assignors.has_compiler():
         pytest.skip("needs a JDK: the Java at hand has no compiler")
-    asked = assignors.some_cases(LIVE_STORIES, first=10_000)
-    found = [read_response(response) for response in assignors.judge(asked, release)]
+    requested = assignors.some_cases(LIVE_STORIES, first=10_000)
+    found = [read_response(response) for response in assignors.judge(requested, release)]
     responses = [
         "error" if theirs is None or not is_valid(case, theirs) else compact(theirs)
-        for case, theirs in zip(asked, found, strict=True)
+        for case, theirs in zip(requested, found, strict=True)
     ]
-    assert responses.count("error") < len(asked) / 50
-    assert differences(asked, responses) == []
+    assert responses.count("error") < len(requested) / 50
+    assert differences(requested, responses) == []
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)

@@ -25,13 +25,13 @@ class Play:
 
     def __init__(self, who: MemberIdentity = MemberIdentity(), **options: Any) -> None:  # noqa: B008 - a tuple
         self.coordinator = found_coordinator()
-        self.asks = CommittedRequests(
+        self.committed = CommittedRequests(
             ConsumerOptions(group_id="g", **options), self.coordinator, backoff(), lambda: who
         )
         self.found: list[Any] = []
 
     def query(self, *partitions: TopicPartition) -> None:
-        self.asks.query(frozenset(partitions), lambda found: self.found.append(found) or [])  # type: ignore[func-returns-value]
+        self.committed.query(frozenset(partitions), lambda found: self.found.append(found) or [])  # type: ignore[func-returns-value]
 
     def respond(self, now: float = NOW, code: int = 0, **committed: Any) -> None:
         """a=(offset, metadata, code)"""
@@ -45,7 +45,7 @@ class Play:
         ]  # fmt: skip
         topics = [response.OffsetFetchResponseTopics(name="p", partitions=partitions)]
         group = response.OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=code)
-        assert self.asks.on_response(only(self.asks, now), crossed(response(groups=[group]), 9), now) == []
+        assert self.committed.on_response(only(self.committed, now), crossed(response(groups=[group]), 9), now) == []
 
 
 def test_all_queries_are_one_request_and_each_gets_its_result() -> None:
@@ -54,13 +54,13 @@ def test_all_queries_are_one_request_and_each_gets_its_result() -> None:
     play.query(A, B)
     play.respond(a=(7, "ic/1;9-9", 0), b=(-1, None, 0))
     assert play.found == [{A: OffsetAndMetadata(7, "ic/1;9-9", 3)}, {A: OffsetAndMetadata(7, "ic/1;9-9", 3), B: None}]
-    nothing(play.asks)
+    nothing(play.committed)
 
 
 def test_nothing_that_a_transaction_may_undo_is_taken() -> None:
     play = Play()
     play.query(A)
-    assert play.asks.poll(NOW).requests[0].message.require_stable
+    assert play.committed.poll(NOW).requests[0].message.require_stable
 
 
 def test_an_offset_in_an_open_transaction_is_requested_again() -> None:
@@ -68,7 +68,7 @@ def test_an_offset_in_an_open_transaction_is_requested_again() -> None:
     play.query(A, B)
     play.respond(a=(1, "", 0), b=(-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT))
     assert play.found == []
-    assert nothing(play.asks) == pytest.approx(NOW + 0.1)
+    assert nothing(play.committed) == pytest.approx(NOW + 0.1)
     play.respond(NOW + 0.1, b=(2, "", 0))
     assert list(play.found[0]) == [A, B]
 
@@ -78,7 +78,7 @@ def test_codes_of_the_group_that_may_pass(code: int) -> None:
     play = Play()
     play.query(A)
     play.respond(code=code)
-    nothing(play.asks)
+    nothing(play.committed)
     assert play.found == []
     assert (play.coordinator.node_id is None) == (code in (15, 16))
 
@@ -90,23 +90,23 @@ def test_what_does_not_pass_is_delivered_as_an_error_to_all() -> None:
     play.respond(code=30)
     assert [type(each) for each in play.found] == [BrokerRefused] * 2
     play.query(A)
-    nothing(play.asks)
+    nothing(play.committed)
     play.respond(NOW + 1, a=(-1, "", 29))
     assert str(play.found[2]) == "OffsetFetch of p-0: TOPIC_AUTHORIZATION_FAILED"
     play.query(A)
-    play.asks.on_response(only(play.asks, NOW + 2), BARRED, NOW + 2)
+    play.committed.on_response(only(play.committed, NOW + 2), BARRED, NOW + 2)
     assert isinstance(play.found[3], ConsumerError)
 
 
 def test_without_a_response_the_coordinator_is_looked_up() -> None:
     play = Play()
     play.query(A)
-    request = only(play.asks)
-    nothing(play.asks)
-    play.asks.on_response(request, GONE, NOW)
-    play.asks.on_response(request, GONE, NOW)
+    request = only(play.committed)
+    nothing(play.committed)
+    play.committed.on_response(request, GONE, NOW)
+    play.committed.on_response(request, GONE, NOW)
     assert play.coordinator.node_id is None
-    nothing(play.asks, NOW + 5)
+    nothing(play.committed, NOW + 5)
 
 
 def test_a_member_of_kip_848_says_who_it_is() -> None:
@@ -114,5 +114,5 @@ def test_a_member_of_kip_848_says_who_it_is() -> None:
     for protocol, said in (("classic", (None, -1)), ("consumer", ("m", 3))):
         play = Play(who, group_protocol=protocol)
         play.query(A)
-        (group,) = only(play.asks).message.groups
+        (group,) = only(play.committed).message.groups
         assert (group.member_id, group.member_epoch) == said

@@ -50,9 +50,9 @@ def test_the_child_reads_over_its_own_connection_and_stops_at_the_end_of_its_ran
 
     world.kafka.take = noted  # type: ignore[method-assign]
     assert read_all(world, member) == list(range(70, 120))
-    asked = lanes.count(Lane.CATCHING_UP)
+    requested = lanes.count(Lane.CATCHING_UP)
     world.run(5, [member])
-    assert lanes.count(Lane.CATCHING_UP) == asked
+    assert lanes.count(Lane.CATCHING_UP) == requested
     assert Lane.DATA in lanes[-3:]
     assert tokens(member) == [("70-119", 50), ("70-119", 0)]
 
@@ -93,16 +93,16 @@ def test_what_was_deleted_shrinks_the_range(start: int) -> None:
 def test_a_failed_request_for_the_log_start_is_repeated() -> None:
     world, member = behind()
     world.kafka.starts[P] = 100
-    asked: list[int] = []
+    requested: list[int] = []
 
     def first_fails(request: Any) -> Any:
-        asked.append(request.message.topics[0].partitions[0].timestamp)
-        fails = asked == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP]
+        requested.append(request.message.topics[0].partitions[0].timestamp)
+        fails = requested == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP]
         return RequestFailure(FailureKind.UNSUPPORTED_VERSION, "no") if fails else None
 
     world.kafka.faults["ListOffsets"] = [first_fails] * 20
     assert read_all(world, member) == list(range(100, 120))
-    assert asked == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_TIMESTAMP]
+    assert requested == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_TIMESTAMP]
 
 
 def test_partitions_that_go_take_their_child_with_them() -> None:

@@ -60,20 +60,20 @@ class Play:
         return [(str(each.partition), each.first, each.next_offset) for each in self.fetches.take(bytes_max)]
 
 
-def asked(request: UnsentRequest) -> dict[int, int]:
+def requested(request: UnsentRequest) -> dict[int, int]:
     return {each.partition: each.fetch_offset for topic in request.message.topics for each in topic.partitions}
 
 
 def test_each_broker_has_one_request_under_way_for_all_its_partitions() -> None:
     play = Play(A, B, C)
     first, second = play.fetches.poll(NOW).requests
-    assert [(each.node_id, asked(each)) for each in (first, second)] == [(1, {0: 0, 2: 0}), (2, {1: 0})]
+    assert [(each.node_id, requested(each)) for each in (first, second)] == [(1, {0: 0, 2: 0}), (2, {1: 0})]
     assert (first.message.session_id, first.message.session_epoch, first.message.max_wait_ms) == (0, -1, 500)
     (topic,) = second.message.topics
     assert topic.partitions[0].current_leader_epoch == 5
     nothing(play.fetches)
     assert play.respond(second, b=batch(0)) == [FetchArrived(partitions=frozenset({B}))]
-    assert asked(only(play.fetches)) == {1: 10}, "further on, while nothing was taken yet"
+    assert requested(only(play.fetches)) == {1: 10}, "further on, while nothing was taken yet"
 
 
 def test_chunks_are_whole_batches_and_the_position_stays_until_records_are_returned() -> None:
@@ -103,7 +103,7 @@ def test_a_full_buffer_stops_fetching_until_something_is_taken() -> None:
     assert play.fetches.buffered_bytes == len(batch(0)) * 2 > 500
     assert nothing(play.fetches) == float("inf")
     assert len(play.taken()) == 1
-    assert asked(only(play.fetches)) == {0: 20}
+    assert requested(only(play.fetches)) == {0: 20}
 
 
 def test_room_is_new_only_where_a_fetch_waits_for_it() -> None:
@@ -117,7 +117,7 @@ def test_room_is_new_only_where_a_fetch_waits_for_it() -> None:
     assert not play.fetches.has_new_room
     assert len(play.taken(1)) == 1
     assert play.fetches.has_new_room
-    assert asked(only(play.fetches)) == {0: 20}
+    assert requested(only(play.fetches)) == {0: 20}
     assert not play.fetches.has_new_room
 
 
@@ -157,7 +157,7 @@ def test_paused_partitions_are_not_fetched_and_keep_what_was_there() -> None:
     assert play.fetches.has_records
     assert play.taken() == [("p-2", 0, 10)]
     assert not play.fetches.has_records
-    assert asked(only(play.fetches)) == {2: 10}
+    assert requested(only(play.fetches)) == {2: 10}
     play.positions.resume([A])
     assert play.taken() == [("p-0", 0, 10)]
 
@@ -203,7 +203,7 @@ def test_a_seek_makes_buffered_records_and_requests_in_flight_stale() -> None:
     assert play.respond(request, a=batch(10)) == []
     assert play.taken() == []
     assert play.fetches.buffered_bytes == 0
-    assert asked(only(play.fetches)) == {0: 50}
+    assert requested(only(play.fetches)) == {0: 50}
 
 
 def test_chunks_of_a_partition_stay_in_order_when_little_is_taken() -> None:
@@ -244,11 +244,11 @@ def test_a_stale_leader_is_looked_up_and_the_others_are_still_read() -> None:
     play = Play(A, C)
     leader = registry.message("FetchResponse").LeaderIdAndEpoch(leader_id=2, leader_epoch=9)
     play.respond(only(play.fetches), a={"error_code": 6, "current_leader": leader}, c=batch(0))
-    assert asked(only(play.fetches)) == {2: 10}
+    assert requested(only(play.fetches)) == {2: 10}
     assert play.metadata.leader(A) == LeaderAndEpoch(2, 9)
     assert len(play.metadata.poll(NOW + 1).requests) == 1
     play.offsets.poll(NOW + 1)
-    assert asked(only(play.fetches, NOW + 1)) == {0: 0}, "at the new leader"
+    assert requested(only(play.fetches, NOW + 1)) == {0: 0}, "at the new leader"
 
 
 def test_a_follower_that_the_leader_names_is_read_until_it_refuses_fails_or_the_time_is_over() -> None:
@@ -258,7 +258,7 @@ def test_a_follower_that_the_leader_names_is_read_until_it_refuses_fails_or_the_
         assert (first.node_id, first.message.rack_id) == (1, "r")
         play.respond(first, a={"preferred_read_replica": 2})
         second = only(play.fetches)
-        assert (second.node_id, asked(second)) == (2, {0: 0})
+        assert (second.node_id, requested(second)) == (2, {0: 0})
         now = NOW
         if end == "refuses":
             assert play.respond(second, a={"error_code": 1}) == []
@@ -291,7 +291,7 @@ def test_what_the_application_has_not_got_is_read_again_where_the_log_was_cut() 
     diverging = registry.message("FetchResponse").EpochEndOffset(epoch=3, end_offset=5)
     play.respond(only(play.fetches), a={"diverging_epoch": diverging})
     assert (play.positions[A].offset, play.positions[A].record_epoch) == (0, -1)
-    assert asked(only(play.fetches)) == {0: 0}
+    assert requested(only(play.fetches)) == {0: 0}
 
 
 def test_an_offset_out_of_range_resets_only_once_what_was_fetched_before_it_is_returned() -> None:
@@ -310,14 +310,14 @@ def test_only_ranges_are_read_where_there_are_any() -> None:
     play = Play(A)
     play.positions.seek(A, 3, ranges=(OffsetSpan(0, 15), OffsetSpan(24, 26)))
     play.positions[A].leader = play.metadata.leader(A)
-    assert asked(only(play.fetches)) == {0: 3}
+    assert requested(only(play.fetches)) == {0: 3}
     play = Play(A)
     play.positions.seek(A, 3, ranges=(OffsetSpan(0, 15), OffsetSpan(24, 26)))
     play.positions[A].leader = play.metadata.leader(A)
     play.respond(only(play.fetches), a=batch(0) + batch(10))
     assert play.positions[A].record_epoch == -1  # of the batch before the gap it would be wrong after it
     request = only(play.fetches)
-    assert asked(request) == {0: 24}
+    assert requested(request) == {0: 24}
     play.respond(request, a=batch(20))
     assert nothing(play.fetches) == float("inf")
     chunks = play.fetches.take()

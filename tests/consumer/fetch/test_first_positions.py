@@ -43,9 +43,9 @@ def test_without_an_offset_and_without_a_reset_policy_it_is_an_error_with_each_p
     world, member = world_of(auto_offset_reset="none")
     world.until(lambda: len(member.of(BackgroundError)) >= 3, [member])
     assert "auto.offset.reset is none; seek" in str(member.of(BackgroundError)[0].error)
-    asked = sum("OffsetFetch" in line for line in world.kafka.wire)
+    requested = sum("OffsetFetch" in line for line in world.kafka.wire)
     world.run(30)  # no poll
-    assert sum("OffsetFetch" in line for line in world.kafka.wire) <= asked + 1
+    assert sum("OffsetFetch" in line for line in world.kafka.wire) <= requested + 1
     member.core.positions.seek(P, 98)
     world.until(lambda: len(member.got) == 2, [member])
     assert member.core.positions[P].problem is None

@@ -38,8 +38,8 @@ class Play:
         self.found: list[Any] = []
 
     def query(self, **timestamps: int) -> None:
-        asked = {A if name == "a" else B: timestamp for name, timestamp in timestamps.items()}
-        self.offsets.query(asked, lambda found: self.found.append(found) or [])  # type: ignore[func-returns-value]
+        requested = {A if name == "a" else B: timestamp for name, timestamp in timestamps.items()}
+        self.offsets.query(requested, lambda found: self.found.append(found) or [])  # type: ignore[func-returns-value]
 
     def requests(self, now: float = NOW) -> list[UnsentRequest]:
         return list(self.offsets.poll(now).requests)

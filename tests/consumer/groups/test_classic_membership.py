@@ -137,8 +137,8 @@ def test_a_cooperative_member_joins_with_what_it_has_and_reads_on() -> None:
     respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     request = only(play.member, NOW + 3.0)
     assert (request.api, play.flow.state) == ("JoinGroup", State.STABLE)
-    told = read_subscription("m", bytes(request.message.protocols[0].metadata))
-    assert (set(told.owned), told.generation) == ({P0, P1}, 1)
+    subscription = read_subscription("m", bytes(request.message.protocols[0].metadata))
+    assert (set(subscription.owned), subscription.generation) == ({P0, P1}, 1)
 
 
 def test_a_cooperative_member_that_delays_joins_another_rebalance_and_still_owns_the_partition() -> None:
@@ -150,8 +150,8 @@ def test_a_cooperative_member_that_delays_joins_another_rebalance_and_still_owns
     assert event.partitions == {P1}
     respond(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
     request = only(play.member, NOW + 6.0)
-    told = read_subscription("m", bytes(request.message.protocols[0].metadata))
-    assert (set(told.owned), told.generation) == ({P0, P1}, 2)
+    subscription = read_subscription("m", bytes(request.message.protocols[0].metadata))
+    assert (set(subscription.owned), subscription.generation) == ({P0, P1}, 2)
     play.joined(request, NOW + 6.0, 3)
     (again,) = play.synced(only(play.member, NOW + 6.0), NOW + 6.0, "0")
     assert (again.partitions, play.flow.state) == ({P1}, State.REVOKING_PARTITION)
@@ -193,8 +193,8 @@ def test_of_several_delayed_partitions_those_that_are_released_go_to_others_firs
     play.synced(only(play.member, NOW + 3.0), NOW + 3.0, "")
     play.member.acknowledge_revoked(frozenset({P0}), NOW + 4.0)
     request = only(play.member, NOW + 4.0)
-    told = read_subscription("m", bytes(request.message.protocols[0].metadata))
-    assert (told.owned, play.flow.state) == ((P1,), State.REVOKING_PARTITION)
+    subscription = read_subscription("m", bytes(request.message.protocols[0].metadata))
+    assert (subscription.owned, play.flow.state) == ((P1,), State.REVOKING_PARTITION)
 
 
 @pytest.mark.parametrize(("code", "keeps_id"), [(25, False), (22, True)])

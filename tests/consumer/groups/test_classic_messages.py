@@ -25,10 +25,15 @@ def test_join_group_says_everything_in_the_words_of_each_assignor(version: int) 
     assert (made.session_timeout_ms, made.rebalance_timeout_ms) == (10_000, 60_000)
     assert [each.name for each in made.protocols] == ["sticky", "cooperative-sticky"]
     for each in made.protocols:
-        told = read_subscription("m", bytes(each.metadata))
-        assert (told.topics, told.owned, told.generation, told.rack) == (("p",), (P0,), 4, "r1")
-    told = read_subscription("m", bytes(made.protocols[0].metadata))
-    assert read_sticky_user_data(told.user_data) == ((P0,), 3)
+        subscription = read_subscription("m", bytes(each.metadata))
+        assert (subscription.topics, subscription.owned, subscription.generation, subscription.rack) == (
+            ("p",),
+            (P0,),
+            4,
+            "r1",
+        )
+    subscription = read_subscription("m", bytes(made.protocols[0].metadata))
+    assert read_sticky_user_data(subscription.user_data) == ((P0,), 3)
 
 
 @pytest.mark.parametrize("version", range(3, 6))

@@ -63,8 +63,8 @@ class Play:
 
 
 def owned(request: UnsentRequest) -> list[int] | None:
-    told = request.message.topic_partitions
-    return None if told is None else [number for each in told for number in each.partitions]
+    owned_topics = request.message.topic_partitions
+    return None if owned_topics is None else [number for each in owned_topics for number in each.partitions]
 
 
 def test_joining_says_everything_and_what_follows_only_what_has_changed() -> None:

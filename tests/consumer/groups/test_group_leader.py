@@ -25,12 +25,12 @@ class Topics:
 
     def __init__(self, **counts: int) -> None:
         self.counts: dict[str, int] | None = counts
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.racks: dict[TopicPartition, frozenset[str]] = {}
         self.weights: dict[str, tuple[float, ...]] = {}
 
     def partition_counts(self, topics: Iterable[str], _: float) -> dict[str, int] | None:
-        self.asked = list(topics)
+        self.requested = list(topics)
         return self.counts and dict(self.counts)
 
     def replica_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
@@ -62,7 +62,7 @@ def test_it_assigns_what_all_members_subscribe_to_once_the_topics_are_known() ->
     leader.elected(elected(a=topics("p"), b=topics("p", "q")))
     counts, known.counts = known.counts, None
     assert leader.assign(0.0) is None
-    assert known.asked == ["p", "q"]
+    assert known.requested == ["p", "q"]
     known.counts = counts
     assert assigned(leader) == {"a": ["p-0"], "b": ["p-1", "q-0"]}
 

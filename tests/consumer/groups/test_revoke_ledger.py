@@ -145,9 +145,9 @@ class Polls(RuleBasedStateMachine):
         super().__init__()
         self.ledger = RevokeLedger()
         self.rebalance = 0
-        self.asked: set[TopicPartition] = set()
+        self.requested: set[TopicPartition] = set()
         """Requested by a rebalance, and since then neither completed, nor lost, nor returned."""
-        self.told: frozenset[TopicPartition] = NOTHING
+        self.reported: frozenset[TopicPartition] = NOTHING
         """Partitions to be revoked according to the last poll, without those delayed since."""
         self.losses: set[TopicPartition] = set()
         """Not yet reported."""
@@ -156,24 +156,24 @@ class Polls(RuleBasedStateMachine):
     def rebalance_begins(self, partitions: frozenset[TopicPartition]) -> None:
         """It names everything that it wants back; what it does not name is given back."""
         self.rebalance += 1
-        self.ledger.regained(self.asked - partitions)
+        self.ledger.regained(self.requested - partitions)
         free = self.ledger.requested(partitions, self.rebalance)
         assert free == partitions & (self.ledger.lost_now | self.losses)
-        self.told -= self.asked - partitions
-        self.asked = set(partitions - free)
+        self.reported -= self.requested - partitions
+        self.requested = set(partitions - free)
 
     @rule(partitions=ANY)
     def partitions_are_lost(self, partitions: frozenset[TopicPartition]) -> None:
         self.losses |= partitions - self.ledger.lost_now
         self.ledger.lost(partitions)
-        self.asked -= partitions
-        self.told -= partitions
+        self.requested -= partitions
+        self.reported -= partitions
 
     @rule(partitions=ANY)
     def partitions_come_back(self, partitions: frozenset[TopicPartition]) -> None:
         self.ledger.regained(partitions)
-        self.asked -= partitions
-        self.told -= partitions
+        self.requested -= partitions
+        self.reported -= partitions
 
     @rule(partitions=ANY)
     def application_delays(self, partitions: frozenset[TopicPartition]) -> None:
@@ -183,7 +183,7 @@ class Polls(RuleBasedStateMachine):
         if partitions <= listed | gone:
             assert self.ledger.delay(partitions) == (not partitions & gone)
             assert partitions - gone <= self.ledger.thereafter
-            self.told -= partitions
+            self.reported -= partitions
         else:
             with pytest.raises(ValueError):
                 self.ledger.delay(partitions)
@@ -192,12 +192,12 @@ class Polls(RuleBasedStateMachine):
     @rule()
     def poll_begins_and_ends(self) -> None:
         completed = self.ledger.begin_poll()
-        assert completed == self.told, "what was reported and not delayed, once, and nothing else"
-        self.asked -= completed
+        assert completed == self.reported, "what was reported and not delayed, once, and nothing else"
+        self.requested -= completed
         to_be_revoked, lost = self.ledger.end_poll()
-        assert to_be_revoked == self.asked
+        assert to_be_revoked == self.requested
         assert lost == self.losses
-        self.told, self.losses = to_be_revoked, set()
+        self.reported, self.losses = to_be_revoked, set()
 
     @invariant()
     def a_partition_is_in_one_list_at_most(self) -> None:

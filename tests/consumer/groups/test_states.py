@@ -56,8 +56,10 @@ def test_every_state_is_reached_and_left() -> None:
 
 def test_the_table_in_the_readme_is_the_table() -> None:
     rows = re.findall(r"^\| ([A-Z_]+) \| ([A-Z_, ]+) \|$", README.read_text(), re.MULTILINE)
-    told = {RebalanceState[state]: frozenset(RebalanceState[each] for each in to.split(", ")) for state, to in rows}
-    assert told == REBALANCE_TRANSITIONS
+    transitions = {
+        RebalanceState[state]: frozenset(RebalanceState[each] for each in to.split(", ")) for state, to in rows
+    }
+    assert transitions == REBALANCE_TRANSITIONS
 
 
 def test_an_observer_gets_each_transition_with_time_and_reason() -> None:

@@ -147,8 +147,8 @@ def read_response(response: str) -> Assigned | None:
     """Return what Java assigned; None where it failed."""
     if response.startswith("error"):
         return None
-    told = (member.split(";") for member in response.split("\t"))
-    return {member_id: list(read_assignment(bytes.fromhex(data)).partitions) for member_id, data in told}
+    lines = (member.split(";") for member in response.split("\t"))
+    return {member_id: list(read_assignment(bytes.fromhex(data)).partitions) for member_id, data in lines}
 
 
 def is_valid(case: Case, assigned: Assigned) -> bool:
@@ -180,17 +180,17 @@ def has_compiler() -> bool:
     return "jdk.compiler" in modules.stdout
 
 
-def judge(asked: list[Case], release: str) -> list[str]:
+def judge(requested: list[Case], release: str) -> list[str]:
     """Return the results of the Java classes of one release, one line each."""
     done = subprocess.run(
         [find_java(), "-XX:TieredStopAtLevel=1", "-cp", class_path(release), str(HERE / "Assign.java")],
-        input="".join(case.line() + "\n" for case in asked).encode(),
+        input="".join(case.line() + "\n" for case in requested).encode(),
         capture_output=True,
         check=True,
         timeout=300,
     )
     lines = [line for line in done.stdout.decode().splitlines() if line.startswith(("consumer-", "error "))]
-    assert len(lines) == len(asked), f"{len(lines)} answers to {len(asked)} cases"
+    assert len(lines) == len(requested), f"{len(lines)} answers to {len(requested)} cases"
     return lines
 
 
@@ -219,9 +219,9 @@ def in_racks(choose: random.Random, case: Case) -> Case:
 def main() -> None:
     """Write golden.txt, or compare."""
     stories = int(sys.argv[1]) if sys.argv[1:] else CASES // (ROUNDS * len(ASSIGNORS))
-    asked = some_cases(stories)
+    requested = some_cases(stories)
     lines, parted, failed = [], 0, 0
-    for case, response in zip(asked, judge(asked, RELEASES[-1]), strict=True):
+    for case, response in zip(requested, judge(requested, RELEASES[-1]), strict=True):
         theirs, ours = read_response(response), case.ours()
         wrong = theirs is None or not is_valid(case, theirs)
         lines.append("error" if theirs is None or wrong else compact(theirs))
@@ -231,7 +231,7 @@ def main() -> None:
             print(f"{case}\n  java {lines[-1]}\n  ours {compact(ours)}")
     if not sys.argv[1:]:
         GOLDEN.write_text("\n".join(lines) + "\n")
-    print(f"{len(asked)} cases; {parted} differ; in {failed} Java itself fails or assigns what nobody wanted")
+    print(f"{len(requested)} cases; {parted} differ; in {failed} Java itself fails or assigns what nobody wanted")
 
 
 if __name__ == "__main__":

@@ -35,10 +35,10 @@ def test_no_acknowledgements_are_no_batch() -> None:
 @given(st.dictionaries(st.integers(0, 60), st.sampled_from(AcknowledgeType)))
 def test_batches_contain_exactly_the_acknowledgements(said: dict[int, AcknowledgeType]) -> None:
     made = spans(said)
-    told: dict[int, int] = {}
+    by_offset: dict[int, int] = {}
     for first, last, types in made:
         count = last - first + 1
         assert len(types) in (1, count)
-        told.update(zip(range(first, last + 1), types * count if len(types) == 1 else types, strict=True))
-    assert told == said
+        by_offset.update(zip(range(first, last + 1), types * count if len(types) == 1 else types, strict=True))
+    assert by_offset == said
     assert all(one.last < two.first for one, two in itertools.pairwise(made))

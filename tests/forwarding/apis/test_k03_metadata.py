@@ -12,7 +12,7 @@ REQUEST = registry.message("MetadataRequest")
 VERSIONS = range(registry.versions(3)[0], registry.versions(3)[1] + 1)
 
 
-def asks(version: int, topics, client_id="a client", tags=b"\0") -> bool:
+def requests_topics(version: int, topics, client_id="a client", tags=b"\0") -> bool:
     frame = frames.request(3, version, 5, client_id, REQUEST(topics=topics))[4:]
     if version >= 9 and tags != b"\0":
         length = 10 + (len(client_id) if client_id is not None else 0)
@@ -23,17 +23,17 @@ def asks(version: int, topics, client_id="a client", tags=b"\0") -> bool:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("client_id", [None, "", "a client", "ä" * 300])
 def test_all_topics_are_a_null_list_and_in_v0_an_empty_one(version, client_id):
-    assert asks(version, [] if version == 0 else None, client_id)
-    assert not asks(version, [REQUEST.MetadataRequestTopic(name="orders")], client_id)
+    assert requests_topics(version, [] if version == 0 else None, client_id)
+    assert not requests_topics(version, [REQUEST.MetadataRequestTopic(name="orders")], client_id)
     if version:
-        assert not asks(version, [], client_id), "no topic at all"
+        assert not requests_topics(version, [], client_id), "no topic at all"
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 9])
 def test_a_tag_in_the_header_does_not_hide_it(version):
     tags = bytes.fromhex("01070300ff00")
-    assert asks(version, None, tags=tags)
-    assert not asks(version, [REQUEST.MetadataRequestTopic(name="orders")], tags=tags)
+    assert requests_topics(version, None, tags=tags)
+    assert not requests_topics(version, [REQUEST.MetadataRequestTopic(name="orders")], tags=tags)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -25,9 +25,15 @@ def test_a_coordinator_that_cannot_be_dialled_keeps_its_key():
     coordinator = RESPONSE.Coordinator(key="group", node_id=4, host="kafka-4", port=9092, error_message=None)
     response = RESPONSE(coordinators=[coordinator])
     k10_find_coordinator.repair(response, AddressBook(20000, "h", lambda *_: False))
-    (told,) = response.coordinators
-    assert (told.key, told.error_code, told.node_id, told.host, told.port) == ("group", 15, -1, "", -1)
-    assert "proxy" in told.error_message
+    (entry,) = response.coordinators
+    assert (entry.key, entry.error_code, entry.node_id, entry.host, entry.port) == (
+        "group",
+        15,
+        -1,
+        "",
+        -1,
+    )
+    assert "proxy" in entry.error_message
 
 
 def test_a_long_request_is_sent_in_parts_and_has_one_response():

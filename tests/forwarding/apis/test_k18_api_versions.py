@@ -41,9 +41,9 @@ def test_a_client_gets_the_effective_table_with_its_own_correlation_id(routes, v
     frame = golden(release, version)
     rewrite = routes[header(18, version)].rewrite
     for correlation_id in (0, 77):
-        told = rewrite(memoryview(correlation_id.to_bytes(4, "big") + frame[4:]), Context(node_id=3))
-        assert int.from_bytes(told[:4], "big") == len(told) - 4
-        got_id, response = frames.decode_response(18, version, told[4:])
+        rewritten = rewrite(memoryview(correlation_id.to_bytes(4, "big") + frame[4:]), Context(node_id=3))
+        assert int.from_bytes(rewritten[:4], "big") == len(rewritten) - 4
+        got_id, response = frames.decode_response(18, version, rewritten[4:])
         upstream = ranges_of(frames.decode_response(18, version, frame)[1])
         assert got_id == correlation_id
         assert ranges_of(response) == effective(upstream, versions.offer)
@@ -54,14 +54,14 @@ def test_error_35_of_an_older_broker_is_understood_in_any_version(routes):
     """Body v0 in every version; the client is led to the highest version that both have."""
     frame = bytes.fromhex("0000000900230000000100120000 0003")
     for version in range(5):
-        told = routes[header(18, version)].rewrite(memoryview(frame), Context(node_id=1))
-        assert told == len(frame).to_bytes(4, "big") + frame
+        rewritten = routes[header(18, version)].rewrite(memoryview(frame), Context(node_id=1))
+        assert rewritten == len(frame).to_bytes(4, "big") + frame
 
 
 def test_another_error_is_forwarded_unchanged(routes):
     frame = bytes.fromhex("00000009003a" + "01" + "00000005" + "00")
-    told = routes[header(18, 3)].rewrite(memoryview(frame), Context(node_id=1))
-    assert told[4:] == frame
+    rewritten = routes[header(18, 3)].rewrite(memoryview(frame), Context(node_id=1))
+    assert rewritten[4:] == frame
 
 
 def test_a_version_that_is_not_offered_gets_the_response_of_a_broker(routes):

@@ -42,9 +42,9 @@ def response(*configs: tuple[str, str | None], kind: int = BROKER, name: str = "
     return message(results=[result])
 
 
-def rewritten(book: AddressBook, told: Any, version: int = 4) -> list[Any] | None:
+def rewritten(book: AddressBook, broker_response: Any, version: int = 4) -> list[Any] | None:
     """The entries a client gets; None: the response passes as it is."""
-    frame = frames.response(ApiKey.DESCRIBE_CONFIGS, version, 7, told)
+    frame = frames.response(ApiKey.DESCRIBE_CONFIGS, version, 7, broker_response)
     new = rewriter(version, book)(memoryview(frame)[4:], CONTEXT)
     if new is None:
         return None
@@ -58,8 +58,8 @@ def rewritten(book: AddressBook, told: Any, version: int = 4) -> list[Any] | Non
 def test_the_listeners_of_a_broker_are_the_proxys(book: AddressBook, version: int) -> None:
     """The entry and its synonyms have the broker's listener names; the rest is unchanged."""
     others = (("log.dirs", "/var/kafka"), ("listener.security.protocol.map", "CLIENT:SSL,INTERNAL:PLAINTEXT"))
-    told = response(("advertised.listeners", NAMED), ("listeners", NAMED), *others)
-    entries = rewritten(book, told, version)
+    broker_response = response(("advertised.listeners", NAMED), ("listeners", NAMED), *others)
+    entries = rewritten(book, broker_response, version)
     assert entries is not None
     assert [(e.name, e.value, e.is_sensitive) for e in entries] == [
         ("advertised.listeners", SHOWN, False), ("listeners", SHOWN, False), *((*other, False) for other in others)

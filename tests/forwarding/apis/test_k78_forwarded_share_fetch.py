@@ -22,10 +22,10 @@ def request(version: int, **fields) -> bytearray:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
-    ("asked", "sent"), [(2**31 - 1, 48 * MIB), (50 * MIB, 48 * MIB), (48 * MIB, 48 * MIB), (1, 1), (0, 0), (-1, -1)]
+    ("requested", "sent"), [(2**31 - 1, 48 * MIB), (50 * MIB, 48 * MIB), (48 * MIB, 48 * MIB), (1, 1), (0, 0), (-1, -1)]
 )
-def test_max_bytes_is_lowered_in_place_and_nothing_else(version, asked, sent):
-    frame, expected = request(version, max_bytes=asked), request(version, max_bytes=sent)
+def test_max_bytes_is_lowered_in_place_and_nothing_else(version, requested, sent):
+    frame, expected = request(version, max_bytes=requested), request(version, max_bytes=sent)
     assert limit_max_bytes(version, 64 * MIB)(memoryview(frame)) is None
     assert frame == expected
 

@@ -30,12 +30,12 @@ class Broker:
 
     def __init__(self) -> None:
         self.memory: dict[str, Any] = {}
-        self.asked: list[list[str]] = []
+        self.requested: list[list[str]] = []
 
     def send_request(self, key: int, version: int, body: bytes) -> Any:
         request = registry.request(key, version).decode(body)
-        self.asked.append([topic.name for topic in request.topics])
-        return settled(memoryview(registry.response(key, version).encode(told(*self.asked[-1]))))
+        self.requested.append([topic.name for topic in request.topics])
+        return settled(memoryview(registry.response(key, version).encode(responded(*self.requested[-1]))))
 
     def on_close(self, callback: Any) -> None:
         """Never closed."""
@@ -45,12 +45,12 @@ class Broker:
 
 
 def commit(*topics: str, broker: Broker | None = None) -> Call:
-    asked = [REQUEST.OffsetCommitRequestTopic(name=name, partitions=[]) for name in topics]
+    requested = [REQUEST.OffsetCommitRequestTopic(name=name, partitions=[]) for name in topics]
     connection: Any = broker or Broker()
-    return Call(COMMIT, VERSION, 7, "c", REQUEST(group_id="g", topics=asked), connection)
+    return Call(COMMIT, VERSION, 7, "c", REQUEST(group_id="g", topics=requested), connection)
 
 
-def told(*topics: str) -> Any:
+def responded(*topics: str) -> Any:
     return RESPONSE(topics=[RESPONSE.OffsetCommitResponseTopic(name=name, partitions=[]) for name in topics])
 
 
@@ -69,8 +69,8 @@ def takes(topic: str) -> Served:
         if not mine:
             return None
         call.message.topics = [each for each in call.message.topics if each.name != topic]
-        response = await next_response(call) if call.message.topics else told()
-        response.topics += told(f"{topic}, by its feature").topics
+        response = await next_response(call) if call.message.topics else responded()
+        response.topics += responded(f"{topic}, by its feature").topics
         return response
 
     return Served(handle, ContainsAny((topic.encode(),)))
@@ -126,7 +126,7 @@ def test_three_features_share_one_request_and_the_broker_gets_the_rest() -> None
     """Each takes its part of the decoded message, and adds its part to the decoded response."""
     broker = Broker()
     response = run(chain(takes("a"), takes("b"), takes("c")), commit("a", "b", "c", "d", broker=broker))
-    assert broker.asked == [["d"]]
+    assert broker.requested == [["d"]]
     assert names(response) == ["d", "c, by its feature", "b, by its feature", "a, by its feature"]
 
 
@@ -135,12 +135,12 @@ def test_a_feature_without_a_part_in_the_altered_request_is_passed_over() -> Non
     broker = Broker()
     call = commit("a", "b", broker=broker)
     assert names(run(chain(takes("a"), takes("a"), takes("b")), call)) == ["b, by its feature", "a, by its feature"]
-    assert broker.asked == []
+    assert broker.requested == []
 
 
 def test_a_whole_frame_from_the_next_handler_is_decoded() -> None:
     """A feature may return bytes; an amending feature gets the message."""
-    frame = ports.frames.response(COMMIT, VERSION, 7, told("framed"))
+    frame = ports.frames.response(COMMIT, VERSION, 7, responded("framed"))
     assert names(run(chain(takes("a"), says(frame)), commit("a", "t"))) == ["framed", "a, by its feature"]
 
 
@@ -148,7 +148,7 @@ def test_after_the_last_handler_is_the_broker() -> None:
     """It gets the request as the client would have sent it."""
     broker = Broker()
     assert names(run(takes("a"), commit("a", "t", broker=broker))) == ["t", "a, by its feature"]
-    assert broker.asked == [["t"]]
+    assert broker.requested == [["t"]]
 
 
 def test_what_only_one_of_them_serves_stays_as_it_is() -> None:
@@ -171,7 +171,7 @@ def test_a_request_that_no_feature_selects_is_forwarded_immediately() -> None:
     unless: set[int] = set()
     a = replace(says(None), wants=ByKnownGroup(ContainsAny((b"ic/",)), (mine,), words=(b"ic/",)))
     b = replace(says(None), wants=ByKnownGroup(EveryRequest(), (theirs,), (unless,)))
-    asked = replace(says(None), wants=EveryRequest())
+    requested = replace(says(None), wants=EveryRequest())
 
     def joined(*features: Served) -> Any:
         return in_order({COMMIT: each} for each in features)[COMMIT].wants
@@ -179,7 +179,7 @@ def test_a_request_that_no_feature_selects_is_forwarded_immediately() -> None:
     exactly = AnyOf((ContainsAny((b"ic/",)), EveryRequest()))
     assert joined(a, b) == ByKnownGroup(exactly, (mine, theirs), (unless,), (b"ic/",))
     assert joined(b) == b.wants
-    assert joined(a, asked) == AnyOf((a.wants, asked.wants))
+    assert joined(a, requested) == AnyOf((a.wants, requested.wants))
 
 
 @dataclass(frozen=True)

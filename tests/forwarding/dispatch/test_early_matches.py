@@ -159,7 +159,7 @@ def test_topics_by_their_ids() -> None:
 METADATA = registry.message("MetadataRequest")
 
 
-def asked(*topics: bytes | str) -> memoryview:
+def requested(*topics: bytes | str) -> memoryview:
     named = [{"name": each} if isinstance(each, str) else {"name": None, "topic_id": each} for each in topics]
     return frame(3, 12, topics=[METADATA.MetadataRequestTopic(**each) for each in named])
 
@@ -167,14 +167,14 @@ def asked(*topics: bytes | str) -> memoryview:
 def test_a_topic_that_goes_by_its_name_has_no_unknown_id() -> None:
     known = {ONE: None}
     look = ByUnknownTopicId(known, 10).matcher(3, 12)
-    assert not look(asked("a", "b"))
-    assert not look(asked("a", ONE))
-    assert look(asked("a", TWO))
+    assert not look(requested("a", "b"))
+    assert not look(requested("a", ONE))
+    assert look(requested("a", TWO))
     assert not look(frame(3, 12, topics=None))
-    assert look(asked(*[ONE] * 11)), "too many"
-    assert not look(asked("a", TWO)[:30]), "the broker judges it"
+    assert look(requested(*[ONE] * 11)), "too many"
+    assert not look(requested("a", TWO)[:30]), "the broker judges it"
     known[TWO] = None
-    assert not look(asked("a", TWO))
+    assert not look(requested("a", TWO))
 
 
 FETCH = registry.message("FetchRequest")

@@ -121,12 +121,12 @@ def test_only_the_table_and_the_share_feature_change(release, version):
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_share_feature_is_reported_as_by_brokers(release):
     """Supported from 0 on, therefore only from v4 on (KAFKA-17011); finalized at 1 in every response with features."""
-    told = {}
+    offered = {}
     for version in range(5):
         message = response(release, version)
         offered_versions.offer_to_client(message, version, LOCAL)
         decoded = registry.response(18, version).decode(registry.response(18, version).encode(message))
-        told[version] = (
+        offered[version] = (
             [(f.min_version, f.max_version) for f in decoded.supported_features if f.name == "share.version"],
             [
                 (f.min_version_level, f.max_version_level)
@@ -134,7 +134,7 @@ def test_the_share_feature_is_reported_as_by_brokers(release):
                 if f.name == "share.version"
             ],
         )
-    assert told == {0: ([], []), 1: ([], []), 2: ([], []), 3: ([], [(1, 1)]), 4: ([(0, 1)], [(1, 1)])}
+    assert offered == {0: ([], []), 1: ([], []), 2: ([], []), 3: ([], [(1, 1)]), 4: ([(0, 1)], [(1, 1)])}
 
 
 def test_upstreams_features_are_not_touched_when_it_serves_share_groups():

@@ -41,18 +41,18 @@ def request(body: bytes, correlation_id: int = 1) -> memoryview:
 
 def test_what_repeats_is_judged_once() -> None:
     """Its key is the bytes after the correlation id; a request that was not forwarded is judged again."""
-    asked: list[bytes] = []
+    requested: list[bytes] = []
 
     def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Named | None:
-        asked.append(bytes(buffer[at + 12 : end]))
-        return None if b"mine" in asked[-1] else PLAIN
+        requested.append(bytes(buffer[at + 12 : end]))
+        return None if b"mine" in requested[-1] else PLAIN
 
     remembered = RememberedMatch(look)
     for number in range(3):
         for body, expected in ((b"topic", PLAIN), (b"mine", None)):
             frame = request(body, number)
             assert remembered(frame, 0, len(frame), len(frame)) is expected
-    assert asked == [b"topic", b"mine", b"mine", b"mine"]
+    assert requested == [b"topic", b"mine", b"mine", b"mine"]
 
 
 def test_what_is_remembered_is_bounded(monkeypatch) -> None:

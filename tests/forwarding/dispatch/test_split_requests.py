@@ -31,7 +31,7 @@ def test_what_is_no_group_is_listed_but_no_group() -> None:
 
 def test_responses_have_the_order_of_the_request() -> None:
     """Regardless of their owner; unrequested entries are last."""
-    asked = registry.message("DeleteGroupsRequest")(groups_names=["a", "b", "c"])
+    requested = registry.message("DeleteGroupsRequest")(groups_names=["a", "b", "c"])
     message = registry.message("DeleteGroupsResponse")
     parts = [
         frames.response(
@@ -39,7 +39,7 @@ def test_responses_have_the_order_of_the_request() -> None:
         )
         for names in (["c", "x"], ["b", "a"])
     ]
-    one = call(42, 2, asked)
+    one = call(42, 2, requested)
     joined: list[Any] = []
 
     async def join() -> None:

@@ -82,7 +82,7 @@ def test_every_offset_is_reported_once_with_its_last_delivery(seed: int) -> None
             model |= dict.fromkeys(range(first, last + 1), (attempt, member))
             continue
         pieces = settled(deliveries, first, last, member)
-        told = [(at, count) for start, end, count in pieces for at in range(start, end + 1)]
+        delivered = [(at, count) for start, end, count in pieces for at in range(start, end + 1)]
         known = [model.pop(at, (None, member)) for at in range(first, last + 1)]
         expected = [count if owner == member else None for count, owner in known]
-        assert told == list(zip(range(first, last + 1), expected, strict=True))
+        assert delivered == list(zip(range(first, last + 1), expected, strict=True))

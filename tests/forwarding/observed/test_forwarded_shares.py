@@ -111,13 +111,13 @@ def settles(world: World) -> list[tuple[int, int, str]]:
 def test_acquired_records_are_reported_and_their_keys_sampled(world: World, version: int) -> None:
     data = records.build_batch(10, [Record(key=b"k", value=b"v", offset=10 + at) for at in range(8)])
     assert world.passes(SHARE_FETCH, fetch(), fetched((10, 13, 1), (15, 15, 2), data=data), version) is None
-    told = world.events("acquire", "fetch", "load", "hot_keys")
+    events = world.events("acquire", "fetch", "load", "hot_keys")
     names = ("group", "member", "partition", "first", "last", "attempt", "bytes", "lock_ms", "by")
-    assert [tuple(event[name] for name in names) for event in told if event["kind"] == "acquire"] == [
+    assert [tuple(event[name] for name in names) for event in events if event["kind"] == "acquire"] == [
         ("g", "m", 3, 10, 13, 1, len(data), 30000, "brokers"),
         ("g", "m", 3, 15, 15, 2, 0, 30000, "brokers"),
     ]
-    by_kind = {event["kind"]: event for event in told}
+    by_kind = {event["kind"]: event for event in events}
     assert (by_kind["fetch"]["reader"], by_kind["fetch"]["rows_in"]) == ("share", 8)
     assert (by_kind["load"]["rows"], by_kind["load"]["sampled"]) == (5, 8)
 
@@ -145,14 +145,14 @@ def test_a_settle_is_reported_with_its_delivery(world: World) -> None:
     world.passes(SHARE_ACKNOWLEDGE, acknowledge((8, 9, [4])), acknowledged())
     world.timers.advance(15)
     world.passes(SHARE_ACKNOWLEDGE, acknowledge((0, 9, [1])), acknowledged())
-    told = world.events("settle", "load")
+    events = world.events("settle", "load")
     names = ("first", "last", "attempt", "t_acquire_ms", "renews", "renew_ms", "start_offset")
-    assert [tuple(event[name] for name in names) for event in told if event["kind"] == "settle"] == [
+    assert [tuple(event[name] for name in names) for event in events if event["kind"] == "settle"] == [
         (0, 4, 1, acquired_ms, 0, 0, None),
         (5, 7, 3, acquired_ms, 0, 0, None),
         (8, 9, 3, acquired_ms, 1, 5_000, None),
     ]
-    assert [event["hold_ms"] for event in told if event["kind"] == "load"] == [350_000]
+    assert [event["hold_ms"] for event in events if event["kind"] == "load"] == [350_000]
 
 
 def test_what_is_not_known_of_a_delivery_is_null(world: World) -> None:
@@ -218,9 +218,9 @@ def test_other_routes_are_left_alone(world: World) -> None:
 # The extension and its twin
 
 
-def seen(route: Any, asked: bytes, back: bytes) -> Any:
+def seen(route: Any, requested: bytes, back: bytes) -> Any:
     """Return what becomes of a response whose request was seen."""
-    treated = outcome(lambda: route.amend(memoryview(bytearray(asked))) or route)
+    treated = outcome(lambda: route.amend(memoryview(bytearray(requested))) or route)
     rewrite = getattr(treated, "rewrite", None)
     return treated if rewrite is None else outcome(lambda: rewrite(memoryview(back), Context(1)))
 
@@ -272,12 +272,12 @@ class Both:
     def passes(self) -> None:
         version = self.dice.choice((1, 2))
         key, request, response = self.message(version)
-        asked = self.changed(frames.request(key, version, 7, "client", request)[4:])
+        requested = self.changed(frames.request(key, version, 7, "client", request)[4:])
         back = self.changed(frames.response(key, version, 7, response)[4:])
-        first, second = (seen(world.routes[header(key, version)], asked, back) for world in self.worlds)
+        first, second = (seen(world.routes[header(key, version)], requested, back) for world in self.worlds)
         assert first == second
 
-    def told(self) -> list[list[dict[str, Any]]]:
+    def reported(self) -> list[list[dict[str, Any]]]:
         """Numbers that no broker has may be among them."""
         for world in self.worlds:
             world.audit.end()
@@ -319,7 +319,7 @@ def _compare(seed: int) -> None:
         for world in both.worlds:
             world.timers.advance(later)
             world.audit.tick()
-    first, second = both.told()
+    first, second = both.reported()
     for one, other in zip(first, second, strict=True):
         assert {**one, "hold_ms": 0} == {**other, "hold_ms": 0}
         assert one.get("hold_ms", 0) == pytest.approx(other.get("hold_ms", 0), abs=1)

@@ -57,9 +57,11 @@ def test_a_broker_that_moved_is_reported_to_the_plane(book, plane):
 def test_brokers_in_a_response_have_our_addresses_and_each_is_listed_once(book, plane):
     """An unknown one, or one whose listener cannot be bound, is omitted."""
     metadata = registry.message("MetadataResponse")
-    told = [metadata.MetadataResponseBroker(node_id=n, host=f"kafka-{n}", port=9092, rack=f"r{n}") for n in (1, 2, 3)]
+    rewritten = [
+        metadata.MetadataResponseBroker(node_id=n, host=f"kafka-{n}", port=9092, rack=f"r{n}") for n in (1, 2, 3)
+    ]
     topology = ClusterMetadata()
-    topology.fold(metadata(brokers=told, topics=[]), 0.0)
+    topology.fold(metadata(brokers=rewritten, topics=[]), 0.0)
     plane.taken.add(2)
     named = node_endpoints(book, topology, registry.message("ShareFetchResponse").NodeEndpoint, [3, 1, 3, 2, 9])
     assert [(each.node_id, each.host, each.port, each.rack) for each in named] == [
@@ -153,10 +155,10 @@ class Rewriter:
 
     def __init__(self, word: bytes | None = b"!") -> None:
         self.word = word
-        self.asked = 0
+        self.requested = 0
 
     def __call__(self, frame: memoryview, _: Context) -> bytes | None:
-        self.asked += 1
+        self.requested += 1
         if self.word is None:
             return None
         return (len(frame) + len(self.word)).to_bytes(4, "big") + bytes(frame) + self.word
@@ -172,16 +174,16 @@ CONTEXT = Context(node_id=1)
 def test_a_repeated_response_is_rewritten_once_with_each_correlation_id(book):
     rewriter = Rewriter()
     through = ResponseCache(book).through(rewriter)
-    told = [through(response(n, b"brokers"), CONTEXT) for n in (1, 2, 3)]
-    assert told == [b"\0\0\0\x0c" + n.to_bytes(4, "big") + b"brokers!" for n in (1, 2, 3)]
-    assert rewriter.asked == 1
+    rewritten = [through(response(n, b"brokers"), CONTEXT) for n in (1, 2, 3)]
+    assert rewritten == [b"\0\0\0\x0c" + n.to_bytes(4, "big") + b"brokers!" for n in (1, 2, 3)]
+    assert rewriter.requested == 1
 
 
 def test_that_nothing_changes_is_remembered_too(book):
     rewriter = Rewriter(None)
     through = ResponseCache(book).through(rewriter)
     assert [through(response(n, b"no coordinator"), CONTEXT) for n in (1, 2)] == [None, None]
-    assert rewriter.asked == 1
+    assert rewriter.requested == 1
 
 
 def test_rewriters_are_kept_apart(book):
@@ -204,16 +206,16 @@ def test_everything_is_forgotten_when_the_book_changes(book):
 def test_a_response_that_made_a_broker_known_is_kept(book):
     """Binding a listener changes the book while the response is being rewritten: the result is the newest."""
     cache = ResponseCache(book)
-    asked = []
+    requested = []
 
     def rewrite(frame: memoryview, _: Context) -> bytes:
-        asked.append(book.advertise(3, KAFKA_1))
+        requested.append(book.advertise(3, KAFKA_1))
         return b"\0\0\0\4" + bytes(frame[:4])
 
     through = cache.through(rewrite)
     through(response(1, b"x"), CONTEXT)
     through(response(2, b"x"), CONTEXT)
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
 def test_those_kept_longest_go_first_and_the_count_holds(book):
@@ -221,9 +223,9 @@ def test_those_kept_longest_go_first_and_the_count_holds(book):
     through = cache.through(rewriter)
     for rest in (b"a", b"b", b"a", b"c", b"b"):
         through(response(1, rest), CONTEXT)
-    assert (len(cache), rewriter.asked) == (2, 3)
+    assert (len(cache), rewriter.requested) == (2, 3)
     through(response(1, b"a"), CONTEXT)
-    assert rewriter.asked == 4
+    assert rewriter.requested == 4
 
 
 def test_the_bytes_are_bounded_and_counted(book, monkeypatch):

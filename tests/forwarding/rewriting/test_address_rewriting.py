@@ -47,18 +47,18 @@ def test_the_client_gets_the_rewritten_addresses(case):
     """Byte for byte what the case says, the same from the cache, and None where nothing changes."""
     route = route_for(case)
     frame = case.frame()
-    if case.told is None:
+    if case.reported is None:
         for _ in range(2):
             with pytest.raises(UnusableResponse):
                 route.rewrite(memoryview(frame), CONTEXT)
         return
     expected = case.expected()
     for correlation_id in (CORRELATION_ID, -1):
-        asked = correlation_id.to_bytes(4, "big", signed=True)
-        told = route.rewrite(memoryview(asked + frame[4:]), CONTEXT)
-        if case.told != {}:
-            assert told is not None
-        assert told is None or bytes(told) == expected[:4] + asked + expected[8:]
+        requested = correlation_id.to_bytes(4, "big", signed=True)
+        rewritten = route.rewrite(memoryview(requested + frame[4:]), CONTEXT)
+        if case.reported != {}:
+            assert rewritten is not None
+        assert rewritten is None or bytes(rewritten) == expected[:4] + requested + expected[8:]
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: f"{registry.API_KEYS[case.key]} v{case.version}: {case.name}")
@@ -69,10 +69,10 @@ def test_any_cut_of_a_response_is_refused_not_passed(case):
     route = route_for(case)
     for cut in range(5, len(frame), max(1, len(frame) // 40)):
         try:
-            told = route.rewrite(memoryview(frame[:cut]), CONTEXT)
+            rewritten = route.rewrite(memoryview(frame[:cut]), CONTEXT)
         except (RemoteProtocolError, UnusableResponse):
             continue
-        passed = bytes(told) if told is not None else frame[:cut]
+        passed = bytes(rewritten) if rewritten is not None else frame[:cut]
         assert not any(host.encode() in passed for host in hosts)
 
 
@@ -82,14 +82,14 @@ def body(case: Case, frame: bytes) -> int:
 
 def test_an_unknown_tag_in_the_response_header_survives():
     """Both ways: spliced, and through the codec."""
-    case = next(c for c in ALL if c.key == 3 and c.version == 12 and c.told and not c.unbound)
-    without = next(c for c in ALL if c.key == 3 and c.version == 12 and c.unbound and c.told)
+    case = next(c for c in ALL if c.key == 3 and c.version == 12 and c.reported and not c.unbound)
+    without = next(c for c in ALL if c.key == 3 and c.version == 12 and c.unbound and c.reported)
     for each in (case, without):
         frame, tags = each.frame(), bytes.fromhex("0105020a0b")
-        told = route_for(each).rewrite(memoryview(frame[:4] + tags + frame[5:]), CONTEXT)
+        rewritten = route_for(each).rewrite(memoryview(frame[:4] + tags + frame[5:]), CONTEXT)
         expected = each.expected()
-        assert told[4:] == expected[4:8] + tags + expected[9:]
-        assert int.from_bytes(told[:4], "big") == len(told) - 4
+        assert rewritten[4:] == expected[4:8] + tags + expected[9:]
+        assert int.from_bytes(rewritten[:4], "big") == len(rewritten) - 4
 
 
 def test_no_carrier_in_the_definitions_is_forgotten():
@@ -137,8 +137,8 @@ def test_random_bytes_are_refused_or_pass():
         for size in (4, 5, 9, 40, 200):
             frame = os.urandom(size)
             with suppress(RemoteProtocolError, UnusableResponse):
-                told = route.rewrite(memoryview(frame), CONTEXT)
-                assert told is None or int.from_bytes(told[:4], "big") == len(told) - 4
+                rewritten = route.rewrite(memoryview(frame), CONTEXT)
+                assert rewritten is None or int.from_bytes(rewritten[:4], "big") == len(rewritten) - 4
 
 
 THEIRS = "upstream-host"
@@ -177,7 +177,7 @@ def test_no_upstream_address_is_in_any_response(key, version):
     bound: set[int] = set()
     book = AddressBook(20000, "proxy.example", lambda node_id, _: node_id in bound)
     routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
-    told_something = 0
+    rewritten_count = 0
     for _ in range(60):
         for node_id in range(4):
             book.forget(node_id)
@@ -185,12 +185,12 @@ def test_no_upstream_address_is_in_any_response(key, version):
         bound = {node_id for node_id in range(4) if addressed.random.random() < 0.7}
         response = frames.response(key, version, 9, samples.message(registry.response_spec(key), version))[4:]
         try:
-            told = routes[header(key, version)].rewrite(memoryview(response), CONTEXT)
+            rewritten = routes[header(key, version)].rewrite(memoryview(response), CONTEXT)
         except UnusableResponse:
             continue
-        given = response if told is None else told[4:]
+        given = response if rewritten is None else rewritten[4:]
         assert THEIRS.encode() not in given
         again = frames.decode_response(key, version, given)[1]
         assert frames.response(key, version, 9, again)[4:] == given, "a well-formed answer"
-        told_something += told is not None
-    assert told_something
+        rewritten_count += rewritten is not None
+    assert rewritten_count

@@ -27,8 +27,8 @@ def test_every_partition_is_refused_in_the_order_of_the_request(key: int, reques
     call = call_of(key, request_class)
     response: Any = refused(call, call.message.topics, ErrorCode.NOT_COORDINATOR)
     assert type(response) is registry.response(key, 9 if key == 8 else 4).message_class
-    told = [(t.name, t.topic_id, p.partition_index, p.error_code) for t in response.topics for p in t.partitions]
-    assert told == [("t", ZERO_UUID, 3, 16), ("t", ZERO_UUID, 1, 16), ("", b"x" * 16, 0, 16)]
+    codes = [(t.name, t.topic_id, p.partition_index, p.error_code) for t in response.topics for p in t.partitions]
+    assert codes == [("t", ZERO_UUID, 3, 16), ("t", ZERO_UUID, 1, 16), ("", b"x" * 16, 0, 16)]
 
 
 @pytest.mark.parametrize(("key", "request_class"), REQUESTS)

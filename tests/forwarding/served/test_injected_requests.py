@@ -11,7 +11,7 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.errors import UpstreamLost
 
-from tests.forwarding.local_requests_world import ASK_VERSION, Handler, asked, local_world, started
+from tests.forwarding.local_requests_world import QUERY_VERSION, Handler, local_world, requested, started
 from tests.forwarding.plane_world import FETCH, HEARTBEAT, LOCAL, request, response
 
 
@@ -20,7 +20,7 @@ def asking(steps: list[Any]) -> Callable[..., Any]:
 
     async def handle(call: Call) -> bytes:
         steps.append(call)
-        body = await call.connection.send_request(HEARTBEAT, ASK_VERSION, b"question")
+        body = await call.connection.send_request(HEARTBEAT, QUERY_VERSION, b"question")
         steps.append(bytes(body))
         return response(call.correlation_id, bytes(body))
 
@@ -32,7 +32,7 @@ def test_a_request_is_sent_on_the_clients_upstream_connection_and_its_response_t
     with local_world(asking(steps)) as w:
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 9))
-        broker.expect(asked(1, b"question"))
+        broker.expect(requested(1, b"question"))
         broker.send(response(1, b"granted"))
         client.expect(response(9, b"granted"))
         assert len(w.dialled) == 1
@@ -43,7 +43,7 @@ def test_a_request_is_what_dials_where_nothing_was_forwarded_before() -> None:
         client = w.client()
         client.send(request(LOCAL, 1, 9))
         w.turn_until(lambda: w.brokers)
-        w.brokers[0].expect(asked(1, b"question"))
+        w.brokers[0].expect(requested(1, b"question"))
 
 
 def test_a_response_to_a_request_may_be_large_and_arrive_in_pieces() -> None:
@@ -51,7 +51,7 @@ def test_a_response_to_a_request_may_be_large_and_arrive_in_pieces() -> None:
     with local_world(asking(steps)) as w:
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 9))
-        broker.receive(len(asked(1, b"question")))
+        broker.receive(len(requested(1, b"question")))
         whole = response(1, bytes(range(256)) * 4000)
         for at in range(0, len(whole), 100_000):
             broker.send(whole[at : at + 100_000])
@@ -64,7 +64,7 @@ def test_a_late_response_to_an_abandoned_request_precedes_the_clients_next_and_s
     late: list[bytes] = []
 
     async def handle(call: Call) -> bytes:
-        promise = call.connection.send_request(HEARTBEAT, ASK_VERSION, b"slow")
+        promise = call.connection.send_request(HEARTBEAT, QUERY_VERSION, b"slow")
         promise.on_settled(lambda: late.append(bytes(promise.result())))
         return response(call.correlation_id, b"at once")
 
@@ -73,7 +73,7 @@ def test_a_late_response_to_an_abandoned_request_precedes_the_clients_next_and_s
         client.send(request(LOCAL, 1, 1))
         client.expect(response(1, b"at once"))
         client.send(request(FETCH, 11, 2))
-        broker.expect(asked(1, b"slow") + request(FETCH, 11, 2))
+        broker.expect(requested(1, b"slow") + request(FETCH, 11, 2))
         assert w.plane.statistics().in_flight == 1
         broker.send(response(1, b"late")[:5])
         w.turn()
@@ -84,7 +84,7 @@ def test_a_late_response_to_an_abandoned_request_precedes_the_clients_next_and_s
 
 def test_an_abandoned_request_does_not_hold_up_the_next_local_request() -> None:
     async def handle(call: Call) -> bytes:
-        call.connection.send_request(HEARTBEAT, ASK_VERSION, b"never answered")
+        call.connection.send_request(HEARTBEAT, QUERY_VERSION, b"never answered")
         return response(call.correlation_id)
 
     with local_world(handle) as w:
@@ -104,7 +104,7 @@ def half_responded(w: Any) -> tuple[Any, Any, bytes]:
     client, broker = w.pair()
     client.send(request(LOCAL, 1, 1))
     client.expect(response(1, b"at once"))
-    broker.expect(asked(1, b"slow"))
+    broker.expect(requested(1, b"slow"))
     whole = response(1, bytes(2 * HALF_AT))
     broker.send(whole[:HALF_AT])
     w.turn()
@@ -113,7 +113,7 @@ def half_responded(w: Any) -> tuple[Any, Any, bytes]:
 
 async def leaves_a_query_open(call: Call) -> bytes:
     if call.correlation_id == 1:
-        call.connection.send_request(HEARTBEAT, ASK_VERSION, b"slow")
+        call.connection.send_request(HEARTBEAT, QUERY_VERSION, b"slow")
     return response(call.correlation_id, b"at once")
 
 
@@ -146,7 +146,7 @@ def test_a_request_that_loses_its_connection_fails() -> None:
     errors: list[BaseException] = []
 
     async def handle(call: Call) -> bytes:
-        promise = call.connection.send_request(HEARTBEAT, ASK_VERSION, b"")
+        promise = call.connection.send_request(HEARTBEAT, QUERY_VERSION, b"")
         other: Promise[None] = Promise()
         promise.on_settled(lambda: other.set(None))
         try:
@@ -159,7 +159,7 @@ def test_a_request_that_loses_its_connection_fails() -> None:
     with local_world(handle) as w:
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 1))
-        broker.receive(len(asked(1, b"")))
+        broker.receive(len(requested(1, b"")))
         waiting: list[Any] = []
         broker.close()
         client.expect_end()
@@ -169,17 +169,17 @@ def test_a_request_that_loses_its_connection_fails() -> None:
 
 def test_a_wait_of_another_owner_for_a_request_fails_when_its_connection_ends() -> None:
     """A promise may have waiters beyond the connection's own handler (the cache others read from)."""
-    told: list[BaseException] = []
+    errors: list[BaseException] = []
     kept: list[Promise[memoryview]] = []
 
     async def handle(call: Call) -> bytes:
-        kept.append(call.connection.send_request(HEARTBEAT, ASK_VERSION, b""))
+        kept.append(call.connection.send_request(HEARTBEAT, QUERY_VERSION, b""))
 
         def settled() -> None:
             try:
                 kept[0].result()
             except UpstreamLost as error:
-                told.append(error)
+                errors.append(error)
 
         kept[0].on_settled(settled)
         return response(call.correlation_id)
@@ -189,7 +189,7 @@ def test_a_wait_of_another_owner_for_a_request_fails_when_its_connection_ends() 
         client.send(request(LOCAL, 1, 1))
         client.expect(response(1))
         client.close()
-        w.turn_until(lambda: told)
+        w.turn_until(lambda: errors)
 
 
 def test_a_request_on_a_connection_that_has_ended_fails_immediately() -> None:
@@ -200,7 +200,7 @@ def test_a_request_on_a_connection_that_has_ended_fails_immediately() -> None:
         call = started(w, handler)
         client.close()
         w.turn_until(lambda: not w.plane.statistics().connections)
-        promise = call.connection.send_request(HEARTBEAT, ASK_VERSION, b"")
+        promise = call.connection.send_request(HEARTBEAT, QUERY_VERSION, b"")
         with pytest.raises(UpstreamLost):
             promise.result()
 
@@ -216,10 +216,10 @@ def test_a_request_in_the_middle_of_a_forwarded_request_waits_for_its_end() -> N
         whole = request(FETCH, 11, 2, bytes(100))
         client.send(whole[:60])
         broker.expect(whole[:60])
-        promise = connection.send_request(HEARTBEAT, ASK_VERSION, b"?")
+        promise = connection.send_request(HEARTBEAT, QUERY_VERSION, b"?")
         broker.expect_silence()
         client.send(whole[60:] + request(FETCH, 11, 3))
-        broker.expect(whole[60:] + request(FETCH, 11, 3) + asked(1, b"?"))
+        broker.expect(whole[60:] + request(FETCH, 11, 3) + requested(1, b"?"))
         broker.send(response(2) + response(3) + response(1, b"!"))
         client.expect(response(2) + response(3))
         w.turn_until(lambda: promise.done)
@@ -228,7 +228,7 @@ def test_a_request_in_the_middle_of_a_forwarded_request_waits_for_its_end() -> N
 
 def keep_alive_world(monkeypatch: pytest.MonkeyPatch, handler: Any) -> Any:
     monkeypatch.setattr(injected_requests, "KEEP_ALIVE_S", 0.5)
-    return local_world(handler, keep_alive=lambda _connection: (HEARTBEAT, ASK_VERSION, b"alive"))
+    return local_world(handler, keep_alive=lambda _connection: (HEARTBEAT, QUERY_VERSION, b"alive"))
 
 
 def test_an_upstream_connection_used_for_a_local_request_is_kept_alive(
@@ -238,10 +238,10 @@ def test_an_upstream_connection_used_for_a_local_request_is_kept_alive(
         plain, plain_broker = w.pair()
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 1))
-        broker.expect(asked(1, b"question"))
+        broker.expect(requested(1, b"question"))
         broker.send(response(1))
         client.expect(response(1))
-        broker.expect(asked(2, b"alive"))
+        broker.expect(requested(2, b"alive"))
         broker.send(response(2, b"yes"))
         client.expect_silence()
         plain_broker.expect_silence()
@@ -252,7 +252,7 @@ def test_nothing_keeps_alive_in_the_middle_of_a_request(monkeypatch: pytest.Monk
     with keep_alive_world(monkeypatch, asking([])) as w:
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 1))
-        broker.expect(asked(1, b"question"))
+        broker.expect(requested(1, b"question"))
         broker.send(response(1))
         client.expect(response(1))
         client.send(request(FETCH, 11, 2, bytes(100))[:50])

@@ -245,15 +245,15 @@ def test_a_broker_that_goes_while_a_local_request_runs_ends_the_client_immediate
 
 def test_on_close_of_a_connection_that_has_ended_is_called_immediately() -> None:
     handler = Handler()
-    told: list[int] = []
+    durations: list[int] = []
     with local_world(handler) as w:
         client = w.client()
         client.send(request(LOCAL, 1, 1))
         call = started(w, handler)
         client.close()
         w.turn_until(lambda: not w.plane.statistics().connections)
-        call.connection.on_close(lambda: told.append(1))
-        assert told == [1]
+        call.connection.on_close(lambda: durations.append(1))
+        assert durations == [1]
 
 
 GRANTED = OptionalSlot[str]()

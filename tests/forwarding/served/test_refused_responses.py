@@ -47,8 +47,8 @@ def test_every_error_code_of_the_response_is_set_and_it_can_be_sent(key: int, ve
 def test_topics_and_partitions_of_the_request_have_entries() -> None:
     request = messages.ProduceRequest
     partitions = [request.PartitionProduceData(index=index) for index in (3, 5)]
-    asked = request(acks=-1, topic_data=[request.TopicProduceData(name="orders", partition_data=partitions)])
-    (topic,) = refused_response(ApiKey.PRODUCE, 9, asked, CODE, TEXT).responses  # type: ignore[attr-defined]
+    requested = request(acks=-1, topic_data=[request.TopicProduceData(name="orders", partition_data=partitions)])
+    (topic,) = refused_response(ApiKey.PRODUCE, 9, requested, CODE, TEXT).responses  # type: ignore[attr-defined]
     assert (topic.name, [each.index for each in topic.partition_responses]) == ("orders", [3, 5])
     assert {each.error_message for each in topic.partition_responses} == {TEXT}
 
@@ -62,12 +62,12 @@ def test_names_in_plain_arrays_have_entries() -> None:
 def test_elements_within_elements_have_entries_if_the_response_is_flat() -> None:
     request = messages.AlterReplicaLogDirsRequest
     topics = [request.AlterReplicaLogDirTopic(name="orders", partitions=[7])]
-    asked = request(dirs=[request.AlterReplicaLogDir(path="/data", topics=topics)])
-    (topic,) = refused_response(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, asked, CODE, TEXT).results  # type: ignore[attr-defined]
+    requested = request(dirs=[request.AlterReplicaLogDir(path="/data", topics=topics)])
+    (topic,) = refused_response(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, requested, CODE, TEXT).results  # type: ignore[attr-defined]
     assert (topic.topic_name, topic.partitions[0].partition_index) == ("orders", 7)
 
 
 def test_entries_without_names_are_as_many_as_in_the_request() -> None:
-    asked = messages.CreateAclsRequest(creations=[messages.CreateAclsRequest.AclCreation()] * 3)
-    results = refused_response(ApiKey.CREATE_ACLS, 3, asked, CODE, TEXT).results  # type: ignore[attr-defined]
+    requested = messages.CreateAclsRequest(creations=[messages.CreateAclsRequest.AclCreation()] * 3)
+    results = refused_response(ApiKey.CREATE_ACLS, 3, requested, CODE, TEXT).results  # type: ignore[attr-defined]
     assert [each.error_code for each in results] == [CODE] * 3

@@ -27,11 +27,11 @@ class Taken(ExpectedResponse):
         self.forwards = False
         self.body = b"other"
 
-    def take(self, connection: SynchronousFastPath, frame: memoryview, asked: Request) -> bool:
+    def take(self, connection: SynchronousFastPath, frame: memoryview, requested: Request) -> bool:
         self.connection = connection
         if self.takes:
             number = int.from_bytes(frame[8:12], "big")
-            connection.begin_at_once(asked)
+            connection.begin_at_once(requested)
             connection.to_broker_at_once(number, self, request(LIST, 1, number, self.body))
             self.on_taken()
         return self.takes

@@ -15,7 +15,7 @@ def test_a_request_reaches_the_broker_and_its_response_returns(world):
     request = messages.HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
     response = send_request(world.client, 12, 4, request).result()
     assert decode_response(messages.HeartbeatResponse, 4, response).error_code == 25
-    ((key, version, seen),) = world.broker.asked
+    ((key, version, seen),) = world.broker.requested
     assert (key, version, seen.group_id, seen.generation_id) == (12, 4, "g", 3)
 
 

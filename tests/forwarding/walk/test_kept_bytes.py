@@ -215,8 +215,8 @@ def some_stream(random_: random.Random) -> list[tuple[bytes, bytes, bytes]]:
         elif kind == 2:
             found.append((request(METADATA, 9, number), response(number, b"x" * 90), response(number, b"X" * 90)))
         elif kind == 3:
-            asked = request(PRODUCE, 7, number, struct.pack(">hhh", -1, -1, 0) + body)
-            found.append((asked, b"", b""))
+            requested = request(PRODUCE, 7, number, struct.pack(">hhh", -1, -1, 0) + body)
+            found.append((requested, b"", b""))
         else:
             found.append((request(FETCH, 11, number, body), response(number, body), response(number, body)))
     return found
@@ -234,12 +234,12 @@ def test_any_mix_of_requests_keeps_its_order_with_a_pause_after_each_frame(seed:
         w.reactor.share_ends = w.reactor.later_share_ends = lambda: 0.0  # type: ignore[method-assign]
         client, broker = w.pair()
         stream = some_stream(random_)
-        _send_in_pieces(client, b"".join(asked for asked, _, _ in stream), random_)
-        forwarded = [(asked, back) for asked, back, got in stream if back or not got]
+        _send_in_pieces(client, b"".join(requested for requested, _, _ in stream), random_)
+        forwarded = [(requested, back) for requested, back, got in stream if back or not got]
         responded = 0
         while responded < len(forwarded):  # local requests wait for the requests before them
-            asked, back = forwarded[responded]
-            broker.expect(asked)
+            requested, back = forwarded[responded]
+            broker.expect(requested)
             _send_in_pieces(broker, back, random_)
             responded += 1
         client.expect(b"".join(got for _, _, got in stream))

@@ -53,16 +53,16 @@ TABLE = Table({struct.pack(">hh", 1, 11): PLAIN, struct.pack(">hh", 3, 9): RESPO
 class Way:
     """Events of a walk; mixed into both kinds."""
 
-    told: list[tuple[Any, ...]]
+    reported: list[tuple[Any, ...]]
     trouble: Exception | None = None
     passes = False
     on_walked: Callable[[], object] | None = None
 
     def ended(self, code: int, zero: int) -> None:
-        self.told.append(("ended", code, zero))
+        self.reported.append(("ended", code, zero))
 
     def walked(self, upto: int, count: int) -> bool:
-        self.told.append(("walked", upto, count))
+        self.reported.append(("walked", upto, count))
         if self.on_walked is not None:
             self.on_walked()
         if self.trouble is not None:
@@ -70,25 +70,25 @@ class Way:
         return self.passes
 
     def kept(self, sent: int, data: bytes) -> None:
-        self.told.append(("kept", sent, data))
+        self.reported.append(("kept", sent, data))
 
     def sent(self, sent: int, count: int) -> None:
-        self.told.append(("sent", sent, count))
+        self.reported.append(("sent", sent, count))
 
     def failed(self, error: Exception) -> None:
-        self.told.append(("failed", str(error)))
+        self.reported.append(("failed", str(error)))
 
 
 class Up(Way, RequestWalk):
     def __init__(self, pending: Pending) -> None:
         super().__init__(pending, TABLE, 10_000)
-        self.told = []
+        self.reported = []
 
 
 class Down(Way, ResponseWalk):
     def __init__(self, pending: Pending) -> None:
         super().__init__(pending, 10_000)
-        self.told = []
+        self.reported = []
 
 
 class World:
@@ -144,15 +144,15 @@ def response(correlation_id: int, body: bytes = b"") -> bytes:
 def test_what_passes_needs_no_python(world: World) -> None:
     """Requests go up and responses down; nothing is called."""
     for number in range(3):
-        asked = request(1, 11, number, b"fetch")
-        world.client.sendall(asked)
+        requested = request(1, 11, number, b"fetch")
+        world.client.sendall(requested)
         world.turn()
-        assert world.broker.recv(100) == asked
-        told = response(number, b"records")
-        world.broker.sendall(told)
+        assert world.broker.recv(100) == requested
+        reported = response(number, b"records")
+        world.broker.sendall(reported)
         world.turn()
-        assert world.client.recv(100) == told
-    assert (world.up.told, world.down.told, world.masks) == ([], [], [])
+        assert world.client.recv(100) == reported
+    assert (world.up.reported, world.down.reported, world.masks) == ([], [], [])
     assert (world.up.bytes, world.down.bytes, len(world.up.pending)) == (3 * 17, 3 * 15, 0)
 
 
@@ -160,14 +160,17 @@ def test_a_response_rewritten_before_is_sent_with_the_same_bytes(world: World) -
     """With the correlation id of this one; one that was left as it is, as it is."""
     world.client.sendall(request(3, 9, 7) + request(3, 9, 8) + request(3, 9, 9))
     world.turn()
-    for body, told in ((response(7, b"kafka"), response(7, b"proxy")), (response(8, b"same"), response(8, b"same"))):
+    for body, reported in (
+        (response(7, b"kafka"), response(7, b"proxy")),
+        (response(8, b"same"), response(8, b"same")),
+    ):
         world.broker.sendall(body)
         world.turn()
-        assert world.client.recv(100) == told
-    assert world.down.told == []
+        assert world.client.recv(100) == reported
+    assert world.down.reported == []
     world.broker.sendall(response(9, b"new"))
     world.turn()
-    assert world.down.told == [("walked", 0, 11)]
+    assert world.down.reported == [("walked", 0, 11)]
     assert bytes(world.buffer[:11]) == response(9, b"new")
 
 
@@ -176,7 +179,7 @@ def test_what_does_not_pass_is_handed_over_with_the_bytes(world: World) -> None:
     first, second = request(1, 11, 1), request(99, 0, 2)
     world.client.sendall(first + second)
     world.turn()
-    assert world.up.told == [("walked", len(first), len(first + second))]
+    assert world.up.reported == [("walked", len(first), len(first + second))]
     assert bytes(world.buffer[: len(first)]) == first
     assert world.up.pending[0] == (1, PLAIN)
 
@@ -186,19 +189,19 @@ def test_a_way_in_which_something_is_goes_by_its_callback(world: World) -> None:
     world.up.flows = False
     world.client.sendall(b"x")
     world.turn()
-    assert (world.masks, world.up.told) == ([READ], [])
+    assert (world.masks, world.up.reported) == ([READ], [])
     world.up.flows = True
     world.pump.forget(world.ends[0].fileno())
     world.pump.forget(10_000)
     world.turn()
-    assert (world.masks, world.up.told) == ([READ, READ], [])
+    assert (world.masks, world.up.reported) == ([READ, READ], [])
 
 
 def test_the_end_of_a_stream_is_reported(world: World) -> None:
     """The stream ends in order, or by a reset."""
     world.client.shutdown(socket.SHUT_WR)
     world.turn()
-    assert world.up.told[:1] == [("ended", 0, 0)]
+    assert world.up.reported[:1] == [("ended", 0, 0)]
 
 
 def test_unsent_bytes_are_reported(world: World) -> None:
@@ -208,16 +211,16 @@ def test_unsent_bytes_are_reported(world: World) -> None:
     for _ in range(100):
         world.client.sendall(frame)
         world.turn()
-        if world.up.told:
+        if world.up.reported:
             break
-    kind, sent, count = world.up.told[0]
+    kind, sent, count = world.up.reported[0]
     assert (kind, count) == ("sent", len(frame))
     assert 0 <= sent < count
     world.broker.close()
-    world.up.told.clear()
+    world.up.reported.clear()
     world.client.sendall(frame)
     world.turn()
-    assert world.up.told[0] in (("sent", -errno.EPIPE, len(frame)), ("sent", -errno.ECONNRESET, len(frame)))
+    assert world.up.reported[0] in (("sent", -errno.EPIPE, len(frame)), ("sent", -errno.ECONNRESET, len(frame)))
 
 
 def test_too_many_in_flight_is_reported(world: World) -> None:
@@ -226,7 +229,7 @@ def test_too_many_in_flight_is_reported(world: World) -> None:
     frames = b"".join(request(1, 11, n) for n in range(3))
     world.client.sendall(frames)
     world.turn()
-    assert world.up.told == [("sent", len(frames), len(frames))]
+    assert world.up.reported == [("sent", len(frames), len(frames))]
 
 
 def test_trouble_is_reported_to_its_direction(world: World) -> None:
@@ -234,7 +237,7 @@ def test_trouble_is_reported_to_its_direction(world: World) -> None:
     world.up.trouble = ValueError("no request")
     world.client.sendall(request(99, 0, 2))
     world.turn()
-    assert world.up.told[-1] == ("failed", "no request")
+    assert world.up.reported[-1] == ("failed", "no request")
 
 
 def test_a_base_exception_ends_the_iteration(world: World) -> None:
@@ -336,7 +339,7 @@ def test_bytes_that_python_lets_pass_are_forwarded(world: World) -> None:
     world.up.passes = True
     world.client.sendall(frames)
     world.turn()
-    assert world.up.told == [("walked", len(frames) // 2, len(frames))]
+    assert world.up.reported == [("walked", len(frames) // 2, len(frames))]
     assert world.broker.recv(100) == frames
     assert world.up.bytes == len(frames)
 
@@ -375,13 +378,13 @@ def test_rest_of_a_request_that_the_broker_does_not_accept_is_kept(world: World)
     world.up.on_walked = lambda: world.pump.send_later(world.ends[0].fileno(), data)
     world.client.sendall(request(99, 0, 2))
     world.turn()
-    kind, sent, kept = world.up.told[-1]
+    kind, sent, kept = world.up.reported[-1]
     assert (kind, kept) == ("kept", data)
     assert 0 < sent < len(data)
     world.broker.close()
     world.client.sendall(request(99, 0, 2))
     world.turn()
-    assert world.up.told[-1] in (("kept", -errno.EPIPE, data), ("kept", -errno.ECONNRESET, data))
+    assert world.up.reported[-1] in (("kept", -errno.EPIPE, data), ("kept", -errno.ECONNRESET, data))
 
 
 def test_request_is_sent_in_the_next_wait_after_an_exception_that_ends_this_one(world: World) -> None:
@@ -402,13 +405,13 @@ def test_iteration_ends_after_the_rest_of_a_request_of_an_earlier_iteration_is_k
     world.client.sendall(request(99, 0, 2))
     with pytest.raises(KeyboardInterrupt):
         world.turn()
-    world.up.told.clear()
+    world.up.reported.clear()
     world.up.on_walked = world.up.trouble = None
     world.client.sendall(request(99, 0, 2))
     world.turn()
-    assert [told[0] for told in world.up.told] == ["kept"]
+    assert [reported[0] for reported in world.up.reported] == ["kept"]
     world.turn()
-    assert [told[0] for told in world.up.told] == ["kept", "walked"]
+    assert [reported[0] for reported in world.up.reported] == ["kept", "walked"]
 
 
 def test_nothing_is_kept_of_a_pump_with_requests() -> None:

@@ -212,7 +212,7 @@ class Owner:
 
     def __init__(self) -> None:
         self._unsent = b""
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.trouble: BaseException | None = None
 
     def counted_received(self, _size: int) -> int:
@@ -224,10 +224,10 @@ class Owner:
         self.counted_received(size)
 
     def flush_own(self) -> None:
-        self.told.append("flush_own")
+        self.reported.append("flush_own")
 
     def continue_later(self) -> None:
-        self.told.append("continue_later")
+        self.reported.append("continue_later")
 
 
 class Pair(PumpWorld):
@@ -262,7 +262,7 @@ def test_own_messages_of_tls_are_sent(sides: Pair) -> None:
     sides.client.sendall(pump_request(1, 11, 2))
     sides.turn()
     assert sides.broker.recv(100) == pump_request(1, 11, 2)
-    assert sides.owner.told == ["flush_own"]
+    assert sides.owner.reported == ["flush_own"]
 
 
 def test_records_beyond_the_first_64_are_left_to_the_transport(sides: Pair) -> None:
@@ -271,7 +271,7 @@ def test_records_beyond_the_first_64_are_left_to_the_transport(sides: Pair) -> N
     sides.client.sendall(frame)
     sides.turn()
     assert sides.broker.recv(1000) == frame[:RECORDS_PER_READ]
-    assert sides.owner.told == ["continue_later"]
+    assert sides.owner.reported == ["continue_later"]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_failed_decryption_and_the_end_are_reported(sides: Pair, trouble: Except
     sides.session.trouble, sides.session.record = trouble, 0
     sides.client.sendall(pump_request(1, 11, 2))
     sides.turn()
-    assert sides.up.told == [("ended", code, 0)]
+    assert sides.up.reported == [("ended", code, 0)]
 
 
 def test_incomplete_record_is_waited_for(sides: Pair) -> None:
@@ -292,7 +292,7 @@ def test_incomplete_record_is_waited_for(sides: Pair) -> None:
     sides.session.trouble = None
     sides.client.sendall(pump_request(1, 11, 2)[5:])
     sides.turn()
-    assert sides.up.told == []
+    assert sides.up.reported == []
     assert sides.broker.recv(100) == pump_request(1, 11, 2)
 
 
@@ -301,13 +301,13 @@ def test_response_passes_unless_bytes_wait_before_it(sides: Pair) -> None:
     assert sides.client.recv(100) == frame
     sides.owner._unsent = b"before"
     frame = sides.respond()
-    assert sides.down.told == [("sent", 0, len(frame))]
+    assert sides.down.reported == [("sent", 0, len(frame))]
 
 
 def test_failed_encryption_is_reported_as_a_lost_client(sides: Pair) -> None:
     sides.session.trouble = ssl.SSLError("no key")
     frame = sides.respond()
-    assert sides.down.told == [("sent", -errno.EPIPE, len(frame))]
+    assert sides.down.reported == [("sent", -errno.EPIPE, len(frame))]
 
 
 def test_a_base_exception_ends_the_iteration(sides: Pair) -> None:
@@ -318,7 +318,7 @@ def test_a_base_exception_ends_the_iteration(sides: Pair) -> None:
     sides.session.trouble = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         sides.respond()
-    assert (sides.up.told, sides.down.told) == ([], [])
+    assert (sides.up.reported, sides.down.reported) == ([], [])
 
 
 @pytest.mark.parametrize("wrong", [(), (1, 2, 3), "four"])

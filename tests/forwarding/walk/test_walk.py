@@ -342,29 +342,29 @@ def test_commits_of_unknown_groups_are_forwarded_in_c(key: int, version: int, se
     """
     data, is_plain = commit_of(key, version, random.Random(seed))
     buffer = memoryview(bytearray(data + b"ic/known" * 8))
-    asked: list[int] = []
+    requested: list[int] = []
 
     def look(_buffer: memoryview, _at: int, end: int, frame_end: int) -> None:
-        asked.append(frame_end - end)
+        requested.append(frame_end - end)
 
     table = in_c.Table({}, {name(key, version): GroupMatch(KNOWN, (key, version), look, COMMIT)}, SILENT)
     for end in (len(data), *range(12, len(data))):
         walk = in_c.RequestWalk(in_c.Pending(), table, FRAME_MAX)
         assert walk.receive(buffer, 0, end) == (end if is_plain and end == len(data) else 0)
-    is_asked_whole, is_wanted = 0 in asked, KNOWN.matcher(key, version)(memoryview(data)[4:])
-    assert is_asked_whole <= (not is_plain)
+    is_requested_whole, is_wanted = 0 in requested, KNOWN.matcher(key, version)(memoryview(data)[4:])
+    assert is_requested_whole <= (not is_plain)
     assert is_wanted <= (not is_plain), "it passes in Python, too"
-    assert is_plain or is_wanted or is_asked_whole, "nobody has looked"
+    assert is_plain or is_wanted or is_requested_whole, "nobody has looked"
 
 
 @pytest.mark.parametrize(("group", "metadata"), [("known", ""), ("other", "ic/1;3-3")])
 def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_match(group: str, metadata: str) -> None:
     """The match is called once it is gathered."""
-    data, asked = frames.request(8, 8, 5, "me", offset_commit(group, "t", 3, metadata)), list[object]()
-    look = GroupMatch(KNOWN, (8, 8), lambda *given: asked.append(given), COMMIT)
+    data, requested = frames.request(8, 8, 5, "me", offset_commit(group, "t", 3, metadata)), list[object]()
+    look = GroupMatch(KNOWN, (8, 8), lambda *given: requested.append(given), COMMIT)
     walk = in_c.RequestWalk(in_c.Pending(), in_c.Table({}, {name(8, 8): look}, SILENT), FRAME_MAX)
     assert walk.receive(memoryview(data), 0, len(data)) == 0
-    assert not asked
+    assert not requested
 
 
 @pytest.mark.parametrize(("key", "version"), COMMITS)

@@ -102,5 +102,5 @@ def read_all(front: Front, topic: Topic) -> None:
 
 def events_of(file: Path, kind: str, topic: Topic) -> list[dict[str, Any]]:
     """Return the events of complete lines."""
-    told = [json.loads(line) for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-    return [event for event in told if event["kind"] == kind and event["topic"] == topic.name]
+    reported = [json.loads(line) for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    return [event for event in reported if event["kind"] == kind and event["topic"] == topic.name]

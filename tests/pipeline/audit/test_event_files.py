@@ -36,11 +36,11 @@ def test_each_file_is_of_one_kind_and_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: int, least: int
 ) -> None:
     monkeypatch.setattr(event_files, "WAITING_BYTES", waiting)
-    told = list(event_files.write_files(blocks, str(tmp_path), "b7", [10]))
-    assert sorted(each.file for each in told) == sorted(path.name for path in tmp_path.iterdir())
-    assert len(told) >= least
+    written = list(event_files.write_files(blocks, str(tmp_path), "b7", [10]))
+    assert sorted(each.file for each in written) == sorted(path.name for path in tmp_path.iterdir())
+    assert len(written) >= least
     seen, others = [], []
-    for each in told:
+    for each in written:
         table = pq.read_table(tmp_path / each.file, partitioning=None)
         if each.day is None:
             others += table["value"].to_pylist()

@@ -70,9 +70,9 @@ def test_small_input_makes_the_same_tables_without_a_task_in_python(
         out = str(tmp_path / f"lake-{is_small_input}")
         given = lines._replace(is_small=is_small_input)
         assert isinstance(given, event_staging.Lines)
-        told = audit_job.run(spark, given, out, None, lambda _line: None)
+        reported = audit_job.run(spark, given, out, None, lambda _line: None)
         tables = (*TABLES, "audit_rejects")
-        made[is_small_input] = (told, [sorted(map(str, Lake(spark, out).read(name).collect())) for name in tables])
+        made[is_small_input] = (reported, [sorted(map(str, Lake(spark, out).read(name).collect())) for name in tables])
     assert made[False] == made[True]
     assert all(rows for rows in made[True][1]), "no table is empty"
     assert lines.is_small

@@ -50,18 +50,18 @@ def task(kept: KeptConnections, options: SourceOptions) -> None:
 
 
 def dialled(server: BlockingServer) -> int:
-    return sum(key == ApiKey.API_VERSIONS for key, _ in server.asked)
+    return sum(key == ApiKey.API_VERSIONS for key, _ in server.requested)
 
 
-def asked_metadata(server: BlockingServer) -> int:
-    return sum(key == ApiKey.METADATA for key, _ in server.asked)
+def metadata_requests(server: BlockingServer) -> int:
+    return sum(key == ApiKey.METADATA for key, _ in server.requested)
 
 
 def test_the_next_task_dials_no_broker_and_knows_the_leader(kept: KeptConnections, server: BlockingServer) -> None:
     for _ in range(3):
         with kept.cluster(options_of(server)) as client:
             assert client.leader(PLACE, ID).versions
-    assert (dialled(server), asked_metadata(server)) == (1, 1)
+    assert (dialled(server), metadata_requests(server)) == (1, 1)
 
 
 def test_other_partitions_and_other_ids_of_a_topic_are_requested(kept: KeptConnections, server: BlockingServer) -> None:
@@ -71,7 +71,7 @@ def test_other_partitions_and_other_ids_of_a_topic_are_requested(kept: KeptConne
         client.leader(TopicPartition("orders", 7), ID)
     with kept.cluster(options_of(server)) as client, pytest.raises(TopicReplaced):
         client.leader(PLACE, bytes(15) + b"\1")
-    assert asked_metadata(server) == 3
+    assert metadata_requests(server) == 3
 
 
 def test_a_wrong_leader_is_looked_up_again(kept: KeptConnections, server: BlockingServer) -> None:
@@ -80,7 +80,7 @@ def test_a_wrong_leader_is_looked_up_again(kept: KeptConnections, server: Blocki
     with kept.cluster(options_of(server)) as client:
         client.forget()
         client.leader(PLACE, ID)
-    assert asked_metadata(server) == 2
+    assert metadata_requests(server) == 2
 
 
 def test_other_options_have_other_connections(kept: KeptConnections, server: BlockingServer) -> None:

@@ -28,13 +28,13 @@ class Member:
 
     def __init__(self, *responses: list[AcquiredOffsets]) -> None:
         self.responses = [Fetched(each, []) for each in responses]
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         self.accepted: list[OffsetSpan] = []
         self.lost: set[OffsetSpan] = set()
         self.gave_back = False
 
     def fetch(self, most: int, _wait_s: float) -> Fetched:
-        self.asked.append(most)
+        self.requested.append(most)
         return self.responses.pop(0) if self.responses else Fetched([], [])
 
     def accept(self, found: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
@@ -86,7 +86,7 @@ def test_a_batch_is_what_can_be_had_and_is_acknowledged_when_it_is_written() -> 
 def test_batches_are_bounded_by_offsets_and_by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     member = Member([acquired(0, 10)], [acquired(20, 30)], [acquired(40, 50)])
     assert len(batch(opened(member, most=20), 0).tokens) == 2
-    assert member.asked == [20, 10]
+    assert member.requested == [20, 10]
     monkeypatch.setattr(module, "TOKENS_MAX", 1)
     assert len(batch(opened(Member([acquired(0, 10)], [acquired(20, 30)])), 0).tokens) == 1
 
@@ -157,7 +157,7 @@ def test_troubles_end_after_a_bounded_time() -> None:
 def test_an_acquire_that_fails_holds_nothing() -> None:
     class Refused(Member):
         def fetch(self, most: int, _wait_s: float) -> Fetched:
-            if self.asked:
+            if self.requested:
                 raise ReadRefused("orders-0: TOPIC_AUTHORIZATION_FAILED")
             return super().fetch(most, _wait_s)
 

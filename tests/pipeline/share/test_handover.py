@@ -21,7 +21,7 @@ class Acquirer:
     """Acquirer with one batch after number 2."""
 
     def __init__(self) -> None:
-        self.told: list[ShareOffset] = []
+        self.reported: list[ShareOffset] = []
 
     def acquire(self, after: int) -> ShareOffset | None:
         if after > 3:
@@ -29,7 +29,7 @@ class Acquirer:
         return BATCH if after == 2 else None
 
     def planned(self, offset: ShareOffset) -> None:
-        self.told.append(offset)
+        self.reported.append(offset)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_batches_and_plans_cross(client: HandoverClient, acquirer: Any) -> None:
     assert client.acquire(2) == BATCH
     assert client.acquire(3) is None
     client.planned(BATCH)
-    assert acquirer.told == [BATCH]
+    assert acquirer.reported == [BATCH]
 
 
 def test_a_failure_is_reported_with_its_reason_and_the_next_call_works(client: HandoverClient) -> None:

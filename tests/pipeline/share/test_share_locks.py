@@ -33,7 +33,7 @@ class Node:
 
     def __init__(self, codes: Codes, version: int = 2, lock_ms: int = 60_000) -> None:
         self.codes, self.lock_ms, self.most = codes, lock_ms, version
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         self.is_open, self.is_lost = True, False
         self.fetch_code = 0
 
@@ -44,7 +44,7 @@ class Node:
         assert version == self.most
         if self.is_lost:
             raise UpstreamLost("the node is gone")
-        self.told.append(request)
+        self.reported.append(request)
         return self._fetch(request) if key == ApiKey.SHARE_FETCH else self._acknowledge(request)
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Node:
         return response(acquisition_lock_timeout_ms=self.lock_ms, responses=topics)
 
     def acknowledged(self) -> list[Any]:
-        return [each for each in self.told if isinstance(each, messages.ShareAcknowledgeRequest)]
+        return [each for each in self.reported if isinstance(each, messages.ShareAcknowledgeRequest)]
 
 
 Opened = Callable[..., tuple[LockSession, Node, list[str]]]

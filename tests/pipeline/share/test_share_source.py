@@ -31,13 +31,13 @@ class Acquirer:
     """Has one batch."""
 
     def __init__(self) -> None:
-        self.told: list[ShareOffset] = []
+        self.reported: list[ShareOffset] = []
 
     def acquire(self, after: int) -> ShareOffset | None:
         return BATCH if after == 0 else None
 
     def planned(self, offset: ShareOffset) -> None:
-        self.told.append(offset)
+        self.reported.append(offset)
 
 
 @pytest.fixture
@@ -61,9 +61,9 @@ def test_a_batch_is_acquired_and_its_offsets_are_what_tasks_read(reader: ShareSt
     assert reader.latestOffset(end, NOW) == end
     (split,) = [Split(*each.value) for each in reader.partitions(start, end)]
     assert (split.topic, split.spans) == ("orders", ((5, 9), (20, 30)))
-    assert acquirer.told == [BATCH]
+    assert acquirer.reported == [BATCH]
     assert reader.partitions(end, end) == []
-    assert len(acquirer.told) == 1
+    assert len(acquirer.reported) == 1
 
 
 def test_available_now_ends_after_a_batch_of_later_records(reader: ShareStreamReader) -> None:

@@ -59,9 +59,9 @@ class SlowTable:
 
 
 def run(spark: Any, given: dict[str, str], folder: Path) -> tuple[Any, list[str]]:
-    told: list[str] = []
+    lines: list[str] = []
     lake, checkpoint = str(folder / "lake"), str(folder / "checkpoint")
-    return share_job.run(spark, given, lake, checkpoint, told.append, once=True), told
+    return share_job.run(spark, given, lake, checkpoint, lines.append, once=True), lines
 
 
 def test_despite_failures_and_repetitions_each_record_is_written_once_and_then_acknowledged(
@@ -73,12 +73,12 @@ def test_despite_failures_and_repetitions_each_record_is_written_once_and_then_a
         run(spark, given, tmp_path)
     assert table.has_failed
     assert deliverable(given) == 3_000
-    (done, totals), told = run(spark, given, tmp_path)  # repeats the batch, which is then delivered again
+    (done, totals), lines = run(spark, given, tmp_path)  # repeats the batch, which is then delivered again
     assert done.rows == 3_000
     assert totals.redelivered == totals.refused > 0
     assert totals.acknowledged + totals.redelivered == 3_000
-    assert ", lag 0; so far" in told[-1]
-    assert not told[-1].endswith(" 0 renewals")
+    assert ", lag 0; so far" in lines[-1]
+    assert not lines[-1].endswith(" 0 renewals")
     assert deliverable(given) == 0
     forget_commit(tmp_path / "checkpoint" / "commits")
     produce_keys(raw, orders, 50)

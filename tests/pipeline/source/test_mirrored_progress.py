@@ -25,8 +25,8 @@ class World:
 
     def __init__(self, cluster: BlockingClusterClient, group: str) -> None:
         self.time = 100.0
-        self.told: list[str] = []
-        self.mirrored = MirroredProgress(cluster, group, self.told.append, lambda: self.time)
+        self.reported: list[str] = []
+        self.mirrored = MirroredProgress(cluster, group, self.reported.append, lambda: self.time)
         self._commits = CommitsOfGroup(cluster, group)
 
     @property
@@ -48,7 +48,7 @@ def test_a_new_group_follows_what_was_reached(cluster: BlockingClusterClient, or
     assert world.committed == {first: 0, second: 7}
     world.mirrored.reached({first: 5, second: 7})
     assert world.committed == {first: 5, second: 7}
-    assert world.told == []
+    assert world.reported == []
 
 
 @pytest.mark.broker
@@ -65,7 +65,7 @@ def test_a_group_with_members_is_reported_once_and_tried_again(
         for offset in (2, 3):
             world.mirrored.reached({place: offset})
             world.time += PAUSE_S
-        assert world.told == [
+        assert world.reported == [
             f"mirrorGroup={name} is behind: it has members, and only they may commit for it: "
             "name a group that no other program uses"
         ]
@@ -82,5 +82,5 @@ def test_a_stream_does_not_wait_long_for_a_group_that_cannot_be_reached(monkeypa
         world, place = World(nobody, "group"), TopicPartition("orders", 0)
         world.mirrored.reached({place: 1})
         world.mirrored.reached({place: 2})  # too soon to be tried
-        assert len(world.told) == 1
-        assert "is behind" in world.told[0]
+        assert len(world.reported) == 1
+        assert "is behind" in world.reported[0]

@@ -14,16 +14,16 @@ KEY, PARTITION, OFFSET, TIMESTAMP = ("key",), ("partition",), ("offset",), ("tim
 
 
 def test_keys_narrow_the_read_and_are_filtered_again_by_spark() -> None:
-    asked = [datasource.IsNotNull(KEY), datasource.EqualTo(KEY, b"a")]
-    made, left = Predicate().narrowed(asked)
+    requested = [datasource.IsNotNull(KEY), datasource.EqualTo(KEY, b"a")]
+    made, left = Predicate().narrowed(requested)
     assert made == Predicate(keys=(b"a",))
-    assert left == asked
+    assert left == requested
     both, _ = Predicate().narrowed([datasource.In(KEY, (b"a", b"b")), datasource.In(KEY, (b"b", b"c"))])
     assert both.keys == (b"b",)
 
 
 def test_partitions_and_offsets_are_taken_wholly() -> None:
-    asked = [
+    requested = [
         datasource.In(PARTITION, (0, 1)),
         datasource.EqualTo(PARTITION, 1),
         datasource.GreaterThan(OFFSET, 4),
@@ -31,14 +31,14 @@ def test_partitions_and_offsets_are_taken_wholly() -> None:
         datasource.LessThanOrEqual(OFFSET, 9),
         datasource.LessThan(OFFSET, 20),
     ]
-    made, left = Predicate().narrowed(asked)
+    made, left = Predicate().narrowed(requested)
     assert made == Predicate(partitions=frozenset({1}), low=5, high=10)
     assert left == []
     assert Predicate().narrowed([datasource.EqualTo(OFFSET, 7)])[0] == Predicate(low=7, high=8)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         datasource.GreaterThan(TIMESTAMP, 5),
         datasource.GreaterThan(KEY, b"a"),
@@ -50,5 +50,5 @@ def test_partitions_and_offsets_are_taken_wholly() -> None:
         datasource.Not(datasource.EqualTo(PARTITION, 0)),
     ],
 )
-def test_anything_else_is_left_to_spark(asked: datasource.Filter) -> None:
-    assert Predicate().narrowed([asked]) == (Predicate(), [asked])
+def test_anything_else_is_left_to_spark(requested: datasource.Filter) -> None:
+    assert Predicate().narrowed([requested]) == (Predicate(), [requested])

@@ -37,18 +37,18 @@ def test_holes_and_live_reads_are_every_offset_once(
         {"topic": orders.name, "partition": 0, "first": first, "last": last} for first, last in ((100, 149), (300, 399))
     ]
     tokens = backfill_job.read_tokens(json.dumps({"group": group, "holes": holes}))
-    told: list[str] = []
-    first = backfill_job.run(spark, given, tokens, str(tmp_path), told.append, commit=False)
+    lines: list[str] = []
+    first = backfill_job.run(spark, given, tokens, str(tmp_path), lines.append, commit=False)
     assert first == (150, 150, 0, False)
-    again = backfill_job.run(spark, given, tokens, str(tmp_path), told.append, commit=True)
+    again = backfill_job.run(spark, given, tokens, str(tmp_path), lines.append, commit=True)
     assert again == (150, 150, 0, True)
-    assert told[-1] == f"committed for group {group}"
+    assert lines[-1] == f"committed for group {group}"
     live = {*range(100), *range(150, 300), *range(400, 1_500)}
     rows = [row["offset"] for row in Lake(spark, str(tmp_path)).read("records").collect()]
     assert sorted([*live, *rows]) == list(range(1_500))
     with BlockingClusterClient(read_options({**given, "topic": orders.name})) as cluster:
         assert CommitsOfGroup(cluster, group).states()[TopicPartition(orders.name, 0)].offset == 1_500
-    assert backfill_job.run(spark, given, tokens, str(tmp_path), told.append, commit=True) == (0, 0, 0, False)
+    assert backfill_job.run(spark, given, tokens, str(tmp_path), lines.append, commit=True) == (0, 0, 0, False)
 
 
 @pytest.mark.broker
@@ -78,27 +78,27 @@ def test_backfill_and_ingest_into_one_table_are_each_record_once(
     group, given = fresh("group"), {"bootstrap": views_front.bootstrap}
     begin(views_front, group, orders, 100, "ic/1;300-399")
     lake, checkpoint = tmp_path / "lake", tmp_path / "checkpoint"
-    told: list[str] = []
+    lines: list[str] = []
 
     def fill(*holes: tuple[int, int], commit: bool = False) -> backfill_job.Backfilled:
-        told.clear()
+        lines.clear()
         tokens, shape = tokens_of(group, orders, *holes), table_format
-        return backfill_job.run(spark, given, tokens, str(lake), told.append, commit=commit, table_format=shape)
+        return backfill_job.run(spark, given, tokens, str(lake), lines.append, commit=commit, table_format=shape)
 
     def load(folder: Path) -> ingest_job.Ingested:
-        told.clear()
+        lines.clear()
         starting = {"topic": orders.name, "startingOffsets": json.dumps({orders.name: {"0": 200}})}
-        return ingest_job.run(spark, given | starting, "2", str(lake), str(folder), told.append, once=True)
+        return ingest_job.run(spark, given | starting, "2", str(lake), str(folder), lines.append, once=True)
 
     assert fill((150, 249)).rows == 100
     assert load(checkpoint).rows == 1_500 + 1_300 - 50
-    assert told[0] == "50 records are in the table already"
+    assert lines[0] == "50 records are in the table already"
     assert fill((140, 160), (290, 299), commit=True) == (21, 10, 0, True)
-    assert told[0] == "10 offsets are in the table already, by a stream"
+    assert lines[0] == "10 offsets are in the table already, by a stream"
     produce_keys(raw, orders, 100)
     assert fill((1_490, 1_509)).rows == 0
-    assert told[1].startswith("10 offsets are left to the stream that loads them: ")
-    assert str(checkpoint) in told[1]
+    assert lines[1].startswith("10 offsets are left to the stream that loads them: ")
+    assert str(checkpoint) in lines[1]
     assert load(checkpoint).rows == 100
     rows = [row for row in Lake(spark, str(lake)).read("records").collect() if row["partition"] == 0]
     assert sorted(row["offset"] for row in rows) == list(range(140, 1_550))

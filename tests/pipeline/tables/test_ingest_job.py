@@ -18,10 +18,10 @@ PLAN = '{"version": 1, "hash": "murmur2-32", "ranges": [[0, 1000000000], [100000
 
 
 def ingest(spark: Any, front: Front, topic: Topic, folder: Path, ranges: str, **options: str) -> tuple[Any, list[str]]:
-    told: list[str] = []
+    lines: list[str] = []
     given = {"bootstrap": front.bootstrap, "topic": topic.name, **options}
     out, checkpoint = str(folder / "lake"), str(folder / "checkpoint")
-    return ingest_job.run(spark, given, ranges, out, checkpoint, told.append, once=True), told
+    return ingest_job.run(spark, given, ranges, out, checkpoint, lines.append, once=True), lines
 
 
 @pytest.mark.broker
@@ -29,10 +29,10 @@ def ingest(spark: Any, front: Front, topic: Topic, folder: Path, ranges: str, **
 def test_a_batch_that_is_repeated_with_other_ranges_replaces_itself(
     spark: Any, views_front: Front, raw: Raw, orders: Topic, tmp_path: Path
 ) -> None:
-    done, told = ingest(spark, views_front, orders, tmp_path, "2", maxOffsetsPerTrigger="2000")
+    done, lines = ingest(spark, views_front, orders, tmp_path, "2", maxOffsetsPerTrigger="2000")
     assert done == (2, 3_000)
-    assert [line.split(" in ")[0] for line in told] == ["batch 0: 2000 rows", "batch 1: 1000 rows"]
-    assert told[-1].endswith("lag 0")
+    assert [line.split(" in ")[0] for line in lines] == ["batch 0: 2000 rows", "batch 1: 1000 rows"]
+    assert lines[-1].endswith("lag 0")
     assert len(list((tmp_path / "lake" / "records").rglob("*.parquet"))) == 2, "a small batch is one file"
     (tmp_path / "checkpoint" / "commits" / "1").unlink()  # as after a crash following the write of batch 1
     (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink()

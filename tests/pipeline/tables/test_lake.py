@@ -46,8 +46,8 @@ def test_files_reported_by_tasks_are_used_unchanged(spark: Any, tmp_path: Path) 
     folder = lake.local_staging("written")
     for number in range(4):
         pq.write_table(pa.table({"n": pa.array([number], pa.int32())}), f"{folder}/{number}.parquet")
-    told = [("2026-11-21", "0.parquet"), ("2026-11-22", "1.parquet")]
-    rows = lake.collected("written", told, "events", "n int, day string")
+    files = [("2026-11-21", "0.parquet"), ("2026-11-22", "1.parquet")]
+    rows = lake.collected("written", files, "events", "n int, day string")
     assert {tuple(row) for row in rows.collect()} == {(0, "2026-11-21"), (1, "2026-11-22")}
     assert lake.days("events") == ("2026-11-21", "2026-11-22")
     assert [row["n"] for row in lake.collected("written", [(None, "2.parquet")], "others", "n int").collect()] == [2]

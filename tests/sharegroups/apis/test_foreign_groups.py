@@ -53,7 +53,7 @@ def test_a_classic_member_cannot_join(world, version):
     )
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert (response.generation_id, response.members) == (-1, [])
-    assert [key for key, _, _ in world.broker.asked] == [12]
+    assert [key for key, _, _ in world.broker.requested] == [12]
 
 
 @pytest.mark.parametrize(("key", "kind"), [(CONSUMER_BEAT, "consumer"), (STREAMS_BEAT, "streams")])
@@ -86,9 +86,9 @@ def test_offsets_cannot_be_committed(world, version):
     assert {t.name: t.partitions[0].error_code for t in response.topics} == {
         "good": 69, "also": 69, "gone": 3, "secret": 29
     }  # fmt: skip
-    (asked,) = world.broker.requests(COMMIT)
-    assert asked.generation_id_or_member_epoch == 0
-    assert asked.member_id == "kafka-share-proxy-rights-probe"
+    (requested,) = world.broker.requests(COMMIT)
+    assert requested.generation_id_or_member_epoch == 0
+    assert requested.member_id == "kafka-share-proxy-rights-probe"
 
 
 @pytest.mark.parametrize("code", [14, 15, 16, 30])

@@ -70,12 +70,12 @@ def test_only_group_resources_concern_us():
 
 def test_results_are_in_the_order_of_the_request():
     """Their order is that of types and names; unrequested entries are last."""
-    asked = [entry(32, "g"), entry(2, "t"), entry(32, "h")]
+    requested = [entry(32, "g"), entry(2, "t"), entry(32, "h")]
     results = [entry(2, "t"), entry(9, "?"), entry(32, "g"), entry(32, "h")]
     ordered: list[SimpleNamespace] = []
 
     async def order() -> None:
-        ordered.extend(await AT_ONCE.in_order(map(name_of, asked), results, name_of))
+        ordered.extend(await AT_ONCE.in_order(map(name_of, requested), results, name_of))
 
     Task(order(), lambda _: None).start()
     assert ordered == [results[2], results[0], results[3], results[1]]

@@ -31,6 +31,6 @@ def test_a_request_is_picked_for_a_group_among_its_resources(resources: Any, is_
 
 def test_only_groups_have_owners() -> None:
     """A topic's settings may be next to those of a group, and have no owner here."""
-    splits, asked = by_group_resource("results"), request((2, "t"), (32, "g"), (32, "h"))
-    assert splits.groups(asked) == ["g", "h"]
-    assert [splits.requested(entry) for entry in asked.resources] == [(2, "t"), (32, "g"), (32, "h")]
+    splits, requested = by_group_resource("results"), request((2, "t"), (32, "g"), (32, "h"))
+    assert splits.groups(requested) == ["g", "h"]
+    assert [splits.requested(entry) for entry in requested.resources] == [(2, "t"), (32, "g"), (32, "h")]

@@ -113,8 +113,8 @@ def test_filters_are_compared_without_case(world, states, types, ids):
     world.broker.responses[LIST] = upstream()
     response = world.call(LIST, 5, states_filter=states, types_filter=types)
     assert [group.group_id for group in response.groups] == ids
-    (asked,) = world.broker.requests(LIST)
-    assert (asked.states_filter, asked.types_filter) == (states, types)
+    (requested,) = world.broker.requests(LIST)
+    assert (requested.states_filter, requested.types_filter) == (states, types)
 
 
 def test_groups_one_may_not_describe_are_left_out(world):

@@ -158,8 +158,8 @@ def test_without_the_right_nothing_is_shown(world):
 
 def test_the_same_group_twice_gets_two_entries(world, knows_groups):
     """Brokers do the same, with the keys of each."""
-    asked = [resource("g", keys=["share.isolation.level"]), resource("g", keys=["share.auto.offset.reset"])]
-    response = world.call(DESCRIBE, 4, resources=asked)
+    requested = [resource("g", keys=["share.isolation.level"]), resource("g", keys=["share.auto.offset.reset"])]
+    response = world.call(DESCRIBE, 4, resources=requested)
     assert [list(values(result)) for result in response.results] == [
         ["share.isolation.level"],
         ["share.auto.offset.reset"],
@@ -180,13 +180,15 @@ def test_a_code_of_the_broker_is_passed_on(world, code, knows):
     message = registry.message("DescribeConfigsResponse")
 
     def response(version, request):
-        (asked,) = request.resources
-        told = code if knows or asked.resource_type == BROKER else 42
-        return message(results=[result(asked, told)])
+        (requested,) = request.resources
+        code_expected = code if knows or requested.resource_type == BROKER else 42
+        return message(results=[result(requested, code_expected)])
 
-    def result(asked, told):
-        kind, name = asked.resource_type, asked.resource_name
-        return message.DescribeConfigsResult(error_code=told, resource_type=kind, resource_name=name, configs=[])
+    def result(requested, code_expected):
+        kind, name = requested.resource_type, requested.resource_name
+        return message.DescribeConfigsResult(
+            error_code=code_expected, resource_type=kind, resource_name=name, configs=[]
+        )
 
     world.broker.responses[DESCRIBE] = response
     (described,) = world.call(DESCRIBE, 4, resources=[resource("g")]).results

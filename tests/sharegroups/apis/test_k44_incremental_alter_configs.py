@@ -310,11 +310,11 @@ def test_a_code_of_the_broker_is_passed_on(world, code, knows):
     message = registry.message("IncrementalAlterConfigsResponse")
 
     def response(version, request):
-        (asked,) = request.resources
-        kind, name = asked.resource_type, asked.resource_name
-        told = code if knows or kind == BROKER else 42
+        (requested,) = request.resources
+        kind, name = requested.resource_type, requested.resource_name
+        expected = code if knows or kind == BROKER else 42
         entry = message.AlterConfigsResourceResponse
-        return message(responses=[entry(error_code=told, resource_type=kind, resource_name=name)])
+        return message(responses=[entry(error_code=expected, resource_type=kind, resource_name=name)])
 
     world.broker.responses[INCREMENTAL] = response
     (altered,) = world.call(INCREMENTAL, 1, resources=[resource("g", (TIMEOUT, SET, "50000"))]).responses

@@ -48,7 +48,7 @@ def begun(member, *places):
         member.acknowledge(acks)
 
 
-def told(responded):
+def described(responded):
     """(topic, partition) -> (start offset, leader epoch, lag, error)."""
     return {
         (topic.topic_name, p.partition_index): (p.start_offset, p.leader_epoch, p.lag, p.error_code)
@@ -64,20 +64,20 @@ def test_lag_counts_what_is_not_settled(world, kind, lag):
     world.cluster.produce(topic, 4)
     member = world.member()
     member.fetch(topic)
-    assert told(describe(world)) == {("t", 0): (-1, 5, -1, 0)}, "no delivery has ended"
+    assert described(describe(world)) == {("t", 0): (-1, 5, -1, 0)}, "no delivery has ended"
     member.acknowledge({(topic.topic_id, 0): [(0, 0, [kind]), (1, 3, [ACCEPT])]})
-    assert told(describe(world, {"t": [0]}))["t", 0][2:] == (lag, 0)
+    assert described(describe(world, {"t": [0]}))["t", 0][2:] == (lag, 0)
 
 
 def test_without_state_there_is_nothing_and_no_error(world):
     """[123] A partition that was never fetched, one beyond the topic, an unknown topic, an unknown group."""
     topic = world.cluster.create("t", leaders=(1, 1))
     responded = describe(world, {"t": [1, 7], "absent": [0]})
-    assert told(responded) == dict.fromkeys([("t", 1), ("t", 7), ("absent", 0)], (-1, 0, -1, 0))
+    assert described(responded) == dict.fromkeys([("t", 1), ("t", 7), ("absent", 0)], (-1, 0, -1, 0))
     assert [each.topic_id for each in responded.topics] == [topic.topic_id, ZERO_UUID]
-    assert told(describe(world, group_id="nobody")) == {}
+    assert described(describe(world, group_id="nobody")) == {}
     assert describe(world, group_id="nobody").error_code == 0
-    assert told(describe(world, {})) == {}
+    assert described(describe(world, {})) == {}
 
 
 def test_all_of_a_group_are_those_with_state_and_those_subscribed_to(world):
@@ -88,7 +88,11 @@ def test_all_of_a_group_are_those_with_state_and_those_subscribed_to(world):
     begun(member, (topic, 1))
     world.member(member_id="m2").fetch(other)
     world.member(group_id="h").fetch((topic, 0))
-    assert told(describe(world)) == {("other", 0): (-1, 5, -1, 0), ("t", 0): (-1, 0, -1, 0), ("t", 1): (0, 5, 2, 0)}
+    assert described(describe(world)) == {
+        ("other", 0): (-1, 5, -1, 0),
+        ("t", 0): (-1, 0, -1, 0),
+        ("t", 1): (0, 5, 2, 0),
+    }
 
 
 def test_a_deleted_topic_is_left_out(world):
@@ -96,7 +100,7 @@ def test_a_deleted_topic_is_left_out(world):
     world.member().fetch(topic)
     del world.cluster.topics["t"]
     world.timers.advance(10)
-    assert told(describe(world)) == {}
+    assert described(describe(world)) == {}
 
 
 def test_rights(world):
@@ -106,10 +110,10 @@ def test_rights(world):
     world.member().fetch(secret)
     secret.bits = 0
     world.timers.advance(20)
-    assert told(describe(world)) == {}
+    assert described(describe(world)) == {}
     responded = describe(world, {"secret": [0], "absent": [0], "t": [0]})
     assert [topic.topic_name for topic in responded.topics] == ["t", "absent", "secret"]
-    assert told(responded)["secret", 0] == (-1, 0, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert described(responded)["secret", 0] == (-1, 0, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     world.cluster.group_errors["g"] = ErrorCode.GROUP_AUTHORIZATION_FAILED
     responded = describe(world)
     assert (responded.error_code, responded.topics) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
@@ -121,9 +125,9 @@ def test_log_end_is_requested_from_the_leader(world):
     for partition, node in enumerate((1, 2, 3)):
         world.cluster.produce(topic, 3 + partition, partition)
         begun(world.member(member_id=f"m{node}", node_id=node), (topic, partition))
-    before = len(world.cluster.asked)
-    assert [lag for _, _, lag, _ in told(describe(world)).values()] == [3, 4, 5]
-    assert sorted(node for key, node, _ in world.cluster.asked[before:] if key == 2) == [1, 2, 3]
+    before = len(world.cluster.requested)
+    assert [lag for _, _, lag, _ in described(describe(world)).values()] == [3, 4, 5]
+    assert sorted(node for key, node, _ in world.cluster.requested[before:] if key == 2) == [1, 2, 3]
 
 
 def test_a_log_end_that_cannot_be_had_is_an_error_of_that_partition(world):
@@ -132,13 +136,13 @@ def test_a_log_end_that_cannot_be_had_is_an_error_of_that_partition(world):
         world.cluster.produce(topic, 1, partition)
         begun(world.member(member_id=f"m{node}", node_id=node), (topic, partition))
     world.own.refuses = "no identity"
-    codes = [code for _, _, _, code in told(describe(world)).values()]
+    codes = [code for _, _, _, code in described(describe(world)).values()]
     assert codes == [ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION]
     world.services.own = None
-    codes = [code for _, _, _, code in told(describe(world)).values()]
+    codes = [code for _, _, _, code in described(describe(world)).values()]
     assert codes == [ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE]
     world.cluster.fail_next[2] = [ErrorCode.KAFKA_STORAGE_ERROR]
-    assert told(describe(world))["t", 0][3] == ErrorCode.KAFKA_STORAGE_ERROR
+    assert described(describe(world))["t", 0][3] == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_version_0_requests_no_log_ends(world):
@@ -146,7 +150,7 @@ def test_version_0_requests_no_log_ends(world):
     world.cluster.produce(topic, 1)
     begun(world.member(), topic)
     before = world.cluster.count(2)
-    assert told(describe(world, version=0)) == {("t", 0): (0, 5, -1, 0)}
+    assert described(describe(world, version=0)) == {("t", 0): (0, 5, -1, 0)}
     assert world.cluster.count(2) == before
 
 
@@ -161,8 +165,8 @@ def test_a_number_that_is_no_partition_of_a_resting_group(world, partition):
     wanted = message.DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition, 0])
     group = message.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[wanted])
     (responded,) = world.send_request(90, 1, groups=[group]).groups
-    told = [(each.partition_index, each.error_code, each.start_offset) for each in responded.topics[0].partitions]
-    assert told == [(partition, 0, -1), (0, 0, 7)]
+    described = [(each.partition_index, each.error_code, each.start_offset) for each in responded.topics[0].partitions]
+    assert described == [(partition, 0, -1), (0, 0, 7)]
 
 
 LOCK_S = 30.0
@@ -198,18 +202,18 @@ def test_nothing_is_reported_before_the_first_delivery_has_ended(world, reset, f
     first = filled if reset == "latest" else 0
     if first == filled:
         assert acquired(member.fetch(topic)) == []
-        assert told(describe(world, {"t": [0]})) == nothing, "begun"
+        assert described(describe(world, {"t": [0]})) == nothing, "begun"
         restart(world)
-        assert told(describe(world, {"t": [0]})) == nothing, "begun, after a restart"
+        assert described(describe(world, {"t": [0]})) == nothing, "begun, after a restart"
         world.cluster.produce(topic, 3)
     last = topic.logs[0].end - 1
     assert acquired(member.fetch(topic)) == [(first, last, 1)]
-    assert told(describe(world, {"t": [0]})) == nothing, "held by a member"
+    assert described(describe(world, {"t": [0]})) == nothing, "held by a member"
     end_delivery(world, member, topic, (first, last), ending)
     start, lag = (last + 1, 0) if ending == "accepted" else (first, last + 1 - first)
-    assert told(describe(world, {"t": [0]})) == {("t", 0): (start, 5, lag, 0)}
+    assert described(describe(world, {"t": [0]})) == {("t", 0): (start, 5, lag, 0)}
     restart(world)
-    assert told(describe(world, {"t": [0]})) == {("t", 0): (start, 5, lag, 0)}, "after a restart"
+    assert described(describe(world, {"t": [0]})) == {("t", 0): (start, 5, lag, 0)}, "after a restart"
 
 
 def test_a_delivery_whose_end_was_not_stored_reports_nothing():
@@ -223,10 +227,10 @@ def test_a_delivery_whose_end_was_not_stored_reports_nothing():
     member.fetch(topic)
     journal.slow = True
     reply = member.send_acknowledge({(topic.topic_id, 0): [(0, 4, [ACCEPT])]})
-    assert told(describe(world)) == {("t", 0): (-1, 5, -1, 0)}
+    assert described(describe(world)) == {("t", 0): (-1, 5, -1, 0)}
     journal.refuse(ErrorCode.NOT_COORDINATOR)
     assert reply.done
-    assert told(describe(world)) == {("t", 0): (-1, 5, -1, 0)}
+    assert described(describe(world)) == {("t", 0): (-1, 5, -1, 0)}
 
 
 def test_altered_offsets_are_returned_immediately_and_deleted_ones_no_longer(world):
@@ -237,11 +241,11 @@ def test_altered_offsets_are_returned_immediately_and_deleted_ones_no_longer(wor
     part = message.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)
     named = message.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[part])
     world.send_request(91, 0, group_id="g", topics=[named])
-    assert told(describe(world)) == {("t", 0): (2, 5, 3, 0)}
+    assert described(describe(world)) == {("t", 0): (2, 5, 3, 0)}
     restart(world)
-    assert told(describe(world)) == {("t", 0): (2, 5, 3, 0)}, "after a restart"
+    assert described(describe(world)) == {("t", 0): (2, 5, 3, 0)}, "after a restart"
     assert acquired(world.member().fetch(topic)) == [(2, 4, 1)]
-    assert told(describe(world)) == {("t", 0): (2, 5, 3, 0)}, "held by a member"
+    assert described(describe(world)) == {("t", 0): (2, 5, 3, 0)}, "held by a member"
     message = registry.message("DeleteShareGroupOffsetsRequest")
     world.send_request(92, 0, group_id="g", topics=[message.DeleteShareGroupOffsetsRequestTopic(topic_name="t")])
-    assert told(describe(world, {"t": [0]})) == {("t", 0): (-1, 0, -1, 0)}
+    assert described(describe(world, {"t": [0]})) == {("t", 0): (-1, 0, -1, 0)}

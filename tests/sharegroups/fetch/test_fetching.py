@@ -120,13 +120,13 @@ def reading(world, count, size):
 def test_reading_ahead_follows_the_members(world):
     """A size used up in time is doubled up to the limit; a size read for nothing is halved."""
     topic, member = reading(world, 400, 100_000)
-    asked = []
+    requested = []
     for _ in range(300):
         member.fetch(max_records=1, acks={})
         world.timers.advance(0.001)
         share = world.services.coordinator.share(("g", topic.topic_id, 0))
-        asked.append(share.read_bytes)
-    assert max(asked) == world.services.options.read_ahead_bytes
+        requested.append(share.read_bytes)
+    assert max(requested) == world.services.options.read_ahead_bytes
     for _ in range(12):
         world.timers.advance(2.1)
         member.fetch(max_records=1)
@@ -203,7 +203,7 @@ def test_new_epoch_of_the_same_leader_is_followed(world):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "told"),
+    ("theirs", "expected"),
     [
         (ErrorCode.KAFKA_STORAGE_ERROR, 56),
         (ErrorCode.CORRUPT_MESSAGE, 2),
@@ -215,13 +215,13 @@ def test_new_epoch_of_the_same_leader_is_followed(world):
         (ErrorCode.INVALID_REQUEST, -1),
     ],
 )
-def test_codes_of_the_broker_as_clients_can_take_them(world, theirs, told):
+def test_codes_of_the_broker_as_clients_can_take_them(world, theirs, expected):
     """3.7: never a code on which the Java client throws; passing trouble is tried again."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
     world.cluster.fail_next[1] = [theirs]
     response = world.member().fetch(topic)
-    assert entries(response)[topic.topic_id, 0].error_code == told
+    assert entries(response)[topic.topic_id, 0].error_code == expected
 
 
 def test_lasting_trouble_is_reported_as_not_leader(world):
@@ -237,8 +237,8 @@ def test_at_a_bootstrap_listener_of_an_unknown_broker_the_leader_is_returned_and
     world.cluster.produce(topic, 1)
     member = world.member(node_id=UNKNOWN_NODE)
     for _ in range(3):
-        told = entries(member.fetch(topic))[topic.topic_id, 0]
-        assert (told.error_code, told.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)
+        expected = entries(member.fetch(topic))[topic.topic_id, 0]
+        assert (expected.error_code, expected.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)
     (note,) = [context for name, context in world.notes if name == "share-fetch-at-bootstrap"]
     assert "upstream.bootstrap" in note["reason"]
 
@@ -422,14 +422,14 @@ def test_a_member_acquires_nothing_of_a_partition_to_be_revoked_and_settles_it_f
     for partition in (0, 1):
         world.cluster.produce(topic, 10, partition)
     (lost,) = assigned(second.heartbeat(0, ["t"]))[topic.topic_id]
-    told = first.heartbeat(joined.member_epoch)
-    assert (told.member_epoch, assigned(told)) == (joined.member_epoch + 1, None)
+    expected = first.heartbeat(joined.member_epoch)
+    assert (expected.member_epoch, assigned(expected)) == (joined.member_epoch + 1, None)
     acks = {
         (topic.topic_id, partition): [(first, last, [1]) for first, last, _ in acquired(got, topic, partition)]
         for partition in (0, 1)
     }
     assert giving(first.fetch(acks=acks)) == {1 - lost}
-    assert assigned(first.heartbeat(told.member_epoch)) == {topic.topic_id: [1 - lost]}
+    assert assigned(first.heartbeat(expected.member_epoch)) == {topic.topic_id: [1 - lost]}
     assert giving(second.fetch((topic, lost))) == {lost}
 
 

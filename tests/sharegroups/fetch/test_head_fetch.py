@@ -81,9 +81,9 @@ def test_next_request_waits_for_the_fetch_still_under_way(world):
     world.cluster.held = {1}
     world.timers.advance(0.11)
     assert acquired(reply.message) == []
-    asked = world.cluster.count(1)
+    requested = world.cluster.count(1)
     again = reader.send_fetch(wait_ms=2000)
-    assert world.cluster.count(1) == asked
+    assert world.cluster.count(1) == requested
     world.cluster.produce(topic, 1)
     world.cluster.release()
     world.timers.advance(0.1)

@@ -140,13 +140,13 @@ def test_a_member_that_never_settles_loses_the_partition_after_the_time_of_a_loc
     play.held = {("a", A, number) for number in range(3)}
     gained = play.join("b").assignment[A]
     waited = 0.0
-    while (told := play.beat("a", play.group.members["a"].epoch).assignment) is None:
+    while (assignment := play.beat("a", play.group.members["a"].epoch).assignment) is None:
         play.now += 5
         play.beat("b", 3)
         waited += 5
         assert waited <= play.settings.lock_duration_s
     assert waited == play.settings.lock_duration_s
-    assert sorted((*told[A], *gained)) == [0, 1, 2]
+    assert sorted((*assignment[A], *gained)) == [0, 1, 2]
     assert play.beat("a", 3).assignment is None
 
 

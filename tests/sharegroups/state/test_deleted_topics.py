@@ -65,8 +65,8 @@ def test_state_of_a_deleted_topic_goes_after_two_checks(world):
     assert held(world) == ({"gone", "kept"}, {"gone", "kept"}), "one look proves nothing"
     looks(world, 1)
     assert held(world) == ({"kept"}, {"kept"})
-    ((_, told),) = [note for note in world.notes if note[0] == "share-topics-deleted"]
-    assert told == {"topics": 1, "groups": 2, "partitions": 2}
+    ((_, context),) = [note for note in world.notes if note[0] == "share-topics-deleted"]
+    assert context == {"topics": 1, "groups": 2, "partitions": 2}
     looks(world, 3)
     assert held(world) == ({"kept"}, {"kept"})
 
@@ -173,9 +173,9 @@ def test_deletion_with_unknown_outcome_does_not_end_the_checks():
     looks(world, 1)
     world.journal.slow = True
     looks(world, 1)
-    asked = world.cluster.count(3)
+    requested = world.cluster.count(3)
     looks(world, 2)
-    assert world.cluster.count(3) > asked
+    assert world.cluster.count(3) > requested
     assert held(world)[1] == {"gone", "kept"}
     world.journal.slow = False
     while world.journal.appends:

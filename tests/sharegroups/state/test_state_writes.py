@@ -65,8 +65,8 @@ def test_what_cannot_be_stored_fails_alone(world, journal):
     journal.confirm()
     journal.refuse(ErrorCode.MESSAGE_TOO_LARGE)
     journal.confirm()
-    told = [entries(reply.message)[topic.topic_id, p].acknowledge_error_code for p in range(3)]
-    assert told == [ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+    codes = [entries(reply.message)[topic.topic_id, p].acknowledge_error_code for p in range(3)]
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
 
 
 def test_snapshots_are_made_in_bounded_rounds(world, journal, monkeypatch):
@@ -168,7 +168,7 @@ def test_the_changes_in_one_snapshot_are_bounded(world, journal, topic, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("stored", "told"),
+    ("stored", "codes"),
     [
         (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -178,13 +178,13 @@ def test_the_changes_in_one_snapshot_are_bounded(world, journal, topic, monkeypa
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_refused_append_gives_the_records_back_to_their_holder(world, journal, topic, stored, told):
+def test_refused_append_gives_the_records_back_to_their_holder(world, journal, topic, stored, codes):
     """6.3, 6.4"""
     member = held(world, topic)
     journal.slow = True
     reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]}, wait_ms=0)
     journal.refuse(stored)
-    assert entries(reply.message)[topic.topic_id, 0].acknowledge_error_code == told
+    assert entries(reply.message)[topic.topic_id, 0].acknowledge_error_code == codes
     journal.slow = False
     assert code(member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]}), topic) == 0
 
@@ -233,11 +233,11 @@ def test_a_deletion_waits_for_the_change_in_front_of_it(world, journal, topic):
 
 
 @pytest.mark.parametrize(
-    ("replace", "told"),
+    ("replace", "codes"),
     [(True, ErrorCode.NOT_LEADER_OR_FOLLOWER), (False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
     ids=["replaced", "deleted"],
 )
-def test_decision_of_a_deleted_share_partition_is_not_reported_as_done(world, journal, topic, replace, told):
+def test_decision_of_a_deleted_share_partition_is_not_reported_as_done(world, journal, topic, replace, codes):
     """Its state was altered or deleted while the acknowledgement waited: nothing of it is in what follows."""
     member = held(world, topic)
     journal.slow = True
@@ -249,7 +249,7 @@ def test_decision_of_a_deleted_share_partition_is_not_reported_as_done(world, jo
     assert not reply.done
     journal.confirm()
     assert done.result() == {key: ErrorCode.NONE}
-    assert code(reply.message, topic) == told
+    assert code(reply.message, topic) == codes
     assert journal.appends == []
     assert not replace or start_offset(world, topic) == 4
 

@@ -99,9 +99,11 @@ def test_bytes_that_are_no_request_are_inspected(world: World) -> None:
 def test_partitions_of_a_view_get_17(world: World, version: int) -> None:
     """INVALID_TOPIC_EXCEPTION ends a producer's attempts immediately; nothing is forwarded."""
     response = world.call(ApiKey.PRODUCE, version, **request(world, version, V))
-    (told,) = response.responses
-    assert [(part.index, part.error_code, part.base_offset) for part in told.partition_responses] == [(0, 17, -1)]
-    assert bytes(told.topic_id) == (world.cluster.topics[V].topic_id if version == BY_ID else ZERO_UUID)
+    (topic_response,) = response.responses
+    assert [(part.index, part.error_code, part.base_offset) for part in topic_response.partition_responses] == [
+        (0, 17, -1)
+    ]
+    assert bytes(topic_response.topic_id) == (world.cluster.topics[V].topic_id if version == BY_ID else ZERO_UUID)
     assert world.cluster.count(ApiKey.PRODUCE) == 0
     assert len(world.noted("view-produce-refused")) == 1
 
@@ -110,9 +112,9 @@ def test_partitions_of_a_view_get_17(world: World, version: int) -> None:
 def test_the_rest_of_a_mixed_request_is_produced(world: World, version: int) -> None:
     """And both responses are merged."""
     response = world.call(ApiKey.PRODUCE, version, **request(world, version, "orders", V))
-    codes = [part.error_code for told in response.responses for part in told.partition_responses]
+    codes = [part.error_code for topic_response in response.responses for part in topic_response.partition_responses]
     assert sorted(codes) == [0, 17]
-    ((_, sent),) = [asked for asked in world.cluster.asked if asked[0] == ApiKey.PRODUCE]
+    ((_, sent),) = [requested for requested in world.cluster.requested if requested[0] == ApiKey.PRODUCE]
     assert len(sent.topic_data) == 1
     assert bytes(sent.topic_data[0].partition_data[0].records) == BATCH
 
@@ -122,7 +124,7 @@ def test_without_acks_there_is_no_response_and_the_rest_is_produced(world: World
     assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, V, acks=0)) == NOTHING
     assert world.cluster.count(ApiKey.PRODUCE) == 0
     assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, "orders", V, acks=0)) == NOTHING
-    ((_, sent),) = [asked for asked in world.cluster.asked if asked[0] == ApiKey.PRODUCE]
+    ((_, sent),) = [requested for requested in world.cluster.requested if requested[0] == ApiKey.PRODUCE]
     assert [each.name for each in sent.topic_data] == ["orders"]
 
 

@@ -91,9 +91,9 @@ def test_upstream_is_queried_once_without_session(world):
     world.produce(base, KEYS)
     response = world.fetch(world.connect(), {view: dict.fromkeys(range(4), 0)}, session=(0, 0)).message
     assert response.session_id == 0
-    (asked,) = world.cluster.requests(1)
-    assert (asked.session_id, asked.session_epoch, asked.rack_id) == (0, -1, "")
-    assert [(t.topic_id, len(t.partitions)) for t in asked.topics] == [(base.topic_id, 1)]
+    (requested,) = world.cluster.requests(1)
+    assert (requested.session_id, requested.session_epoch, requested.rack_id) == (0, -1, "")
+    assert [(t.topic_id, len(t.partitions)) for t in requested.topics] == [(base.topic_id, 1)]
 
 
 def test_incremental_request_naming_a_view_starts_anew(world):
@@ -151,8 +151,8 @@ def test_base_with_another_topic_id_is_queried_separately(world):
     response = partitions_of(reply.message)
     assert offsets_in(response[base.topic_id, 0].records) == list(range(150, 200))
     assert next_offset(response[view, 0].records, 0) == 200
-    for asked in world.cluster.requests(1):
-        places = [(t.topic_id, p.partition) for t in asked.topics for p in t.partitions]
+    for requested in world.cluster.requests(1):
+        places = [(t.topic_id, p.partition) for t in requested.topics for p in t.partitions]
         assert len(places) == len(set(places))
 
 
@@ -162,9 +162,9 @@ def test_errors_of_the_base_are_returned_for_every_slot(world):
     view = world.view("__view.r2.t")
     client = world.connect(1)
     response = partitions_of(world.fetch(client, {view: dict.fromkeys(range(4), 0)}, wait_ms=10_000).message)
-    told = [response[view, v] for v in (2, 3)]
-    assert [entry.error_code for entry in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
-    assert {(e.current_leader.leader_id, e.current_leader.leader_epoch) for e in told} == {(2, 5)}
+    entries = [response[view, v] for v in (2, 3)]
+    assert [entry.error_code for entry in entries] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert {(e.current_leader.leader_id, e.current_leader.leader_epoch) for e in entries} == {(2, 5)}
     assert response[view, 0].error_code == ErrorCode.NONE
     base.bits = 1 << 8
     world.timers.advance(60)

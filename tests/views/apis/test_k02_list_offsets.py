@@ -23,7 +23,7 @@ def world() -> ViewWorld:
     return made
 
 
-def asked(world: ViewWorld, topics: dict[str, list[tuple[int, int]]], version: int = 7, epoch: int = -1) -> Any:
+def requested(world: ViewWorld, topics: dict[str, list[tuple[int, int]]], version: int = 7, epoch: int = -1) -> Any:
     listed = [
         {"name": name, "partitions": [
             {"partition_index": p, "timestamp": t, "current_leader_epoch": epoch} for p, t in wanted
@@ -38,7 +38,9 @@ def asked(world: ViewWorld, topics: dict[str, list[tuple[int, int]]], version: i
 @pytest.mark.parametrize("version", [4, 7, 9])
 def test_every_slot_has_the_offsets_of_its_base_partition(world, version):
     """Equal requests are sent once."""
-    assert asked(world, {VIEW: [(v, -1) for v in range(4)]}, version) == [[(0, 0, 3), (1, 0, 3), (2, 0, 1), (3, 0, 1)]]
+    assert requested(world, {VIEW: [(v, -1) for v in range(4)]}, version) == [
+        [(0, 0, 3), (1, 0, 3), (2, 0, 1), (3, 0, 1)]
+    ]
     (request,) = world.cluster.requests(2)
     assert [len(topic.partitions) for topic in request.topics] == [2]
 
@@ -46,7 +48,7 @@ def test_every_slot_has_the_offsets_of_its_base_partition(world, version):
 def test_different_times_are_sent_in_successive_requests(world):
     """Brokers refuse a partition that is named twice; plain topics go along, the base too."""
     wanted = {VIEW: [(0, -1), (1, -2)], "t": [(0, 1_700_000_000_000), (1, -1)]}
-    assert asked(world, wanted) == [[(0, 0, 3), (1, 0, 0)], [(0, 0, 0), (1, 0, 1)]]
+    assert requested(world, wanted) == [[(0, 0, 3), (1, 0, 0)], [(0, 0, 0), (1, 0, 1)]]
     for request in world.cluster.requests(2):
         places = [(topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
         assert len(places) == len(set(places))
@@ -55,12 +57,12 @@ def test_different_times_are_sent_in_successive_requests(world):
 
 def test_errors_of_the_base_are_those_of_the_view(world):
     world.cluster.fail_next[2] = [ErrorCode.FENCED_LEADER_EPOCH]
-    assert asked(world, {VIEW: [(0, -1), (1, -1)]}) == [[(0, 74, -1), (1, 74, -1)]]
+    assert requested(world, {VIEW: [(0, -1), (1, -1)]}) == [[(0, 74, -1), (1, 74, -1)]]
 
 
 def test_view_that_cannot_be_had_and_partition_it_lacks_are_unknown(world):
     """The others get their offsets all the same."""
-    assert asked(world, {"__view.r2.none": [(0, -1)], VIEW: [(9, -1), (0, -1)]}) == [
+    assert requested(world, {"__view.r2.none": [(0, -1)], VIEW: [(9, -1), (0, -1)]}) == [
         [(0, 3, -1)],
         [(9, 3, -1), (0, 0, 3)],
     ]

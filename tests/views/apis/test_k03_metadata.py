@@ -52,10 +52,10 @@ def test_a_view_and_other_topics_are_in_one_response(world, version):
 def test_plain_topics_are_queried_as_by_the_client(world):
     """Auto-creation of other topics remains the client's choice; it is never requested for views."""
     world.metadata("plain", V, version=9, allow_auto_topic_creation=True)
-    asked = [(request.allow_auto_topic_creation, [t.name for t in request.topics])
-             for key, request in world.cluster.asked if key == 3]  # fmt: skip
-    assert (True, ["plain"]) in asked
-    assert all(not any(name.startswith("__view.") for name in names) for auto, names in asked if auto)
+    requested = [(request.allow_auto_topic_creation, [t.name for t in request.topics])
+             for key, request in world.cluster.requested if key == 3]  # fmt: skip
+    assert (True, ["plain"]) in requested
+    assert all(not any(name.startswith("__view.") for name in names) for auto, names in requested if auto)
 
 
 def test_by_id_the_response_shows_that_a_topic_is_a_view(world):
@@ -116,7 +116,7 @@ def test_a_view_that_was_created_a_moment_ago_is_waited_for(world):
     world.cluster.late = 1
     (shown,) = world.call(3, 12, topics=[{"name": V}]).topics
     assert bytes(shown.topic_id) == world.cluster.topics[V].topic_id
-    assert [request.validate_only for key, request in world.cluster.asked if key == 19] == [False, True]
+    assert [request.validate_only for key, request in world.cluster.requested if key == 19] == [False, True]
 
 
 def test_one_request_shows_a_bounded_number_of_partitions_that_do_not_exist(world):
@@ -128,8 +128,8 @@ def test_one_request_shows_a_bounded_number_of_partitions_that_do_not_exist(worl
     codes = [found[name].error_code for name in names]
     assert codes == [0, 0, 0, *[5] * 7]
     assert sum(len(found[name].partitions) for name in names[1:]) <= SHOWN_PARTITIONS_MAX
-    asked = [request for key, request in world.cluster.asked if key == 19 and request.validate_only]
-    assert [topic.name for request in asked for topic in request.topics] == names[1:3]
+    requested = [request for key, request in world.cluster.requested if key == 19 and request.validate_only]
+    assert [topic.name for request in requested for topic in request.topics] == names[1:3]
 
 
 def test_a_view_named_twice_is_shown_once(world):

@@ -20,13 +20,13 @@ def test_partitions_of_a_view_get_44_and_the_rest_is_done() -> None:
     response = world.call(21, 2, **wanted(V, "orders"))
     found = {topic.name: [part.error_code for part in topic.partitions] for topic in response.topics}
     assert found == {V: [44, 44], "orders": [0, 0]}
-    assert [topic.name for _, request in world.cluster.asked for topic in request.topics] == ["orders"]
+    assert [topic.name for _, request in world.cluster.requested for topic in request.topics] == ["orders"]
 
 
 def test_a_request_about_views_only_sends_no_request() -> None:
     """And one about none is not looked at."""
     world = World()
     world.call(21, 2, **wanted(V))
-    assert world.cluster.asked == []
+    assert world.cluster.requested == []
     assert not world.is_served(21, 2, **wanted("orders"))
     assert world.call(21, 2, **wanted("orders")) is None

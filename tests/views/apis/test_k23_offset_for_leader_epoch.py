@@ -24,11 +24,11 @@ class Client:
     def __init__(self) -> None:
         self.slot_values: SlotValues = {}
         self.tasks: list[Any] = []
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
 
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         request = registry.request(key, version).decode(body)
-        self.asked.append(request)
+        self.requested.append(request)
         topics = [
             {"topic": topic.topic, "partitions": [_entry(each) for each in topic.partitions]}
             for topic in request.topics
@@ -43,11 +43,11 @@ class Client:
         """Never closed."""
 
 
-def _entry(asked: Any) -> dict[str, int]:
+def _entry(requested: Any) -> dict[str, int]:
     return {
-        "partition": asked.partition, "leader_epoch": asked.leader_epoch,
-        "error_code": 0 if asked.current_leader_epoch in (-1, 5) else ErrorCode.FENCED_LEADER_EPOCH,
-        "end_offset": 100 * asked.partition + asked.leader_epoch,
+        "partition": requested.partition, "leader_epoch": requested.leader_epoch,
+        "error_code": 0 if requested.current_leader_epoch in (-1, 5) else ErrorCode.FENCED_LEADER_EPOCH,
+        "end_offset": 100 * requested.partition + requested.leader_epoch,
     }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def world() -> ViewWorld:
     return made
 
 
-def asked(world: ViewWorld, client: Client, topics: dict[str, list[tuple[int, int, int]]], version: int) -> Any:
+def requested(world: ViewWorld, client: Client, topics: dict[str, list[tuple[int, int, int]]], version: int) -> Any:
     listed = [
         {"topic": name, "partitions": [
             {"partition": p, "leader_epoch": epoch, "current_leader_epoch": current} for p, epoch, current in wanted
@@ -75,7 +75,7 @@ def test_every_slot_has_the_end_of_the_epoch_in_its_base(world, version):
     """With other epochs in other requests, the base itself too, and the broker's throttle time."""
     client = Client()
     wanted = {VIEW: [(0, 3, -1), (1, 4, 5), (2, 3, 4), (9, 0, -1)], "t": [(0, 3, -1)], "__view.r2.none": [(0, 0, -1)]}
-    response = asked(world, client, wanted, version)
+    response = requested(world, client, wanted, version)
     found = {
         t.topic: [(e.partition, e.error_code, e.leader_epoch, e.end_offset) for e in t.partitions]
         for t in response.topics
@@ -86,7 +86,7 @@ def test_every_slot_has_the_end_of_the_epoch_in_its_base(world, version):
         "__view.r2.none": [(0, 3, -1, -1)],
     }
     assert response.throttle_time_ms == 4
-    assert len(client.asked) == 2
-    for request in client.asked:
+    assert len(client.requested) == 2
+    for request in client.requested:
         places = [(topic.topic, entry.partition) for topic in request.topics for entry in topic.partitions]
         assert len(places) == len(set(places))

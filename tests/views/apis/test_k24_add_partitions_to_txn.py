@@ -30,7 +30,7 @@ def test_a_view_is_refused_and_nothing_is_added(version: int) -> None:
         for topic in response.results_by_topic_v3_and_below
     }
     assert found == {"orders": [(0, 55), (1, 55)], V: [(0, 17), (1, 17)]}
-    assert world.cluster.asked == []
+    assert world.cluster.requested == []
 
 
 def test_transactions_without_views_pass() -> None:

@@ -26,6 +26,6 @@ def test_a_request_about_views_only_sends_no_request() -> None:
     """And one about none is not looked at."""
     world = World()
     world.call(37, 3, **wanted(V))
-    assert world.cluster.asked == []
+    assert world.cluster.requested == []
     assert not world.is_served(37, 3, **wanted("orders"))
     assert world.call(37, 3, **wanted("orders")) is None

@@ -173,8 +173,8 @@ def test_follow_up_reads_keep_the_clients_epoch_and_send_the_scanned_one(world):
     reply = world.fetch(reader, {world.v: {0: 0}}, epoch=5, last_epoch=2, wait_ms=500)
     world.produce(world.base, [other])
     assert not reply.done
-    asked = [r.topics[0].partitions[0] for r in world.cluster.requests(1)]
-    assert [(p.current_leader_epoch, p.last_fetched_epoch, p.fetch_offset) for p in asked] == [(5, 2, 0), (5, 5, 1)]
+    requested = [r.topics[0].partitions[0] for r in world.cluster.requests(1)]
+    assert [(p.current_leader_epoch, p.last_fetched_epoch, p.fetch_offset) for p in requested] == [(5, 2, 0), (5, 5, 1)]
 
 
 def _of_slot(slot):
@@ -438,13 +438,15 @@ def test_a_reader_of_truncated_records_gets_an_error_though_others_at_its_offset
     world.produce(world.base, KEYS)
     reader = world.connect()
     world.fetch(reader, {world.v: {0: 64}})  # in the cache now
-    told = {}
+    diverging = {}
     for _ in range(2):
         reply = world.fetch(reader, {world.v: {0: 128, 1: 128, 2: 128}}, last_epoch={0: 6, 1: 5, 2: -1}, wait_ms=200)
         world.timers.advance(0.2)
         assert not any(entry(reply, world.v, slot).records for slot in range(3))
-        told |= {slot: end for slot in range(3) if (end := entry(reply, world.v, slot).diverging_epoch.end_offset) >= 0}
-    assert told == {1: 64}
+        diverging |= {
+            slot: end for slot in range(3) if (end := entry(reply, world.v, slot).diverging_epoch.end_offset) >= 0
+        }
+    assert diverging == {1: 64}
     waiting = world.fetch(reader, {world.v: {0: 128, 1: 128}}, last_epoch={0: 6, 1: 5})
     if not waiting.done:
         world.produce(world.base, KEYS)

@@ -50,8 +50,8 @@ def test_filter_keeps_ranges_and_single_keys():
     assert {division.cut.slot_of(k, 0) for k in KEYS if k and murmur2(k) > 1 << 31} == {-1}
 
 
-def read(asked):
-    return key_filter.read_filter(content_of(asked), b"")
+def read(requested):
+    return key_filter.read_filter(content_of(requested), b"")
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_filtered_fetch_is_echoed_and_goes_upstream_without_the_field(version):
     assert offsets_in(got.records) == expected
     assert next_offset(got.records, 0) == len(KEYS)
     assert got.unknown_tags == (applied(len(KEYS)),)
-    (asked,) = world.cluster.requests(1)
-    assert asked.topics[0].partitions[0].unknown_tags == ()
+    (requested,) = world.cluster.requests(1)
+    assert requested.topics[0].partitions[0].unknown_tags == ()
 
 
 @pytest.mark.parametrize("on_view", [True, False])

@@ -29,7 +29,7 @@ class Reader:
         self.node = 1
         self.connection = storm.world.connect(self.node)
         self.reply = None
-        self.asked: dict[int, int] = {}
+        self.requested: dict[int, int] = {}
 
     def step(self) -> None:
         if self.reply is None:
@@ -44,7 +44,7 @@ class Reader:
         if not leads or is_elsewhere or not self.connection.open:
             self.reconnect()
             return
-        self.asked = dict(leads)
+        self.requested = dict(leads)
         options = {
             "wait_ms": storm.random.choice([0, 50, 500]),
             "min_bytes": storm.random.choice([0, 1, 1, 500]),
@@ -54,7 +54,7 @@ class Reader:
             "isolation": 0,
         }
         name = storm.view if options["version"] >= 13 else storm.name
-        self.reply = storm.world.fetch(self.connection, {name: self.asked}, **options)
+        self.reply = storm.world.fetch(self.connection, {name: self.requested}, **options)
 
     def take(self) -> None:
         reply, self.reply = self.reply, None
@@ -74,7 +74,7 @@ class Reader:
                 return
             assert offsets_in(entry.records) == sorted(offsets_in(entry.records))
             self.got[partition] += offsets_in(entry.records)
-            self.positions[partition] = next_offset(entry.records, self.asked[partition])
+            self.positions[partition] = next_offset(entry.records, self.requested[partition])
 
     def leave(self) -> None:
         """Disconnect at any point; the same records are requested again later."""

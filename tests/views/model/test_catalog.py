@@ -50,21 +50,21 @@ def test_a_forgotten_view_is_known_by_nothing() -> None:
 
 def test_the_first_view_is_reported_immediately() -> None:
     """It is read from the topic or made here; it is called again after the last one was removed."""
-    told: list[int] = []
+    reported: list[int] = []
     catalog = ViewCatalog()
-    catalog.on_first(lambda: told.append(len(catalog) + len(catalog.bound)))
+    catalog.on_first(lambda: reported.append(len(catalog) + len(catalog.bound)))
     assert catalog.is_empty
     catalog.learn(VIEW)
     catalog.bind("__view.r4.orders", Binding(V1, BASE))
     catalog.learn(VIEW)
-    assert told == [1]
+    assert reported == [1]
     catalog.forget("__view.r4.orders")
     assert not catalog.is_empty
     catalog.bind("__view.r4.orders", None)
     assert catalog.is_empty
     catalog.bind("__view.r4.orders", Binding(V1, BASE))
     catalog.bind("__view.r4.others", Binding(V2, BASE))
-    assert told == [1, 1]
+    assert reported == [1, 1]
 
 
 def test_an_id_is_plain_only_when_confirmed() -> None:

@@ -275,10 +275,10 @@ def test_unreadable_batch_is_an_error_once_it_is_first():
 
 
 def test_epoch_follows_the_scanned_one_where_the_client_sent_one():
-    told, silent = SlotScan(0, 0, 100, 1), SlotScan(0, 0, 100)
-    for slot in (told, silent):
+    with_epoch, silent = SlotScan(0, 0, 100, 1), SlotScan(0, 0, 100)
+    for slot in (with_epoch, silent):
         slot.take(Batch(0, [0]), Batch(0, [0]).part(0), 100, at_least_one=True)
-    assert (told.last_fetched_epoch, silent.last_fetched_epoch) == (3, -1)
+    assert (with_epoch.last_fetched_epoch, silent.last_fetched_epoch) == (3, -1)
 
 
 def test_plain_partitions_are_planned_with_the_others():

@@ -43,7 +43,7 @@ def test_a_sample_is_every_so_manieth_record(kernel: str, made: Any, first: int,
     assert KERNELS[kernel][0](memoryview(batch)[61:], len(found), base, first, every) == expected(found, first, every)
 
 
-def told(kernel: str, *args: Any) -> Any:
+def sampled(kernel: str, *args: Any) -> Any:
     try:
         return KERNELS[kernel][0](*args)
     except ValueError as error:
@@ -60,8 +60,8 @@ def test_the_kernels_agree_about_damaged_batches() -> None:
         (header,) = records.iter_batches(batch)
         area = damaged(dice, batch[61:])
         args = (area, header.records_count, 1000, dice.randrange(4), dice.randrange(1, 4))
-        assert told("c", *args) == told("python", *args)
-        outcomes.add(type(told("c", *args)))
+        assert sampled("c", *args) == sampled("python", *args)
+        outcomes.add(type(sampled("c", *args)))
     assert outcomes == {str, tuple}
 
 

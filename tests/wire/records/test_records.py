@@ -94,7 +94,7 @@ def test_extension_writes_what_the_python_fallback_writes(monkeypatch: pytest.Mo
 @pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
 def test_keys_are_found_without_opening_a_batch() -> None:
     """As in the opened records; compressed, transactional or damaged batches have no result."""
-    chance, told = random.Random(7), 0
+    chance, count = random.Random(7), 0
     for number in range(300):
         keys = [
             chance.choice((b"\0\0a", b"\0\0" + b"b" * 70, b"\0\0", *([b"\0\1", b"\0", None] * (number % 2))))
@@ -104,12 +104,12 @@ def test_keys_are_found_without_opening_a_batch() -> None:
         batch = records.build_batch(number, made, is_transactional=number % 7 == 6)
         expected = number % 7 != 6 and all((key or b"").startswith(b"\0\0") for key in keys)
         assert records.has_only_keys(memoryview(batch), b"\0\0") == expected
-        told += expected
+        count += expected
         assert not records.has_only_keys(batch[: chance.randrange(len(batch))], b"\0\0")
         damaged = bytearray(batch)
         damaged[chance.randrange(21, len(batch))] ^= 1 << chance.randrange(8)
         assert not records.has_only_keys(damaged, b"\0\0")
-    assert told
+    assert count
     assert not records.has_only_keys(records.build_batch(0, RECORDS, codec=compression.GZIP), b"")
 
 

@@ -8,7 +8,7 @@ from tests.support.target_caller import START_MS, Caller, batch, running_cluster
 async def offset_of(caller: Caller, timestamp: int, *, isolation: int = 0, version: int = 10) -> tuple[int, int]:
     partition = {"partition_index": 0, "timestamp": timestamp}
     topics = [{"name": "t", "partitions": [partition]}]
-    response = await caller.ask("ListOffsets", version, topics=topics, isolation_level=isolation)
+    response = await caller.query("ListOffsets", version, topics=topics, isolation_level=isolation)
     return response.topics[0].partitions[0].error_code, response.topics[0].partitions[0].offset
 
 
@@ -27,7 +27,7 @@ async def test_a_partition_that_is_named_twice_is_refused() -> None:
     async with running_cluster() as cluster:
         cluster.create_topic("t", 2)
         partitions = [{"partition_index": each, "timestamp": -1} for each in (0, 1, 0)]
-        response = await Caller(cluster).ask("ListOffsets", topics=[{"name": "t", "partitions": partitions}])
+        response = await Caller(cluster).query("ListOffsets", topics=[{"name": "t", "partitions": partitions}])
         assert [each.error_code for each in response.topics[0].partitions] == [42, 0, 42]
 
 

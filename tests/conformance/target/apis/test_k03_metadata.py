@@ -11,7 +11,9 @@ async def test_an_unknown_topic_is_created_for_the_next_request_if_the_client_al
     async with running_cluster() as cluster:
         caller = Caller(cluster)
         codes = [
-            (await caller.ask("Metadata", topics=[{"name": "t"}], allow_auto_topic_creation=each)).topics[0].error_code
+            (await caller.query("Metadata", topics=[{"name": "t"}], allow_auto_topic_creation=each))
+            .topics[0]
+            .error_code
             for each in (False, True, False)
         ]
         assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
@@ -21,7 +23,7 @@ async def test_nodes_that_are_down_are_left_out_and_their_partitions_have_no_lea
     async with running_cluster(2) as cluster:
         leader = cluster.create_topic("t").partitions[0].leader
         cluster.take_node_down(leader)
-        response = await Caller(cluster, 3 - leader).ask("Metadata", topics=None)
+        response = await Caller(cluster, 3 - leader).query("Metadata", topics=None)
         partition = response.topics[0].partitions[0]
         assert [(each.node_id, each.port) for each in response.brokers] == [(3 - leader, 9003 - leader)]
         assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
@@ -32,7 +34,7 @@ async def test_topics_are_found_by_id() -> None:
     async with running_cluster() as cluster:
         topic_id = cluster.create_topic("t").topic_id
         topics = [{"topic_id": topic_id, "name": None}, {"topic_id": b"?" * 16, "name": None}]
-        found = (await Caller(cluster).ask("Metadata", topics=topics)).topics
+        found = (await Caller(cluster).query("Metadata", topics=topics)).topics
         assert [(each.name, each.error_code) for each in found] == [("t", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
@@ -40,7 +42,7 @@ async def test_authorized_operations_are_returned_on_request() -> None:
     async with running_cluster() as cluster:
         cluster.create_topic("t")
         caller = Caller(cluster)
-        plain = await caller.ask("Metadata", topics=None)
-        full = await caller.ask("Metadata", topics=None, include_topic_authorized_operations=True)
+        plain = await caller.query("Metadata", topics=None)
+        full = await caller.query("Metadata", topics=None, include_topic_authorized_operations=True)
         assert plain.topics[0].topic_authorized_operations == -(1 << 31)
         assert full.topics[0].topic_authorized_operations == 3576

@@ -41,7 +41,7 @@ async def test_partitions_are_refused_one_by_one() -> None:
             {"topic_id": topic_id, "partitions": partitions},
             {"topic_id": b"?" * 16, "partitions": partitions[1:]},
         ]
-        response = await Caller(cluster).ask("OffsetCommit", 10, group_id="g", topics=topics)
+        response = await Caller(cluster).query("OffsetCommit", 10, group_id="g", topics=topics)
         codes = [[each.error_code for each in topic.partitions] for topic in response.topics]
         assert codes == [
             [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],

@@ -8,7 +8,7 @@ from tests.support.target_caller import Caller, advance, running_cluster
 
 
 async def beat(caller: Caller, member_id: str, generation: int = 1) -> int:
-    response = await caller.ask("Heartbeat", group_id="g", member_id=member_id, generation_id=generation)
+    response = await caller.query("Heartbeat", group_id="g", member_id=member_id, generation_id=generation)
     return int(response.error_code)
 
 

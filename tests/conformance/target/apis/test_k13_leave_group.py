@@ -12,9 +12,9 @@ async def test_members_leave_one_by_one() -> None:
         caller = Caller(cluster)
         member_id = await caller.only_member("g")
         members = [{"member_id": each} for each in (member_id, "unknown")]
-        response = await caller.ask("LeaveGroup", group_id="g", members=members)
+        response = await caller.query("LeaveGroup", group_id="g", members=members)
         assert [each.error_code for each in response.members] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
-        assert (await caller.ask("LeaveGroup", 2, group_id="g", member_id=member_id)).error_code == 25
+        assert (await caller.query("LeaveGroup", 2, group_id="g", member_id=member_id)).error_code == 25
 
 
 async def test_an_administrator_removes_a_static_member_by_its_instance_id() -> None:
@@ -22,5 +22,5 @@ async def test_an_administrator_removes_a_static_member_by_its_instance_id() -> 
         caller = Caller(cluster)
         await caller.join("g", group_instance_id="i")
         members = [{"member_id": "wrong", "group_instance_id": "i"}, {"member_id": "", "group_instance_id": "i"}]
-        response = await caller.ask("LeaveGroup", group_id="g", members=members)
+        response = await caller.query("LeaveGroup", group_id="g", members=members)
         assert [each.error_code for each in response.members] == [ErrorCode.FENCED_INSTANCE_ID, ErrorCode.NONE]

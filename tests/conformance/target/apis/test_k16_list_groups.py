@@ -11,14 +11,14 @@ async def test_groups_are_listed_with_type_and_state() -> None:
         caller = Caller(cluster)
         await caller.only_member("a")
         await caller.join_consumer("b", "m", "t")
-        await caller.ask(
+        await caller.query(
             "ShareGroupHeartbeat", group_id="c", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
         )
-        found = (await caller.ask("ListGroups")).groups
+        found = (await caller.query("ListGroups")).groups
         assert [(g.group_id, g.group_type, g.group_state) for g in found] == [
             ("a", "classic", "Stable"),
             ("b", "consumer", "Stable"),
             ("c", "share", "Stable"),
         ]
-        found = (await caller.ask("ListGroups", types_filter=["Share", "CLASSIC"], states_filter=["stable"])).groups
+        found = (await caller.query("ListGroups", types_filter=["Share", "CLASSIC"], states_filter=["stable"])).groups
         assert [each.group_id for each in found] == ["a", "c"]

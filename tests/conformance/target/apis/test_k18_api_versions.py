@@ -11,7 +11,7 @@ from tests.support.target_caller import Caller, running_cluster
 async def test_what_is_offered_is_returned_with_the_finalized_features() -> None:
     async with running_cluster() as cluster:
         cluster.offered[0] = (3, 9)
-        response = await Caller(cluster).ask("ApiVersions", client_software_name="c", client_software_version="1")
+        response = await Caller(cluster).query("ApiVersions", client_software_name="c", client_software_version="1")
         assert (response.api_keys[0].api_key, response.api_keys[0].max_version) == (0, 9)
         finalized = {each.name: each.max_version_level for each in response.finalized_features}
         assert finalized == {"group.version": 1, "share.version": 1, "transaction.version": 2}
@@ -19,7 +19,7 @@ async def test_what_is_offered_is_returned_with_the_finalized_features() -> None
 
 async def test_an_invalid_name_of_the_client_is_refused() -> None:
     async with running_cluster() as cluster:
-        response = await Caller(cluster).ask("ApiVersions", client_software_name="-", client_software_version="1")
+        response = await Caller(cluster).query("ApiVersions", client_software_name="-", client_software_version="1")
         assert response.error_code == ErrorCode.INVALID_REQUEST
 
 

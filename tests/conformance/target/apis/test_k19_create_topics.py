@@ -9,7 +9,7 @@ from tests.support.target_caller import Caller, running_cluster
 
 async def create(caller: Caller, **topic: object) -> int:
     full = {"name": "t", "num_partitions": 1, "replication_factor": 1, **topic}
-    return int((await caller.ask("CreateTopics", topics=[full])).topics[0].error_code)
+    return int((await caller.query("CreateTopics", topics=[full])).topics[0].error_code)
 
 
 async def test_wrong_topics_are_refused_with_their_codes() -> None:
@@ -39,6 +39,6 @@ async def test_defaults_and_assignments_are_applied() -> None:
 async def test_a_topic_is_only_validated_on_request() -> None:
     async with running_cluster() as cluster:
         topic = {"name": "t", "num_partitions": 2, "replication_factor": 1}
-        response = await Caller(cluster).ask("CreateTopics", topics=[topic], validate_only=True)
+        response = await Caller(cluster).query("CreateTopics", topics=[topic], validate_only=True)
         assert (response.topics[0].error_code, response.topics[0].num_partitions) == (0, 2)
         assert cluster.topics.named("t") is None

@@ -16,6 +16,6 @@ async def test_the_start_of_the_log_moves_forward_only() -> None:
         found = []
         for offset in (2, 1, 4, -1):
             partitions = [{"partition_index": 0, "offset": offset}]
-            response = await caller.ask("DeleteRecords", topics=[{"name": "t", "partitions": partitions}])
+            response = await caller.query("DeleteRecords", topics=[{"name": "t", "partitions": partitions}])
             found.append((response.topics[0].partitions[0].error_code, response.topics[0].partitions[0].low_watermark))
         assert found == [(0, 2), (0, 2), (ErrorCode.OFFSET_OUT_OF_RANGE, -1), (0, 3)]

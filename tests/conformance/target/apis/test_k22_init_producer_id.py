@@ -17,7 +17,7 @@ async def test_each_call_fences_the_producers_before() -> None:
         stale = {"producer_id": first[0], "producer_epoch": first[1] - 1}
         codes = [
             (
-                await caller.ask("InitProducerId", each, transactional_id="x", transaction_timeout_ms=1, **stale)
+                await caller.query("InitProducerId", each, transactional_id="x", transaction_timeout_ms=1, **stale)
             ).error_code
             for each in (3, 4)
         ]
@@ -27,11 +27,11 @@ async def test_each_call_fences_the_producers_before() -> None:
 async def test_ids_without_a_transactional_id_are_new() -> None:
     async with running_cluster() as cluster:
         caller = Caller(cluster)
-        found = [await caller.ask("InitProducerId", transactional_id=None) for _ in range(2)]
+        found = [await caller.query("InitProducerId", transactional_id=None) for _ in range(2)]
         assert [(each.producer_id, each.producer_epoch) for each in found] == [(0, 0), (1, 0)]
 
 
 async def test_an_invalid_timeout_is_refused() -> None:
     async with running_cluster() as cluster:
-        response = await Caller(cluster).ask("InitProducerId", transactional_id="x", transaction_timeout_ms=900_001)
+        response = await Caller(cluster).query("InitProducerId", transactional_id="x", transaction_timeout_ms=900_001)
         assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT

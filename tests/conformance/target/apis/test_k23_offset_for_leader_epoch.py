@@ -15,6 +15,6 @@ async def test_epochs_end_where_the_next_one_begins() -> None:
         found = []
         for epoch in (0, 1, 2):
             topics = [{"topic": "t", "partitions": [{"partition": 0, "leader_epoch": epoch}]}]
-            partition = (await caller.ask("OffsetForLeaderEpoch", topics=topics)).topics[0].partitions[0]
+            partition = (await caller.query("OffsetForLeaderEpoch", topics=topics)).topics[0].partitions[0]
             found.append((partition.leader_epoch, partition.end_offset))
         assert found == [(0, 1), (1, 3), (-1, -1)]

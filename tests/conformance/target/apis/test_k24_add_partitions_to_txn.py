@@ -15,7 +15,7 @@ async def test_all_partitions_are_added_or_none() -> None:
         found = []
         for names in (["t", "none"], ["t"]):
             added = [{"name": each, "partitions": [0]} for each in names]
-            response = await caller.ask(
+            response = await caller.query(
                 "AddPartitionsToTxn", v3_and_below_transactional_id="x", v3_and_below_producer_id=producer[0],
                 v3_and_below_producer_epoch=producer[1], v3_and_below_topics=added,
             )  # fmt: skip
@@ -31,7 +31,7 @@ async def test_views_are_not_written() -> None:
         caller = Caller(cluster)
         producer_id, epoch = await caller.transactional()
         topics = [{"name": name, "partitions": [0]} for name in ("t", "__view.r2.t")]
-        response = await caller.ask(
+        response = await caller.query(
             "AddPartitionsToTxn",
             3,
             v3_and_below_transactional_id="x",

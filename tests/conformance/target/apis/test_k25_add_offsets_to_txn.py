@@ -14,5 +14,5 @@ async def test_a_wrong_epoch_is_fenced() -> None:
         codes = []
         for version, epoch in ((4, producer[1]), (4, producer[1] + 1), (1, producer[1] + 1)):
             values = {"transactional_id": "x", "producer_id": producer[0], "producer_epoch": epoch, "group_id": "g"}
-            codes.append((await caller.ask("AddOffsetsToTxn", version, **values)).error_code)
+            codes.append((await caller.query("AddOffsetsToTxn", version, **values)).error_code)
         assert codes == [ErrorCode.NONE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH]

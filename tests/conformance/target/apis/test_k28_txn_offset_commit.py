@@ -16,7 +16,7 @@ async def test_offsets_of_an_aborted_transaction_are_dropped() -> None:
         values = {"transactional_id": "x", "producer_id": producer[0], "producer_epoch": producer[1], "group_id": "g"}
         topics = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 7}]}]
         codes = [
-            (await caller.ask("TxnOffsetCommit", each, topics=topics, **values)).topics[0].partitions[0].error_code
+            (await caller.query("TxnOffsetCommit", each, topics=topics, **values)).topics[0].partitions[0].error_code
             for each in (3, 5)
         ]
         assert codes == [ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE]

@@ -9,7 +9,7 @@ from tests.support.target_caller import Caller, running_cluster
 
 async def describe(caller: Caller, kind: int, name: str, **values: object) -> object:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None, **values}
-    return (await caller.ask("DescribeConfigs", resources=[resource], include_synonyms=True)).results[0]
+    return (await caller.query("DescribeConfigs", resources=[resource], include_synonyms=True)).results[0]
 
 
 async def test_stored_values_and_defaults_differ_by_their_source() -> None:

@@ -14,6 +14,6 @@ async def test_settings_that_are_not_named_are_removed() -> None:
         for value in ("x", "8"):
             configs = [{"name": "segment.ms", "value": value}]
             resource = {"resource_type": 2, "resource_name": "t", "configs": configs}
-            codes.append((await Caller(cluster).ask("AlterConfigs", resources=[resource])).responses[0].error_code)
+            codes.append((await Caller(cluster).query("AlterConfigs", resources=[resource])).responses[0].error_code)
         assert codes == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
         assert topic.configs.stored == {"segment.ms": "8"}

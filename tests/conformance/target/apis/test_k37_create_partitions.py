@@ -19,7 +19,7 @@ async def test_topics_only_grow() -> None:
             (5, None),
         ):
             topics = [{"name": "t", "count": count, "assignments": assignments}]
-            codes.append((await Caller(cluster).ask("CreatePartitions", topics=topics)).results[0].error_code)
+            codes.append((await Caller(cluster).query("CreatePartitions", topics=topics)).results[0].error_code)
         assert codes == [
             ErrorCode.INVALID_PARTITIONS,
             ErrorCode.INVALID_PARTITIONS,

@@ -14,7 +14,7 @@ async def test_groups_with_members_stay() -> None:
         await caller.commit("empty", "t", 1)
         await caller.only_member("full")
         cluster.share.coordinator.add_group("share")
-        response = await caller.ask("DeleteGroups", groups_names=["empty", "full", "share", "none"])
+        response = await caller.query("DeleteGroups", groups_names=["empty", "full", "share", "none"])
         assert [each.error_code for each in response.results] == [
             ErrorCode.NONE,
             ErrorCode.NON_EMPTY_GROUP,

@@ -10,7 +10,7 @@ from tests.support.target_caller import Caller, running_cluster
 async def alter(caller: Caller, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
     configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
     resource = {"resource_type": kind, "resource_name": name, "configs": configs}
-    return int((await caller.ask("IncrementalAlterConfigs", resources=[resource])).responses[0].error_code)
+    return int((await caller.query("IncrementalAlterConfigs", resources=[resource])).responses[0].error_code)
 
 
 async def test_values_are_set_deleted_appended_and_subtracted() -> None:

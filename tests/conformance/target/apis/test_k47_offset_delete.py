@@ -9,7 +9,7 @@ from tests.support.target_caller import Caller, running_cluster
 
 async def delete(caller: Caller, group: str) -> tuple[int, list[int]]:
     topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
-    response = await caller.ask("OffsetDelete", group_id=group, topics=topics)
+    response = await caller.query("OffsetDelete", group_id=group, topics=topics)
     return response.error_code, [each.error_code for topic in response.topics for each in topic.partitions]
 
 

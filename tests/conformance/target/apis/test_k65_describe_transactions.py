@@ -12,7 +12,7 @@ async def test_an_open_transaction_shows_its_partitions() -> None:
         cluster.create_topic("t")
         caller = Caller(cluster)
         await caller.produce_in(await caller.transactional(), "t", "a")
-        found = (await caller.ask("DescribeTransactions", transactional_ids=["x", "none", ""])).transaction_states
+        found = (await caller.query("DescribeTransactions", transactional_ids=["x", "none", ""])).transaction_states
         assert (found[0].transaction_state, found[0].topics[0].topic, found[0].topics[0].partitions) == (
             "Ongoing",
             "t",

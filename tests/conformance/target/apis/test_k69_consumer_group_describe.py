@@ -13,7 +13,7 @@ async def test_members_show_assignment_and_target() -> None:
         cluster.create_topic("t", 2)
         caller = Caller(cluster)
         await caller.join_consumer("g", "m", "t")
-        group, unknown = (await caller.ask("ConsumerGroupDescribe", group_ids=["g", "none"])).groups
+        group, unknown = (await caller.query("ConsumerGroupDescribe", group_ids=["g", "none"])).groups
         assert (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name) == (
             "Stable",
             2,
@@ -36,7 +36,7 @@ async def test_a_partition_that_a_member_must_still_revoke_is_shown_with_its_ass
         owned = [{"topic_id": topic.topic_id, "partitions": [0, 1]}]
         revoking = await caller.beat("g", "m1", 2, topic_partitions=owned)
         assert [each.partitions for each in revoking.assignment.topic_partitions] == [[0]]
-        (group,) = (await caller.ask("ConsumerGroupDescribe", group_ids=["g"])).groups
+        (group,) = (await caller.query("ConsumerGroupDescribe", group_ids=["g"])).groups
         member = next(each for each in group.members if each.member_id == "m1")
         assert [each.partitions for each in member.assignment.topic_partitions] == [[0, 1]]
         assert [each.partitions for each in member.target_assignment.topic_partitions] == [[0]]

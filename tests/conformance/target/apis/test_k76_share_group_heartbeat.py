@@ -9,7 +9,7 @@ from tests.support.target_caller import Caller, advance, running_cluster
 
 async def beat(caller: Caller, epoch: int, topics: list[str] | None = None) -> object:
     values = {"group_id": "g", "member_id": "m", "member_epoch": epoch, "subscribed_topic_names": topics}
-    return await caller.ask("ShareGroupHeartbeat", **values)
+    return await caller.query("ShareGroupHeartbeat", **values)
 
 
 async def test_a_member_is_assigned_and_expires_without_heartbeat() -> None:

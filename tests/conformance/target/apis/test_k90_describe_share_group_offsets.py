@@ -19,11 +19,11 @@ async def test_the_lag_counts_what_is_not_settled() -> None:
         found = []
         for _ in range(2):
             groups = [{"group_id": "g", "topics": None}]
-            entry = (await caller.ask("DescribeShareGroupOffsets", groups=groups)).groups[0].topics[0].partitions[0]
+            entry = (await caller.query("DescribeShareGroupOffsets", groups=groups)).groups[0].topics[0].partitions[0]
             found.append((entry.start_offset, entry.lag))
             await caller.share_acknowledge("g", topic_id, 1, 0, 0, 1)
         assert found == [(-1, -1), (1, 2)]
-        unknown = await caller.ask("DescribeShareGroupOffsets", groups=[{"group_id": "none", "topics": None}])
+        unknown = await caller.query("DescribeShareGroupOffsets", groups=[{"group_id": "none", "topics": None}])
         assert (unknown.groups[0].error_code, list(unknown.groups[0].topics)) == (ErrorCode.NONE, [])
 
 
@@ -34,9 +34,9 @@ async def test_offsets_of_named_topics_are_described_at_any_node() -> None:
         coordinator, other = Caller(cluster), Caller(cluster, node_id=2)
         partitions = [{"partition_index": 0, "start_offset": 0}]
         topics = [{"topic_name": "t", "partitions": partitions}]
-        await coordinator.ask("AlterShareGroupOffsets", group_id="g", topics=topics)
+        await coordinator.query("AlterShareGroupOffsets", group_id="g", topics=topics)
         named = [{"group_id": "g", "topics": [{"topic_name": "t", "partitions": [0]}]}]
-        found = (await other.ask("DescribeShareGroupOffsets", groups=named)).groups[0]
+        found = (await other.query("DescribeShareGroupOffsets", groups=named)).groups[0]
         assert (found.error_code, found.topics[0].partitions[0].start_offset) == (ErrorCode.NONE, 0)
-        everything = await other.ask("DescribeShareGroupOffsets", groups=[{"group_id": "g", "topics": None}])
+        everything = await other.query("DescribeShareGroupOffsets", groups=[{"group_id": "g", "topics": None}])
         assert everything.groups[0].error_code == ErrorCode.NOT_COORDINATOR

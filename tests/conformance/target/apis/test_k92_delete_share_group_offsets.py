@@ -16,8 +16,8 @@ async def test_state_is_deleted_once() -> None:
         await caller.share_fetch("g", topic_id, 0)
         codes = []
         for _ in range(2):
-            response = await caller.ask("DeleteShareGroupOffsets", group_id="g", topics=[{"topic_name": "t"}])
+            response = await caller.query("DeleteShareGroupOffsets", group_id="g", topics=[{"topic_name": "t"}])
             codes.append(response.responses[0].error_code)
         assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        wrong = await caller.ask("DeleteShareGroupOffsets", group_id="none", topics=[])
+        wrong = await caller.query("DeleteShareGroupOffsets", group_id="none", topics=[])
         assert wrong.error_code == ErrorCode.GROUP_ID_NOT_FOUND

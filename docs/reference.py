@@ -122,7 +122,7 @@ def log_events() -> str:
 
 
 class _Sites:
-    """Where an event is logged."""
+    """Source of one log event."""
 
     def __init__(self) -> None:
         self.fields: set[str] = set()

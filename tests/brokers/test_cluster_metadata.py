@@ -107,7 +107,6 @@ def test_a_response_about_all_topics_removes_missing_ones(view):
 def test_brokers_that_left_are_forgotten_but_not_for_an_empty_list(view):
     view.fold(metadata(brokers=()), now=11.0)
     assert set(view.brokers) == {1, 2}
-    assert view.brokers_seen == 10.0
     view.fold(metadata(brokers=((2, "two", 9093),)), now=12.0)
     assert set(view.brokers) == {2}
     assert view.node_at(Address("one", 9092)) == UNKNOWN_NODE

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.brokers.operations import NO_BITS, Operation, missing_on
+from kafka_share_proxy.brokers.operations import missing_on
+from kafka_share_proxy.wire.acl_operations import NO_BITS, AclOperation
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
-NEEDED = (Operation.READ, Operation.WRITE)
+NEEDED = (AclOperation.READ, AclOperation.WRITE)
 
 
 @pytest.mark.parametrize(
     ("bits", "code", "missing"),
     [
-        (Operation.READ.bit | Operation.WRITE.bit, ErrorCode.NONE, ()),
-        (Operation.WRITE.bit, ErrorCode.NONE, ("READ",)),
+        (AclOperation.READ.bit | AclOperation.WRITE.bit, ErrorCode.NONE, ()),
+        (AclOperation.WRITE.bit, ErrorCode.NONE, ("READ",)),
         (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ("READ", "WRITE")),
         (NO_BITS, ErrorCode.NONE, ()),
         (NO_BITS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ("READ", "WRITE")),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
-from kafka_share_proxy.brokers.operations import Operation
 from kafka_share_proxy.commits import checks
 from kafka_share_proxy.commits.checks import CommitCheck
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.commits.state_records import TOPIC
 from kafka_share_proxy.feature.state_rights import StateRights
+from kafka_share_proxy.wire.acl_operations import AclOperation
 
 from tests.support.rights_client import ALL, RightsClient
 
@@ -31,7 +31,7 @@ async def remarks(client: Any) -> list[str]:
 async def test_rights_are_those_on_the_topic_and_the_writers_of_ranges() -> None:
     client = RightsClient(50, **{TOPIC: ALL})
     assert await remarks(client) == []
-    client.bits[TOPIC] = ALL & ~(1 << Operation.WRITE)
+    client.bits[TOPIC] = ALL & ~(1 << AclOperation.WRITE)
     assert await remarks(client) == [
         "individual commits will be off: the proxy's own identity lacks WRITE on topic __individual_commit_offsets"
     ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.brokers.operations import NO_BITS, Operation
 from kafka_share_proxy.feature import state_rights
 from kafka_share_proxy.feature.state_rights import StateRights
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC
+from kafka_share_proxy.wire.acl_operations import NO_BITS, AclOperation
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.rights_client import ALL, RightsClient
@@ -29,13 +29,13 @@ async def test_nothing_is_missing() -> None:
 async def test_topic_that_is_not_there_yet_is_no_trouble() -> None:
     client = client_with(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert await sentences(client) == []
-    client.bits = {TOPIC: ALL & ~(1 << Operation.CREATE)}
+    client.bits = {TOPIC: ALL & ~(1 << AclOperation.CREATE)}
     assert await sentences(client) == ["the proxy's own identity lacks CREATE on topic __proxy_share_state"]
 
 
 @pytest.mark.parametrize("operation", ["READ", "WRITE", "DESCRIBE"])
 async def test_each_missing_right_is_named(operation: str) -> None:
-    client = client_with(ALL & ~(1 << Operation[operation]))
+    client = client_with(ALL & ~(1 << AclOperation[operation]))
     assert await sentences(client) == [f"the proxy's own identity lacks {operation} on topic __proxy_share_state"]
 
 

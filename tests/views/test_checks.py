@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
-from kafka_share_proxy.brokers.operations import NO_BITS, Operation
 from kafka_share_proxy.views import checks
 from kafka_share_proxy.views.checks import PROBE, ViewCheck, ViewRights
 from kafka_share_proxy.views.kernel import slicing
 from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.state_records import TOPIC
+from kafka_share_proxy.wire.acl_operations import NO_BITS, AclOperation
 
 from tests.support.rights_client import ALL, RightsClient
 
@@ -42,7 +42,7 @@ async def test_nothing_is_missing() -> None:
 @pytest.mark.parametrize("operation", ["READ", "WRITE", "DESCRIBE", "CREATE"])
 async def test_each_missing_right_on_the_topic_is_named(operation: str) -> None:
     """CREATE only matters until it exists."""
-    bits = ALL & ~(1 << Operation[operation])
+    bits = ALL & ~(1 << AclOperation[operation])
     (text,) = await sentences(Client(topic=bits, code=3))
     assert f"lacks {operation} on topic {TOPIC}" in text
     assert (await sentences(Client(topic=bits)) == []) is (operation == "CREATE")
@@ -51,7 +51,7 @@ async def test_each_missing_right_on_the_topic_is_named(operation: str) -> None:
 @pytest.mark.parametrize("operation", ["DESCRIBE", "ALTER", "DELETE", "CREATE"])
 async def test_each_missing_right_on_views_is_named(operation: str) -> None:
     """They are what the watch needs."""
-    (text,) = await sentences(Client(views=ALL & ~(1 << Operation[operation])))
+    (text,) = await sentences(Client(views=ALL & ~(1 << AclOperation[operation])))
     assert f"lacks {operation} on topics __view.*" in text
 
 

@@ -85,7 +85,7 @@ class _Event(NamedTuple):
 
 
 class _PythonEventLog:
-    """See EventLog."""
+    """Python fallback of the log in C."""
 
     def __init__(
         self, most: int, wall_ms: Callable[[], int], layouts: dict[str, tuple[Any, ...]], json: Callable[[Any], str]

@@ -57,7 +57,6 @@ class ClusterMetadata:
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
-        self.brokers_seen = -inf
         self._brokers: dict[int, Broker] = {}
         self._nodes: dict[Address, int] = {}
         self._topics: dict[str, Topic] = {}
@@ -69,7 +68,7 @@ class ClusterMetadata:
 
         `all_topics`: others are forgotten. Only for a principal that may see every topic.
         """
-        self._fold_brokers(metadata, now)
+        self._fold_brokers(metadata)
         changed = {name for topic in metadata.topics or () if (name := self._fold_topic(topic, now)) is not None}
         if all_topics:
             listed = {topic.name for topic in metadata.topics or ()}
@@ -119,13 +118,12 @@ class ClusterMetadata:
         """Return seconds since the last response about the topic. inf if it is unknown or stale."""
         return inf if self.is_stale(name) else now - self._topics[name].described_at
 
-    def _fold_brokers(self, metadata: messages.MetadataResponse, now: float) -> None:
+    def _fold_brokers(self, metadata: messages.MetadataResponse) -> None:
         """Merge brokers. An empty list is an error or a broker that has not caught up, and removes no broker."""
         if metadata.cluster_id is not None:
             self.cluster_id = metadata.cluster_id
         if not metadata.brokers:
             return
-        self.brokers_seen = now
         self._brokers = {
             broker.node_id: Broker(broker.node_id, Address(broker.host, broker.port), broker.rack)
             for broker in metadata.brokers

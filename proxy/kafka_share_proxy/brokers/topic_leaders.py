@@ -9,12 +9,13 @@ from typing import NamedTuple, Protocol
 
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata, Topic
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.brokers.operations import DESCRIBE_BIT, NO_BITS, READ_BIT
+from kafka_share_proxy.brokers.operations import DESCRIBE_BIT, READ_BIT
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.brokers.rights import Right, absent_topics_of, rights_of
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
+from kafka_share_proxy.wire.acl_operations import NO_BITS
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode

@@ -71,7 +71,6 @@ class GroupCoordinator:
             raise
 
     def lend(self) -> AbstractAsyncContextManager[ClusterConnection]:
-        """See IdleConnections."""
         return self._connections.lend(self._address)
 
     async def unless_moved(self, wait: Callable[[], Awaitable[T]], due: ResponseDue | None = None) -> T:

@@ -159,7 +159,6 @@ class StateHome:
                 self._channels.close()
 
     def member_ended(self, peer: str) -> bool:
-        """See Ownership."""
         return self._owner.member_ended(peer)
 
     async def hand_over(self) -> None:

@@ -187,7 +187,7 @@ class FeatureKind(ABC):
     section: ClassVar[str]
     """Name of the section of its settings."""
     probe_path: ClassVar[str]
-    """See Probe.path."""
+    """Path of its probe (`Probe.path`)."""
     admin_paths: ClassVar[Sequence[str]] = ()
     """First parts of the paths of its pages on the admin listener."""
     events: ClassVar[EventLevels] = {}

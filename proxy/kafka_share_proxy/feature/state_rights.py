@@ -8,16 +8,17 @@ from typing import Any
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.internal_topics import InternalTopic, TopicRefused
-from kafka_share_proxy.brokers.operations import Operation, missing_on
+from kafka_share_proxy.brokers.operations import missing_on
 from kafka_share_proxy.brokers.queries import TopicEntry, about_topics
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.ownership_rules import GROUP
 from kafka_share_proxy.durable.state_topic import StateTopic
+from kafka_share_proxy.wire.acl_operations import AclOperation
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 
-_NEEDED = (Operation.READ, Operation.WRITE, Operation.DESCRIBE)
+_NEEDED = (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ async def send_request(own: ClusterClient, state: DescribedState[Any]) -> StateR
 def missing_on_internal(topic: TopicEntry) -> tuple[str, ...]:
     """Return the operations that the identity lacks on a topic of the proxy's own, and CREATE if it is missing."""
     exists = topic.error_code == ErrorCode.NONE
-    return missing_on(topic, _NEEDED if exists else (*_NEEDED, Operation.CREATE))
+    return missing_on(topic, _NEEDED if exists else (*_NEEDED, AclOperation.CREATE))
 
 
 async def dangers_of(own: ClusterClient, name: str, partitions: int) -> tuple[str, tuple[str, ...]]:

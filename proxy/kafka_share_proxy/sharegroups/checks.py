@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import connection
 from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
-from kafka_share_proxy.brokers.operations import Operation
 from kafka_share_proxy.brokers.queries import Resource, about_settings
 from kafka_share_proxy.feature import state_rights
 from kafka_share_proxy.feature.checks import CheckReport
@@ -19,6 +18,7 @@ from kafka_share_proxy.sharegroups.dead_letters.letter_checks import LetterFindi
 from kafka_share_proxy.sharegroups.model.broker_limits import broker_names
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
+from kafka_share_proxy.wire.acl_operations import AclOperation
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
@@ -55,11 +55,11 @@ class ShareGroupCheck:
     async def query(self, own: ClusterClient, cluster: ClusterSnapshot) -> ShareFindings:
         bits = await _cluster_rights(own, cluster.brokers.values())
         return ShareFindings(
-            sees_all_groups=bool(bits & Operation.DESCRIBE.bit),
+            sees_all_groups=bool(bits & AclOperation.DESCRIBE.bit),
             groups=await _groups(own, cluster),
             rights=await _rights(own),
             letters=await letter_checks.query(own, self._settings.dead_letters),
-            may_act_on_cluster=bool(bits & Operation.CLUSTER_ACTION.bit),
+            may_act_on_cluster=bool(bits & AclOperation.CLUSTER_ACTION.bit),
             broker_settings=await _broker_settings(own, cluster),
         )
 

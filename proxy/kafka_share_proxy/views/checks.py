@@ -10,17 +10,18 @@ from dataclasses import dataclass
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
-from kafka_share_proxy.brokers.operations import Operation, missing_on
+from kafka_share_proxy.brokers.operations import missing_on
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.feature.checks import CheckReport
 from kafka_share_proxy.feature.state_rights import dangers_of, missing_on_internal
 from kafka_share_proxy.views.kernel import slicing
 from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.state_records import PARTITIONS, TOPIC
+from kafka_share_proxy.wire.acl_operations import AclOperation
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-_NEEDED_ON_VIEWS = (Operation.DESCRIBE, Operation.ALTER, Operation.DELETE, Operation.CREATE)
+_NEEDED_ON_VIEWS = (AclOperation.DESCRIBE, AclOperation.ALTER, AclOperation.DELETE, AclOperation.CREATE)
 PROBE = "__view.r2.kafka-share-proxy-check"
 """A view that does not exist. If rights are granted by prefix, those on it are those on all views."""
 
@@ -34,9 +35,9 @@ class ViewRights:
     missing_on_topic: tuple[str, ...] = ()
     missing_on_views: tuple[str, ...] = ()
     unsafe: str = ""
-    """See StateRights."""
+    """Reason why brokers delete records of the topic, with the command that corrects it."""
     risks: tuple[str, ...] = ()
-    """See StateRights."""
+    """Settings of the topic that put the stored facts or the service at risk."""
 
 
 async def send_request(own: ClusterClient) -> ViewRights:

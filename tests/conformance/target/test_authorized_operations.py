@@ -6,9 +6,8 @@ from kafka_share_proxy.conformance.target.authorized_operations import (
     CLUSTER_OPERATIONS,
     GROUP_OPERATIONS,
     TOPIC_OPERATIONS,
-    AclOperation,
-    bits_of,
 )
+from kafka_share_proxy.wire.acl_operations import AclOperation, bits_of
 
 
 def test_bits_are_those_of_a_broker_without_an_authorizer() -> None:

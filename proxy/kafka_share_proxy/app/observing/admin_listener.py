@@ -90,7 +90,6 @@ class Probes:
     """Host names of this listener (`own_names`). Addresses are always accepted."""
 
     async def response(self, request: h11.Request, peer: str) -> Response:
-        """See Site."""
         return await _response(request, self, peer)
 
 

@@ -132,7 +132,6 @@ class _Pages(AdminPages):
         return _is_below(path, (*self.paths, *OF_WORKERS))
 
     async def response(self, method: str, path: str, *, peer: str, from_page: bool) -> Page | None:
-        """See AdminPages."""
         if _is_below(path, OF_WORKERS):
             return refused(HTTPStatus.NOT_FOUND, "workers have this page for their supervisor only")
         if self.has(path):

@@ -11,7 +11,6 @@ share group):
 
 from __future__ import annotations
 
-from kafka_share_proxy.brokers.operations import NO_BITS
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import replied, send_upstream
@@ -19,6 +18,7 @@ from kafka_share_proxy.sharegroups.apis.foreign_groups import NOT_A_MEMBER
 from kafka_share_proxy.sharegroups.apis.held_groups import any_is_held, names_held
 from kafka_share_proxy.sharegroups.model.group import DEAD
 from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire.acl_operations import NO_BITS
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 from operator import attrgetter
 from zlib import crc32
 
-from kafka_share_proxy.brokers.operations import DESCRIBE_BIT, NO_BITS
+from kafka_share_proxy.brokers.operations import DESCRIBE_BIT
 from kafka_share_proxy.brokers.rights import (
     RIGHTS_AT_ONCE,
     Right,
@@ -37,6 +37,7 @@ from kafka_share_proxy.forwarding.served.upstream_requests import (
 from kafka_share_proxy.sharegroups.apis.fleet_lists import held_elsewhere
 from kafka_share_proxy.sharegroups.model.group import GROUP_TYPE
 from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire.acl_operations import NO_BITS
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kafka_share_proxy.brokers.operations import NO_BITS
 from kafka_share_proxy.brokers.rights import (
     Right,
     group_bits,
@@ -32,6 +31,7 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import replied
 from kafka_share_proxy.sharegroups.model.group_descriptions import Described, described_group
 from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire.acl_operations import NO_BITS
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode

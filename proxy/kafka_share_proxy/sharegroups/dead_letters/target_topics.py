@@ -11,10 +11,11 @@ from typing import NamedTuple, TypeVar
 
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.interfaces import ClusterQueries
-from kafka_share_proxy.brokers.operations import Operation, missing_on
+from kafka_share_proxy.brokers.operations import missing_on
 from kafka_share_proxy.brokers.queries import Resource, TopicEntry, about_settings, about_topics
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.sharegroups.settings import DeadLetters
+from kafka_share_proxy.wire.acl_operations import AclOperation
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
@@ -65,7 +66,7 @@ def existing(name: str, entry: TopicEntry) -> TopicEntry | None:
 
 def check_permission(name: str, entry: TopicEntry, values: Mapping[str, str], settings: DeadLetters) -> None:
     """Raise NotWritable if the identity may not write the topic, or it may not get dead letters."""
-    if missing_on(entry, [Operation.WRITE]):
+    if missing_on(entry, [AclOperation.WRITE]):
         raise NotWritable(f"the proxy's own identity has no WRITE on topic {name}")
     permission = values.get(PERMISSION)
     if permission is not None:

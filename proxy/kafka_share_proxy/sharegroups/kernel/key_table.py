@@ -74,7 +74,7 @@ class KeyTable(Protocol):
 
 
 class PythonKeyTable:
-    """See KeyTable."""
+    """Python fallback of the table in C."""
 
     def __init__(self) -> None:
         self._offsets: list[int] = []
@@ -89,11 +89,9 @@ class PythonKeyTable:
 
     @property
     def unsettled(self) -> int:
-        """See KeyTable."""
         return len(self._first) + self.blocked
 
     def add(self, offsets: array[int], hashes: array[int], /) -> list[int]:
-        """See KeyTable."""
         added, keys = offsets.tolist(), hashes.tolist()
         self._offsets += added
         self._hashes += keys
@@ -108,7 +106,6 @@ class PythonKeyTable:
         return blocked
 
     def settle(self, ranges: list[tuple[int, int]], /) -> list[int]:
-        """See KeyTable."""
         offsets: list[int] = []
         hashes: list[int] = []
         end = 0
@@ -142,7 +139,6 @@ class PythonKeyTable:
         return sorted(freed.values())
 
     def settle_below(self, offset: int, /) -> list[int]:
-        """See KeyTable."""
         freed = self._settle_between([each for each, first in self._first.items() if first < offset], -1, offset - 1)
         self.trim(offset)
         return freed
@@ -166,32 +162,27 @@ class PythonKeyTable:
         return sorted(freed)
 
     def trim(self, offset: int, /) -> None:
-        """See KeyTable."""
         settled = bisect_left(self._offsets, offset)
         if settled >= TRIMMED_AT_ONCE or settled == len(self._offsets):
             del self._offsets[:settled], self._hashes[:settled]
 
     def drop_from(self, offset: int, /) -> None:
-        """See KeyTable."""
         begin = bisect_left(self._offsets, offset)
         hashes = [key_hash for key_hash in dict.fromkeys(self._hashes[begin:]) if key_hash in self._first]
         self._settle_between(hashes, offset, INT64_MAX)
         del self._offsets[begin:], self._hashes[begin:]
 
     def is_blocked(self, offset: int, /) -> bool:
-        """See KeyTable."""
         index = bisect_left(self._offsets, offset)
         if index == len(self._offsets) or self._offsets[index] != offset:
             return False
         return self._first.get(self._hashes[index], offset) != offset
 
     def settled_from(self, offset: int, /) -> int:
-        """See KeyTable."""
         tracked = len(self._offsets) - bisect_left(self._offsets, offset)
         return tracked - self.unsettled
 
     def hottest(self, most: int, /) -> list[tuple[int, int, int]]:
-        """See KeyTable."""
         keys = ((-len(queue), self._first[key_hash], key_hash) for key_hash, queue in self._waiting.items())
         return [(key_hash, first, -waiting) for waiting, first, key_hash in nsmallest(most, keys)]
 

@@ -80,7 +80,6 @@ class QueuePartition(SharePartition):
         return partition
 
     def plain(self) -> SharePartition:
-        """See SharePartition."""
         if self.order is not None:
             self._end_order()
         plain = SharePartition(self.start_offset, self.state_epoch, locks=self.index, key=self.key)
@@ -106,7 +105,6 @@ class QueuePartition(SharePartition):
             super().free(run, AVAILABLE)
 
     def forget_keys(self) -> None:
-        """See SharePartition."""
         if self.order is not None:
             self._end_order()
             self._begin_order()
@@ -128,12 +126,10 @@ class QueuePartition(SharePartition):
         )
 
     def room(self, max_record_locks: int) -> int:
-        """See Window."""
         return super().room(max_record_locks) if self.order is None else max_record_locks - self.order.locked
 
     @property
     def needs_keys(self) -> bool:  # type: ignore[override]
-        """See SharePartition."""
         return self.order is not None
 
     def kept_from(self) -> int:
@@ -172,11 +168,9 @@ class QueuePartition(SharePartition):
         ).acquire(max_records)
 
     def blocked(self) -> list[BlockedKey]:
-        """See SharePartition."""
         return [] if self.order is None else self.order.hottest()
 
     def blocked_records(self) -> int:
-        """See SharePartition."""
         return 0 if self.order is None else self.order.blocked
 
     def _order_freed(self, order: KeyOrder, run: OffsetRun, state: int) -> None:
@@ -204,7 +198,6 @@ class QueuePartition(SharePartition):
             self.join_all(freed)
 
     def move_log_start(self, offset: int) -> None:
-        """See SharePartition."""
         super().move_log_start(offset)
         if self.order is not None:
             self.order.known_to = max(self.order.known_to, self.start_offset)
@@ -212,7 +205,6 @@ class QueuePartition(SharePartition):
             self._count_locks(self.order)
 
     def move_log_end(self, offset: int) -> None:
-        """See SharePartition."""
         super().move_log_end(offset)
         if self.order is not None:
             self.order.drop_from(offset)
@@ -221,7 +213,6 @@ class QueuePartition(SharePartition):
     # Dead letters
 
     def rejected_state(self) -> int:
-        """See Window."""
         return ARCHIVED if self.queue.dead_letters is None else REJECTED
 
     def decide_dead_letters(self, records_max: int) -> dead_letters.DeadLetterWrite | None:
@@ -229,11 +220,9 @@ class QueuePartition(SharePartition):
         return dead_letters.choose(self, records_max)
 
     def dead_letters_waiting(self) -> int:
-        """See SharePartition."""
         return dead_letters.count_waiting(self)
 
     def apply(self, transition: Transition) -> None:
-        """See SharePartition."""
         settled: list[tuple[int, int]] = []
         self._settled = settled
         super().apply(transition)
@@ -246,7 +235,6 @@ class QueuePartition(SharePartition):
     # Redelivery delay
 
     def freed_state(self, count: int, delivery_count_limit: int, *, is_failed: bool = True) -> int:
-        """See Window."""
         state = super().freed_state(count, delivery_count_limit)
         if state == ARCHIVED and self.queue.dead_letters is not None:
             return EXHAUSTED
@@ -261,7 +249,6 @@ class QueuePartition(SharePartition):
         now: float,
         bound: RenewalBound | None = None,
     ) -> Transition | Refusal:
-        """See SharePartition."""
         decided = super().decide_acknowledge(member_id, batches, renew_allowed, settings, now, bound)
         if isinstance(decided, Transition):
             self._delay([run for run in decided.runs if run.target == DELAYED], now)
@@ -280,7 +267,6 @@ class QueuePartition(SharePartition):
         decided.changes = tuple([(run.first, run.last, run.target, run.count) for run in decided.runs])
 
     def expire(self, expired: Iterable[OffsetRun], settings: PartitionSettings, now: float) -> Transition | None:
-        """See SharePartition."""
         transition = super().expire(expired, settings, now)
         if transition is not None:
             freed = (self.at(first) for first, _, state, _ in transition.changes if state == DELAYED)
@@ -288,7 +274,6 @@ class QueuePartition(SharePartition):
         return transition
 
     def revert(self, transition: Transition, now: float, settings: PartitionSettings) -> None:
-        """See SharePartition."""
         if isinstance(transition, dead_letters.DeadLetterWrite):
             self._settle(transition)
             dead_letters.undo(transition, self)
@@ -322,7 +307,6 @@ class QueuePartition(SharePartition):
                 self.join(run.first)
 
     def waiting(self) -> list[Wait]:
-        """See SharePartition."""
         return [
             Wait(run.first, run.last, run.count, self.delayed.due(run)) for run in self.runs if run.state == DELAYED
         ]
@@ -333,7 +317,6 @@ class QueuePartition(SharePartition):
         return [Wait(run.first, run.last, run.count, self.delayed.due(run)) for run in freed if run is not None]
 
     def free(self, run: OffsetRun, state: int) -> None:
-        """See Window."""
         order = self.order
         if order is not None and run.state == ACQUIRED:
             order.locked -= run.last - run.first + 1
@@ -358,7 +341,6 @@ class QueuePartition(SharePartition):
                 self.free(run, run.target)
 
     def remove(self, index: int) -> None:
-        """See Window."""
         self.delayed.forget(self.runs[index])
         super().remove(index)
 
@@ -369,13 +351,11 @@ class QueuePartition(SharePartition):
     # State
 
     def loaded_state(self, snapshot: ShareSnapshot, first: int, state: int) -> int:
-        """See SharePartition."""
         if state != ARCHIVING:
             return state
         return REJECTED if first in snapshot.rejected else EXHAUSTED
 
     def snapshot(self, *transitions: Transition) -> ShareSnapshot:
-        """See SharePartition."""
         if self.queue.dead_letters is None:
             plain = self._snapshot(transitions)
             if not any(state in _STORED_STATES for _, _, state, _ in plain.batches):
@@ -384,7 +364,6 @@ class QueuePartition(SharePartition):
             return self._snapshot(transitions, BatchTags())
 
     def tagged(self, tags: BatchTags, run: OffsetRun, state: int) -> int:
-        """See SharePartition."""
         if state == REJECTED:
             tags.rejected.add(run.first)
         elif state == DELAYED and (due := self.delayed.due(run)) > -inf:

@@ -28,3 +28,8 @@ async def test_a_request_of_an_unknown_version_learns_the_versions() -> None:
         response = k18_api_versions.offered_versions(cluster, ErrorCode.UNSUPPORTED_VERSION)
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert (18, 0, 4) in [(each.api_key, each.min_version, each.max_version) for each in response.api_keys]
+
+
+def test_finalized_levels_are_supported() -> None:
+    features = k18_api_versions.FEATURES.values()
+    assert all(each.lowest <= each.finalized <= each.highest for each in features)

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
-from kafka_share_proxy.conformance.target.features import FEATURES, FEATURES_EPOCH
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 SOFTWARE_SINCE = 3
+
+FEATURES_EPOCH = 1
+"""Epoch of the finalized features. They never change."""
+
+
+class FeatureLevel(NamedTuple):
+    """Supported levels, and the finalized one."""
+
+    lowest: int
+    highest: int
+    finalized: int
+
+
+FEATURES: Mapping[str, FeatureLevel] = {
+    "group.version": FeatureLevel(0, 1, 1),
+    "share.version": FeatureLevel(0, 1, 1),
+    "transaction.version": FeatureLevel(0, 2, 2),
+}
+"""metadata.version and kraft.version are left out, since there is no quorum."""
 
 
 async def handle(call: TargetCall[messages.ApiVersionsRequest]) -> messages.ApiVersionsResponse:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.conformance.target.authorized_operations import CLUSTER_OPERATIONS, UNKNOWN_OPERATIONS
+from kafka_share_proxy.conformance.target.authorized_operations import CLUSTER_OPERATIONS
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
+from kafka_share_proxy.wire.acl_operations import NO_BITS
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -20,7 +21,7 @@ async def handle(call: TargetCall[messages.DescribeClusterRequest]) -> _Response
         is_known = request.endpoint_type == CONTROLLERS
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         return _Response(error_code=code, error_message="The request was sent to an endpoint of brokers.")
-    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
+    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NO_BITS
     brokers = []
     for node_id in cluster.nodes_up:
         host, port = cluster.address(node_id)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_share_proxy.conformance.target.authorized_operations import GROUP_OPERATIONS, UNKNOWN_OPERATIONS
+from kafka_share_proxy.conformance.target.authorized_operations import GROUP_OPERATIONS
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.consumer_group import ConsumerGroup
 from kafka_share_proxy.conformance.target.consumer_members import ConsumerMember
 from kafka_share_proxy.conformance.target.group_access import group_error
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
+from kafka_share_proxy.wire.acl_operations import NO_BITS
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
@@ -34,7 +35,7 @@ def _described(call: TargetCall[messages.ConsumerGroupDescribeRequest], group_id
         kind = "not found" if group is None else "is not a consumer group"
         text = f"Group {group_id} {kind}."
         return _Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text)
-    operations = GROUP_OPERATIONS if call.request.include_authorized_operations else UNKNOWN_OPERATIONS
+    operations = GROUP_OPERATIONS if call.request.include_authorized_operations else NO_BITS
     return _Response.DescribedGroup(
         group_id=group_id,
         group_state=group.state,

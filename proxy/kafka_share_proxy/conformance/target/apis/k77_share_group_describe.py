@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from kafka_share_proxy.conformance.target.authorized_operations import GROUP_OPERATIONS, UNKNOWN_OPERATIONS
+from kafka_share_proxy.conformance.target.authorized_operations import GROUP_OPERATIONS
 from kafka_share_proxy.conformance.target.cluster import TargetCluster
 from kafka_share_proxy.conformance.target.group_access import group_error
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
 from kafka_share_proxy.sharegroups.model.group_descriptions import described_group
+from kafka_share_proxy.wire.acl_operations import NO_BITS
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -29,7 +30,7 @@ def _described(call: TargetCall[_Request], group_id: str) -> _Response.Described
     if group is None:
         text = f"Group {group_id} not found."
         return _Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text)
-    operations = GROUP_OPERATIONS if call.request.include_authorized_operations else UNKNOWN_OPERATIONS
+    operations = GROUP_OPERATIONS if call.request.include_authorized_operations else NO_BITS
     return described_group(group.describe(), operations, partial(_topic_name, call.cluster))
 
 

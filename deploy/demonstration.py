@@ -258,9 +258,9 @@ def _produce(bootstrap: str, topic: str, count: int) -> None:
         producer.produce(topic, f"order {number}", on_delivery=lambda error, _: error and problems.append(str(error)))
         producer.poll(0)
         time.sleep(0.02)
-    left = producer.flush(15)
-    if left or problems:
-        raise DemoError(f"{left} records were not produced: {problems[:1]}")
+    unsent = producer.flush(15)
+    if unsent or problems:
+        raise DemoError(f"{unsent} records were not produced: {problems[:1]}")
 
 
 # 3. A lock that is renewed

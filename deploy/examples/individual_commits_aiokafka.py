@@ -90,10 +90,10 @@ class Worked(ConsumerRebalanceListener):
         None if the group rebalanced meanwhile: then the records at hand come again, to this member or another one.
         """
         rebalances = self._rebalances
-        found = await self._admin.list_consumer_group_offsets(self._group, partitions=[place])
+        committed = await self._admin.list_consumer_group_offsets(self._group, partitions=[place])
         if rebalances != self._rebalances:
             return None
-        self._ledgers[place] = OffsetLedger.from_committed(*found.get(place, (None, None)))
+        self._ledgers[place] = OffsetLedger.from_committed(*committed.get(place, (None, None)))
         return self._ledgers[place]
 
     async def _work(self, ledger: OffsetLedger, record: ConsumerRecord) -> None:

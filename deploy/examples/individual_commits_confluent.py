@@ -131,7 +131,7 @@ class Worked:
         ledgers = {place: owned.ledger for place, owned in self._owned.items()}
         states = {place: (ledger.offset, ledger.text(TEXT_MAX)) for place, ledger in ledgers.items()}
         new = {place: state for place, state in states.items() if state != self._committed.get(place)}
-        offsets = [TopicPartition(*place, mark, text) for place, (mark, text) in new.items() if mark is not None]
+        offsets = [TopicPartition(*place, offset, text) for place, (offset, text) in new.items() if offset is not None]
         if not offsets:
             return
         try:

@@ -80,8 +80,8 @@ class Worked(ConsumerRebalanceListener):
     def _take(self, place: TopicPartition, records: list[ConsumerRecord]) -> None:
         ledger = self._ledgers.get(place)
         if ledger is None:  # newly assigned; a rebalance listener of this client may not query brokers
-            found = self._consumer.committed(place, metadata=True)
-            ledger = OffsetLedger.from_committed(*(found[:2] if found else (None, None)))
+            committed = self._consumer.committed(place, metadata=True)
+            ledger = OffsetLedger.from_committed(*(committed[:2] if committed else (None, None)))
             self._ledgers[place] = ledger
         for record in records:
             if ledger.delivered(record.offset):  # else it was finished before a restart

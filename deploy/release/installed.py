@@ -21,11 +21,11 @@ RUN_S = 60
 def faults() -> Iterator[str]:
     """Yield what is wrong with the installation."""
     version = metadata.version(DISTRIBUTION)
-    said = _output("--version")
-    if not said.startswith(f"{DISTRIBUTION} {version}, commit "):
-        yield f"--version says: {said}"
-    if not said.strip().endswith("kernels in C"):
-        yield f"kernels are not in C: {said}"
+    output = _output("--version")
+    if not output.startswith(f"{DISTRIBUTION} {version}, commit "):
+        yield f"--version says: {output}"
+    if not output.strip().endswith("kernels in C"):
+        yield f"kernels are not in C: {output}"
     bill = metadata.distribution(DISTRIBUTION).read_text(BILL)
     if bill is None:
         yield f"the bill of materials {BILL} is missing"
@@ -43,12 +43,12 @@ def _output(*words: str) -> str:
 
 def main() -> int:
     """Print faults; 1 if there are any."""
-    found = list(faults())
-    for fault in found:
+    all_faults = list(faults())
+    for fault in all_faults:
         print(fault, file=sys.stderr)
-    if not found:
+    if not all_faults:
         print(_output("--version").strip())
-    return int(bool(found))
+    return int(bool(all_faults))
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def test_share_groups_of_three_nodes_differ_only_where_declared(proxy: Front) ->
     chosen = ALL_CASES.select(patterns=["share-groups.list", "share-groups.nodes", "share-groups.membership.unknown"])
     host, port = proxy.bootstrap.split(":")
     report = trio.run(partial(run_suite, Dialling([Address(host, int(port))]), chosen, lambda _: None))
-    assert {each.case.id: f"{each.reason}: {each.expected}, {each.seen}" for each in report.failed} == {}
+    assert {each.case.id: f"{each.reason}: {each.expected}, {each.actual}" for each in report.failed} == {}
     assert {each.case.id for each in report.outcomes if each.status is Status.DIFFERS} == {
         "share-groups.list.at-the-coordinator",
         "share-groups.membership.unknown-group",

@@ -55,7 +55,7 @@ async def run_all() -> tuple[RunReport, list[BaseException]]:
 
 async def test_the_target_passes_every_case_of_what_it_offers() -> None:
     report, failures = await run_all()
-    assert {each.case.id: f"{each.reason}: {each.expected}, {each.seen}" for each in report.failed} == {}
+    assert {each.case.id: f"{each.reason}: {each.expected}, {each.actual}" for each in report.failed} == {}
     assert failures == []
     assert report.left_behind == ""
     assert report.count(Status.DIFFERS) == 0

@@ -38,27 +38,27 @@ NAMES = (
     Rejected("questions?", "request, query"),
     Rejected("told", "events, response_entry, the thing that is held"),
     Rejected("tells?", "report, notify", 2),  # file.tell()
-    Rejected("said|say", "acks, acknowledge, entries", 16),
-    Rejected("heard|hears?", "response, received", 3),
+    Rejected("said|say", "acks, acknowledge, entries", 8),
+    Rejected("heard|hears?", "response, received"),
     Rejected("asks?|asked", "request, query; requested, queried"),
     Rejected("nobody|somebody|anybody", "no_member, any_client"),
     Rejected("whoever|whatever|whom", "caller, owner, leader"),
     Rejected("came|comes", "on_response, received"),
     Rejected("gone", "deleted_topics, lost_members"),
-    Rejected("wanted", "requested_topics, target", 17),
+    Rejected("wanted", "requested_topics, target", 1),  # key of a log event
     Rejected("turns?", "iteration", 6),
     Rejected("twins?", "fallback"),
-    Rejected("marks?|marked", "committed_offset, group_marker", 15),
+    Rejected("marks?|marked", "committed_offset, group_marker", 12),
     Rejected("looks?|looked", "matcher, inspect, query", 26),
 )
 """Words in identifiers. A part of an identifier is rejected, in any case: `has_answered`, `AnswerFrame`."""
 
 WHOLE_NAMES = (
-    Rejected("found", "the thing: records, entry, findings, by_node", 39),
-    Rejected("seen", "the thing: event, state, actual, on_cluster", 10),
-    Rejected("named", "by_name, names, partitions", 37),
-    Rejected("left", "remaining, missing, has_left", 20),
-    Rejected("others", "the thing: other_groups, shared, rest", 10),
+    Rejected("found", "the thing: records, entry, findings, by_node"),
+    Rejected("seen", "the thing: event, state, actual, on_cluster"),
+    Rejected("named", "by_name, names, partitions"),
+    Rejected("left", "remaining, missing, has_left", 18),
+    Rejected("others", "the thing: other_groups, shared, rest"),
     Rejected("took", "duration, count, observe", 4),
     Rejected("come", "received"),
 )

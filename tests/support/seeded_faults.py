@@ -42,7 +42,7 @@ def assert_caught(bootstrap: str, faults: Sequence[Fault]) -> None:
     assert unknown == []
     with _short_waits():
         outcomes = trio.run(partial(_run, bootstrap, faults, cases))
-    not_passed = {f"{key}": f"{o.reason} {o.expected} {o.seen}" for key, o in outcomes.items() if _is_wrong(key, o)}
+    not_passed = {f"{key}": f"{o.reason} {o.expected} {o.actual}" for key, o in outcomes.items() if _is_wrong(key, o)}
     assert not_passed == {}, not_passed
 
 

@@ -140,12 +140,12 @@ class TargetBrokers:
 
     def make(self, name: str, partitions: int = 1, settings: Mapping[str, str] = COMPACTED) -> HostedTopic:
         """Create a topic, or create it anew."""
-        if self.target.topics.named(name) is not None:
+        if self.target.topics.with_name(name) is not None:
             self.target.delete_topic(name)
         return self.target.add_topic(name, [list(self.target.node_ids)] * partitions, dict(settings))
 
     def topic(self, name: str) -> HostedTopic:
-        hosted = self.target.topics.named(name)
+        hosted = self.target.topics.with_name(name)
         assert hosted is not None, f"there is no topic {name}"
         return hosted
 

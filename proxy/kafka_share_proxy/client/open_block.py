@@ -87,11 +87,11 @@ class OpenBlock(Generic[Opened]):
             limit_s = CANCELLED_CLOSE_S if cancelled else CLOSE_S
             scope.deadline = trio.current_time() + limit_s
             if self._consumer is not None:
-                await self._close_or_say_why(self._consumer)
+                await self._close_or_warn(self._consumer)
         if scope.cancelled_caught:
             self._warn(f"the group was not left, and last commits may be missing, after {limit_s:g} s; {self._why()}")
 
-    async def _close_or_say_why(self, consumer: Opened) -> None:
+    async def _close_or_warn(self, consumer: Opened) -> None:
         """A time-out is logged, not raised."""
         if self._nursery is not None:
             self._nursery.start_soon(self._warn_later, name="slow close")

@@ -16,7 +16,7 @@ from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit
 from kafka_share_proxy.commits.requested_commits import final_nul, room_for_ranges
 from kafka_share_proxy.commits.services import EVERY_GROUP, CommitServices
-from kafka_share_proxy.forwarding.served.interfaces import never_wanted
+from kafka_share_proxy.forwarding.served.interfaces import never_selected
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.offsets.commit_text import (
@@ -45,14 +45,14 @@ class FastPath:
         connection: SynchronousFastPath,
         frame: memoryview,
         request: Request,
-        is_wanted_before: Callable[[str], bool] = never_wanted,
+        is_selected_before: Callable[[str], bool] = never_selected,
     ) -> bool:
         parts = commit_frames.read(frame, request.version)
         if parts is None:
             return False
         _, group_id, member_id, entries = parts
         group = self._services.held.groups.get(group_id)
-        if group is None or not self._may_serve(group) or is_wanted_before(group_id):
+        if group is None or not self._may_serve(group) or is_selected_before(group_id):
             return False
         locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
         planned: Sequence[PlannedPart] = ()

@@ -78,7 +78,7 @@ class PeerLink:
         self._on_rejoin = on_rejoin
         self._unsent = bytearray()
         self._is_planned = False
-        self._heard_at = reactor.now()
+        self._received_at = reactor.now()
         self._deadline = reactor.now() + HANDSHAKE_S
         self._reported: set[int] = set()
         """Kinds of skipped messages that were reported."""
@@ -166,7 +166,7 @@ class PeerLink:
             if not size:
                 self.close("the other proxy closed the link")
                 return
-            self._heard_at = self._reactor.now()
+            self._received_at = self._reactor.now()
             for message in self.protocol.receive_data(bytes(buffer[:size])):
                 if self.user is None:
                     self._begin()
@@ -199,7 +199,7 @@ class PeerLink:
         now = self._reactor.now()
         if self.user is None and now >= self._deadline:
             self.close("no proxy of this fleet responds there")
-        elif now - self._heard_at >= SILENT_S:
+        elif now - self._received_at >= SILENT_S:
             self.close(f"silent for {SILENT_S:g} s")
         else:
             self.ping()

@@ -58,7 +58,7 @@ async def test_a_case_may_find_out_itself_that_something_is_missing() -> None:
 
 async def test_a_mismatch_fails_with_what_was_expected_and_seen() -> None:
     seen = await outcome(wrong)
-    assert (seen.status, seen.reason, seen.expected, seen.seen) == (Status.FAILED, "number", "2", "1")
+    assert (seen.status, seen.reason, seen.expected, seen.actual) == (Status.FAILED, "number", "2", "1")
 
 
 async def test_a_known_difference_of_a_release_is_no_failure() -> None:
@@ -81,7 +81,7 @@ async def test_a_lost_connection_fails_the_case_and_shows_the_exchange() -> None
     async with scripted_peer(lambda *_: None) as address:
         seen = await outcome(body, address)
     assert seen.status is Status.FAILED
-    assert "closed the connection" in seen.seen
+    assert "closed the connection" in seen.actual
     assert [each.name for each in seen.exchanges] == ["ApiVersions v4"]
 
 
@@ -91,7 +91,7 @@ async def test_a_refused_set_up_fails_the_case_and_says_that_its_rule_was_not_te
 
     seen = await outcome(body)
     assert (seen.status, seen.reason) == (Status.FAILED, SET_UP)
-    assert seen.seen == "cannot create a topic: INVALID_CONFIG"
+    assert seen.actual == "cannot create a topic: INVALID_CONFIG"
 
 
 async def test_a_response_that_lacks_an_entry_fails_the_case() -> None:

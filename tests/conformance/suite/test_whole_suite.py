@@ -24,7 +24,7 @@ def run_all(bootstrap: str) -> RunReport:
 
 
 def wrong(report: RunReport) -> dict[str, str]:
-    return {each.case.id: f"{each.reason}: {each.expected}, {each.seen}" for each in report.failed}
+    return {each.case.id: f"{each.reason}: {each.expected}, {each.actual}" for each in report.failed}
 
 
 def left_over(bootstrap: str) -> set[str]:

@@ -10,7 +10,7 @@ from tests.support.target_caller import Caller, running_cluster
 async def test_topics_are_not_created_where_that_is_off() -> None:
     async with running_cluster(settings=ClusterSettings(auto_create_topics=False)) as cluster:
         await Caller(cluster).query("Metadata", topics=[{"name": "t"}])
-        assert cluster.topics.named("t") is None
+        assert cluster.topics.with_name("t") is None
 
 
 async def test_the_size_of_groups_is_limited() -> None:

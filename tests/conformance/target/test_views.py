@@ -20,10 +20,10 @@ async def test_a_view_is_shown_before_it_is_created() -> None:
         base = cluster.create_topic("t", 2)
         view = find_view(cluster, "__view.r3.t")
         assert isinstance(view, HostedTopic)
-        assert (view.topic_id, cluster.topics.named("__view.r3.t")) == (ZERO_UUID, None)
+        assert (view.topic_id, cluster.topics.with_name("__view.r3.t")) == (ZERO_UUID, None)
         assert [each.base for each in view.partitions] == [base.partitions[index] for index in (0, 0, 0, 1, 1, 1)]
         assert create_view(cluster, "__view.r3.t") is find_view(cluster, "__view.r3.t")
-        assert cluster.topics.named("__view.r3.t") is not None
+        assert cluster.topics.with_name("__view.r3.t") is not None
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ async def test_a_view_and_its_commits_end_with_the_base() -> None:
         with pytest.raises(ValueError, match="create its base 't' again"):
             cluster.recreate_topic("__view.r2.t")
         cluster.recreate_topic("t")
-        assert cluster.topics.named("__view.r2.t") is None
+        assert cluster.topics.with_name("__view.r2.t") is None
         assert await Caller(cluster).committed("g", "__view.r2.t") == (0, -1)

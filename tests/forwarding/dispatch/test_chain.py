@@ -8,7 +8,7 @@ from typing import Any
 from kafka_share_proxy.forwarding.dispatch.chain import in_order, next_response
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.early_matches import AnyOf, ByKnownGroup, ContainsAny, EveryRequest, Whenever
-from kafka_share_proxy.forwarding.served.interfaces import Call, never_wanted
+from kafka_share_proxy.forwarding.served.interfaces import Call, never_selected
 from kafka_share_proxy.loop.promise import Task, settled
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.views import view_apis
@@ -194,8 +194,10 @@ class Short:
     def __init__(self) -> None:
         self.took: list[bool] = []
 
-    def __call__(self, connection: Any, frame: memoryview, request: Any, is_wanted_before: Any = never_wanted) -> bool:
-        self.took.append(not is_wanted_before("g"))
+    def __call__(
+        self, connection: Any, frame: memoryview, request: Any, is_selected_before: Any = never_selected
+    ) -> bool:
+        self.took.append(not is_selected_before("g"))
         return self.took[-1]
 
 

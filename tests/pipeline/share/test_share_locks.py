@@ -111,7 +111,7 @@ def refuses(partition: int, offset: int, code: int) -> Codes:
 
 def test_neighbours_are_acknowledged_as_one_range(opened: Opened) -> None:
     session, node, _ = opened()
-    assert session.say(AcknowledgeType.ACCEPT, HELD) == {}
+    assert session.acknowledge(AcknowledgeType.ACCEPT, HELD) == {}
     (request,) = node.acknowledged()
     assert request.share_session_epoch == 1
     assert not request.is_renew_ack
@@ -125,7 +125,7 @@ def test_neighbours_are_acknowledged_as_one_range(opened: Opened) -> None:
 def test_a_refused_range_is_divided_into_halves(opened: Opened) -> None:
     session, node, notes = opened(refuses(0, 15, ErrorCode.INVALID_RECORD_STATE))
     place = TopicPartition("orders", 0)
-    assert session.say(AcknowledgeType.ACCEPT, HELD) == {place: [OffsetSpan(10, 20)]}
+    assert session.acknowledge(AcknowledgeType.ACCEPT, HELD) == {place: [OffsetSpan(10, 20)]}
     assert len(node.acknowledged()) == 5  # all; halves of one, a request for each; halves of that half
     assert (session.lost, session.is_idle) == (10, True)
     assert notes == ["10 offsets of orders-0 from 10 on were no longer held"]
@@ -134,7 +134,7 @@ def test_a_refused_range_is_divided_into_halves(opened: Opened) -> None:
 def test_requests_for_one_acknowledgement_are_bounded(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_locks, "REQUESTS_MAX", 3)
     session, node, _ = opened(lambda *_: ErrorCode.INVALID_RECORD_STATE)
-    refused = session.say(AcknowledgeType.ACCEPT, HELD)
+    refused = session.acknowledge(AcknowledgeType.ACCEPT, HELD)
     assert {place: sorted(spans) for place, spans in refused.items()} == HELD
     assert len(node.acknowledged()) == 3
 
@@ -143,10 +143,10 @@ def test_unstored_acknowledgements_are_sent_again(opened: Opened, monkeypatch: p
     monkeypatch.setattr(share_locks, "REPEAT_S", 0.01)
     responses = iter([ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0, 0])
     session, node, _ = opened(lambda *_: next(responses))
-    assert session.say(AcknowledgeType.ACCEPT, HELD) == {}
+    assert session.acknowledge(AcknowledgeType.ACCEPT, HELD) == {}
     assert len(node.acknowledged()) == 2
     always, node, _ = opened(lambda *_: ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert always.say(AcknowledgeType.ACCEPT, HELD) == HELD
+    assert always.acknowledge(AcknowledgeType.ACCEPT, HELD) == HELD
     assert len(node.acknowledged()) == share_locks.REPEATS_MAX + 1
 
 
@@ -154,7 +154,7 @@ def test_locks_are_renewed_until_they_are_settled(opened: Opened) -> None:
     session, node, _ = opened(lock_ms=50)
     until(lambda: session.renewals >= 3, "renewals")
     assert all(each.is_renew_ack for each in node.acknowledged())
-    assert session.say(AcknowledgeType.ACCEPT, HELD) == {}
+    assert session.acknowledge(AcknowledgeType.ACCEPT, HELD) == {}
     count = session.renewals
     threading.Event().wait(0.1)
     assert session.renewals == count
@@ -164,7 +164,7 @@ def test_a_lock_that_cannot_be_renewed_is_lost_alone(opened: Opened) -> None:
     session, _, notes = opened(refuses(1, 35, ErrorCode.INVALID_RECORD_STATE), lock_ms=50)
     until(lambda: session.lost == 10, "the lock to be lost")
     assert notes == ["10 offsets of orders-1 from 30 on were no longer held"]
-    refused = session.say(AcknowledgeType.ACCEPT, HELD)
+    refused = session.acknowledge(AcknowledgeType.ACCEPT, HELD)
     assert refused == {TopicPartition("orders", 1): [OffsetSpan(30, 40)]}
 
 
@@ -173,13 +173,13 @@ def test_no_renewal_is_sent_to_servers_without_them(opened: Opened) -> None:
     threading.Event().wait(0.1)
     assert node.acknowledged() == []
     assert notes == ["node 1 cannot renew locks (ShareAcknowledge v1): a batch may not take longer than 20 ms"]
-    assert session.say(AcknowledgeType.ACCEPT, HELD) == {}
+    assert session.acknowledge(AcknowledgeType.ACCEPT, HELD) == {}
 
 
 def test_with_the_connection_all_locks_are_lost(opened: Opened) -> None:
     session, node, notes = opened()
     node.is_lost = True
-    assert session.say(AcknowledgeType.ACCEPT, HELD) == HELD
+    assert session.acknowledge(AcknowledgeType.ACCEPT, HELD) == HELD
     assert (session.is_over, session.lost, node.is_open) == (True, 60, False)
     assert notes == ["the share session with node 1 ended, with 60 locks: the node is gone"]
     assert session.fetch(PLACES, 100, 0.0).troubles == ["the share session with node 1 has ended"]

@@ -94,7 +94,7 @@ def test_one_range_that_is_not_held_leaves_the_rest_acknowledged(raw: Raw, topic
         found = all_of(member, most=10)
         freed = next(each for each in found if each.place.partition == 0 and each.span.start == 20)
         spans = {freed.place: [freed.span]}
-        assert freed.session.say(AcknowledgeType.RELEASE, spans) == {}
+        assert freed.session.acknowledge(AcknowledgeType.RELEASE, spans) == {}
         freed.session._held[freed.place] = [freed.span, *freed.session._held[freed.place]]
         assert member.accept(found) == [freed]
         again = member.fetch(100, 0.2).acquired

@@ -299,11 +299,11 @@ def _summary(config: Config, verdict: Verdict) -> str:
 def _features(config: Config, findings: Findings, verdict: Verdict) -> Sequence[str]:
     """Return which side serves each feature, or that it will be off."""
     if not findings.versions:
-        return [f"{_named(config).capitalize()}: not known, because no broker could be queried."]
+        return [f"{_feature_names(config).capitalize()}: not known, because no broker could be queried."]
     return verdict.lines
 
 
-def _named(config: Config) -> str:
+def _feature_names(config: Config) -> str:
     names = [check.name for check in features.checks(config)]
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
@@ -338,7 +338,7 @@ def _brokers(config: Config, findings: Findings) -> Table:
 
 
 def _apis(config: Config, findings: Findings, verdict: Verdict) -> Table:
-    caption = f"both: the proxy for {_named(config)}, the brokers for everything else"
+    caption = f"both: the proxy for {_feature_names(config)}, the brokers for everything else"
     table = Table(title="API versions", caption=caption)
     for column in ("key", "API", "brokers", "clients see", "answered by"):
         table.add_column(column)

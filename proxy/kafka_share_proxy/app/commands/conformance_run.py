@@ -112,7 +112,7 @@ def _show(result: Outcome, console: Any) -> None:
 
     if result.status is Status.FAILED:
         console.print(terminal.cell(f"FAILED {result.case.id}: {result.case.sentence}"))
-        line = f"       {result.reason}: expected {result.expected}, seen {result.seen}"
+        line = f"       {result.reason}: expected {result.expected}, seen {result.actual}"
         console.print(terminal.cell(line))
 
 

@@ -15,7 +15,7 @@ class Mismatch(Exception):
 
     def __init__(self, what: str, expected: str, actual: str) -> None:
         super().__init__(f"{what}: expected {expected}, seen {actual}")
-        self.what, self.expected, self.seen = what, expected, actual
+        self.what, self.expected, self.actual = what, expected, actual
 
 
 class NotOffered(Exception):

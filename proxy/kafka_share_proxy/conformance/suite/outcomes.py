@@ -38,7 +38,7 @@ class Outcome:
     reason: str = ""
     """Why it was skipped or differs, or what failed."""
     expected: str = ""
-    seen: str = ""
+    actual: str = ""
     exchanges: Sequence[Exchange] = ()
     """The last exchanges before a failure."""
 

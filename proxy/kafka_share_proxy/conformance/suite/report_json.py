@@ -35,7 +35,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
     if outcome.status is not Status.PASSED:
         values["reason"] = outcome.reason
     if outcome.expected:
-        values |= {"expected": outcome.expected, "seen": outcome.seen}
+        values |= {"expected": outcome.expected, "seen": outcome.actual}
         values["exchanges"] = [
             {"api": each.name, "request": each.request_tree, "response": each.response_tree, "hex": each.response_hex}
             for each in outcome.exchanges

@@ -36,7 +36,7 @@ def _add(suite: ElementTree.Element, outcome: Outcome) -> None:
         suite, "testcase", classname=class_name, name=name, time=f"{outcome.duration_s:.3f}"
     )
     if outcome.status is Status.FAILED:
-        message = f"{outcome.reason}: expected {outcome.expected}, seen {outcome.seen}"
+        message = f"{outcome.reason}: expected {outcome.expected}, seen {outcome.actual}"
         failure = ElementTree.SubElement(element, "failure", message=xml_text(message))
         failure.text = xml_text(details(outcome))
     elif outcome.status is not Status.PASSED:

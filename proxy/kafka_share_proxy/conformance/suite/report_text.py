@@ -11,7 +11,7 @@ def details(outcome: Outcome) -> str:
     """Return id, sentence, source, expectation and the last exchanges of a case."""
     case = outcome.case
     lines = [case.id, case.sentence, f"source: {case.source}", "", outcome.reason]
-    lines += [f"  expected: {outcome.expected}", f"  seen:     {outcome.seen}"]
+    lines += [f"  expected: {outcome.expected}", f"  seen:     {outcome.actual}"]
     for exchange in outcome.exchanges:
         lines += ["", f"request {exchange.name}:", exchange.request_tree]
         lines += ["", f"response {exchange.name}:", exchange.response_tree]

@@ -344,7 +344,7 @@ class Action:
 
     def __init__(self, path: str, values: Mapping[str, Any]) -> None:
         """Check the values. Raises ActionError."""
-        pattern, parts = _found(path)
+        pattern, parts = _pattern_of(path)
         self.path = path
         model, self._apply = ACTIONS[pattern]
         try:
@@ -364,7 +364,7 @@ class Action:
             raise ActionError(f"{self.path}: {error.strerror or error}") from None
 
 
-def _found(path: str) -> tuple[str, dict[str, str]]:
+def _pattern_of(path: str) -> tuple[str, dict[str, str]]:
     """Return the pattern of a path and the values in it. Raises ActionError."""
     for pattern in ACTIONS:
         expression = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(pattern))

@@ -159,7 +159,7 @@ class TargetCluster:
         mistake = mistake or mistake_in(configs or {})
         if mistake:
             raise ValueError(mistake)
-        if self.topics.named(name) is not None:
+        if self.topics.with_name(name) is not None:
             raise ValueError(f"Topic '{name}' already exists.")
         replicas = self.place(partitions, self.settings.default_replication if replication is None else replication)
         return self.add_topic(name, replicas, dict(configs or {}))
@@ -284,7 +284,7 @@ class TargetCluster:
         return hosted
 
     def _topic(self, name: str) -> HostedTopic:
-        topic = self.topics.named(name)
+        topic = self.topics.with_name(name)
         if topic is None:
             raise ValueError(f"there is no topic {name!r}: create it first")
         return topic

@@ -91,15 +91,15 @@ class GroupOffsets:
         held = self._held(partition, requested)
         ranges = OffsetRanges()
         if held is not None:
-            others = [offsets for each, offsets in self.pending.items() if each != producer_id]
-            if done is not None and any(partition in offsets for offsets in others):
+            other_producers = [offsets for each, offsets in self.pending.items() if each != producer_id]
+            if done is not None and any(partition in offsets for offsets in other_producers):
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             commit, producer = PartitionCommit(committed.offset, done), (producer_id, 0)
-            offset, found = held.in_transaction(commit, producer)
-            if done is not None and len(with_ranges(committed, found).metadata) > metadata_max:
+            offset, outstanding = held.in_transaction(commit, producer)
+            if done is not None and len(with_ranges(committed, outstanding).metadata) > metadata_max:
                 return ErrorCode.OFFSET_METADATA_TOO_LARGE
             held.committed_in_transaction(commit, producer)
-            ranges = ranges if done is None else found
+            ranges = ranges if done is None else outstanding
             if offset != committed.offset:
                 committed = committed._replace(offset=offset, leader_epoch=-1)
         self.pending.setdefault(producer_id, {})[partition] = PendingOffset(committed, ranges)
@@ -125,8 +125,8 @@ class GroupOffsets:
 
     def _is_divided_otherwise(self, topic: str) -> bool:
         """Return True if there are ranges of the base, or of another view of it (commits/README.md rule 13)."""
-        others = {each.topic for each, held in self.individual.items() if held.ranges and each.topic != topic}
-        return base_of(topic) in map(base_of, others)
+        other_topics = {each.topic for each, held in self.individual.items() if held.ranges and each.topic != topic}
+        return base_of(topic) in map(base_of, other_topics)
 
     # Deletions
 

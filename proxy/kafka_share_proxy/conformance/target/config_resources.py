@@ -65,7 +65,7 @@ def find_resource(cluster: TargetCluster, kind: int, name: str) -> ConfigResourc
 
 
 def _topic(cluster: TargetCluster, name: str) -> ConfigResource | ConfigRefused:
-    topic = cluster.topics.named(name)
+    topic = cluster.topics.with_name(name)
     if topic is None:
         return ConfigRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 

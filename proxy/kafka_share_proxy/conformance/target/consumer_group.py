@@ -323,11 +323,11 @@ class ConsumerGroup:
         return member.topics | matching
 
     def _topic_ids(self, member: ConsumerMember) -> set[bytes]:
-        return {topic.topic_id for name in self._names(member) if (topic := self.topics.named(name)) is not None}
+        return {topic.topic_id for name in self._names(member) if (topic := self.topics.with_name(name)) is not None}
 
     def _subscribed_topics(self) -> dict[str, tuple[bytes, int]]:
         names = sorted({name for member in self.members.values() for name in self._names(member)})
-        known = {name: self.topics.named(name) for name in names}
+        known = {name: self.topics.with_name(name) for name in names}
         return {name: (topic.topic_id, len(topic.partitions)) for name, topic in known.items() if topic is not None}
 
     def _assign(self) -> None:

@@ -22,7 +22,7 @@ M = TypeVar("M", bound=Message)
 class Topics(Protocol):
     """Topics by name and id."""
 
-    def named(self, name: str) -> HostedTopic | None: ...
+    def with_name(self, name: str) -> HostedTopic | None: ...
     def with_id(self, topic_id: bytes) -> HostedTopic | None: ...
 
 
@@ -60,7 +60,7 @@ def _version(data: bytes) -> int:
 
 def existing_partitions(entries: Iterable[_Named], topics: Topics) -> set[TopicIdPartition]:
     """Return partitions with the ids of their topics, without topics that do not exist."""
-    known = [(topics.named(entry.topic), entry.partitions) for entry in entries]
+    known = [(topics.with_name(entry.topic), entry.partitions) for entry in entries]
     return {TopicIdPartition(topic.topic_id, each) for topic, indexes in known if topic is not None for each in indexes}
 
 

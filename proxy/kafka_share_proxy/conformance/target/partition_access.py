@@ -14,7 +14,7 @@ def find_topic(cluster: TargetCluster, name: str, topic_id: bytes, *, by_id: boo
     """Return a topic by its id or its name, or the error code if it is unknown. A view is created if it is named."""
     if by_id:
         return cluster.topics.with_id(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
-    return create_view(cluster, name) or cluster.topics.named(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return create_view(cluster, name) or cluster.topics.with_name(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def has_partition(topic: HostedTopic | ErrorCode, indexes: Iterable[int]) -> bool:

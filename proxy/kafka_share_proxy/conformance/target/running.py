@@ -84,11 +84,11 @@ async def _serve(options: RunOptions, out: TextIO, err: TextIO) -> int:
 
 def _first_mistake(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the mistake of the user in a group that has nothing else, or the group."""
-    mistakes, others = group.split((OSError, TargetMistake))
+    mistakes, rest = group.split((OSError, TargetMistake))
     first: BaseException | None = mistakes
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
-    return group if others is not None or first is None else first
+    return group if rest is not None or first is None else first
 
 
 def _scenario(options: RunOptions) -> Scenario | None:

@@ -91,6 +91,6 @@ APIS: tuple[TargetApi, ...] = (
 )
 
 
-def offer(cluster: TargetCluster, others: Mapping[int, tuple[int, int]]) -> None:
-    """Offer all APIs, and `others` that the server handles itself (lowest and highest version by key)."""
-    cluster.offered = dict(sorted({**{int(api.key): api.versions for api in APIS}, **others}.items()))
+def offer(cluster: TargetCluster, by_server: Mapping[int, tuple[int, int]]) -> None:
+    """Offer all APIs, and `by_server` that the server handles itself (lowest and highest version by key)."""
+    cluster.offered = dict(sorted({**{int(api.key): api.versions for api in APIS}, **by_server}.items()))

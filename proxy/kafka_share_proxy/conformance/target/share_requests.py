@@ -42,8 +42,8 @@ def partitions_in(
             partition = TopicIdPartition(bytes(topic.topic_id), entry.partition_index)
             partitions[partition] = None
             if entry.acknowledgement_batches:
-                found = [(b.first_offset, b.last_offset, b.acknowledge_types) for b in entry.acknowledgement_batches]
-                batches.setdefault(partition, []).extend(found)
+                acks = [(b.first_offset, b.last_offset, b.acknowledge_types) for b in entry.acknowledgement_batches]
+                batches.setdefault(partition, []).extend(acks)
     return list(partitions), batches
 
 
@@ -71,8 +71,8 @@ def acknowledge(
     """Decide all acknowledgements of a request. Return the error of each partition, and the changes to settle."""
     outcome: dict[TopicIdPartition, ErrorCode] = {}
     changes: list[Change] = []
-    for partition, found in batches.items():
-        outcome[partition] = _acknowledge_one(cluster, session, partition, found, renew_allowed, changes)
+    for partition, acks in batches.items():
+        outcome[partition] = _acknowledge_one(cluster, session, partition, acks, renew_allowed, changes)
     cluster.share.schedule()
     return outcome, changes
 

@@ -90,8 +90,8 @@ class ShareState:
         if timestamp == EARLIEST_TIMESTAMP:
             offset = log.start
         else:
-            found = None if timestamp == LATEST_TIMESTAMP else log.find_timestamp(timestamp)
-            offset = log.end if found is None else found[1]
+            first = None if timestamp == LATEST_TIMESTAMP else log.find_timestamp(timestamp)
+            offset = log.end if first is None else first[1]
         share = self.begin_at(key, partition, offset)
         share.partition.reports_offsets = False
         return share
@@ -108,8 +108,8 @@ class ShareState:
 
     def delete_topic(self, topic_id: bytes) -> None:
         """Drop the share partitions of a deleted topic."""
-        for group_id, found in list(self.coordinator.topics()):
-            if found == topic_id:
+        for group_id, known_id in list(self.coordinator.topics()):
+            if known_id == topic_id:
                 for key in self.coordinator.keys_of(group_id):
                     if key.topic_id == topic_id:
                         self.coordinator.remove_share(key)
@@ -117,7 +117,5 @@ class ShareState:
 
     def topic_infos(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """Return ids and numbers of partitions of the topics that exist."""
-        found = {name: self._topics.named(name) for name in names}
-        return {
-            name: TopicInfo(topic.topic_id, len(topic.partitions)) for name, topic in found.items() if topic is not None
-        }
+        topics = [topic for name in names if (topic := self._topics.with_name(name)) is not None]
+        return {topic.name: TopicInfo(topic.topic_id, len(topic.partitions)) for topic in topics}

@@ -118,7 +118,7 @@ class TopicRegistry:
     def by_name(self) -> Mapping[str, HostedTopic]:
         return self._by_name
 
-    def named(self, name: str) -> HostedTopic | None:
+    def with_name(self, name: str) -> HostedTopic | None:
         return self._by_name.get(name)
 
     def with_id(self, topic_id: bytes) -> HostedTopic | None:

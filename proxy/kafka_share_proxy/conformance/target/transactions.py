@@ -210,7 +210,7 @@ class Transactions:
 
     def _write_markers(self, producer: TransactionalProducer, *, commits: bool) -> None:
         for name, index in sorted(producer.partitions):
-            topic = self._topics.named(name)
+            topic = self._topics.with_name(name)
             partition = None if topic is None else topic.partition(index)
             if partition is not None:
                 partition.log.append_marker(

@@ -35,7 +35,7 @@ def find_view(cluster: TargetCluster, name: str) -> HostedTopic | ErrorCode | No
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if parsed is None:
         return None
-    known, base = cluster.topics.named(name), cluster.topics.named(parsed.base)
+    known, base = cluster.topics.with_name(name), cluster.topics.with_name(parsed.base)
     if known is not None:
         return known
     plan = cluster.view_plans.get(parsed.plan or "")

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup, Matcher, any_of
-from kafka_share_proxy.forwarding.served.interfaces import AtOnce, Call, never_wanted
+from kafka_share_proxy.forwarding.served.interfaces import AtOnce, Call, never_selected
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.forwarding.served.upstream_requests import decoded, send_upstream
 from kafka_share_proxy.loop.interfaces import Request
@@ -75,7 +75,7 @@ def _unless_claimed(earlier: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
     has_word = re.compile(words).search if words else None
     is_claimed = _by_word(worded)
 
-    def is_wanted(group_id: str) -> bool:
+    def is_selected(group_id: str) -> bool:
         for group in groups:
             if group_id in group:
                 return True
@@ -85,13 +85,13 @@ def _unless_claimed(earlier: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
         connection: SynchronousFastPath,
         frame: memoryview,
         request: Request,
-        is_wanted_before: Callable[[str], bool] = never_wanted,
+        is_selected_before: Callable[[str], bool] = never_selected,
     ) -> bool:
         if has_word is not None and has_word(frame) is not None and is_claimed(frame, request):
             return False
-        if is_wanted_before is never_wanted:
-            return at_once(connection, frame, request, is_wanted)
-        return at_once(connection, frame, request, lambda group: is_wanted_before(group) or is_wanted(group))
+        if is_selected_before is never_selected:
+            return at_once(connection, frame, request, is_selected)
+        return at_once(connection, frame, request, lambda group: is_selected_before(group) or is_selected(group))
 
     return take
 

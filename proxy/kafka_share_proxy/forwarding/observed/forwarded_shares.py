@@ -142,7 +142,7 @@ def _watch(shares: _ForwardedShares, route: Route) -> Amend:
             request = decode(frame, body_at(frame, len(frame)))
         except ProxyError:
             return treated
-        report = partial(shares.seen, request, key, version, treated.rewrite)
+        report = partial(shares.report, request, key, version, treated.rewrite)
         return Route(kind=route.kind, key=key, version=version, rewrite=report)
 
     return amend
@@ -153,7 +153,7 @@ class _ForwardedShares:
         self._audit = audit
         self._deliveries = ForwardedDeliveries(DELIVERIES_MAX, DELIVERIES_OF_ONE_MAX)
 
-    def seen(
+    def report(
         self, request: _Request, key: int, version: int, rewrite: Rewrite | None, frame: memoryview, context: Context
     ) -> bytes | None:
         """Report the events of a response, then treat it as the route would."""

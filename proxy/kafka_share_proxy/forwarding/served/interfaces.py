@@ -42,7 +42,7 @@ class ExpectedResponse:
         raise NotImplementedError
 
 
-def never_wanted(_group_id: str) -> bool:
+def never_selected(_group_id: str) -> bool:
     """Return False: no earlier feature in the chain wants the group."""
     return False
 
@@ -55,11 +55,11 @@ class AtOnce(Protocol):
         connection: SynchronousFastPath,
         frame: memoryview,
         request: Request,
-        is_wanted_before: Callable[[str], bool] = never_wanted,
+        is_selected_before: Callable[[str], bool] = never_selected,
     ) -> bool:
         """Return True if the request is served. Otherwise nothing has been done, and it goes to the handler.
 
-        `frame` is the whole request with its size, valid until this returns. `is_wanted_before` returns True if an
+        `frame` is the whole request with its size, valid until this returns. `is_selected_before` returns True if an
         earlier feature in the chain may want the group with this id.
         """
 

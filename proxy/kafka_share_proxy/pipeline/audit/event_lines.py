@@ -50,7 +50,7 @@ class ParsedBlock(NamedTuple):
 
     rows: pa.Table
     """Events of the common kinds."""
-    others: list[bytes]
+    other_lines: list[bytes]
 
 
 def parsed_block(block: Block) -> ParsedBlock:

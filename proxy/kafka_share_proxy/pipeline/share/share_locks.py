@@ -208,12 +208,12 @@ class LockSession:
                     self._condition.wait(None if pause == math.inf else pause)
                     continue
                 sent = self._now()
-                self.say(AcknowledgeType.RENEW, self._held)
+                self.acknowledge(AcknowledgeType.RENEW, self._held)
                 self._renew_at = sent + RENEW_AFTER * self._lock_s if self._held else math.inf
 
     # Acknowledging and renewing
 
-    def say(self, kind: AcknowledgeType, spans_of: Spans) -> dict[TopicPartition, list[OffsetSpan]]:
+    def acknowledge(self, kind: AcknowledgeType, spans_of: Spans) -> dict[TopicPartition, list[OffsetSpan]]:
         """Return the ranges that the broker refused, or whose outcome is unknown."""
         refused: dict[TopicPartition, list[OffsetSpan]] = defaultdict(list)
         repeats = 0

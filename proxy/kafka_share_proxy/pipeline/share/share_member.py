@@ -146,7 +146,7 @@ class ShareMember:
 
 def _accepted(session: LockSession, acquired: _AcquiredByPartition) -> list[AcquiredOffsets]:
     spans = {partition: [each.span for each in records] for partition, records in acquired.items()}
-    refused = session.say(AcknowledgeType.ACCEPT, spans)
+    refused = session.acknowledge(AcknowledgeType.ACCEPT, spans)
     return [
         each
         for partition, records in acquired.items()

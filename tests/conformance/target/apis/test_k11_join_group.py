@@ -60,4 +60,4 @@ async def test_a_member_of_a_view_creates_it() -> None:
         subscription = messages.ConsumerProtocolSubscription(topics=["__view.r2.t"])
         metadata = b"\0\1" + bytes(registry.codec_of(messages.ConsumerProtocolSubscription, 1).encode(subscription))
         await Caller(cluster).join("g", protocols=[{"name": "range", "metadata": metadata}])
-        assert cluster.topics.named("__view.r2.t") is not None
+        assert cluster.topics.with_name("__view.r2.t") is not None

@@ -41,4 +41,4 @@ async def test_a_topic_is_only_validated_on_request() -> None:
         topic = {"name": "t", "num_partitions": 2, "replication_factor": 1}
         response = await Caller(cluster).query("CreateTopics", topics=[topic], validate_only=True)
         assert (response.topics[0].error_code, response.topics[0].num_partitions) == (0, 2)
-        assert cluster.topics.named("t") is None
+        assert cluster.topics.with_name("t") is None

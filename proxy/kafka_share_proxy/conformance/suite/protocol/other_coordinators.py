@@ -126,16 +126,16 @@ async def _is_refused(run: CaseRun, kind: int, api: str, path: str, fields: dict
     topic, key = await run.topic(), run.name("key")
     other = await not_coordinator(run, key, kind)
     await run.cluster.await_topic(other, topic.name, 1)
-    response = await run.request(api, other, **_named(fields, {KEY: key, TOPIC: topic.name}))
+    response = await run.request(api, other, **_with_names(fields, {KEY: key, TOPIC: topic.name}))
     equal("ErrorCode", _at(response, path), ErrorCode.NOT_COORDINATOR)
 
 
-def _named(value: Any, names: dict[str, str]) -> Any:
+def _with_names(value: Any, names: dict[str, str]) -> Any:
     """Return the fields with the names in place of their placeholders."""
     if isinstance(value, dict):
-        return {name: _named(inner, names) for name, inner in value.items()}
+        return {name: _with_names(inner, names) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_named(inner, names) for inner in value]
+        return [_with_names(inner, names) for inner in value]
     return names.get(value, value) if isinstance(value, str) else value
 
 

@@ -131,7 +131,7 @@ async def ended_session(run: CaseRun) -> None:
 
 
 @case("queues.delay.others", RULE.format(81), needs=NEEDS)
-async def others(run: CaseRun) -> None:
+async def other_records(run: CaseRun) -> None:
     """Other records are delivered while released ones wait."""
     topic, member = await delayed_member(run, 2, LONG)
     await release(member, topic, 1)
@@ -180,7 +180,7 @@ async def last_delivery(run: CaseRun) -> None:
 
 
 @case("queues.delay.named", RULE.format(83), needs=NEEDS)
-async def named(run: CaseRun) -> None:
+async def delay_of_release(run: CaseRun) -> None:
     """A member may name the delay of a release in a group without delay, which the response confirms by an empty
     tag.
     """

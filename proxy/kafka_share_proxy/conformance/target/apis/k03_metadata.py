@@ -46,23 +46,23 @@ def _topics(call: TargetCall[messages.MetadataRequest]) -> Iterator[_Topic]:
     if requested is None or (call.version == 0 and not requested):
         for topic in call.cluster.topics.by_name.values():
             if topic.base is None:
-                yield _found(call.cluster, topic)
+                yield _described(call.cluster, topic)
         return
     if any(each.topic_id != ZERO_UUID for each in requested):
         yield from (_by_id(call, each.topic_id) for each in requested)
         return
     for name in dict.fromkeys(each.name or "" for each in requested):
-        known = find_view(call.cluster, name) or call.cluster.topics.named(name)
+        known = find_view(call.cluster, name) or call.cluster.topics.with_name(name)
         if isinstance(known, ErrorCode):
             yield _Topic(error_code=known, name=name)
         else:
-            yield _found(call.cluster, known) if known is not None else _unknown(call, name)
+            yield _described(call.cluster, known) if known is not None else _unknown(call, name)
 
 
 def _by_id(call: TargetCall[messages.MetadataRequest], topic_id: bytes) -> _Topic:
     topic = call.cluster.topics.with_id(topic_id)
     if topic is not None:
-        return _found(call.cluster, topic)
+        return _described(call.cluster, topic)
     name = None if call.version >= NULL_NAME_SINCE else ""
     return _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id)
 
@@ -80,7 +80,7 @@ def _unknown(call: TargetCall[messages.MetadataRequest], name: str) -> _Topic:
     return _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
 
 
-def _found(cluster: TargetCluster, topic: HostedTopic) -> _Topic:
+def _described(cluster: TargetCluster, topic: HostedTopic) -> _Topic:
     return _Topic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -75,7 +75,7 @@ def _group(call: TargetCall[_Request], requested: _Request.OffsetFetchRequestGro
     if error != ErrorCode.NONE:
         return _Group(group_id=group_id, error_code=error)
     offsets = call.cluster.groups.offsets_or_none(group_id) or GroupOffsets()
-    topics = _all(call, offsets) if requested.topics is None else _named(call, offsets, requested.topics)
+    topics = _all(call, offsets) if requested.topics is None else _of_topics(call, offsets, requested.topics)
     return _Group(group_id=group_id, topics=list(topics))
 
 
@@ -92,16 +92,16 @@ def _member_error(call: TargetCall[_Request], requested: _Request.OffsetFetchReq
 def _all(call: TargetCall[_Request], offsets: GroupOffsets) -> Iterator[_Topic]:
     for name in dict.fromkeys(partition.topic for partition in offsets.committed):
         indexes = sorted(each.partition for each in offsets.committed if each.topic == name)
-        yield from _with_id(call, name, [_found(call, offsets, TopicPartition(name, index)) for index in indexes])
+        yield from _with_id(call, name, [_committed(call, offsets, TopicPartition(name, index)) for index in indexes])
 
 
 def _with_id(call: TargetCall[_Request], name: str, partitions: list[_Partition]) -> Iterator[_Topic]:
-    topic = call.cluster.topics.named(name)
+    topic = call.cluster.topics.with_name(name)
     if topic is not None or call.version < TOPIC_IDS_SINCE:
         yield _Topic(name=name, topic_id=ZERO_UUID if topic is None else topic.topic_id, partitions=partitions)
 
 
-def _named(
+def _of_topics(
     call: TargetCall[_Request], offsets: GroupOffsets, requested: list[_Request.OffsetFetchRequestTopics]
 ) -> Iterator[_Topic]:
     for entry in requested:
@@ -113,11 +113,11 @@ def _named(
                 yield _Topic(topic_id=entry.topic_id, partitions=unknown)
                 continue
             name = topic.name
-        partitions = [_found(call, offsets, TopicPartition(name, index)) for index in entry.partition_indexes]
+        partitions = [_committed(call, offsets, TopicPartition(name, index)) for index in entry.partition_indexes]
         yield _Topic(name=name, topic_id=entry.topic_id, partitions=partitions)
 
 
-def _found(call: TargetCall[_Request], offsets: GroupOffsets, partition: TopicPartition) -> _Partition:
+def _committed(call: TargetCall[_Request], offsets: GroupOffsets, partition: TopicPartition) -> _Partition:
     if call.request.require_stable and offsets.is_pending(partition):
         return _entry(partition.partition, NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     return _entry(partition.partition, offsets.shown(partition) or NOTHING, ErrorCode.NONE)

@@ -45,7 +45,7 @@ def _create(cluster: TargetCluster, topic: _Topic, validate_only: bool) -> _Resu
     if is_view(topic.name):
         return _create_view(cluster, topic, validate_only)
     mistake = cluster.topics.name_error(topic.name)
-    if cluster.topics.named(topic.name) is not None:
+    if cluster.topics.with_name(topic.name) is not None:
         raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     if mistake is not None:
         raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, mistake)

@@ -35,7 +35,7 @@ def _delete(call: TargetCall[_Request], requested: _Request.DeleteTopicState, *,
             "Duplicate topic." if repeated else "Neither or both of topic name and id were specified."
         )
         return result
-    topic = topics.with_id(requested.topic_id) if by_id else topics.named(requested.name or "")
+    topic = topics.with_id(requested.topic_id) if by_id else topics.with_name(requested.name or "")
     if topic is None:
         result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         result.error_message = "This server does not host this topic."

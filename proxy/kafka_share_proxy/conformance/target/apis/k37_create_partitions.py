@@ -31,7 +31,7 @@ async def handle(call: TargetCall[_Request]) -> messages.CreatePartitionsRespons
 def _refusal(call: TargetCall[_Request], requested: _Request.CreatePartitionsTopic) -> tuple[ErrorCode, str | None]:
     if is_view(requested.name):
         return ErrorCode.POLICY_VIOLATION, "The number of partitions of a view is that of its base."
-    topic = call.cluster.topics.named(requested.name)
+    topic = call.cluster.topics.with_name(requested.name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
     present = len(topic.partitions)
@@ -60,7 +60,7 @@ def _assignment_refusal(
 
 
 def _extend(call: TargetCall[_Request], requested: _Request.CreatePartitionsTopic) -> None:
-    topic = call.cluster.topics.named(requested.name)
+    topic = call.cluster.topics.with_name(requested.name)
     if topic is None:
         return
     added = requested.count - len(topic.partitions)

@@ -38,7 +38,7 @@ def _delete(
     call: TargetCall[_Request], name: str, index: int, subscribed: set[str] | None
 ) -> _Response.OffsetDeleteResponsePartition:
     code = ErrorCode.NONE
-    topic = call.cluster.topics.named(name)
+    topic = call.cluster.topics.with_name(name)
     if topic is None or topic.partition(index) is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif subscribed is None or name in subscribed:

@@ -47,10 +47,10 @@ def _heartbeat(call: TargetCall[_Request]) -> _Response:
     if request.member_epoch == JOIN_EPOCH:
         group = consumer_group_to_join(call.cluster, request.group_id)
     else:
-        found = known_group(call.cluster, request.group_id)
-        if not isinstance(found, ConsumerGroup):
+        known = known_group(call.cluster, request.group_id)
+        if not isinstance(known, ConsumerGroup):
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
-        group = found
+        group = known
     if request.member_epoch < JOIN_EPOCH:
         group.leave(request.member_id, request.instance_id, request.member_epoch)
         return _Response(member_id=request.member_id, member_epoch=request.member_epoch)
@@ -142,5 +142,5 @@ def _assignment(member: ConsumerMember) -> _Response.Assignment:
     topics: dict[bytes, list[int]] = {}
     for partition in sorted(member.assigned):
         topics.setdefault(partition.topic_id, []).append(partition.partition)
-    entries = [_Response.TopicPartitions(topic_id=topic_id, partitions=found) for topic_id, found in topics.items()]
+    entries = [_Response.TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
     return _Response.Assignment(topic_partitions=entries)

@@ -28,7 +28,7 @@ async def handle(call: TargetCall[_Request]) -> _Response:
     limit = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
     topics: list[_Topic] = []
     for name, begin in _requested(call):
-        topic = find_view(call.cluster, name) or call.cluster.topics.named(name)
+        topic = find_view(call.cluster, name) or call.cluster.topics.with_name(name)
         if isinstance(topic, ErrorCode):
             topics.append(_Topic(name=name, error_code=topic))
             continue

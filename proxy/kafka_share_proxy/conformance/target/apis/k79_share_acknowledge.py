@@ -32,8 +32,8 @@ async def handle(call: TargetCall[_Request]) -> _Response:
     if isinstance(session, ErrorCode):
         return _Response(error_code=session)
     share.end_with(call.peer.number, call.peer.on_close)
-    partitions, found = partitions_in(request.topics)
-    batches = {partition: found.get(partition, []) for partition in partitions}
+    partitions, requested = partitions_in(request.topics)
+    batches = {partition: requested.get(partition, []) for partition in partitions}
     renews = call.version >= RENEW_SINCE and request.is_renew_ack
     outcome, changes = acknowledge(call.cluster, key, batches, renew_allowed=renews)
     share.settle(changes)

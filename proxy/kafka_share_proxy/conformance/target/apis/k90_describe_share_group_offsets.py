@@ -32,10 +32,10 @@ def _group(
         error = group_error(call.cluster, call.peer.node_id, group_id)
         if error != ErrorCode.NONE:
             return _Response.DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[], error_code=error)
-        named = list(_all(call, group_id))
+        described = list(_all(call, group_id))
     else:  # read from the state of the share partitions, at any node (GroupCoordinatorService)
-        named = [(topic.topic_name, topic.partitions) for topic in requested.topics]
-    topics = [_topic(call, group_id, name, partitions) for name, partitions in named]
+        described = [(topic.topic_name, topic.partitions) for topic in requested.topics]
+    topics = [_topic(call, group_id, name, partitions) for name, partitions in described]
     return _Response.DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=topics)
 
 
@@ -49,7 +49,7 @@ def _all(call: TargetCall[_Request], group_id: str) -> Iterator[tuple[str, list[
             partitions.setdefault(topic.name, set()).add(key.partition)
     group = coordinator.group(group_id)
     for name in () if group is None else group.subscribed_topics():
-        topic = topics.named(name)
+        topic = topics.with_name(name)
         if topic is not None:
             partitions.setdefault(name, set()).update(range(len(topic.partitions)))
     for name in sorted(partitions):
@@ -57,7 +57,7 @@ def _all(call: TargetCall[_Request], group_id: str) -> Iterator[tuple[str, list[
 
 
 def _topic(call: TargetCall[_Request], group_id: str, name: str, indexes: Iterable[int]) -> _Topic:
-    topic = call.cluster.topics.named(name)
+    topic = call.cluster.topics.with_name(name)
     if topic is None:
         return _Topic(topic_name=name, partitions=[_nothing(index) for index in indexes])
     described = [_partition(call, topic, ShareKey(group_id, topic.topic_id, index)) for index in indexes]

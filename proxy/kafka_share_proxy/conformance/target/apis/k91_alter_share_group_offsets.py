@@ -35,7 +35,7 @@ async def handle(call: TargetCall[_Request]) -> _Response:
 def _topic(
     call: TargetCall[_Request], requested: _Request.AlterShareGroupOffsetsRequestTopic
 ) -> _Response.AlterShareGroupOffsetsResponseTopic:
-    topic = call.cluster.topics.named(requested.topic_name)
+    topic = call.cluster.topics.with_name(requested.topic_name)
     return _Response.AlterShareGroupOffsetsResponseTopic(
         topic_name=requested.topic_name,
         topic_id=ZERO_UUID if topic is None else topic.topic_id,
@@ -47,7 +47,7 @@ def _alter(
     call: TargetCall[_Request], name: str, requested: _Request.AlterShareGroupOffsetsRequestPartition
 ) -> _Result:
     result = _Result(partition_index=requested.partition_index)
-    topic, share = call.cluster.topics.named(name), call.cluster.share
+    topic, share = call.cluster.topics.with_name(name), call.cluster.share
     partition = None if topic is None else topic.partition(requested.partition_index)
     if topic is None or partition is None:
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -28,7 +28,7 @@ async def handle(call: TargetCall[_Request]) -> _Response:
 
 
 def _delete(call: TargetCall[_Request], name: str) -> _Result:
-    coordinator, topic = call.cluster.share.coordinator, call.cluster.topics.named(name)
+    coordinator, topic = call.cluster.share.coordinator, call.cluster.topics.with_name(name)
     if topic is None:
         return _Result(topic_name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     keys = [key for key in coordinator.keys_of(call.request.group_id) if key.topic_id == topic.topic_id]

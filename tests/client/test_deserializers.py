@@ -37,7 +37,7 @@ def test_null_stays_null_and_an_error_names_the_record_and_the_part() -> None:
     deserializers = Deserializers(bytes.decode, json.loads)
     assert deserializers
     assert not Deserializers()
-    made, error = deserializers.made([record(b"k", b"[1]"), record(None, None), record(b"\xff", b"{}")])
+    made, error = deserializers.deserialized([record(b"k", b"[1]"), record(None, None), record(b"\xff", b"{}")])
     assert [(each.key, each.value) for each in made] == [("k", [1]), (None, None)]
     assert error is not None
     assert (error.partition, error.offset, error.part) == (TopicPartition("t", 1), 7, "key")
@@ -139,5 +139,5 @@ async def test_a_share_consumer_releases_what_cannot_be_deserialized_and_returns
             await consumer.commit()
         assert sorted(got.items()) == GOOD
         assert {(each.partition, each.offset) for each in errors} == {(partition, 2)}
-        said = [kind for result in results for offset, kind in result.said.items() if offset == 2]
-        assert set(said) == {AcknowledgeType.RELEASE}
+        reported = [kind for result in results for offset, kind in result.said.items() if offset == 2]
+        assert set(reported) == {AcknowledgeType.RELEASE}

@@ -41,15 +41,15 @@ class Deserializers:
     def __bool__(self) -> bool:
         return self._key is not None or self._value is not None
 
-    def made(self, records: Iterable[Some]) -> tuple[list[Some], RecordDeserializationError | None]:
+    def deserialized(self, records: Iterable[Some]) -> tuple[list[Some], RecordDeserializationError | None]:
         """Return the records up to the first that fails, and why it fails."""
         done: list[Some] = []
         for record in records:
             part = "key"
             try:
-                key = _made(self._key, record.key)
+                key = _value_of(self._key, record.key)
                 part = "value"
-                value = _made(self._value, record.value)
+                value = _value_of(self._value, record.value)
             except Exception as error:  # any exception of the program's own function
                 partition = TopicPartition(record.topic, record.partition)
                 return done, RecordDeserializationError(partition, record.offset, part, error)
@@ -57,5 +57,5 @@ class Deserializers:
         return done, None
 
 
-def _made(deserialize: Deserialize | None, data: Any) -> Any:
+def _value_of(deserialize: Deserialize | None, data: Any) -> Any:
     return data if deserialize is None or data is None else deserialize(bytes(data))

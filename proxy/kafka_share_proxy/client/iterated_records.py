@@ -167,7 +167,7 @@ class IteratedRecords:
         """Deserialize as far as that goes. The others are the next piece."""
         if piece.is_made or not self._deserializers:
             return piece
-        records, error = self._deserializers.made(piece.records)
+        records, error = self._deserializers.deserialized(piece.records)
         if error is None:
             return piece._replace(records=records, is_made=True)
         if not records:

@@ -326,7 +326,7 @@ class ShareConsumer(ClusterCalls):
             return records
         made: list[ShareRecord] = []
         for record in records:
-            good, error = self._deserializers.made((record,))
+            good, error = self._deserializers.deserialized((record,))
             made += good
             if error is not None:
                 self._core.acknowledge(record.origin, record.offset, record.delivery, AcknowledgeType.RELEASE)

@@ -23,7 +23,7 @@ LOADING_MAX_S = 30.0
 """Seconds after which a load counts as failing."""
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-WORDS = "Share groups are being loaded."
+MESSAGE = "Share groups are being loaded."
 
 
 def when_loaded(api: DeclaredApi[ShareServices], services: ShareServices) -> Handler:
@@ -77,4 +77,4 @@ async def loaded(services: ShareServices, partitions: Collection[int]) -> bool:
 
 async def _refusal(api: DeclaredApi[ShareServices], call: Call[Any]) -> bytes:
     assert api.away is not None  # noqa: S101  # of our own declarations: see share_group_apis
-    return reply(call, await api.away(call, LOADING, WORDS))
+    return reply(call, await api.away(call, LOADING, MESSAGE))

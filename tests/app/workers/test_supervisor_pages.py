@@ -171,7 +171,7 @@ async def test_only_this_machine_changes_something_and_no_web_page(
 
 
 async def test_other_settings_decide_who_may_change_something(workers: Workers) -> None:
-    workers.pages.go_by(Config.model_validate({"listen": "127.0.0.1:9092", "admin_changes": "any"}))
+    workers.pages.apply_settings(Config.model_validate({"listen": "127.0.0.1:9092", "admin_changes": "any"}))
     assert await workers.get("/reload", "POST", "192.0.2.1") == (200, {"changed": ["drain_s"], "needs_restart": []})
 
 

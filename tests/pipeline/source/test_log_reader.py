@@ -142,8 +142,8 @@ def test_a_returned_proxy_is_used_again(views_front: Front, orders: Topic, monke
     found, breaks = [], 0
     for piece in reader.records():
         found += [record.offset for record in piece]
-        if reader._under_way is not None and breaks < 3:
-            reader._under_way._socket.shutdown(2)
+        if reader._in_flight is not None and breaks < 3:
+            reader._in_flight._socket.shutdown(2)
             breaks += 1
     assert breaks == 3
     assert found == list(range(1_500))

@@ -51,7 +51,7 @@ class BrokerListeners:
         bound, name = self._config.bound, self._config.advertised_host
         ports.listen(UNKNOWN_NODE, bound.host, bound.port, lambda: list(self._config.upstream.bootstrap), name)
 
-    def go_by(self, config: Config) -> None:
+    def apply_settings(self, config: Config) -> None:
         """Use other bootstrap servers, and another grace time of vanished brokers."""
         self._config = config
 

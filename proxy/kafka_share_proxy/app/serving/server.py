@@ -416,7 +416,7 @@ class Server:
         self._bootstrap[:] = config.upstream.bootstrap
         self._watch.interval_s = config.upstream.metadata_interval_s
         if self._parts is not None:
-            self._parts.listeners.go_by(config)
+            self._parts.listeners.apply_settings(config)
             limits = [name.removeprefix("limits.") for name in names if name.startswith("limits.")]
             self._parts.services.limits.take(config.named_limits, limits)
 

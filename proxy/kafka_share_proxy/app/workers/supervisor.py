@@ -294,7 +294,7 @@ class Supervisor:
         await apply(config, names)
         self._config = config
         self._notes.level = observe.LEVELS[config.log_level]
-        self._pages.go_by(config)
+        self._pages.apply_settings(config)
 
     async def _ready_generation(self) -> Generation:
         """Return the current generation once a worker that ended is replaced. Raises ConfigError if that takes long."""

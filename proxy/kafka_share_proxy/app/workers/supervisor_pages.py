@@ -54,9 +54,9 @@ class SupervisorPages:
         self._own_metrics = own_metrics
         self._pages = _Pages(own, self._from_all, self._changed)
         self.confirmations = Confirmations(self._pages)
-        self.go_by(config)
+        self.apply_settings(config)
 
-    def go_by(self, config: Config) -> None:
+    def apply_settings(self, config: Config) -> None:
         """Use other settings."""
         self._pages.changes = config.admin_changes
         self.hosts = admin_listener.names_of(config)

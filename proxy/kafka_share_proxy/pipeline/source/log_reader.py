@@ -67,7 +67,7 @@ class LogReader:
         self._filter = key_filter(split.low, split.high, split.keys)
         self._note = note
         self._sizes = FetchSizes()
-        self._under_way: BlockingConnection | None = None
+        self._in_flight: BlockingConnection | None = None
 
     def records(self, kept: KeptConnections | None = None) -> Iterator[LazyRecords]:
         """Yield all records in order. Without `kept`, new connections are opened and closed.
@@ -92,20 +92,20 @@ class LogReader:
                 response = self._fetched(cluster, position, end)
             except (TryAgain, UpstreamLost) as error:
                 cluster.forget()
-                self._under_way = None
+                self._in_flight = None
                 deadline.wait(str(error))
                 continue
             if response is None:
-                position = self._lag_unknown(cluster, position, end)
+                position = self._skip_lost(cluster, position, end)
                 continue
             if response.next_offset == position and deadline.is_over:
                 deadline.wait(f"{self._split.topic_partition}: no record from offset {position} on, {end} was planned")
             if response.next_offset > position:
                 deadline.progressed()
-            yield from self._pieces(response, position, end)
+            yield from self._records_in(response, position, end)
             position = response.next_offset
 
-    def _pieces(self, response: _Response, position: int, end: int) -> Iterator[LazyRecords]:
+    def _records_in(self, response: _Response, position: int, end: int) -> Iterator[LazyRecords]:
         aborted = (response.data.aborted_transactions or ()) if self._options.is_committed else None
         for batch in fetched_records.fetched_records(response.data.records or b"", position, aborted):
             records = batch.records
@@ -118,22 +118,22 @@ class LogReader:
 
     def _fetched(self, cluster: BlockingClusterClient, position: int, end: int) -> _Response | None:
         """None if the offset is out of range."""
-        connection = self._under_way
+        connection = self._in_flight
         if connection is None:
             connection = cluster.leader(self._split.topic_partition, self._split.topic_id)
             self._send(connection, position, end)
-        self._under_way = None
+        self._in_flight = None
         entry = self._entry(connection.receive())
         if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return None
         if entry.error_code == ErrorCode.INCONSISTENT_TOPIC_ID:
             raise TryAgain(f"{self._split.topic_partition}: the leader knows another topic id")
         checked(entry.error_code, f"{self._split.topic_partition} at offset {position}")
-        next_offset = self._after(entry, position)
+        next_offset = self._next_offset(entry, position)
         self._sizes.learn(self._density_of, next_offset - position, len(entry.records or b""))
         if position < next_offset < end:
             self._send(connection, next_offset, end)
-            self._under_way = connection
+            self._in_flight = connection
         return _Response(entry, next_offset)
 
     def _entry(self, response: messages.FetchResponse) -> messages.FetchResponse.PartitionData:
@@ -143,7 +143,7 @@ class LogReader:
                 return entry
         raise TryAgain(f"{self._split.topic_partition} is not in the response")
 
-    def _after(self, entry: messages.FetchResponse.PartitionData, position: int) -> int:
+    def _next_offset(self, entry: messages.FetchResponse.PartitionData, position: int) -> int:
         data = entry.records or b""
         next_offset = position
         if len(data):
@@ -187,7 +187,7 @@ class LogReader:
 
     # Lost offsets
 
-    def _lag_unknown(self, cluster: BlockingClusterClient, position: int, end: int) -> int:
+    def _skip_lost(self, cluster: BlockingClusterClient, position: int, end: int) -> int:
         """Return the position after the lost offsets.
 
         Raises OffsetsLost if data loss is an error, and ReadRefused if the position is beyond the end of the log.

@@ -49,7 +49,7 @@ KEY = ApiKey.DESCRIBE_CONFIGS
 STATIC_BROKER_CONFIG, DEFAULT_CONFIG, GROUP_CONFIG = 4, 5, 8
 """Sources (DescribeConfigsResponse.ConfigSource)."""
 
-THEIRS = "consumer.session.timeout.ms"
+OTHER_GROUPS_SETTING = "consumer.session.timeout.ms"
 """A setting of another group type, requested if the request has only our keys, since an empty list means all keys."""
 
 _KAFKA_DEFAULTS = BrokerShareLimits()
@@ -63,17 +63,19 @@ async def handle(call: Call[messages.DescribeConfigsRequest], services: ShareSer
     if forwarded:
         response = await _query_settings(call, forwarded)
         k32_broker_addresses.hide(response, services.book)
-    theirs = await _theirs(call, groups) if groups else {}
-    ours = [resource for resource in resources if resource.resource_type == GROUP]
-    mine = []
-    for resource in ours:
-        mine.append(_ours(call.message, resource, services, theirs.get(resource.resource_name, NO_RESPONSE)))
+    broker_settings = await _broker_settings(call, groups) if groups else {}
+    described = [resource for resource in resources if resource.resource_type == GROUP]
+    results = []
+    for resource in described:
+        results.append(
+            _share_settings(call.message, resource, services, broker_settings.get(resource.resource_name, NO_RESPONSE))
+        )
         await call.work.pause()
-    response.results = await call.work.in_order(map(name_of, resources), [*response.results, *mine], name_of)
+    response.results = await call.work.in_order(map(name_of, resources), [*response.results, *results], name_of)
     return await replied(call, response)
 
 
-async def _theirs(
+async def _broker_settings(
     call: Call[messages.DescribeConfigsRequest], resources: list[_Resource]
 ) -> dict[str, list[_Setting] | Failure]:
     """Return the broker's settings of these groups, which are of other types, or its error."""
@@ -103,17 +105,17 @@ async def _query_settings(
 
 def _without_ours(resource: _Resource) -> _Resource:
     keys = resource.configuration_keys
-    keys_for_broker = [key for key in keys if not is_ours(key)] or [THEIRS] if keys else None
+    keys_for_broker = [key for key in keys if not is_ours(key)] or [OTHER_GROUPS_SETTING] if keys else None
     return messages.DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=resource.resource_type, resource_name=resource.resource_name, configuration_keys=keys_for_broker
     )
 
 
-def _ours(
+def _share_settings(
     request: messages.DescribeConfigsRequest,
     resource: _Resource,
     services: ShareServices,
-    theirs: list[_Setting] | Failure,
+    broker_settings: list[_Setting] | Failure,
 ) -> messages.DescribeConfigsResponse.DescribeConfigsResult:
     message = messages.DescribeConfigsResponse
     result = message.DescribeConfigsResult(
@@ -125,8 +127,8 @@ def _ours(
     )
     if not resource.resource_name:
         result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Group name must not be empty"
-    elif isinstance(theirs, tuple):
-        result.error_code, result.error_message = theirs
+    elif isinstance(broker_settings, tuple):
+        result.error_code, result.error_message = broker_settings
     else:
         keys = resource.configuration_keys
         stored, limits = services.coordinator.stored_settings(resource.resource_name), services.coordinator.limits
@@ -136,7 +138,7 @@ def _ours(
                 for key in GROUP_CONFIGS_BY_NAME.values()
                 if not keys or key.name in keys
             ),
-            *(entry for entry in theirs if not keys or entry.name in keys),
+            *(entry for entry in broker_settings if not keys or entry.name in keys),
         ]
     return result
 

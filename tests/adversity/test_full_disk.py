@@ -79,15 +79,15 @@ class LettersElsewhere(Queue):
             raw.create_topic(self.letters, assignments={0: [3], 1: [3]}, configs={"min.insync.replicas": "1"})
         super().__init__(front, fresh, **LETTERS, **{"errors.deadletterqueue.topic.name": self.letters})
 
-    def settle(self, wanted: int, settled: dict[int, AcknowledgeType]) -> None:
+    def settle(self, expected: int, settled: dict[int, AcknowledgeType]) -> None:
         """Reject every even offset and accept the others, until this many records are settled."""
         end = time.monotonic() + 120
         with self.members(1, **{"max.poll.records": 20}) as (member,):
-            while len(settled) < wanted:
-                assert time.monotonic() < end, f"{len(settled)} of {wanted} records are settled"
+            while len(settled) < expected:
+                assert time.monotonic() < end, f"{len(settled)} of {expected} records are settled"
                 for message in member.poll(0.5) or []:
                     kind = ACCEPT if message.offset() % 2 else REJECT
-                    if len(settled) < wanted:
+                    if len(settled) < expected:
                         member.acknowledge(message, kind)
                         settled[message.offset()] = kind
                     else:

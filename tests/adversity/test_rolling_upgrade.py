@@ -82,13 +82,13 @@ class Traffic:
     def _accept(self, world: World, label: str) -> None:
         group = world.group(label)
         member = world.member(group, f"{label}-{self.stages}", topics=[self.topic])
-        wanted = self.stages * RECORDS
-        while len(self.accepted[label]) < wanted:
+        expected = self.stages * RECORDS
+        while len(self.accepted[label]) < expected:
             for first, last, deliveries in member.take(self.topic).acquired(self.topic):
                 assert deliveries == 1, "nothing is delivered again"
                 assert member.acknowledge((self.topic, 0, first, last, ACCEPT)).code(self.topic) == 0
                 self.accepted[label] += range(first, last + 1)
-        assert self.accepted[label] == list(range(wanted)), label
+        assert self.accepted[label] == list(range(expected)), label
         member.heartbeat(-1, silent=True)
         member.disconnect()
 

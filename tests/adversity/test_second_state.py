@@ -32,7 +32,7 @@ FOLLOWED_S = 5.0
 """Seconds within which every proxy knows a stored change; an idle machine needs a hundredth of it."""
 
 
-def tell(port: int, **what: Any) -> dict[str, Any]:
+def send_command(port: int, **what: Any) -> dict[str, Any]:
     """Send a line to such a process. Return its response; empty if it does not listen."""
     try:
         with socket.create_connection((HOST, port), timeout=20) as sock, sock.makefile("rw") as lines:
@@ -55,7 +55,7 @@ class States:
         self.fleet.settled("a", "b")
 
     def send_request(self, name: str) -> dict[str, Any]:
-        return tell(self.ports[name])
+        return send_command(self.ports[name])
 
     def owned_by(self, name: str, count: int) -> list[str]:
         """Keys that this proxy owns."""
@@ -63,7 +63,7 @@ class States:
         return [key for key in (f"key-{n}" for n in range(999)) if wide_partition_of(key) in served][:count]
 
     def put(self, name: str, key: str, text: str) -> None:
-        response = tell(self.ports[name], put=[key, text])
+        response = send_command(self.ports[name], put=[key, text])
         assert response == {"stored": key}, response
 
     def all_follow(self, texts: dict[str, str], *names: str) -> float:
@@ -92,7 +92,7 @@ def test_owner_of_two_states_that_is_killed_is_followed_in_both(states: States, 
     assert one.take(t).acquired(t) == [(0, 9, 1)]
     assert one.acknowledge((t, 0, 0, 3, ACCEPT)).code(t) == 0
     keys = states.owned_by("b", 3)
-    assert "refused" in tell(states.ports["a"], put=[keys[0], "not here"])
+    assert "refused" in send_command(states.ports["a"], put=[keys[0], "not here"])
     texts = {key: f"text of {key}" for key in keys}
     for key, text in texts.items():
         states.put("b", key, text)

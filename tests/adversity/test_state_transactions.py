@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka_share_proxy.localkafka.addresses import free_ports
 from kafka_share_proxy.localkafka.front import Front
 
-from tests.adversity.test_second_state import tell
+from tests.adversity.test_second_state import send_command
 from tests.support import dying_state_proxy
 from tests.support.brokers import NEW, OLD, Running
 from tests.support.dying_state_proxy import FAULTS
@@ -51,7 +51,7 @@ class Owner:
 
     def wait(self) -> None:
         """Wait until the whole state is served."""
-        until(lambda: len(tell(self.port).get("served", ())) == WIDE_STATE.partitions, "the state to be served")
+        until(lambda: len(send_command(self.port).get("served", ())) == WIDE_STATE.partitions, "the state to be served")
 
     def restart(self, fault: str = "none") -> None:
         """Kill the process, and start another one that dies at this fault."""
@@ -62,10 +62,10 @@ class Owner:
 
     def put(self, key: str, text: str, *outside: tuple[str, int, list[str]]) -> dict[str, Any]:
         more = {"with": [list(each) for each in outside]} if outside else {}
-        return tell(self.port, put=[key, text], **more)
+        return send_command(self.port, put=[key, text], **more)
 
     def held(self, key: str) -> str | None:
-        return tell(self.port)["held"].get(key)
+        return send_command(self.port)["held"].get(key)
 
     def letters(self, topic: str, partition: int = 0, isolation: str = "read_committed") -> list[str]:
         """Return the values up to the end of the log, which must be the last stable offset."""
@@ -106,14 +106,14 @@ def test_state_and_outside_records_are_committed_together(owner: Owner, topic: s
         assert owner.put(topic, f"plain {number}") == {"stored": topic}
     assert owner.letters(topic) == [f"{number}-{part}" for number in range(20) for part in "ab"]
     assert owner.letters(topic, 1) == [str(number) for number in range(20)]
-    until(lambda: tell(owner.port)["followed"].get(topic) == "plain 19", "the tail to follow")
+    until(lambda: send_command(owner.port)["followed"].get(topic) == "plain 19", "the tail to follow")
     owner.restart()
     assert owner.held(topic) == "plain 19"
 
 
 def test_tail_follows_a_transaction_once_it_is_committed(owner: Owner, topic: str) -> None:
     assert owner.put(topic, "committed", (topic, 0, ["letter"]))["stored"] == topic
-    until(lambda: tell(owner.port)["followed"].get(topic) == "committed", "the tail to follow")
+    until(lambda: send_command(owner.port)["followed"].get(topic) == "committed", "the tail to follow")
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -219,7 +219,7 @@ def test_state_and_outside_records_agree_while_brokers_are_lost(
     letters = Counter([*owner.letters(topic), *owner.letters(topic, 1)])
     outcomes = {key: outcome for putter in putters for key, outcome in putter.outcomes.items()}
     print(Counter(outcomes.values()))
-    held = tell(owner.port)["held"]
+    held = send_command(owner.port)["held"]
     for key, outcome in outcomes.items():
         assert letters[key] == (1 if key in held else 0), (key, outcome)
         assert key in held or outcome != "stored", key

@@ -43,14 +43,14 @@ def nothing(*_: object) -> None: ...
 
 async def response_of(channel: Channel) -> Any:
     """One Metadata, waited for; Return the response, or None if none arrives."""
-    came, responses = trio.Event(), []
+    arrived, responses = trio.Event(), []
 
     def done(response: Any) -> None:
         responses.append(response)
-        came.set()
+        arrived.set()
 
     channel.send_request(METADATA, 12, registry.message("MetadataRequest")(topics=[]), done)
-    await came.wait()
+    await arrived.wait()
     assert len(responses) == 1
     return responses[0]
 

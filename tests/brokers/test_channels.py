@@ -105,10 +105,10 @@ def test_a_failure_of_long_ago_delays_nothing(monkeypatch: pytest.MonkeyPatch) -
             assert gaps == sorted(gaps)
             assert gaps[-1] <= RETRY_MAX_S + 0.02
             await trio.sleep(2 * RETRY_MAX_S)
-            wanted = trio.current_time()
+            expected = trio.current_time()
             links.get(1, "a")
             await trio.sleep(0.01)
-            assert tried[-1] == wanted
+            assert tried[-1] == expected
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

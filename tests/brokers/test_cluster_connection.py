@@ -102,10 +102,10 @@ async def test_an_http_port_is_recognised_immediately() -> None:
     """It waits for the end of a request's head, which no Kafka request seems to have: ours has one."""
 
     async def serve(stream: trio.SocketStream) -> None:
-        came = b""
+        arrived = b""
         async for data in stream:
-            came += data
-            if b"\r\n\r\n" in came:
+            arrived += data
+            if b"\r\n\r\n" in arrived:
                 await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
     async with trio.open_nursery() as nursery:

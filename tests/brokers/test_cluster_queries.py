@@ -35,9 +35,9 @@ async def with_queries(brokers: dict[Address, Broker | None], test: Test) -> Non
 
 
 async def settled(promise):
-    came = trio.Event()
-    promise.on_settled(came.set)
-    await came.wait()
+    arrived = trio.Event()
+    promise.on_settled(arrived.set)
+    await arrived.wait()
     return promise.result()
 
 

@@ -39,13 +39,13 @@ async def world(
     async with trio.open_nursery() as nursery:
         net = Net(nursery, brokers)
         client = ClusterClient([A], ClusterClientSettings(connect=net, identity=identity))
-        said: list[tuple[str, dict[str, Any]]] = []
+        reported: list[tuple[str, dict[str, Any]]] = []
 
         def notes(event: str, /, **context: Any) -> None:
-            said.append((event, context))
+            reported.append((event, context))
 
         made = ClusterWatch(client, nodes=nodes or {}, bootstrap=[A], interval_s=30, notes=notes)
-        yield World(made, net, brokers, said)
+        yield World(made, net, brokers, reported)
         await client.aclose()
         nursery.cancel_scope.cancel()
 

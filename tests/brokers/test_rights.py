@@ -154,8 +154,8 @@ def _describe(world: World, connection: Connection) -> int:
 
 def _describe_offsets(world: World, connection: Connection) -> int:
     group = registry.message("DescribeShareGroupOffsetsRequest").DescribeShareGroupOffsetsRequestGroup
-    wanted = [group(group_id="g", topics=None)]
-    return int(world.send_request(90, 1, connection, groups=wanted).groups[0].error_code)
+    expected = [group(group_id="g", topics=None)]
+    return int(world.send_request(90, 1, connection, groups=expected).groups[0].error_code)
 
 
 @pytest.mark.parametrize("send_request", [_describe, _describe_offsets])
@@ -204,8 +204,8 @@ def test_a_topic_is_not_shown_by_a_code_that_says_nothing_of_it(world: World, co
 
 def _offsets_of(group_id: str, topic: str) -> Any:
     message = registry.message("DescribeShareGroupOffsetsRequest")
-    wanted = message.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])
-    return message.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=[wanted])
+    expected = message.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])
+    return message.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=[expected])
 
 
 @pytest.mark.parametrize("key", [1, 2])

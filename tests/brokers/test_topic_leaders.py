@@ -69,17 +69,17 @@ def test_bootstrap_connection_leads_nothing(world):
 
 def test_deleted_topic(world):
     """[40] The topic's partitions are 100; the rest of the session continues."""
-    gone, kept = world.cluster.create("gone"), world.cluster.create("kept")
+    lost, kept = world.cluster.create("gone"), world.cluster.create("kept")
     member = world.member()
-    member.fetch(gone, kept, wait_ms=0)
+    member.fetch(lost, kept, wait_ms=0)
     del world.cluster.topics["gone"]
     world.cluster.produce(kept, 2)
     world.timers.advance(0.2)
     response = member.fetch()
     assert acquired(response, kept) == [(0, 1, 1)]
     world.timers.advance(2)
-    response = member.fetch(acks={(gone.topic_id, 0): [(0, 0, [1])]}, wait_ms=0)
-    assert entries(response)[gone.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    response = member.fetch(acks={(lost.topic_id, 0): [(0, 0, [1])]}, wait_ms=0)
+    assert entries(response)[lost.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_each_node_serves_only_what_it_leads(world):

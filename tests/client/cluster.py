@@ -47,11 +47,11 @@ class KafkaNode(FakeBroker):
             return
         name = registry.API_KEYS[header.key]
         self.seen.append((name, request))
-        came: list[Any] = []
+        arrived: list[Any] = []
         there = trio.Event()
 
         def reply(response: Any) -> None:
-            came.append(response)
+            arrived.append(response)
             there.set()
 
         requested = UnsentRequest(
@@ -68,11 +68,11 @@ class KafkaNode(FakeBroker):
         await there.wait()
         while self.stalled:
             await self._flows.wait()
-        if isinstance(came[0], RequestFailure):
+        if isinstance(arrived[0], RequestFailure):
             raise trio.BrokenResourceError
-        await trio.sleep(request.max_wait_ms / 1000 if name == "Fetch" and is_empty(came[0]) else LATENCY_S)
+        await trio.sleep(request.max_wait_ms / 1000 if name == "Fetch" and is_empty(arrived[0]) else LATENCY_S)
         await trio.sleep(self.fetch_s if name == "Fetch" else 0.0)
-        await self._write(stream, frames.response(header.key, header.version, header.correlation_id, came[0]))
+        await self._write(stream, frames.response(header.key, header.version, header.correlation_id, arrived[0]))
 
 
 class ScriptedCluster:

@@ -41,9 +41,9 @@ class Program:
             "alive": self._consumer.child_consumer_is_alive(),
         }
 
-    async def _read(self, wanted: dict[str, int]) -> None:
+    async def _read(self, expected: dict[str, int]) -> None:
         with trio.fail_after(READ_S):
-            while any(len(self._got[flow]) < count for flow, count in wanted.items()):
+            while any(len(self._got[flow]) < count for flow, count in expected.items()):
                 for record in (await self._consumer.poll(0.2, max_records=5)).records:
                     self._got[record.flow.value].append(record.offset)
 

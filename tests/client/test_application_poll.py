@@ -73,10 +73,10 @@ async def test_a_revoke_whose_callback_fails_is_completed_once(fails: str, autoj
                 listener.pause_s = 10
                 with trio.move_on_after(3):
                     await first.poll()
-                assert ("revoked", going) not in listener.heard
+                assert ("revoked", going) not in listener.received
                 listener.pause_s = 0
             await until(first, lambda: len(first.assignment) == 1 and len(second.assignment) == 1)
-            assert listener.heard.count(("revoked", going)) == 1
+            assert listener.received.count(("revoked", going)) == 1
 
 
 async def test_a_delay_holds_through_polls_that_are_cancelled(autojump_clock: Clock) -> None:
@@ -132,7 +132,7 @@ async def test_r001_8_subscribing_to_nothing_unsubscribes_by_the_next_poll(autoj
         await trio.sleep(1)
         reader.subscribe([])
         assert len((await reader.poll(1)).records) == 0, "what was fetched is dropped"
-        assert listener.heard == [("assigned", frozenset({A0})), ("revoked", frozenset({A0}))]
+        assert listener.received == [("assigned", frozenset({A0})), ("revoked", frozenset({A0}))]
         assert (reader.assignment, kafka.group.members) == (frozenset(), {})
         reader.subscribe(["a"])
         await until(reader, lambda: reader.assignment == {A0})
@@ -163,7 +163,7 @@ async def test_unsubscribing_calls_the_listener_and_ends_delays(autojump_clock: 
             await reader.unsubscribe()
         assert reader.assignment == {A0}, "cancelled within its callback: nothing has happened"
         await reader.unsubscribe()
-        assert listener.heard == [("assigned", frozenset({A0})), ("revoked", frozenset({A0}))]
+        assert listener.received == [("assigned", frozenset({A0})), ("revoked", frozenset({A0}))]
         assert (reader.assignment, kafka.group.members) == (frozenset(), {})
         reader.subscribe(["a"])
         await until(reader, lambda: reader.assignment == {A0})

@@ -80,8 +80,8 @@ async def test_stalls_trickles_and_cuts_cost_time_and_no_record(
                     await reader.commit()
             assert sorted(got) == [(n, at) for n, each in enumerate((A0, A1)) for at in range(kafka.ends[each])]
             assert [offset for number, offset in got if number == 0] == list(range(kafka.ends[A0])), "in order"
-            wanted = {each: OffsetAndMetadata(kafka.ends[each]) for each in (A0, A1)}
-            assert await reader.committed([A0, A1]) == wanted
+            expected = {each: OffsetAndMetadata(kafka.ends[each]) for each in (A0, A1)}
+            assert await reader.committed([A0, A1]) == expected
 
 
 # Large responses, over a socket
@@ -117,11 +117,11 @@ async def test_a_large_response_is_assembled_from_any_pieces(pieces: tuple[int, 
     connection = BrokerConnection(Opened(trio.SocketStream(ours)), ClusterClientSettings())  # type: ignore[arg-type]
     sizes = [3 * READ_BYTES + 5, 10, READ_BYTES + 1]
     data = b"".join(response(number + 1, size) for number, size in enumerate(sizes))
-    came: list[Outcome] = []
+    arrived: list[Outcome] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)
         for _ in sizes:
-            connection.send("Fetch", messages.FetchRequest(), (13, 13), 30, came.append)
+            connection.send("Fetch", messages.FetchRequest(), (13, 13), 30, arrived.append)
         broker = trio.SocketStream(theirs)
         begin = 0
         for size in pieces:
@@ -129,9 +129,9 @@ async def test_a_large_response_is_assembled_from_any_pieces(pieces: tuple[int, 
             begin += size
             await trio.testing.wait_all_tasks_blocked()
         with trio.fail_after(20):
-            while len(came) < len(sizes):
+            while len(arrived) < len(sizes):
                 await trio.testing.wait_all_tasks_blocked()
-        found = [bytes(each.responses[0].partitions[0].records) for each in came]  # type: ignore[union-attr]
+        found = [bytes(each.responses[0].partitions[0].records) for each in arrived]  # type: ignore[union-attr]
         assert found == [b"\xa5" * size for size in sizes]
         nursery.cancel_scope.cancel()
         theirs.close()
@@ -140,15 +140,15 @@ async def test_a_large_response_is_assembled_from_any_pieces(pieces: tuple[int, 
 async def test_a_large_response_that_is_cut_is_dropped() -> None:
     ours, theirs = trio.socket.socketpair()
     connection = BrokerConnection(Opened(trio.SocketStream(ours)), ClusterClientSettings())  # type: ignore[arg-type]
-    came: list[Outcome] = []
+    arrived: list[Outcome] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)
-        connection.send("Fetch", messages.FetchRequest(), (13, 13), 30, came.append)
+        connection.send("Fetch", messages.FetchRequest(), (13, 13), 30, arrived.append)
         broker = trio.SocketStream(theirs)
         await broker.receive_some()
         await broker.send_all(response(1, 3 * READ_BYTES)[: 2 * READ_BYTES])
         await broker.aclose()
-    (outcome,) = came
+    (outcome,) = arrived
     assert isinstance(outcome, RequestFailure)
     assert outcome.kind is FailureKind.DISCONNECTED
     assert "the broker closed the connection" in outcome.text

@@ -32,10 +32,12 @@ class Pool:
     def __init__(self, nursery: trio.Nursery, brokers: dict[Address, Any], **settings: Any) -> None:
         self.net = FakeNet(nursery, brokers)
         self.outcomes: list[tuple[str, Outcome]] = []
-        self.pool = BrokerConnections(nursery, [BOOT], replace(self.net.settings, **settings), lambda: 0.0, self._came)
+        self.pool = BrokerConnections(
+            nursery, [BOOT], replace(self.net.settings, **settings), lambda: 0.0, self._on_response
+        )
         self.pool.nodes = {1: ONE, 2: TWO}
 
-    def _came(self, request: UnsentRequest, outcome: Outcome) -> None:
+    def _on_response(self, request: UnsentRequest, outcome: Outcome) -> None:
         self.outcomes.append((request.context, outcome))
 
     def send(self, name: str, node_id: int = ANY_NODE, lane: Lane = Lane.DATA) -> None:

@@ -143,15 +143,15 @@ class Slow(RebalanceListener):
     """Callbacks that wait, so that they can be cancelled; and what ended."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, Partitions]] = []
+        self.received: list[tuple[str, Partitions]] = []
 
     async def on_partitions_assigned(self, partitions: Partitions) -> None:
         await trio.sleep(0.02)
-        self.heard.append(("assigned", partitions))
+        self.received.append(("assigned", partitions))
 
     async def on_partitions_revoked(self, partitions: Partitions) -> None:
         await trio.sleep(0.02)
-        self.heard.append(("revoked", partitions))
+        self.received.append(("revoked", partitions))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -188,7 +188,7 @@ async def test_polls_that_are_cancelled_anywhere_during_rebalances_lose_and_repe
             await cancelled_polls(lambda: len(set(got)) >= sum(kafka.ends.values()))
         assert sorted(got) == [(n, offset) for n in (0, 1) for offset in range(20)]
     held: set[TopicPartition] = set()
-    for kind, partitions in listener.heard:
+    for kind, partitions in listener.received:
         assert (partitions <= held) if kind == "revoked" else not (partitions & held)
         held = held - partitions if kind == "revoked" else held | partitions
     assert not held

@@ -288,8 +288,8 @@ async def test_r002_5_and_9_a_poll_returns_of_both_flows_and_polls_commit_both(g
             child, main = got[Flow.CHILD][-1] + 1, got[Flow.MAIN][-1]
             await trio.sleep(0.3)
             await poll(1)  # commits what the polls before it returned
-            wanted = OffsetAndMetadata(child, f"ic/1;120-{main};pr={child}-120")
-            while await consumer.committed([group.partition]) != {group.partition: wanted}:  # noqa: ASYNC110 - as above
+            expected = OffsetAndMetadata(child, f"ic/1;120-{main};pr={child}-120")
+            while await consumer.committed([group.partition]) != {group.partition: expected}:  # noqa: ASYNC110 - as above
                 await trio.sleep(0.05)
             assert dialler.break_all() >= 1
             while len(got[Flow.MAIN]) + len(got[Flow.CHILD]) < 70:

@@ -12,7 +12,7 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.cluster import cluster
-from tests.consumer.managers import GONE
+from tests.consumer.managers import LOST
 from tests.consumer.test_troubles import request
 from tests.consumer.world import FakeKafka
 
@@ -27,7 +27,7 @@ async def test_counts_and_latencies_have_the_names_of_kip_714(autojump_clock: Cl
     metrics.sent(failed)
     await trio.sleep(0.2)
     metrics.on_outcome(fetch, messages.FetchResponse())
-    metrics.on_outcome(failed, GONE)
+    metrics.on_outcome(failed, LOST)
     observe(ConsumerNote(REBALANCE_STATE, {"after": "preparing_rebalance"}))
     await trio.sleep(1)
     observe(ConsumerNote(REBALANCE_STATE, {"after": "stable"}))

@@ -385,24 +385,24 @@ class Reported(RebalanceListener):
     """Notes what it hears."""
 
     def __init__(self, pause_s: float = 0.0) -> None:
-        self.heard: list[tuple[str, Partitions]] = []
+        self.received: list[tuple[str, Partitions]] = []
         self.pause_s = pause_s
         self.error: Exception | None = None
 
-    async def _hear(self, what: str, partitions: Partitions) -> None:
+    async def _receive(self, what: str, partitions: Partitions) -> None:
         await trio.sleep(self.pause_s)
-        self.heard.append((what, partitions))
+        self.received.append((what, partitions))
         if self.error is not None:
             raise self.error
 
     async def on_partitions_assigned(self, partitions: Partitions) -> None:
-        await self._hear("assigned", partitions)
+        await self._receive("assigned", partitions)
 
     async def on_partitions_revoked(self, partitions: Partitions) -> None:
-        await self._hear("revoked", partitions)
+        await self._receive("revoked", partitions)
 
     async def on_partitions_lost(self, partitions: Partitions) -> None:
-        await self._hear("lost", partitions)
+        await self._receive("lost", partitions)
 
 
 @pytest.mark.parametrize("same_poll", [False, True])
@@ -424,11 +424,11 @@ async def test_a_listener_gets_every_event_and_may_be_slow(same_poll: bool, auto
             nursery.start_soon(until, second, lambda: len(second.assignment) == 1, 300)
             await until(first, lambda: len(first.assignment) == 1 and len(second.assignment) == 1, 300)
         (kept,) = first.assignment
-    gone = frozenset({A0, A1}) - {kept}
-    assert listener.heard[0] == ("assigned", frozenset({A0, A1}))
-    assert ("revoked", gone) in listener.heard
-    assert all(what != "lost" for what, _ in listener.heard)
-    assert sum(1 for what, partitions in listener.heard if (what, partitions) == ("revoked", gone)) == 1
+    lost = frozenset({A0, A1}) - {kept}
+    assert listener.received[0] == ("assigned", frozenset({A0, A1}))
+    assert ("revoked", lost) in listener.received
+    assert all(what != "lost" for what, _ in listener.received)
+    assert sum(1 for what, partitions in listener.received if (what, partitions) == ("revoked", lost)) == 1
 
 
 async def test_a_callback_that_raises_ends_the_poll_and_not_the_rebalance(autojump_clock: Clock) -> None:
@@ -452,9 +452,9 @@ async def test_a_callback_that_is_cancelled_runs_again_in_the_next_poll(autojump
     async with cluster(kafka) as brokers, brokers.consumer(**options) as reader:
         with trio.move_on_after(8):
             await reader.poll()
-        assert listener.heard == []
+        assert listener.received == []
         assert await read(reader, 1) == [(0, 0)]
-        assert listener.heard == [("assigned", frozenset({A0}))]
+        assert listener.received == [("assigned", frozenset({A0}))]
 
 
 async def test_who_does_not_poll_for_too_long_loses_everything_and_joins_again(autojump_clock: Clock) -> None:

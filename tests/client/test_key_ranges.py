@@ -152,14 +152,14 @@ async def test_a_partition_of_a_view_that_does_not_exist_yet_is_read_from_an_off
     (partition,) = create(kafka_39, fresh("topic"))
     produce(kafka_39, partition, range(RECORDS))
     slot = TopicPartition(f"__view.r2.{partition.topic}", 1)
-    wanted = [n for n in range(RECORDS) if murmur2(b"k%d" % n) * 2 >> 32 == 1]
+    numbers = [n for n in range(RECORDS) if murmur2(b"k%d" % n) * 2 >> 32 == 1]
     got: list[int] = []
     async with open_consumer(viewed.bootstrap, partitions=[slot]) as consumer:
         consumer.seek(slot, 0)
         with trio.fail_after(60):
-            while len(got) < len(wanted):
+            while len(got) < len(numbers):
                 got += [record.offset for record in (await consumer.poll(1)).records]
-    assert got == wanted
+    assert got == numbers
 
 
 async def test_slots_are_not_subscribed_to() -> None:

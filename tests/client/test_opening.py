@@ -24,7 +24,7 @@ async def test_the_listener_is_called_at_the_end_before_the_group_is_left(autoju
         async with brokers.consumer(group="g", topics=["a"], listener=listener) as reader:
             await until(reader, lambda: reader.assignment == {A0})
             listener.pause_s = 1
-        assert listener.heard[-1] == ("revoked", frozenset({A0}))
+        assert listener.received[-1] == ("revoked", frozenset({A0}))
         assert "LeaveGroup" in brokers.requests
 
 

@@ -347,13 +347,13 @@ async def test_what_was_done_in_any_order_does_not_come_again(kafka: Cluster, fr
 
 async def test_a_pattern_takes_in_every_topic_that_matches(kafka: Cluster, fresh: Fresh) -> None:
     name = fresh("topic")
-    wanted = [*create(kafka, f"{name}-a"), *create(kafka, f"{name}-b")]
+    expected = [*create(kafka, f"{name}-a"), *create(kafka, f"{name}-b")]
     create(kafka, f"other-{name}")
-    for partition in wanted:
+    for partition in expected:
         produce(kafka, partition, range(5))
     async with open_consumer(kafka.bootstrap, group=fresh("group"), pattern=f"{name}-.*", **EARLIEST) as consumer:
         await read(consumer, 10)
-        assert consumer.assignment == set(wanted)
+        assert consumer.assignment == set(expected)
 
 
 @pytest.mark.parametrize(("kafka", "protocol"), [("3.9.1", "range"), ("4.3.0", "consumer")], indirect=["kafka"])

@@ -98,8 +98,8 @@ def secure(request: pytest.FixtureRequest, running: Running, tmp_path_factory: p
     admin = AdminClient({"bootstrap.servers": internal, **QUIET})
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         info = ScramCredentialInfo(mechanism, 4096)
-        wanted = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
-        for changed in admin.alter_user_scram_credentials([wanted]).values():
+        expected = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        for changed in admin.alter_user_scram_credentials([expected]).values():
             changed.result(30)
     pem = authority.cert_pem.bytes().decode()
     native = request.param == NEW
@@ -198,8 +198,10 @@ def from_the_start(secure: Secure, group: str) -> None:
     login = {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
     tls = {"security.protocol": "SASL_SSL", "ssl.ca.pem": secure.authority}
     admin = AdminClient({"bootstrap.servers": secure.shared, **tls, **login, **QUIET})
-    wanted = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
-    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]
+    expected = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in expected.items()
+    ]
     for altered in admin.incremental_alter_configs(
         [ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=entries)]
     ).values():

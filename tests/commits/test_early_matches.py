@@ -48,7 +48,7 @@ class Looked:
         self.world = CommitWorld()
         self.services = self.world.services
 
-    def is_wanted(self, data: bytes) -> bool:
+    def is_selected(self, data: bytes) -> bool:
         """Return the result of the match, after the fast selection."""
         key, version = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
         kind = may_be_individual(key, self.services)
@@ -73,33 +73,33 @@ def looked() -> Looked:
 @pytest.mark.parametrize(("key", "version"), ALL)
 def test_request_of_an_unknown_group_is_forwarded(looked: Looked, key: int, version: int) -> None:
     """Other groups may be known or not."""
-    assert not looked.is_wanted(request(key, version))
+    assert not looked.is_selected(request(key, version))
     looked.services.followed.groups["h"] = 0
-    assert not looked.is_wanted(request(key, version))
-    assert looked.is_wanted(request(key, version, "h"))
+    assert not looked.is_selected(request(key, version))
+    assert looked.is_selected(request(key, version, "h"))
 
 
 @pytest.mark.parametrize(("key", "version"), ALL)
 def test_request_of_a_group_that_is_held_here_is_selected(looked: Looked, key: int, version: int) -> None:
     """Before the tail has read its mark."""
     looked.services.held.group("g")
-    assert looked.is_wanted(request(key, version))
+    assert looked.is_selected(request(key, version))
 
 
 @pytest.mark.parametrize(("key", "version"), ALL)
 def test_every_request_of_a_doubtful_group_is_selected(looked: Looked, key: int, version: int) -> None:
     looked.services.followed.uncertain.update(dict.fromkeys(range(50), False))
-    assert looked.is_wanted(request(key, version))
+    assert looked.is_selected(request(key, version))
     looked.services.followed.uncertain.clear()
-    assert not looked.is_wanted(request(key, version))
+    assert not looked.is_selected(request(key, version))
 
 
 @pytest.mark.parametrize("key", [8, 28])
 @pytest.mark.parametrize(
-    ("metadata", "is_wanted"), [("ic/1;5-7", True), ("ic/2;x", True), ("mine", False), ("", False)]
+    ("metadata", "is_selected"), [("ic/1;5-7", True), ("ic/2;x", True), ("mine", False), ("", False)]
 )
-def test_text_is_selected_in_every_group(looked: Looked, key: int, metadata: str, is_wanted: bool) -> None:
-    assert looked.is_wanted(request(key, 3, metadata=metadata)) == is_wanted
+def test_text_is_selected_in_every_group(looked: Looked, key: int, metadata: str, is_selected: bool) -> None:
+    assert looked.is_selected(request(key, 3, metadata=metadata)) == is_selected
 
 
 def test_list_of_several_groups_is_selected_where_one_of_them_is_known(looked: Looked) -> None:
@@ -107,8 +107,8 @@ def test_list_of_several_groups_is_selected_where_one_of_them_is_known(looked: L
     message = registry.message("OffsetFetchRequest")
     groups = [message.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("a", "b")]
     data = frames.request(9, 8, 1, "c", message(groups=groups))
-    assert not looked.is_wanted(data)
+    assert not looked.is_selected(data)
     looked.services.followed.groups["h"] = 0
-    assert not looked.is_wanted(data)
+    assert not looked.is_selected(data)
     looked.services.followed.groups["b"] = 0
-    assert looked.is_wanted(data)
+    assert looked.is_selected(data)

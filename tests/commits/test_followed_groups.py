@@ -50,8 +50,8 @@ class Following:
     def write(self, partition: int, *records: Record) -> None:
         self.cluster.write(TOPIC, partition, list(records), 7, 0)
 
-    def mark(self, group_id: str, *, gone: bool = False) -> None:
-        record = Record(encode_key(GroupKey(group_id)), None if gone else group_value(1))
+    def mark(self, group_id: str, *, lost: bool = False) -> None:
+        record = Record(encode_key(GroupKey(group_id)), None if lost else group_value(1))
         self.write(state_partition(group_id), record)
 
     def run(self) -> None:
@@ -82,7 +82,7 @@ async def test_groups_with_a_marker_are_known_until_it_is_deleted(
     assert [following.followed.is_known(group) for group in ("g", SAME, "other")] == [True, False, False]
     following.mark("new")
     await following.until(lambda: following.followed.is_known("new"))
-    following.mark("g", gone=True)
+    following.mark("g", lost=True)
     await following.until(lambda: not following.followed.is_known("g"))
 
 

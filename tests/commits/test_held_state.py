@@ -75,10 +75,10 @@ async def test_record_with_the_topic_id_of_a_text_is_no_range() -> None:
 async def test_what_the_topic_holds_next_to_the_metadata_can_be_stored_again() -> None:
     held, again = HeldCommits(in_metadata=True), HeldCommits(in_metadata=True)
     await held.load([record(45, 47, 43), bound(50, 50, 44)])
-    wanted = {state_partition("g")}
+    expected = {state_partition("g")}
     assert held.groups["g"].of(TopicPartition("t", 0)).broker_says(44, -1, [(60, 61)]) == ((), ())
-    await again.load([(encode_key(key), value) for key, value in held.stored(wanted, time_ms=9)])
-    assert list(again.stored(wanted, time_ms=9)) == list(held.stored(wanted, time_ms=9))
+    await again.load([(encode_key(key), value) for key, value in held.stored(expected, time_ms=9)])
+    assert list(again.stored(expected, time_ms=9)) == list(held.stored(expected, time_ms=9))
     assert str(again.groups["g"].of(TopicPartition("t", 0)).ranges) == "45-47"
 
 
@@ -97,7 +97,7 @@ async def test_everything_held_of_some_partitions_can_be_stored_again() -> None:
     for name in groups:
         mark = (encode_key(GroupKey(name)), group_value(5))
         await held.load([mark, record(45, 47, 43, name), record(50, 50, 44, name), record(7, 7, 3, name, partition=1)])
-    wanted = {state_partition("g")}
-    await again.load([(encode_key(key), value) for key, value in held.stored(wanted, time_ms=9)])
+    expected = {state_partition("g")}
+    await again.load([(encode_key(key), value) for key, value in held.stored(expected, time_ms=9)])
     assert again.groups == {"g": held.groups["g"]}
-    assert list(again.stored(wanted, time_ms=9)) == list(held.stored(wanted, time_ms=9))
+    assert list(again.stored(expected, time_ms=9)) == list(held.stored(expected, time_ms=9))

@@ -59,7 +59,7 @@ class ClassicFake:
         elif member_id not in self.members and not member_id.startswith("member-"):
             reply(response(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id, protocol_name=""))
             return
-        if member_id in self.gone:
+        if member_id in self.lost:
             reply(response(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id, protocol_name=""))
             return
         member = self.members.setdefault(member_id, Member(request.group_instance_id))
@@ -71,7 +71,7 @@ class ClassicFake:
             self.prepare(now)
         self.tick(now)
 
-    gone: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
 
     def prepare(self, now: float) -> None:
         self.state = PREPARING
@@ -259,13 +259,13 @@ class ConsumerFake:
                 member.revoking, member.revoke_until = frozenset(), math.inf
         if member.revoking:
             return
-        wanted = self.target.get(request.member_id, frozenset())
-        if taken := member.has - wanted:
+        expected = self.target.get(request.member_id, frozenset())
+        if taken := member.has - expected:
             member.has, member.revoking = member.has - taken, taken
             member.revoke_until = now + member.rebalance_s
             return
         held = frozenset().union(*(m.has | m.revoking for m in self.members.values() if m is not member))
-        member.epoch, member.has = self.epoch, wanted - held
+        member.epoch, member.has = self.epoch, expected - held
 
     def bump(self) -> None:
         self.epoch += 1

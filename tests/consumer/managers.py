@@ -15,7 +15,7 @@ from tests.consumer.messages import crossed
 
 NOW = 1000.0
 OPTIONS = ConsumerOptions(group_id="g", auto_offset_reset="earliest")
-GONE = RequestFailure(FailureKind.DISCONNECTED)
+LOST = RequestFailure(FailureKind.DISCONNECTED)
 TIMED_OUT = RequestFailure(FailureKind.TIMED_OUT)
 BARRED = RequestFailure(FailureKind.AUTHENTICATION, "no such user")
 
@@ -71,9 +71,9 @@ def only(manager: Any, now: float = NOW) -> UnsentRequest:
 
 def nothing(manager: Any, now: float = NOW) -> float:
     """Check that it sends nothing. Return the time of its next poll."""
-    wanted = manager.poll(now)
-    assert wanted.requests == ()
-    return wanted.wake_at
+    expected = manager.poll(now)
+    assert expected.requests == ()
+    return expected.wake_at
 
 
 def respond(manager: Any, request: UnsentRequest, now: float = NOW, **fields: Any) -> list[Any]:

@@ -240,10 +240,10 @@ class ShareKafka(FakeKafka):
             listed = []
             for each in topic.partitions:
                 place = self.place(topic.topic_id, each.partition_index)
-                said = self.respond_to_acknowledgements(member, place, each, message.is_renew_ack, node_id, now)
+                reported = self.respond_to_acknowledgements(member, place, each, message.is_renew_ack, node_id, now)
                 listed.append(
                     response.PartitionData(
-                        partition_index=place.partition, error_code=said, **self.hint(response, place, said)
+                        partition_index=place.partition, error_code=reported, **self.hint(response, place, reported)
                     )
                 )
             topics.append(response.ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=listed))
@@ -263,13 +263,13 @@ class ShareKafka(FakeKafka):
             reply(response(error_code=code))
             return
         session = group.sessions[node_id, member]
-        said: dict[TopicPartition, int] = {}
+        reported: dict[TopicPartition, int] = {}
         for topic in message.topics:
             for each in topic.partitions:
                 place = self.place(topic.topic_id, each.partition_index)
                 session.partitions.add(place)
                 if each.acknowledgement_batches:
-                    said[place] = self.respond_to_acknowledgements(member, place, each, False, node_id, now)
+                    reported[place] = self.respond_to_acknowledgements(member, place, each, False, node_id, now)
         for topic in message.forgotten_topics_data:
             session.partitions -= {self.place(topic.topic_id, number) for number in topic.partitions}
         until = now + message.max_wait_ms / 1000
@@ -278,31 +278,31 @@ class ShareKafka(FakeKafka):
             if group.sessions.get((node_id, member)) is not session:
                 reply(response(error_code=ErrorCode.SHARE_SESSION_NOT_FOUND))
                 return True
-            made = self.fetched(response, session, said, message.max_records, node_id, member, at)
+            made = self.fetched(response, session, reported, message.max_records, node_id, member, at)
             if not made and not ended:
                 return False
             reply(response(acquisition_lock_timeout_ms=round(group.lock_s * 1000), responses=made))
             return True
 
-        if not respond(now, message.max_wait_ms == 0 or bool(said)):
+        if not respond(now, message.max_wait_ms == 0 or bool(reported)):
             group.waiting.append(_Waiting(until, respond))
 
     def fetched(
-        self, response: Any, session: FakeSession, said: dict[TopicPartition, int], most: int, node_id: int,
+        self, response: Any, session: FakeSession, reported: dict[TopicPartition, int], most: int, node_id: int,
         member: str, now: float,
     ) -> list[Any]:  # fmt: skip
         made = []
-        for place in sorted(session.partitions | said.keys()):
+        for place in sorted(session.partitions | reported.keys()):
             wrong = self.leader(place) != node_id
             acquired = [] if wrong or place not in session.partitions else self.share.acquire(member, place, most, now)
-            if not (wrong or acquired or place in said):
+            if not (wrong or acquired or place in reported):
                 continue
             most -= sum(last - first + 1 for first, last, _ in acquired)
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if wrong else 0
             data = response.PartitionData(
                 partition_index=place.partition,
                 error_code=code,
-                acknowledge_error_code=said.get(place, 0),
+                acknowledge_error_code=reported.get(place, 0),
                 records=self.batches(place, acquired),
                 acquired_records=[
                     response.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)

@@ -107,9 +107,9 @@ def test_what_is_released_is_committed_before_the_member_joins_again(protocol: s
     world.until(lambda: len(positions(b)) == 1, [a, b])
     (given,) = positions(b)
     assert world.kafka.committed[given] == 10
-    said = [each for each in world.kafka.wire if each in ("a OffsetCommit", "a JoinGroup")]
-    joins = [place for place, each in enumerate(said) if each == "a JoinGroup"]
-    assert said.index("a OffsetCommit") < (joins[-1] if joins else len(said))
+    reported = [each for each in world.kafka.wire if each in ("a OffsetCommit", "a JoinGroup")]
+    joins = [place for place, each in enumerate(reported) if each == "a JoinGroup"]
+    assert reported.index("a OffsetCommit") < (joins[-1] if joins else len(reported))
 
 
 # Delayed revoke
@@ -401,8 +401,8 @@ def test_unsubscribing_commits_what_was_consumed_and_then_leaves(protocol: str) 
     world.kafka.wire.clear()
     a.handle(Subscribe(frozenset()))
     world.until(lambda: world.kafka.group.members == {}, [])
-    said = [each.split()[1] for each in world.kafka.wire if "Fetch" not in each]
-    assert said[:2] == ["OffsetCommit", "ConsumerGroupHeartbeat" if protocol == "consumer" else "LeaveGroup"]
+    reported = [each.split()[1] for each in world.kafka.wire if "Fetch" not in each]
+    assert reported[:2] == ["OffsetCommit", "ConsumerGroupHeartbeat" if protocol == "consumer" else "LeaveGroup"]
     assert world.kafka.committed[P0] == 7
     assert positions(a) == NOTHING
     a.subscribe("p")

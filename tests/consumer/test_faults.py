@@ -236,10 +236,10 @@ def test_a001_7_a_thousand_commits_seeks_and_pauses_each_end_once_and_in_order(p
     called: dict[TopicPartition, list[int]] = {P0: [], P1: []}
     for call_id in range(1, 1001):
         places = [each for each in (P0, P1) if choose.random() < 0.7] or [P0]
-        wanted = {each: OffsetAndMetadata(choose.randrange(10_000)) for each in places}
-        for each, offset in wanted.items():
+        expected = {each: OffsetAndMetadata(choose.randrange(10_000)) for each in places}
+        for each, offset in expected.items():
             called[each].append(offset.offset)
-        member.handle(Commit(call_id, wanted))
+        member.handle(Commit(call_id, expected))
         kind = choose.randrange(4)
         if kind < 3:
             member.handle((Seek(P0, call_id), Pause(frozenset({P1})), Resume(frozenset({P1})))[kind])

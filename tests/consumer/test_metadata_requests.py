@@ -12,7 +12,7 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, known_topics, nothing, on_topics, only
+from tests.consumer.managers import BARRED, LOST, NOW, OPTIONS, backoff, known_topics, nothing, on_topics, only
 
 P0 = TopicPartition("p", 0)
 
@@ -90,7 +90,7 @@ def test_failures_are_repeated_and_in_the_end_the_bootstrap_servers_are_queried(
     now = NOW + 1
     while metadata.nodes and now < NOW + 100:
         for request in metadata.poll(now).requests:
-            assert metadata.on_response(request, GONE, now) == []
+            assert metadata.on_response(request, LOST, now) == []
         now += 0.5
     assert NOW + 10 < now < NOW + 14
     assert metadata.topics, "topics are still known"

@@ -22,8 +22,8 @@ from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 def test_keywords_and_fields_have_the_same_names_and_types(keywords: Any, kind: Any, module: ModuleType) -> None:
     # A public class shows the package as its module, which does not have the names of its annotations.
     hints = get_type_hints(kind, {**vars(options), **vars(module)})
-    wanted = {each.name: hints[each.name] for each in fields(kind) if each.init and each.name != "group_id"}
-    assert get_type_hints(keywords) == wanted
+    expected = {each.name: hints[each.name] for each in fields(kind) if each.init and each.name != "group_id"}
+    assert get_type_hints(keywords) == expected
     assert not keywords.__required_keys__
 
 

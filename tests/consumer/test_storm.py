@@ -97,17 +97,17 @@ class Storm:
         held = [place for member in self.world.members for place in member.core.positions.assigned]
         assert len(held) == len(set(held))
 
-    def wanted(self) -> set[TopicPartition]:
+    def expected(self) -> set[TopicPartition]:
         """Partitions that a member subscribes to."""
         topics = {topic for member in self.world.members for topic in self.topics[member]}
         return {place for place in EVERY if place.topic in topics}
 
     def is_calm(self) -> bool:
         """Return True if every wanted partition is held, read and committed."""
-        wanted = self.wanted()
+        expected = self.expected()
         held = {place for member in self.world.members for place in member.core.positions.assigned}
-        ends = {place: end for place, end in self.world.kafka.ends.items() if place in wanted}
-        return held == wanted and all(self.world.kafka.committed.get(place) == end for place, end in ends.items())
+        ends = {place: end for place, end in self.world.kafka.ends.items() if place in expected}
+        return held == expected and all(self.world.kafka.committed.get(place) == end for place, end in ends.items())
 
 
 @pytest.mark.parametrize("kills", [False, True])
@@ -125,8 +125,8 @@ def test_no_record_is_lost_or_read_twice_and_no_partition_has_two_readers(
         storm.run()
     assert storm.is_calm(), storm.world.kafka.log[-5:]
     got = [each for member in storm.everybody for each in member.got]
-    wanted, ends = storm.wanted(), storm.world.kafka.ends
-    every = {(place, offset) for place in wanted for offset in range(ends.get(place, 0))}
+    expected, ends = storm.expected(), storm.world.kafka.ends
+    every = {(place, offset) for place in expected for offset in range(ends.get(place, 0))}
     assert every <= set(got)
     if not kills:
         assert len(got) == len(set(got)), "no record twice: what is released is committed"

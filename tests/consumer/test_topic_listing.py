@@ -10,7 +10,7 @@ from kafka_share_proxy.consumer.topic_listing import PartitionInfo, TopicListing
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, nothing, only
+from tests.consumer.managers import BARRED, LOST, NOW, OPTIONS, backoff, nothing, only
 
 
 def response(*topics: tuple[str, int, int]) -> Any:
@@ -65,7 +65,7 @@ def test_a_topic_that_does_not_exist_is_an_error_of_its_call() -> None:
     assert str(done.error) == "Metadata of topic 'x': UNKNOWN_TOPIC_OR_PARTITION"
 
 
-@pytest.mark.parametrize("outcome", [GONE, response(("x", ErrorCode.LEADER_NOT_AVAILABLE, 0))])
+@pytest.mark.parametrize("outcome", [LOST, response(("x", ErrorCode.LEADER_NOT_AVAILABLE, 0))])
 def test_retriable_errors_are_retried_after_a_pause(outcome: Any) -> None:
     listing = TopicListing(OPTIONS, backoff())
     listing.query(1, "x")

@@ -66,10 +66,10 @@ class Member:
         await trio.testing.wait_all_tasks_blocked()
 
     def _changed(self) -> None:
-        gone = self._held - self.part.assigned
+        lost = self._held - self.part.assigned
         self._held |= self.part.assigned
-        if gone and self.gives_up:
-            self.stop(gone)
+        if lost and self.gives_up:
+            self.stop(lost)
 
     def stop(self, numbers: Iterable[int]) -> None:
         self._held.difference_update(numbers)

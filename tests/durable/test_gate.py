@@ -32,12 +32,12 @@ def test_waiters_check_again_when_something_changes():
     gate, valid = share_gate(), [False]
     gate.lease = lambda: valid[0]
     gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
-    waiting, gone = gate.wait(), gate.wait()
-    gate.forget(gone)
-    gate.forget(gone)
+    waiting, lost = gate.wait(), gate.wait()
+    gate.forget(lost)
+    gate.forget(lost)
     gate.open()
     assert waiting.done
-    assert not gone.done
+    assert not lost.done
 
 
 def test_what_is_loading_is_found_by_the_id_of_a_group():

@@ -71,7 +71,7 @@ async def test_failures_are_forgotten_once_it_has_responded(
     assert member.is_valid()
     before = len(brokers.dialled_at)
     brokers.leave()
-    gone = trio.current_time()
+    lost = trio.current_time()
     await trio.sleep(SESSION_S)
     heartbeat = SESSION_S / heartbeat_pace.PER_SESSION
-    assert brokers.dialled_at[before] - gone <= heartbeat + 0.11
+    assert brokers.dialled_at[before] - lost <= heartbeat + 0.11

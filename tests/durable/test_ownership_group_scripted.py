@@ -67,14 +67,14 @@ async def test_number_is_given_away_once_its_owner_has_stopped(
     a.gives_up = False
     b = Member(brokers, "b", nursery, fleet=True)
     await until(lambda: len(a.part.assigned) == PARTITIONS // 2)
-    gone = ALL - a.part.assigned
+    lost = ALL - a.part.assigned
     await trio.sleep(3 * SESSION_S)
     assert b.part.assigned == frozenset()
     assert a.part.elsewhere == {}
-    a.stop(gone)
-    await until(lambda: b.part.assigned == gone)
-    assert a.part.assigned == ALL - gone
-    assert (set(a.part.elsewhere), a.part.peers) == (set(gone), {"b:9"})
+    a.stop(lost)
+    await until(lambda: b.part.assigned == lost)
+    assert a.part.assigned == ALL - lost
+    assert (set(a.part.elsewhere), a.part.peers) == (set(lost), {"b:9"})
 
 
 async def test_member_that_leaves_is_followed_by_those_who_stay(

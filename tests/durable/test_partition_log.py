@@ -116,13 +116,13 @@ def test_takeovers_that_something_depends_on_stay():
     """A value, and also a deletion that may have to hide an older value, keeps the record of its reign."""
     reigns = [takeover(7, epoch) for epoch in range(TAKEOVERS_KEPT + 10)]
     reigns.insert(6, put(7, 5, a="1"))
-    reigns.insert(4, put(7, 3, gone=None))
+    reigns.insert(4, put(7, 3, lost=None))
     made = replay(*reigns)
-    gone = made.superfluous()
-    assert len(gone) == TAKEOVERS_KEPT + 10 - 3
-    assert not {b"T7/3", b"T7/5", b"T7/%d" % (TAKEOVERS_KEPT + 9)} & set(gone)
+    superfluous = made.superfluous()
+    assert len(superfluous) == TAKEOVERS_KEPT + 10 - 3
+    assert not {b"T7/3", b"T7/5", b"T7/%d" % (TAKEOVERS_KEPT + 9)} & set(superfluous)
     last = TAKEOVERS_KEPT + 9
-    after = replay(*reigns, (7, last, [Record(key, None) for key in gone]))
+    after = replay(*reigns, (7, last, [Record(key, None) for key in superfluous]))
     assert state(after) == {"a": "1"}
     assert after.superfluous() == []
 

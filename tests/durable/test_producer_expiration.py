@@ -52,11 +52,11 @@ async def test_a_quarter_of_what_the_broker_says(response: Any, expected: Period
 
 
 async def test_without_information_the_defaults_apply(autojump_clock: Any) -> None:
-    said: list[str] = []
-    notes = lambda event, **_context: said.append(event)  # noqa: E731
+    reported: list[str] = []
+    notes = lambda event, **_context: reported.append(event)  # noqa: E731
     own = Own()
     own.response.fail(UpstreamLost("gone"))
     assert await periods(own, 3, notes) == Periods(KEEP_ALIVE_S, IDENTITY_S)
     assert await periods(Own(), 3, notes) == Periods()
-    assert said == ["state-expiration-not-known"] * 2
+    assert reported == ["state-expiration-not-known"] * 2
     assert RESPONSE_S < 10

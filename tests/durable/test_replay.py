@@ -102,11 +102,11 @@ async def test_moved_leader_and_unknown_leader_are_reported(leader: Leader) -> N
     leader.append(3, takeover(1))
     leader.refuse(ApiKey.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     leader.refuse(ApiKey.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    wanted = {3: Replay(SHARE_STATE.reign_of, 5)}
+    expected = {3: Replay(SHARE_STATE.reign_of, 5)}
     with pytest.raises(UpstreamLost, match="NOT_LEADER"):
-        await replay.read(wanted, leader.source({3: 1}))
+        await replay.read(expected, leader.source({3: 1}))
     with pytest.raises(UpstreamLost, match="no leader is known"):
-        await replay.read(wanted, leader.source({}))
+        await replay.read(expected, leader.source({}))
 
 
 async def test_record_of_a_newer_release_is_reported(leader: Leader) -> None:

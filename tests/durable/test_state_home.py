@@ -74,8 +74,8 @@ class ScriptedOwner:
         await trio.sleep_forever()
 
     def stopped(self, partitions: Iterable[int]) -> None:
-        if gone := set(partitions):
-            self.gave_back.append(gone)
+        if lost := set(partitions):
+            self.gave_back.append(lost)
 
     def member_ended(self, peer: str) -> bool:
         self.ended.append(peer)
@@ -709,13 +709,13 @@ async def test_member_of_a_fleet_that_owns_nothing_is_ready(jumping: MockClock, 
 def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
     """Durable groups are refused, what is missing is named, the rest is served (durable/README.md rule 28)."""
     reactor = Reactor(new_pump)
-    said: list[str] = []
+    reported: list[str] = []
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             broker = Broker(mechanism="PLAIN", ranges={3: (0, 12), 10: (0, 6), 17: (0, 1), 18: (0, 4), 36: (0, 2)})
             address = await broker.listen(nursery)
-            notes: Any = lambda event, **_: said.append(event)  # noqa: E731
+            notes: Any = lambda event, **_: reported.append(event)  # noqa: E731
             client = lambda: ClusterClient([address], ClusterClientSettings())  # noqa: E731
             access = BrokerAccess(client=client, settings=ClusterClientSettings(), own=None, notes=notes)
             held = HeldShareState(ShareCoordinator(BrokerShareLimits()))
@@ -731,7 +731,7 @@ def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
             assert "upstream.sasl" in home.missing(SHARE_STATE.topic)
             assert home.why_not(SHARE_STATE.topic) == ""
             assert (share.gate.is_open, share.gate.refusal) == (False, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            assert "share-groups-off" in said
+            assert "share-groups-off" in reported
             nursery.cancel_scope.cancel()
 
     try:

@@ -105,7 +105,7 @@ LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
 
 
 @pytest.mark.parametrize(
-    ("configured", "found", "said"),
+    ("configured", "found", "reported"),
     [
         ("2000000", 2_000_000, []),
         ("65536", 65536, [LOW]),
@@ -114,7 +114,7 @@ LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
     ],
 )
 async def test_how_large_a_batch_may_be(
-    nursery: trio.Nursery, configured: str | None, found: int, said: list[str]
+    nursery: trio.Nursery, configured: str | None, found: int, reported: list[str]
 ) -> None:
     """The topic's limit; without the right to read its settings, the limit that the proxy would have set."""
     brokers, notes = TargetBrokers(nursery), list[str]()
@@ -127,7 +127,7 @@ async def test_how_large_a_batch_may_be(
     view = await topic.leaders()
     assert view is not None
     assert topic.message_bytes(await topic.settings(view), lambda event, **_: notes.append(event)) == found
-    assert notes == said
+    assert notes == reported
 
 
 async def _without_values(describe: Any, call: TargetCall[Any]) -> Any:

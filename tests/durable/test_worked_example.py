@@ -43,8 +43,8 @@ async def until(condition: Callable[[], object]) -> None:
 class Proxy:
     """A proxy that hosts the example's state alone."""
 
-    def __init__(self, names: dict[str, Any], cluster: StateCluster, said: list[str]) -> None:
-        access = cluster.access(lambda event, **_: said.append(event))
+    def __init__(self, names: dict[str, Any], cluster: StateCluster, reported: list[str]) -> None:
+        access = cluster.access(lambda event, **_: reported.append(event))
         loop: Any = Loop(cluster.nursery)
         self.owner = ScriptedOwner()
         self.home = StateHome(self.owner, access, loop, "a:1")
@@ -66,16 +66,16 @@ class Proxy:
 async def test_new_state_is_stored_taken_over_and_loaded(
     autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names, cluster, said = example(), StateCluster(nursery), list[str]()
+    names, cluster, reported = example(), StateCluster(nursery), list[str]()
     state_cluster.install(monkeypatch, cluster)
-    first = Proxy(names, cluster, said)
+    first = Proxy(names, cluster, reported)
     await until(lambda: first.hosted.gate.is_open)
     for group in ("orders", "payments"):
         promise = first.hosted.journal.append([(group, f"note about {group}".encode())])
         await until(lambda promise=promise: promise.done)  # type: ignore[misc]
         promise.result()
     first.scope.cancel()
-    second = Proxy(names, cluster, said)
+    second = Proxy(names, cluster, reported)
     await until(lambda: second.hosted.gate.is_open)
     notes = {"orders": "note about orders", "payments": "note about payments"}
     assert second.hosted.held.notes == notes  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ async def test_new_state_is_stored_taken_over_and_loaded(
     second.owner.assign({kept})
     await until(lambda: len(second.hosted.served) == 1)
     assert second.hosted.held.notes == {"orders": "note about orders"}  # type: ignore[attr-defined]
-    assert {"group-notes-loaded", "group-notes-given-up"} <= set(said)
+    assert {"group-notes-loaded", "group-notes-given-up"} <= set(reported)
 
 
 def test_example_is_a_feature_like_those_of_a_proxy() -> None:

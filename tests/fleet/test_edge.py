@@ -21,7 +21,7 @@ from kafka_share_proxy.wire.values import Address
 from tests.support.far import FarWorld
 from tests.support.ports import acquired
 
-GONE, NOT_FOUND = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.SHARE_SESSION_NOT_FOUND
+LOST, NOT_FOUND = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_after_a_lost_link_requests_wait_for_a_new_one_and_are_refused_in_the_en
     reply = member.send_heartbeat(0, ["t"])
     assert not reply.done
     world.timers.advance(HOLD_MAX_S + 0.1)
-    assert reply.message.error_code == GONE
+    assert reply.message.error_code == LOST
     reply = member.send_heartbeat(0, ["t"])
     world.link()
     world.edge.gate.wake()
@@ -107,18 +107,18 @@ def test_after_a_lost_link_requests_wait_for_a_new_one_and_are_refused_in_the_en
 
 
 def test_a_former_owner_is_queried_again_for_a_while(world):
-    world.services.gate.closing(world.services.gate.all, GONE, "moves")
+    world.services.gate.closing(world.services.gate.all, LOST, "moves")
     reply = world.member().send_heartbeat(0, ["t"])
     world.timers.advance(0.3)
     assert not reply.done
     world.services.gate.open()
     world.timers.advance(0.2)
     assert reply.message.error_code == ErrorCode.NONE
-    world.services.gate.closing(world.services.gate.all, GONE, "moves")
+    world.services.gate.closing(world.services.gate.all, LOST, "moves")
     reply = world.member().send_heartbeat(0, ["t"])
     for _ in range(40):
         world.timers.advance(0.1)
-    assert reply.message.error_code == GONE
+    assert reply.message.error_code == LOST
 
 
 def test_owner_that_does_not_know_an_assignment_serves_nothing_by_it(world):

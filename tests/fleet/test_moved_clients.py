@@ -573,7 +573,7 @@ def descriptors_of(pid: str = "self") -> int:
 
 
 @pytest.mark.parametrize(
-    ("data", "sockets", "said"),
+    ("data", "sockets", "reported"),
     [
         (b"\0\0rubbish", 2, b""),
         (b"\xff\xffrubbish", 2, b"version -1 is not known here"),
@@ -583,14 +583,14 @@ def descriptors_of(pid: str = "self") -> int:
         (moved_connection.encode(messages.MovedClient(node_id=77)), 2, b"no listener"),
     ],
 )
-def test_garbage_is_refused_and_leaves_nothing(workers: Workers, data: bytes, sockets: int, said: bytes) -> None:
+def test_garbage_is_refused_and_leaves_nothing(workers: Workers, data: bytes, sockets: int, reported: bytes) -> None:
     before = descriptors_of()
     ends = socket.socketpair()
     end = unix(workers.path)
     socket.send_fds(end, [data], [each.fileno() for each in ends[:sockets]])
     text = reply(workers, end)
     assert text[:1] == b"-"
-    assert said in text
+    assert reported in text
     for each in ends:
         each.close()
     workers.world.turn_until(lambda: descriptors_of() == before)

@@ -23,8 +23,8 @@ def request(**fields):
 
 
 def outcomes(world: FarWorld) -> list[int]:
-    said = world.wire.held or []
-    return [each.outcome for each in said if type(each).__name__ == "PeerResponse"]
+    reported = world.wire.held or []
+    return [each.outcome for each in reported if type(each).__name__ == "PeerResponse"]
 
 
 def test_what_it_does_not_serve_is_not_served(world, monkeypatch):

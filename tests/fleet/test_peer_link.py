@@ -174,15 +174,15 @@ def test_all_links_ping_at_the_same_times() -> None:
     assert {at % 0.5 for at in following} == {0.0}
 
 
-@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n"])
-def test_stranger_is_let_go(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reported", [b"", b"GET / HTTP/1.1\r\n\r\n"])
+def test_stranger_is_let_go(reported: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_link, "HANDSHAKE_S", 0.1)
     monkeypatch.setattr(peer_link, "PING_S", 0.05)
 
     async def test(reactor: Reactor) -> None:
         left, right = socket.socketpair()
         a = End(reactor, left, dials=False)
-        right.sendall(said)
+        right.sendall(reported)
         await until(lambda: a.ended)
         assert a.events == ["peer-refused"]
         right.close()

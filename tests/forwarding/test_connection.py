@@ -143,7 +143,7 @@ def test_an_old_connection_ends_after_the_response_that_it_owes_and_reads_no_fur
         client.expect(response(1, b"late"))
         client.expect_end()
         broker.expect_end()
-        reasons = [said.get("reason") for event, said in w.notes if event == "connection-closed"]
+        reasons = [reported.get("reason") for event, reported in w.notes if event == "connection-closed"]
         assert reasons == ["limits.connection_age_s"]
 
 

@@ -153,12 +153,12 @@ def test_progress_grows_only_when_waiting_bytes_are_taken() -> None:
 
 
 def test_an_error_of_the_socket_passes_through() -> None:
-    class Gone(Kernel):
+    class Lost(Kernel):
         def send(self, data: Data) -> int:
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        PeerSocket(Gone()).write(b"x")
+        PeerSocket(Lost()).write(b"x")
 
 
 def test_discarded_bytes_are_never_sent() -> None:
@@ -209,11 +209,11 @@ def test_a_peer_that_does_not_end_has_a_moment_only() -> None:
 def test_an_unwritable_peer_is_left() -> None:
     """The socket is closed."""
 
-    class Gone(Kernel):
+    class Lost(Kernel):
         def part(self) -> None:
             raise BrokenPipeError
 
-    kernel, ended = Gone(100), list[Linger]()
+    kernel, ended = Lost(100), list[Linger]()
     linger = Linger(PeerSocket(kernel), 30.0, lambda: 10.0, ended.append)
     linger.proceed()
     assert (ended, kernel.closed) == ([linger], 1)

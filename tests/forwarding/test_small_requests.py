@@ -278,8 +278,8 @@ def test_small_responses_to_one_client_are_spread_over_iterations(key: int, monk
     message = hostile.filled_response(key, route.version)
     responses = [frames.response(key, route.version, number, message) for number in range(len(burst))]
     assert route.rewrite is not None
-    wanted = [route.rewrite(memoryview(each)[4:], Context(UNKNOWN_NODE)) or each for each in responses]
-    assert len(set(map(len, wanted))) == 1
+    expected = [route.rewrite(memoryview(each)[4:], Context(UNKNOWN_NODE)) or each for each in responses]
+    assert len(set(map(len, expected))) == 1
     with stage(FORWARDING, monkeypatch) as s:
         s.client.send(b"".join(burst))
         s.world.turn_until(lambda: len(s.broker.take()) >= sum(map(len, burst)))
@@ -287,8 +287,8 @@ def test_small_responses_to_one_client_are_spread_over_iterations(key: int, monk
         s.continued.clear()
         s.broker.send(b"".join(responses))
         arrive(s.connection.upstream.socket, sum(map(len, responses)))
-        counts = s.counts(lambda: (s.connection.responses.bytes - before) // len(wanted[0]), len(burst))
+        counts = s.counts(lambda: (s.connection.responses.bytes - before) // len(expected[0]), len(burst))
         assert max(counts) <= RESPONSES_MAX
         assert len([each for each in s.continued if each is s.connection.responses]) >= len(counts) - 2
-        s.client.expect(b"".join(wanted))
+        s.client.expect(b"".join(expected))
         s.client.expect_silence()

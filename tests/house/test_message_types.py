@@ -91,8 +91,8 @@ def test_a_handler_of_another_request_is_found() -> None:
         return messages.FetchResponse(throttle_time_ms=call.version)
 
     wrong = wrong_functions(DeclaredApi(key=78, handle=handle), None)
-    said = [sentence.split("does not ")[1] for sentence in wrong]
-    assert said == ["take ShareFetchRequest", "give ShareFetchResponse"]
+    reported = [sentence.split("does not ")[1] for sentence in wrong]
+    assert reported == ["take ShareFetchRequest", "give ShareFetchResponse"]
 
 
 def test_what_splits_a_request_names_fields_that_it_has() -> None:
@@ -156,10 +156,12 @@ def mypy_says(path: Path) -> list[tuple[int, str]]:
 def test_a_mistyped_field_is_found() -> None:
     """Requests, responses, structures and constructors are checked; also an unhandled null, and a wrong response."""
     path = type_checker.program("handler.py", MISTYPED)
-    wanted = [(n, line.split("# error: ")[1]) for n, line in enumerate(MISTYPED.splitlines(), 1) if "# error: " in line]
-    said = mypy_says(path)
-    assert [line for line, _ in said] == [line for line, _ in wanted]
-    for (_, error), (_, start) in zip(said, wanted, strict=True):
+    expected = [
+        (n, line.split("# error: ")[1]) for n, line in enumerate(MISTYPED.splitlines(), 1) if "# error: " in line
+    ]
+    reported = mypy_says(path)
+    assert [line for line, _ in reported] == [line for line, _ in expected]
+    for (_, error), (_, start) in zip(reported, expected, strict=True):
         assert error.startswith(start)
 
 

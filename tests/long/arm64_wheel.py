@@ -127,8 +127,8 @@ def test_abi3audit_finds_no_symbol_outside_of_the_stable_abi(repaired: Path) -> 
 
 
 def test_installed_command_has_its_kernels_in_c(installed: arm64.Python) -> None:
-    said = installed.run("-I", str(CHECKOUT / "deploy" / "release" / "installed.py"))
-    assert said.strip() == f"kafka-share-proxy {VERSION}, commit {COMMIT[:12]}, kernels in C"
+    reported = installed.run("-I", str(CHECKOUT / "deploy" / "release" / "installed.py"))
+    assert reported.strip() == f"kafka-share-proxy {VERSION}, commit {COMMIT[:12]}, kernels in C"
 
 
 def test_tests_of_the_kernels_pass_on_arm64(installed: arm64.Python, tests_alone: Path) -> None:

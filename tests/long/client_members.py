@@ -161,12 +161,12 @@ async def test_another_client_leads_while_ours_delays(
 
                 await polling(consumer, got, even, lambda: f"{first}\n{second}")
                 produces()
-                wanted = everything(raw, topic)
+                expected = everything(raw, topic)
                 await polling(
-                    consumer, got, lambda: len(set(got + read_by(first, second))) == len(wanted),
-                    lambda: f"{len(got)} ours, {len(wanted)} wanted, {first}\n{second}",
+                    consumer, got, lambda: len(set(got + read_by(first, second))) == len(expected),
+                    lambda: f"{len(got)} ours, {len(expected)} wanted, {first}\n{second}",
                 )  # fmt: skip
-                assert sorted(got + read_by(first, second)) == wanted, "each record once"
+                assert sorted(got + read_by(first, second)) == expected, "each record once"
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,6 @@ async def test_at_the_deadline_what_is_delayed_is_lost_and_the_group_continues(
             assert not (await consumer.poll(0)).lost
             await polling(consumer, got, lambda: len(consumer.assignment) == 3 == len(other.assigned), lambda: other)
             produces()
-            wanted = everything(raw, topic)
-            await polling(consumer, got, lambda: len(set(got + read_by(other))) == len(wanted), lambda: other)
-            assert sorted(got + read_by(other)) == wanted, "all was committed before"
+            expected = everything(raw, topic)
+            await polling(consumer, got, lambda: len(set(got + read_by(other))) == len(expected), lambda: other)
+            assert sorted(got + read_by(other)) == expected, "all was committed before"

@@ -122,13 +122,13 @@ def test_members_of_several_clients_come_and_die_and_nothing_is_lost(
 
 def wait_committed(raw: Raw, group: Group, name: str, topic: Topic, samples: list[Sample]) -> None:
     """All of it, in the end."""
-    wanted = [raw.end_offset(topic, number) for number in range(PARTITIONS)]
+    expected = [raw.end_offset(topic, number) for number in range(PARTITIONS)]
 
     def is_committed() -> bool:
         samples.append(Sample(time.monotonic(), committed(raw, name, topic.name, range(PARTITIONS))))
-        return samples[-1].offsets == wanted
+        return samples[-1].offsets == expected
 
-    group._wait(is_committed, lambda: f"{samples[-1].offsets} is committed of {wanted}", READ_S)
+    group._wait(is_committed, lambda: f"{samples[-1].offsets} is committed of {expected}", READ_S)
 
 
 def check(group: Group, samples: list[Sample]) -> None:
@@ -138,7 +138,7 @@ def check(group: Group, samples: list[Sample]) -> None:
         assert not back, f"partitions {back}: {before} and then {after}\n{group}"
     described = [
         (at, line[1], line[2], member)
-        for member in (*group.members, *group.gone)
+        for member in (*group.members, *group.lost)
         for at, line in zip(member.times, member.lines, strict=False)
         if line[0] == "record"
     ]
@@ -146,4 +146,4 @@ def check(group: Group, samples: list[Sample]) -> None:
         known = max((each.offsets[partition] for each in samples if each.at < at - SLACK_S), default=-1)
         assert offset >= known, f"{partition}-{offset} was committed ({known}) and came again to {member}\n{group}"
     twice = sum(count - 1 for count in Counter((partition, offset) for _, partition, offset, _ in described).values())
-    print(f"{len(described)} records told, {twice} of them again; {len(group.gone)} members went")
+    print(f"{len(described)} records told, {twice} of them again; {len(group.lost)} members went")

@@ -63,8 +63,8 @@ def test_the_kernels_of_the_wheel_pass_their_tests(
     python = str(tmp_path / "environment" / "bin" / "python")
     quiet = ["--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
     run([python, "-m", "pip", "install", *quiet, str(wheel), *TEST_TOOLS], tmp_path)
-    said = run([python, "-I", str(CHECKOUT / "deploy" / "release" / "installed.py")], tmp_path)
-    assert said.strip() == f"kafka-share-proxy {VERSION}, commit {COMMIT[:12]}, kernels in C"
+    reported = run([python, "-I", str(CHECKOUT / "deploy" / "release" / "installed.py")], tmp_path)
+    assert reported.strip() == f"kafka-share-proxy {VERSION}, commit {COMMIT[:12]}, kernels in C"
     options = ["-q", "-p", "no:cacheprovider", *(f"--deselect={name}" for name in C_SOURCES)]
     printed = run([python, "-m", "pytest", *options, *KERNEL_TESTS], tests_alone)
     print(f"Python {version}: {printed.splitlines()[-1]}")

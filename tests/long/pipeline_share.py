@@ -203,8 +203,8 @@ def test_four_kills_with_another_member_lose_nothing(
 def is_settled(front: Front | Cluster, topic: Topic, group: str) -> bool:
     """True if the group has nothing left to do. Its start offset says less: brokers store it with the next change."""
     with Raw(front.bootstrap) as raw:
-        wanted = [{"topic_name": topic.name, "partitions": list(range(PARTITIONS))}]
-        requested = [{"group_id": group, "topics": wanted}]
+        expected = [{"topic_name": topic.name, "partitions": list(range(PARTITIONS))}]
+        requested = [{"group_id": group, "topics": expected}]
         response = raw.send_request(
             "DescribeShareGroupOffsets", 1, on=raw.connect(raw.coordinator(group)), groups=requested
         )

@@ -143,9 +143,9 @@ def test_a_mix_of_transactions(front: Front, raw: Raw, fresh: Fresh, isolation: 
         producer.flush(30)
         if number < 29:
             (producer.abort_transaction if number % 4 == 3 else producer.commit_transaction)(30)
-    wanted = _all(front, topic.name, range(1), isolation)
-    assert _all(front, view, range(SLOTS), isolation) == wanted
-    assert wanted
+    expected = _all(front, topic.name, range(1), isolation)
+    assert _all(front, view, range(SLOTS), isolation) == expected
+    assert expected
     producers[29 % 3].abort_transaction(30)
 
 

@@ -241,8 +241,11 @@ def test_readers_of_a_view_see_what_readers_of_its_base_see(
             kafka.wait_ready()
         for name, (plain, sliced) in readers.items():
             for slot in range(SLOTS):
-                wanted = [(offset, value) for _, offset, value in plain.got if _slot(offset) == slot]
-                assert [(offset, value) for place, offset, value in sliced.got if place == slot] == wanted, (name, slot)
+                expected = [(offset, value) for _, offset, value in plain.got if _slot(offset) == slot]
+                assert [(offset, value) for place, offset, value in sliced.got if place == slot] == expected, (
+                    name,
+                    slot,
+                )
 
 
 def _slot(offset: int) -> int:

@@ -123,8 +123,8 @@ class Store:
         self.records: set[tuple[int, int]] = set()
 
     def take(self, outcome: CommitOutcome) -> None:
-        for gone in outcome.change.removed:
-            self.records.remove(gone)
+        for lost in outcome.change.removed:
+            self.records.remove(lost)
         for put in outcome.change.put:
             assert put not in self.records, "a record is put that is there already"
             self.records.add(put)

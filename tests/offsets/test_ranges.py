@@ -70,18 +70,18 @@ class Compared(RuleBasedStateMachine):
     @rule(committed=OFFSETS)
     def absorb(self, committed: int) -> None:
         foreseen = self.ranges.absorbing(committed)
-        moved, gone = self.ranges.absorb(committed)
-        assert foreseen == (moved, gone)
-        self.stored((), gone)
+        moved, lost = self.ranges.absorb(committed)
+        assert foreseen == (moved, lost)
+        self.stored((), lost)
         assert moved == next(n for n in range(committed, 9 * LIMIT) if n not in self.model)
         self.model -= set(range(moved))
 
     @rule(committed=OFFSETS)
     def drop_below(self, committed: int) -> None:
-        gone = self.ranges.drop_below(committed)
-        assert gone == tuple(span for span in sorted(self.records) if span[1] <= committed)
-        self.stored((), gone)
-        self.model -= offsets(gone)
+        lost = self.ranges.drop_below(committed)
+        assert lost == tuple(span for span in sorted(self.records) if span[1] <= committed)
+        self.stored((), lost)
+        self.model -= offsets(lost)
 
     @rule()
     def clear(self) -> None:

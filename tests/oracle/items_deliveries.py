@@ -146,17 +146,17 @@ def others_come_before_what_is_released_with_the_fetch(w: World) -> None:
 
 def _offsets(w: World, group: str, topic: Topic, *partitions: int) -> list[tuple[int, int, int]]:
     """(start offset, lag, error) of each partition."""
-    wanted = [{"topic_name": topic.name, "partitions": list(partitions or (0,))}]
+    expected = [{"topic_name": topic.name, "partitions": list(partitions or (0,))}]
     response = w.raw.send_request(
-        "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": wanted}]
+        "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": expected}]
     ).groups[0]  # fmt: skip
     assert response.error_code == 0
     return [(p.start_offset, p.lag, p.error_code) for each in response.topics for p in each.partitions]
 
 
-def wait_for_lag(w: World, group: str, topic: Topic, wanted: int) -> None:
+def wait_for_lag(w: World, group: str, topic: Topic, expected: int) -> None:
     """Wait until a group has this lag in the topic's first partition."""
-    until(lambda: _offsets(w, group, topic)[0][1] == wanted, f"a lag of {wanted}")
+    until(lambda: _offsets(w, group, topic)[0][1] == expected, f"a lag of {expected}")
 
 
 @item(123)

@@ -387,7 +387,7 @@ def _produce_one(w: World, topic) -> None:
 
 
 @item(36)
-def nothing_wanted(w: World) -> None:
+def nothing_requested(w: World) -> None:
     """MaxRecords 0 or MaxBytes 0 gets an immediate response, with the acknowledgements processed."""
     t = w.topic()
     w.raw.produce(t, 10)
@@ -462,17 +462,17 @@ def deleted_topic(w: World) -> None:
 @item(25)
 def unknown_topic_id(w: World) -> None:
     """An unknown topic id fails with 100, in its acknowledgement too; Kafka 4.3.0 fails the whole fetch."""
-    t, gone = w.topic(), w.topic("gone")
-    w.raw.delete_topic(gone)
+    t, lost = w.topic(), w.topic("gone")
+    w.raw.delete_topic(lost)
     a = w.member(w.group(), topics=[t])
-    response = a.fetch(gone, wait_ms=0, silent=True)
+    response = a.fetch(lost, wait_ms=0, silent=True)
     if w.name == "native":
         assert (response.error, list(response.parts())) == (-1, [])
     else:
-        assert (response.error, response.code(gone)) == (0, 100)
-        response = a.fetch(gone, acks=[(gone, 0, 0, 0, ACCEPT)], wait_ms=0, silent=True)
-        assert (response.code(gone), response.ack_code(gone)) == (100, 100)
+        assert (response.error, response.code(lost)) == (0, 100)
+        response = a.fetch(lost, acks=[(lost, 0, 0, 0, ACCEPT)], wait_ms=0, silent=True)
+        assert (response.code(lost), response.ack_code(lost)) == (100, 100)
     a.epoch = 0
     w.raw.produce(t, 1)
     a.take(t)
-    assert a.acknowledge((gone, 0, 0, 0, ACCEPT)).code(gone) == 100
+    assert a.acknowledge((lost, 0, 0, 0, ACCEPT)).code(lost) == 100

@@ -24,13 +24,13 @@ def join(w: World) -> None:
     _filled(a, {(t.topic_id, 0)})
 
 
-def _filled(member: Member, wanted: set[tuple[bytes, int]]) -> None:
+def _filled(member: Member, expected: set[tuple[bytes, int]]) -> None:
     """Heartbeat until exactly these partitions are assigned."""
 
     def assigned() -> bool:
-        if member.assigned != wanted:
+        if member.assigned != expected:
             member.heartbeat(silent=True)
-        return member.assigned == wanted
+        return member.assigned == expected
 
     until(assigned, f"the assignment of {member.member_id}", pause_s=0.1)
 
@@ -206,8 +206,8 @@ def _refuse_offsets(w: World, group: str, topic: str) -> None:
         topics=[{"name": topic, "partitions": [part]}],
     )  # fmt: skip
     assert w.note("commit", committed)["topics"][0]["partitions"][0]["error_code"] == 69
-    wanted = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}
-    fetched = w.note("offsets", _on(w, group, "OffsetFetch", 8, groups=[wanted]))
+    expected = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}
+    fetched = w.note("offsets", _on(w, group, "OffsetFetch", 8, groups=[expected]))
     part = fetched["groups"][0]["topics"][0]["partitions"][0]
     assert (part["error_code"], part["committed_offset"]) == (0, -1)
     deleted = _on(

@@ -209,7 +209,7 @@ def committed_records(w: World) -> None:
     t = w.topic()
     transact(w, t, *[(1, number % 5 != 4) for number in range(10)])
     aborted = {2 * number for number in (4, 9)}
-    for isolation, wanted in (("read_committed", 8), ("read_uncommitted", 10)):
+    for isolation, expected in (("read_committed", 8), ("read_uncommitted", 10)):
         a = w.member(w.group(isolation, isolation=isolation), isolation, topics=[t])
         got: set[int] = set()
         for _ in range(20):
@@ -218,10 +218,10 @@ def committed_records(w: World) -> None:
             got.update(offsets(spans))
             if spans:
                 a.acknowledge(*[(t, 0, first, last, ACCEPT) for first, last, _ in spans], silent=True)
-            if len({offset for offset in got if offset % 2 == 0}) == wanted:
+            if len({offset for offset in got if offset % 2 == 0}) == expected:
                 break
         records = {offset for offset in got if offset % 2 == 0}
-        assert records == set(range(0, 20, 2)) - (aborted if wanted == 8 else set())
+        assert records == set(range(0, 20, 2)) - (aborted if expected == 8 else set())
 
 
 @item(114)

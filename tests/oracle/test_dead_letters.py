@@ -54,9 +54,9 @@ class Side:
         named = {TOPIC: letters.name} | {name.replace("_", "."): value for name, value in settings.items()}
         return self.world.member(self.world.group(start="earliest", **named), topics=[source])
 
-    def found(self, letters: Topic, wanted: int) -> Letters:
+    def found(self, letters: Topic, expected: int) -> Letters:
         """Return the dead letters by partition, once no more were added for QUIET_S."""
-        until(lambda: sum(map(len, self._read(letters).values())) >= wanted, f"{wanted} dead letters")
+        until(lambda: sum(map(len, self._read(letters).values())) >= expected, f"{expected} dead letters")
         time.sleep(QUIET_S)
         return self._read(letters)
 
@@ -112,12 +112,15 @@ def test_partition_is_that_of_the_source_modulo_and_order_that_of_rejections(sid
         letters, source = side.letters_topic(), side.source(5, 6)
         member = side.member(letters, source)
         member.take_all(30, source)
-        wanted = 0
+        expected = 0
         for partition in range(5):
             for first, last in ((4, 4), (0, 1), (2, 3)):
                 member.acknowledge((source, partition, first, last, REJECT), silent=True)
-                wanted += last - first + 1
-                until(lambda wanted=wanted: sum(map(len, side._read(letters).values())) == wanted, f"letter {wanted}")
+                expected += last - first + 1
+                until(
+                    lambda expected=expected: sum(map(len, side._read(letters).values())) == expected,
+                    f"letter {expected}",
+                )
             member.acknowledge((source, partition, 5, 5, ACCEPT), silent=True)
         return side.found(letters, 25)
 
@@ -179,7 +182,7 @@ def test_record_that_is_too_large_for_the_topic_becomes_a_letter_without_key_and
         member.take_all(2, source)
         for offset in (0, 1):
             member.acknowledge((source, 0, offset, offset, REJECT), silent=True)
-            until(lambda wanted=offset + 1: len(side._read(letters)[0]) == wanted, f"letter {offset}")
+            until(lambda expected=offset + 1: len(side._read(letters)[0]) == expected, f"letter {offset}")
         return side.found(letters, 2)
 
     found = equal(sides, script)

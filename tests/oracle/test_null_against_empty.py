@@ -58,8 +58,8 @@ def deliveries(w: Requested, world: World, topic: Topic) -> None:
         note("a session that is not there", stranger.fetch(topic, epoch=7, version=version))
         note("records", member.take(topic, version=version))
         note("nothing", member.fetch(version=version, wait_ms=10))
-        gone = Topic("gone", NO_ID, {0: 0})
-        note("an unknown topic", member.fetch(gone, version=version, wait_ms=10))
+        lost = Topic("gone", NO_ID, {0: 0})
+        note("an unknown topic", member.fetch(lost, version=version, wait_ms=10))
         note("no such partition", member.fetch((topic, 99), version=version, wait_ms=10))
         acknowledged = member.fetch(acks=[(topic, 0, 0, 0, ACCEPT), (topic, 0, 70, 70, ACCEPT)], version=version)
         note("with acknowledgements", acknowledged)
@@ -67,7 +67,7 @@ def deliveries(w: Requested, world: World, topic: Topic) -> None:
             "acknowledged": (topic, 0, 1, 1, ACCEPT),
             "not held": (topic, 0, 500, 500, ACCEPT),
             "no such partition": (topic, 99, 1, 1, ACCEPT),
-            "an unknown topic": (gone, 0, 1, 1, ACCEPT),
+            "an unknown topic": (lost, 0, 1, 1, ACCEPT),
             "a type that is none": (topic, 0, 2, 2, 9),
         }.items():
             note(situation, member.acknowledge(ack, version=version), "ShareAcknowledge")
@@ -94,8 +94,8 @@ def administration(w: Requested, world: World, topic: Topic) -> None:
     named = {"topic_name": topic.name, "partitions": [0]}  # a native broker has no entry for a partition it lacks
     missing = {"topic_name": "nothing-of-the-kind", "partitions": [0]}
     every = {"topics": None}
-    for situation, wanted in {"all topics": every, "topics": {"topics": [named, missing]}}.items():
-        requested = [{"group_id": name, **wanted} for name in groups]
+    for situation, expected in {"all topics": every, "topics": {"topics": [named, missing]}}.items():
+        requested = [{"group_id": name, **expected} for name in groups]
         w.tell(situation, "DescribeShareGroupOffsets", groups=requested)
     parts = [{"partition_index": index, "start_offset": 0} for index in (0, 99)]
     for name in groups:
@@ -108,8 +108,8 @@ def administration(w: Requested, world: World, topic: Topic) -> None:
             group_id=name,
             topics=[topics[0] | {"partitions": parts}],
         )
-        gone = [{"topic_name": topic.name}, {"topic_name": "no-topic"}]
-        w.tell(f"{label}", "DeleteShareGroupOffsets", group_id=name, topics=gone)
+        lost = [{"topic_name": topic.name}, {"topic_name": "no-topic"}]
+        w.tell(f"{label}", "DeleteShareGroupOffsets", group_id=name, topics=lost)
     settings(w, group, absent)
     foreign(w, group, topic)
     w.tell("groups", "DeleteGroups", groups_names=[group, absent])
@@ -171,8 +171,8 @@ def foreign(w: Requested, group: str, topic: Topic) -> None:
         "a share group", "TxnOffsetCommit", on=on, transactional_id="nulls", group_id=group, producer_id=1,
         producer_epoch=0, topics=commit,
     )  # fmt: skip
-    gone = [{"name": topic.name, "partitions": [{"partition_index": 0}]}]
-    w.tell("a share group", "OffsetDelete", on=on, group_id=group, topics=gone)
+    lost = [{"name": topic.name, "partitions": [{"partition_index": 0}]}]
+    w.tell("a share group", "OffsetDelete", on=on, group_id=group, topics=lost)
 
 
 NOT_ON_39 = {"StreamsGroupHeartbeat", "StreamsGroupDescribe"}
@@ -240,14 +240,14 @@ def fetched(w: Requested, n: Named) -> None:
         for session_epoch in (-1, 0):
             for situation, (topic, partition, offset, epoch) in places.items():
                 part = {"partition": partition, "fetch_offset": offset, "current_leader_epoch": epoch}
-                wanted = {
+                expected = {
                     "topic": topic.name,
                     "topic_id": topic.topic_id,
                     "partitions": [part | {"partition_max_bytes": 9999}],
                 }
                 w.tell(
                     f"{situation}, isolation {isolation}, session {session_epoch}", "Fetch", on=n.on, max_wait_ms=0,
-                    min_bytes=0, isolation_level=isolation, session_epoch=session_epoch, topics=[wanted],
+                    min_bytes=0, isolation_level=isolation, session_epoch=session_epoch, topics=[expected],
                 )  # fmt: skip
 
 
@@ -284,12 +284,12 @@ def made(w: Requested, n: Named) -> None:
 
     first, other = n.unmade
     w.tell("only tried", "CreateTopics", topics=[topic(first, 4)], timeout_ms=5000, validate_only=True)
-    for situation, wanted in {
+    for situation, expected in {
         "done or there": topic(first, 4),
         "refused": topic(other, 0),
         "bad": topic(n.bad, 4),
     }.items():
-        w.tell(situation, "CreateTopics", topics=[wanted], timeout_ms=5000)
+        w.tell(situation, "CreateTopics", topics=[expected], timeout_ms=5000)
     until(lambda: w.raw.topic(first), first)
     by_name = [{"name": name} for name in (first, n.missing)]
     w.tell("by name", "DeleteTopics", since=6, topics=by_name, timeout_ms=5000)
@@ -402,11 +402,11 @@ def test_null_against_empty_where_share_groups_meet_views(
             named = [topic.name]
             heartbeat = {"group_id": group, "member_id": "m" * 22, "member_epoch": 0, "subscribed_topic_names": named}
             w.tell("a view", "ShareGroupHeartbeat", **heartbeat)
-            wanted = [
+            expected = [
                 {"topic_id": topic.topic_id, "partitions": [{"partition_index": 0, "acknowledgement_batches": []}]}
             ]
             of = {"group_id": fresh("fetching"), "member_id": "m" * 22, "share_session_epoch": 0, "max_wait_ms": 0}
-            w.tell("a view", "ShareFetch", **of, max_bytes=9999, topics=wanted)
+            w.tell("a view", "ShareFetch", **of, max_bytes=9999, topics=expected)
             part = {"partition_index": 0, "start_offset": 0}
             altered = [{"topic_name": topic.name, "partitions": [part]}]
             w.tell("a view", "AlterShareGroupOffsets", group_id=fresh("altered"), topics=altered)

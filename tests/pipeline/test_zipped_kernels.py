@@ -77,8 +77,10 @@ def test_the_python_fallback_is_used_where_a_kernel_is_impossible_and_this_is_lo
     whole: Path, tmp_path: Path, manifest: dict[str, Any], text: str
 ) -> None:
     with ZipFile(whole) as archive:
-        said = json.loads(archive.read(MANIFEST)) | manifest
-    output, noted = loaded_from(changed(whole, tmp_path / "other.zip", MANIFEST, json.dumps(said).encode()), tmp_path)
+        reported = json.loads(archive.read(MANIFEST)) | manifest
+    output, noted = loaded_from(
+        changed(whole, tmp_path / "other.zip", MANIFEST, json.dumps(reported).encode()), tmp_path
+    )
     assert output[1:] == ["python", "python", "python"]
     lines = noted.splitlines()
     assert len(lines) >= len(MODULES)

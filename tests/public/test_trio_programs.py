@@ -43,11 +43,12 @@ def test_type_checkers_accept_the_programs_and_report_misspelt_options() -> None
     wrong_value = plain.replace('auto_offset_reset="earliest"', 'auto_offset_reset="newest"')
     wrong_type = shared.replace('acknowledgement_mode="explicit"', "max_poll_records=True, fetch_min_bytes=1.5")
     wrong_call = plain.replace("consumer.commit()", "consumer.comit()")
-    said = mypy(plain, shared, misspelt, wrong_value, wrong_type, wrong_call)
+    reported = mypy(plain, shared, misspelt, wrong_value, wrong_type, wrong_call)
     by_file = {
-        int(number): line for number, line in re.findall(r"^.*\bprogram_(\d)\.py:\d+: error: (.*)$", said, re.MULTILINE)
+        int(number): line
+        for number, line in re.findall(r"^.*\bprogram_(\d)\.py:\d+: error: (.*)$", reported, re.MULTILINE)
     }
-    assert by_file.keys() == {2, 3, 4, 5}, said
+    assert by_file.keys() == {2, 3, 4, 5}, reported
     assert 'Unexpected keyword argument "auto_offset_rest"' in by_file[2]
     assert "Literal['earliest', 'latest', 'none']" in by_file[3]
     assert '"fetch_min_bytes"' in by_file[4]

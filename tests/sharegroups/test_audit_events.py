@@ -290,12 +290,12 @@ def test_altered_and_deleted_offsets_are_reported_when_they_are_stored(world, to
 
     def start_at(offset):
         part = alter.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)
-        wanted = alter.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[part])
-        return world.send(world.connect(), 91, 0, alter(group_id="g", topics=[wanted]))
+        expected = alter.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[part])
+        return world.send(world.connect(), 91, 0, alter(group_id="g", topics=[expected]))
 
     start_at(7)
-    gone = delete(group_id="g", topics=[delete.DeleteShareGroupOffsetsRequestTopic(topic_name="t")])
-    world.send(world.connect(), 92, 0, gone)
+    lost = delete(group_id="g", topics=[delete.DeleteShareGroupOffsetsRequestTopic(topic_name="t")])
+    world.send(world.connect(), 92, 0, lost)
     world.journal.slow = True
     start_at(5)
     reported = [(e["request"], e["start_offset"], e["previous"], e["group"]) for e in events(world, "offsets_altered")]

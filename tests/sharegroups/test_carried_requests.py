@@ -46,14 +46,14 @@ def test_records_stay_here_and_are_forgotten_by_name() -> None:
     assert edge.to_owner(3, 0, b"", other) is other
 
 
-@pytest.mark.parametrize(("room", "records_wanted", "waits_s"), [(64 << 20, 500, 0.0), (1, 0, 0.5)])
-def test_without_room_no_records_are_requested(room: int, records_wanted: int, waits_s: float) -> None:
+@pytest.mark.parametrize(("room", "records_expected", "waits_s"), [(64 << 20, 500, 0.0), (1, 0, 0.5)])
+def test_without_room_no_records_are_requested(room: int, records_expected: int, waits_s: float) -> None:
     world = World(limits=Limits(local_answers_total_bytes=room))
     world.services.responses.hold(1)
     edge = ShareEdge(world.services)
     call = call_of(world, ApiKey.SHARE_FETCH, 2, max_records=500, max_bytes=1 << 20, max_wait_ms=500, group_id="g")
     prepared = edge.prepared(call)
-    assert prepared.request.max_records == records_wanted
+    assert prepared.request.max_records == records_expected
     assert prepared.request.group_id == "g"
     assert prepared.not_before - world.timers.now() == pytest.approx(waits_s)
     heartbeat = call_of(world, HEARTBEAT, 1, group_id="g")
@@ -65,8 +65,8 @@ def test_response_with_records_that_are_not_here_cannot_be_built() -> None:
     edge = ShareEdge(world.services)
     call = call_of(world, ApiKey.SHARE_FETCH, 2, group_id="g")
     response = registry.message("ShareFetchResponse")
-    gone = registry.codec("PeerRecords", 0).encode(registry.message("PeerRecords")(chunk=9, start=0, end=5))
-    part = response.PartitionData(partition_index=0, records=gone, current_leader=response.LeaderIdAndEpoch())
+    lost = registry.codec("PeerRecords", 0).encode(registry.message("PeerRecords")(chunk=9, start=0, end=5))
+    part = response.PartitionData(partition_index=0, records=lost, current_leader=response.LeaderIdAndEpoch())
     sent = response(responses=[response.ShareFetchableTopicResponse(topic_id=b"t" * 16, partitions=[part])])
     body = registry.response(ApiKey.SHARE_FETCH, 2).encode(sent)
     frame = (len(body) + 5).to_bytes(4, "big") + b"\0\0\0\1\0" + body

@@ -41,15 +41,15 @@ def settle(consumer: ShareConsumer, messages: list[Message], choose: random.Rand
     """Say what was delivered, acknowledge it, and say what of it was confirmed."""
     lines = [f"D {m.partition()} {m.offset()} {m.delivery_count()} {time.time_ns()}" for m in messages]
     print("\n".join(lines), flush=True)
-    said: list[tuple[str, Message]] = []
+    reported: list[tuple[str, Message]] = []
     for message in messages:
         letter = kind(choose.random())
         consumer.acknowledge(message, KINDS[letter])
-        said.append((letter, message))
+        reported.append((letter, message))
     outcome = consumer.commit_sync(COMMIT_S)
     now = time.time_ns()
     confirmed = {place.partition for place, error in outcome.items() if error is None}
-    lines = [f"{letter} {m.partition()} {m.offset()} {now}" for letter, m in said if m.partition() in confirmed]
+    lines = [f"{letter} {m.partition()} {m.offset()} {now}" for letter, m in reported if m.partition() in confirmed]
     if lines:
         print("\n".join(lines), flush=True)
 

@@ -102,9 +102,9 @@ class Member:
         self.family, self.name = family, name
         self._ledger = ledger
         self._process = Popen(command, stdout=PIPE, stderr=PIPE, text=True)
-        threading.Thread(target=self._hear, daemon=True).start()
+        threading.Thread(target=self._receive, daemon=True).start()
         self._errors: list[str] = []
-        threading.Thread(target=self._hear_errors, daemon=True).start()
+        threading.Thread(target=self._receive_errors, daemon=True).start()
 
     @property
     def ended(self) -> bool:
@@ -117,7 +117,7 @@ class Member:
     def last_words(self) -> str:
         return " ".join(self._errors[-3:])[-300:]
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             try:
@@ -125,7 +125,7 @@ class Member:
             except (ValueError, IndexError, KeyError):
                 continue  # a line cut by a kill
 
-    def _hear_errors(self) -> None:
+    def _receive_errors(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._errors = [*self._errors[-20:], line.strip()]
@@ -262,11 +262,11 @@ class Soak:
 def judge(soak: Soak, records: int) -> list[str]:
     """Return what is wrong."""
     ledger, wrong = soak.ledger, list(soak.ledger.faults)
-    wanted = {(number % PARTITIONS, number // PARTITIONS) for number in range(records)}
-    missing = wanted - ledger.delivered.keys()
+    expected = {(number % PARTITIONS, number // PARTITIONS) for number in range(records)}
+    missing = expected - ledger.delivered.keys()
     if missing:
         wrong.append(f"{len(missing)} records were never delivered, such as {min(missing)}")
-    if more := ledger.delivered.keys() - wanted:
+    if more := ledger.delivered.keys() - expected:
         wrong.append(f"{len(more)} records that nobody produced, such as {min(more)}")
     return wrong
 

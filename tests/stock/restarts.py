@@ -116,9 +116,9 @@ def _reader(w: World, group: str, t: Topic) -> ShareConsumer:
 
 def _lag(w: World, group: str, t: Topic) -> int | None:
     """Return the lag, or None if unknown."""
-    wanted = [{"topic_name": t.name, "partitions": [0]}]
+    expected = [{"topic_name": t.name, "partitions": [0]}]
     response = w.raw.send_request(
-        "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": wanted}]
+        "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": expected}]
     ).groups[0]  # fmt: skip
     if response.error_code:
         return None

@@ -45,8 +45,8 @@ async def create(front: Front, topic: str) -> None:
         raw.wait_for_leaders(topic, PARTITIONS)
 
 
-async def listed(admin: AIOKafkaAdminClient, topic: str, wanted: bool = True) -> bool:
-    return (topic in await admin.list_topics()) is wanted
+async def listed(admin: AIOKafkaAdminClient, topic: str, expected: bool = True) -> bool:
+    return (topic in await admin.list_topics()) is expected
 
 
 async def held(*members: tuple[AIOKafkaConsumer, int]) -> bool:
@@ -68,16 +68,16 @@ def test_produce_and_consume(front: Front, fresh: Fresh) -> None:
 
 async def _produce_and_consume(front: Front, topic: str, group: str) -> None:
     await create(front, topic)
-    wanted: list[str] = []
+    expected: list[str] = []
     for settings in ({"acks": "all", "enable_idempotence": True}, {"acks": 0}, {"compression_type": "lz4"}):
         async with AIOKafkaProducer(bootstrap_servers=front.bootstrap, **settings) as producer:
             for number in range(50):
-                wanted.append(f"{settings} {number}")
-                await producer.send(topic, wanted[-1].encode())
+                expected.append(f"{settings} {number}")
+                await producer.send(topic, expected[-1].encode())
             await producer.flush()
     consumer = AIOKafkaConsumer(topic, bootstrap_servers=front.bootstrap, group_id=group, auto_offset_reset="earliest")
     async with consumer:
-        assert sorted(await read(consumer, len(wanted))) == sorted(wanted)
+        assert sorted(await read(consumer, len(expected))) == sorted(expected)
 
 
 def test_group_rebalances(front: Front, fresh: Fresh) -> None:
@@ -138,6 +138,6 @@ async def _admin(front: Front, topic: str, group: str) -> None:
             assert {(each["node_id"], each["port"]) for each in cluster["brokers"]} == {(1, front.first_port + 1)}
             assert group in {each[0] for each in await admin.list_consumer_groups()}
         await admin.delete_topics([topic])
-        await eventually(lambda: listed(admin, topic, wanted=False))
+        await eventually(lambda: listed(admin, topic, expected=False))
     finally:
         await admin.close()

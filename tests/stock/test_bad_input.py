@@ -65,8 +65,8 @@ def test_no_request(quiet: Front, name: str) -> None:
         raw.brokers()
         before = _log(quiet)
         assert _respond_until_the_end(quiet, NO_REQUESTS[name]) == b""
-        said = until(lambda: _log(quiet)[len(before) :], "a log line")
-        assert len([line for line in said if "warning" in line or "info" in line]) == 1, said
+        reported = until(lambda: _log(quiet)[len(before) :], "a log line")
+        assert len([line for line in reported if "warning" in line or "info" in line]) == 1, reported
         assert raw.brokers()
 
 

@@ -301,10 +301,10 @@ def test_share_consumer_closed_without_acknowledging(front: Front, fresh: Fresh)
     assert sorted(seen) == [("one", 2), ("two", 2)]
 
 
-@pytest.mark.parametrize(("isolation", "wanted"), [
+@pytest.mark.parametrize(("isolation", "expected"), [
     ("read_committed", ["committed"]), ("read_uncommitted", ["aborted", "committed"]),
 ])  # fmt: skip
-def test_share_consumer_and_transactions(front: Front, fresh: Fresh, isolation: str, wanted: list[str]) -> None:
+def test_share_consumer_and_transactions(front: Front, fresh: Fresh, isolation: str, expected: list[str]) -> None:
     """A group that reads committed records never sees aborted ones, and no group sees markers."""
     topic, group = fresh("topic"), fresh("group")
     create(front, topic, 1)
@@ -318,6 +318,6 @@ def test_share_consumer_and_transactions(front: Front, fresh: Fresh, isolation: 
         (producer.abort_transaction if outcome == "aborted" else producer.commit_transaction)(LIMIT_S)
     got: list[str] = []
     with sharing(front, group, topic) as consumer:
-        until(lambda: got.extend(value(m) for m in consumer.poll(0.3)) or len(got) >= len(wanted), "the records")
+        until(lambda: got.extend(value(m) for m in consumer.poll(0.3)) or len(got) >= len(expected), "the records")
         got += [value(message) for message in consumer.poll(1)]
-    assert got == wanted
+    assert got == expected

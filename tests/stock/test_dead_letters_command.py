@@ -58,10 +58,10 @@ def letters(group: str, topic: Topic, offsets: Sequence[int], *, copies: bool = 
 
 def values(raw: Raw, topic: Topic, partition: int = 0) -> list[bytes | None]:
     """Return the committed values of a partition of at most a mebibyte."""
-    wanted = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    expected = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     entry = raw.send_request(
         "Fetch", 12, on=raw.kept(raw.node(topic.leaders[partition])), max_wait_ms=0, min_bytes=0, session_epoch=-1,
-        isolation_level=1, topics=[{"topic": topic.name, "partitions": [wanted]}],
+        isolation_level=1, topics=[{"topic": topic.name, "partitions": [expected]}],
     ).responses[0].partitions[0]  # fmt: skip
     found = fetched_records(bytes(entry.records or b""), 0, entry.aborted_transactions or ())
     return [record.value for batch in found for record in batch.records]

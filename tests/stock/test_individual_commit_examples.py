@@ -80,8 +80,8 @@ def command(example: str) -> list[str]:
 
 def committed(raw: Raw, group: str, topic: str) -> dict[int, tuple[int, str]]:
     """Partition -> offset and metadata, as the broker has them."""
-    wanted = [{"name": topic, "partition_indexes": [*range(PARTITIONS)]}]
-    response = raw.send_request("OffsetFetch", 5, on=raw.on_coordinator(group), group_id=group, topics=wanted)
+    expected = [{"name": topic, "partition_indexes": [*range(PARTITIONS)]}]
+    response = raw.send_request("OffsetFetch", 5, on=raw.on_coordinator(group), group_id=group, topics=expected)
     if response.error_code:  # the group's coordinator is only becoming one
         return dict.fromkeys(range(PARTITIONS), (-1, ""))
     found = response.topics[0].partitions

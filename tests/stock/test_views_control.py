@@ -160,11 +160,11 @@ def test_bad_input_gets_its_error(raw: Raw, broker: Raw, fresh: Fresh) -> None:
         "CreatePartitions", 3, topics=[{"name": view, "count": 20, "assignments": None}], timeout_ms=1000
     )
     assert [each.error_code for each in grown.results] == [44]
-    wanted = [
+    expected = [
         {"name": f"__view.r{slots}.{base.name}", "num_partitions": 5, "replication_factor": -1} for slots in (5, 6)
     ]
-    made = raw.send_request("CreateTopics", 7, topics=wanted, timeout_ms=5000)
-    assert {each.name: each.error_code for each in made.topics} == {wanted[0]["name"]: 0, wanted[1]["name"]: 37}
+    made = raw.send_request("CreateTopics", 7, topics=expected, timeout_ms=5000)
+    assert {each.name: each.error_code for each in made.topics} == {expected[0]["name"]: 0, expected[1]["name"]: 37}
 
 
 def _produced(raw: Raw, on: Any, *names: str) -> dict[str, int]:
@@ -265,8 +265,8 @@ def test_a_base_made_anew_begins_a_new_view(raw: Raw, broker: Raw, fresh: Fresh)
     before = create(raw, view)[view]
     _commit(raw, group, view, 500)
     raw.delete_topic(base)
-    gone = metadata(raw, view)[view]
-    assert (gone.error_code, list(gone.partitions)) == (3, [])
+    lost = metadata(raw, view)[view]
+    assert (lost.error_code, list(lost.partitions)) == (3, [])
     broker.create_topic(base.name, 2)
     after = until(lambda: (found := metadata(raw, view)[view]) and not found.error_code and found, "the new view")
     assert bytes(after.topic_id) != bytes(before.topic_id)

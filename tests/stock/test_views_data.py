@@ -51,7 +51,7 @@ def view_of(raw: Raw, name: str, partitions: int) -> Topic:
     return found
 
 
-def fetch(on: Connection, version: int, *wanted: tuple[Topic, Mapping[int, int]], **options: Any) -> Any:
+def fetch(on: Connection, version: int, *expected: tuple[Topic, Mapping[int, int]], **options: Any) -> Any:
     """One Fetch: topics, each with partition -> offset."""
     values = {"max_wait_ms": 300, "min_bytes": 1, "max_bytes": 1 << 20, "session_id": 0, "session_epoch": -1}
     tags = options.pop("tags", ())
@@ -64,7 +64,7 @@ def fetch(on: Connection, version: int, *wanted: tuple[Topic, Mapping[int, int]]
                 for p, o in partitions.items()
             ],
         )
-        for topic, partitions in wanted
+        for topic, partitions in expected
     ]
     return on.send_request(1, version, build("FetchRequest", **values | options, topics=topics))
 
@@ -176,9 +176,9 @@ def test_offsets_and_epochs_of_a_view_are_those_of_its_base(
     view = view_of(raw, f"__view.r2.{base.name}", 4)
     on = raw.kept(raw.node(base.leaders[0]))
     for timestamp in (-1, -2, -3, 0, 1 << 50):
-        wanted = [{"partition_index": v, "timestamp": timestamp} for v in range(4)]
+        expected = [{"partition_index": v, "timestamp": timestamp} for v in range(4)]
         plain = [{"partition_index": p, "timestamp": timestamp} for p in range(2)]
-        topics = [{"name": view.name, "partitions": wanted}, {"name": base.name, "partitions": plain}]
+        topics = [{"name": view.name, "partitions": expected}, {"name": base.name, "partitions": plain}]
         response = raw.send_request("ListOffsets", 7, on=on, replica_id=-1, topics=topics)
         found = [[(e.error_code, e.timestamp, e.offset, e.leader_epoch) for e in t.partitions] for t in response.topics]
         assert found[0] == [found[1][0]] * 2 + [found[1][1]] * 2
@@ -213,9 +213,9 @@ def test_plain_topics_sessions_filters_and_errors(front: Front, raw: Raw, fresh:
     entry = parts(fetch(on, 15, (base, {0: 0}), tags=((TAG, content),)))[0]
     got = [r for b in records.iter_batches(entry.records) if not b.is_control
            for r in records.decode_records(entry.records[b.position : b.end])]  # fmt: skip
-    wanted = [r.offset for r in base_records(raw, base, 300)
+    expected = [r.offset for r in base_records(raw, base, 300)
               if r.key is None or r.key == b"key-1" or murmur2(r.key) <= 1 << 30]  # fmt: skip
-    assert [r.offset for r in got] == wanted
+    assert [r.offset for r in got] == expected
     assert entry.unknown_tags == (applied(300),)
     codes = {o: parts(fetch(on, 15, (view, {0: o})))[0].error_code for o in (301, 300)}
     assert codes == {301: ErrorCode.OFFSET_OUT_OF_RANGE, 300: 0}

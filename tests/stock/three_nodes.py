@@ -202,8 +202,8 @@ def no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
         for seen, listeners in requested:
             for node, version, beside in product(listeners, (1, 4), ([], [(GROUP_RESOURCE, "g")])):
                 connection = seen.kept(None if node is None else seen.node(node))
-                wanted = [(BROKER_RESOURCE, str(each)) for each in ((node,) if node else NODES)] + beside
-                response = _settings(connection, version, wanted)
+                expected = [(BROKER_RESOURCE, str(each)) for each in ((node,) if node else NODES)] + beside
+                response = _settings(connection, version, expected)
                 encoded = registry.response(32, version).encode(response)
                 found = {port for port in ports if port in encoded}
                 if seen is native:
@@ -219,8 +219,8 @@ def no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
             assert shown["controller.listener.names"] == "CONTROLLER"
 
 
-def _settings(connection: Connection, version: int, wanted: list[tuple[int, str]]) -> Any:
-    resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in wanted]
+def _settings(connection: Connection, version: int, expected: list[tuple[int, str]]) -> Any:
+    resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in expected]
     more = {"include_documentation": True} if version >= 3 else {}
     return connection.send_request(
         32, version, build("DescribeConfigsRequest", resources=resources, include_synonyms=True, **more)

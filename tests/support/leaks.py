@@ -29,7 +29,7 @@ class SocketWatch:
 
     def __init__(self) -> None:
         self._made = False
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._received)
         gc.set_threshold(*RARELY)
 
     def pytest_collection_finish(self) -> None:
@@ -45,7 +45,7 @@ class SocketWatch:
             self._made = False
             _collect(item)
 
-    def _heard(self, event: str, _arguments: tuple[object, ...]) -> None:
+    def _received(self, event: str, _arguments: tuple[object, ...]) -> None:
         if event == "socket.__new__":
             self._made = True
 

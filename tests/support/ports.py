@@ -569,9 +569,11 @@ class Connection:
         assert header.correlation_id == correlation_id
         assert len(frame) == 4 + int.from_bytes(frame[:4], "big")
         requested = self.send_request(header.key, header.version, frame[4 + body_at :])
-        requested.on_settled(partial(self._came, header, expected, requested), self)
+        requested.on_settled(partial(self._on_response, header, expected, requested), self)
 
-    def _came(self, header: headers.RequestHeader, expected: ExpectedResponse, requested: Promise[memoryview]) -> None:
+    def _on_response(
+        self, header: headers.RequestHeader, expected: ExpectedResponse, requested: Promise[memoryview]
+    ) -> None:
         try:
             body = requested.result()
         except UpstreamLost as error:

@@ -238,11 +238,11 @@ class Raw:
         """Set the settings of a group (None takes one back) and wait until the broker has heard of them."""
         _check(self.try_configure(GROUP_RESOURCE, group, values), f"configure group {group}")
 
-        def heard() -> bool:
+        def received() -> bool:
             now = self.describe(GROUP_RESOURCE, group)
             return all(value is None or now[key] == value for key, value in values.items())
 
-        until(heard, f"the settings of group {group}")
+        until(received, f"the settings of group {group}")
 
     def share_start_offset(self, group: str, topic: str, partition: int = 0) -> int:
         """Return the start offset of a share partition, or -1 if it is not known."""

@@ -21,7 +21,7 @@ class ShareMember:
         self.name = name
         more = folder / f"{name}.properties"
         more.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in (settings or {}).items()))
-        self._log, self._heard, self._rest = folder / f"{name}.log", 0, ""
+        self._log, self._received, self._rest = folder / f"{name}.log", 0, ""
         logging = {"logFile": f"{folder / name}.client.log", "defaultLogLevel": "warn", "showDateTime": "true"}
         options = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in logging.items()]
         command = java_program("ShareMember", "4.3.0", "-Xmx128m", *options)
@@ -30,9 +30,9 @@ class ShareMember:
     def listen(self, ledger: Ledger) -> None:
         """Take what was said since the last time; raises ValueError for what no member says."""
         with self._log.open(encoding="utf-8") as log:
-            log.seek(self._heard)
+            log.seek(self._received)
             text = log.read()
-            self._heard = log.tell()
+            self._received = log.tell()
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             ledger.take(self.name, line)

@@ -77,10 +77,10 @@ class ReportedState:
         key, text = requested["put"]
         if not gate.lets_in([wide_partition_of(key)]):
             return {"refused": gate.why_not([wide_partition_of(key)])[0].name}
-        began, came = time.perf_counter(), trio.Event()
+        began, arrived = time.perf_counter(), trio.Event()
         promise = self._append([(key, text.encode())], requested.get("with"))
-        promise.on_settled(came.set)
-        await came.wait()
+        promise.on_settled(arrived.set)
+        await arrived.wait()
         try:
             promise.result()
         except JournalRefused as refusal:

@@ -333,7 +333,7 @@ class Storm:
         fenced, waiting = self.chooser.number(0, 1), self.journal.change_hands(self.chooser)
         if fenced:  # it lives on, and holds nothing
             self.coordinator.clear()
-            self._gone = True
+            self._lost = True
             self.journal.stopped = True
             for promise in waiting:
                 promise.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
@@ -407,7 +407,7 @@ class Storm:
 
     def _own(self) -> None:
         """A new owner reads what is stored."""
-        self._gone = False
+        self._lost = False
         coordinator = self.coordinator = self.make_coordinator()
         state_records.load(
             coordinator, [(state_records.encode_key(key), value) for key, value in self.journal.stored.items()]
@@ -479,7 +479,7 @@ class Storm:
         partition.requested.append(requested)
 
         def settle() -> None:
-            if coordinator is self.coordinator and not self._gone:
+            if coordinator is self.coordinator and not self._lost:
                 partition.requested.remove(requested)
                 if outcome.result()[partition.key] == ErrorCode.NONE:
                     partition.begin(epoch, offset)
@@ -514,7 +514,7 @@ class Storm:
     def _reported(
         self, partition: Partition, by: tuple[ShareCoordinator, int], kinds: dict[int, int], outcome: Outcome
     ) -> None:
-        if by[0] is not self.coordinator or self._gone:
+        if by[0] is not self.coordinator or self._lost:
             return  # a takeover settled it
         if by[1] != partition.lives:
             assert outcome[partition.key] != ErrorCode.NONE, "told as done by state that was replaced"
@@ -554,7 +554,7 @@ class Storm:
             outcome = self.writes.write([change], final=True)
 
             def settle() -> None:
-                if coordinator is self.coordinator and not self._gone and lives == partition.lives:
+                if coordinator is self.coordinator and not self._lost and lives == partition.lives:
                     partition.under_way -= 1
                     partition.unstored = outcome.result()[partition.key] != ErrorCode.NONE
 

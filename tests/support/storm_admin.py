@@ -79,7 +79,7 @@ class AdminStorm(Storm):
         outcome = on_its_own(deletion(services, group))
 
         def settle() -> None:
-            if coordinator is self.coordinator and not self._gone:
+            if coordinator is self.coordinator and not self._lost:
                 self.deleting.discard(group_id)
                 if outcome.result() == ErrorCode.NONE:
                     assert coordinator.keys_of(group_id) == (), "state of a deleted group"
@@ -117,7 +117,7 @@ class AdminStorm(Storm):
         stored = self.changes.store_settings(group_id, after, stored_value(after), lambda: None)
 
         def settle() -> None:
-            if coordinator is self.coordinator and not self._gone:
+            if coordinator is self.coordinator and not self._lost:
                 settings.requested = None
                 if not refused(stored):
                     settings.change(after)

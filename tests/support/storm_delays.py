@@ -169,7 +169,7 @@ class DelayedStorm(AdminStorm):
     ) -> None:
         places = {(partition.key, by[1], offset): offset for offset in kinds}
         since = {place: self._released.pop(place, None) for place in places}
-        is_current = by[0] is self.coordinator and not self._gone and by[1] == partition.lives
+        is_current = by[0] is self.coordinator and not self._lost and by[1] == partition.lives
         if is_current and outcome[partition.key] == ErrorCode.NONE:
             for place, at in since.items():
                 if at is not None:

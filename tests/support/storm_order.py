@@ -100,7 +100,7 @@ class OrderedStorm(AdminStorm):
         self, partition: Partition, by: tuple[ShareCoordinator, int], kinds: dict[int, int], outcome: Outcome
     ) -> None:
         super()._reported(partition, by, kinds, outcome)
-        is_current = by[0] is self.coordinator and not self._gone and by[1] == partition.lives
+        is_current = by[0] is self.coordinator and not self._lost and by[1] == partition.lives
         if is_current and outcome[partition.key] == ErrorCode.NONE and partition.key.group_id != self.groups[-1]:
             for offset in sorted(offset for offset, kind in kinds.items() if kind in FINAL):
                 self._check_settled(partition, offset)

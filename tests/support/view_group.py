@@ -113,7 +113,7 @@ class Member:
         lines = [f"{self.name}, process {self._process.pid}, {state}; has {self.assigned}, read {len(self.records)}"]
         lines.append(f"    rebalances: {', '.join(rebalances[-12:]) or 'none'}")
         lines += [f"    error: {error}" for error in self.errors[-5:]]
-        complaints = self._heard()
+        complaints = self._received()
         return "\n".join([*lines, *([f"    said: {complaints}"] if complaints else [])])
 
     def kill(self) -> None:
@@ -133,7 +133,7 @@ class Member:
         self._close()
         assert status in (0, view_console.STOPPED), f"did not leave its group: {self}"
 
-    def _heard(self) -> str:
+    def _received(self) -> str:
         if not self._complaints.closed:
             size = os.fstat(self._complaints.fileno()).st_size
             at = max(size - PRINTED_BYTES, 0)
@@ -143,7 +143,7 @@ class Member:
     def _close(self) -> None:
         self._process.wait()
         self._reader.join()
-        self._heard()
+        self._received()
         for pipe in (self._process.stdin, self._process.stdout, self._complaints):
             if pipe is not None:
                 pipe.close()
@@ -155,18 +155,18 @@ class Group:
     def __init__(self, client: str, bootstrap: str, group: str, topic: str, assignor: str = "") -> None:
         self._arguments = (client, bootstrap, group, topic, assignor)
         self.members: list[Member] = []
-        self.gone: list[Member] = []
+        self.lost: list[Member] = []
 
     def join(self, count: int = 1) -> None:
         self.members += [Member(*self._arguments) for _ in range(count)]
 
     def kill(self) -> None:
-        self.gone.append(self.members.pop(0))
-        self.gone[-1].kill()
+        self.lost.append(self.members.pop(0))
+        self.lost[-1].kill()
 
     def leave(self) -> None:
-        self.gone.append(self.members.pop(0))
-        self.gone[-1].leave()
+        self.lost.append(self.members.pop(0))
+        self.lost[-1].leave()
 
     def close(self) -> None:
         """All leave; raises AssertionError if one could not do so properly."""
@@ -180,11 +180,11 @@ class Group:
 
     @property
     def values(self) -> set[str]:
-        return {record[3] for member in (*self.members, *self.gone) for record in member.records}
+        return {record[3] for member in (*self.members, *self.lost) for record in member.records}
 
     def __str__(self) -> str:
         """Return what a failure has to say of it."""
-        ended = [f"(gone) {member}" for member in self.gone]
+        ended = [f"(gone) {member}" for member in self.lost]
         return "\n".join([*map(str, self.members), *ended])
 
     def wait_assigned(self, partitions: int, limit_s: float = READ_S) -> None:
@@ -223,8 +223,8 @@ class Group:
         """Each record in its slot, which one member has at a time; each key in order at each member, as long as that
         keeps its partitions."""
         self._check_owners()
-        for member in (*self.members, *self.gone):
-            assert member in self.gone or member.ended is None, f"ended by itself: {member}"
+        for member in (*self.members, *self.lost):
+            assert member in self.lost or member.ended is None, f"ended by itself: {member}"
             last: dict[tuple[int, str], int] = {}
             for line in list(member.lines):
                 if line[0] == "revoked":
@@ -240,7 +240,7 @@ class Group:
 
     def _check_owners(self) -> None:
         by_partition: dict[int, list[tuple[float, float, Member]]] = defaultdict(list)
-        for member in (*self.members, *self.gone):
+        for member in (*self.members, *self.lost):
             for partition, first, last in member.readings():
                 by_partition[partition].append((first, last, member))
         for partition, readings in by_partition.items():

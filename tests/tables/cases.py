@@ -90,9 +90,9 @@ def cases() -> Iterator[Case]:
 
 def expanded(key: int, entry: dict[str, Any]) -> Iterator[Case]:
     first, last = registry.versions(key)
-    wanted = VersionRange.parse(entry.get("versions", f"{first}+"))
+    expected = VersionRange.parse(entry.get("versions", f"{first}+"))
     for version in range(first, last + 1):
-        if version in wanted:
+        if version in expected:
             yield Case(
                 name=entry["name"],
                 key=key,

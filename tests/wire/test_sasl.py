@@ -24,15 +24,15 @@ def test_scram_proves_the_password_on_both_sides(mechanism: str) -> None:
         login.send(server.get_server_final().encode())
 
 
-@pytest.mark.parametrize("said", [b"v=AAAA", b"e=other-error", b"", b"\xff"])
-def test_scram_fails_where_the_server_does_not_know_the_password(said: bytes) -> None:
+@pytest.mark.parametrize("reported", [b"v=AAAA", b"e=other-error", b"", b"\xff"])
+def test_scram_fails_where_the_server_does_not_know_the_password(reported: bytes) -> None:
     hashing = ScramMechanism("SCRAM-SHA-256")
     server = hashing.make_server(lambda _: hashing.make_auth_info("secret", iteration_count=4096))
     login = sasl.login("SCRAM-SHA-256", "alice", "secret")
     server.set_client_first(next(login).decode())
     login.send(server.get_server_first().encode())
     with pytest.raises(sasl.LoginFailed):
-        login.send(said)
+        login.send(reported)
 
 
 @pytest.mark.parametrize(("code", "refusal", "logs_in"), [

@@ -31,26 +31,26 @@ def settings(tmp_path: Path) -> Any:
     return make
 
 
-def said(config: Config, *node_ids: int) -> list[str]:
+def reported(config: Config, *node_ids: int) -> list[str]:
     found = check_certificate.coverage(config, node_ids)
     return [*check_certificate.mistakes(config, found), *check_certificate.remarks(config, found)]
 
 
 def test_a_wildcard_covers_every_broker(settings: Any) -> None:
     config = settings("kafka.example", "*.kafka.example")
-    assert said(config, 1, 2) == [
+    assert reported(config, 1, 2) == [
         "client_tls.cert_file covers kafka.example and every broker-{id}.kafka.example by a wildcard"
     ]
 
 
 def test_names_of_all_brokers_are_enough_until_one_is_added(settings: Any) -> None:
     config = settings("kafka.example", "broker-1.kafka.example", "BROKER-2.kafka.example")
-    (remark,) = said(config, 1, 2)
+    (remark,) = reported(config, 1, 2)
     assert remark == (
         "client_tls.cert_file names each broker: one that is added needs a new certificate, with its name or with "
         "kafka.example and *.kafka.example"
     )
-    (mistake,) = said(config, 1, 2, 3)
+    (mistake,) = reported(config, 1, 2, 3)
     assert "refuse it for broker-3.kafka.example (Hostname mismatch" in mistake
     assert mistake.endswith("it has to name kafka.example and *.kafka.example")
 
@@ -66,26 +66,26 @@ def test_names_of_all_brokers_are_enough_until_one_is_added(settings: Any) -> No
 )
 def test_names_that_are_not_covered_are_listed(settings: Any, names: list[str], refused: str) -> None:
     """A wildcard is one whole label (RFC 9525, 6.3)."""
-    (mistake,) = said(settings(*names), 1, 2)
+    (mistake,) = reported(settings(*names), 1, 2)
     assert f"refuse it for {refused} (" in mistake
 
 
 def test_a_wildcard_cannot_cover_an_id_in_a_later_label(settings: Any) -> None:
     config = settings("kafka.example", broker_names="b.{id}.kafka.example")
-    (mistake,) = said(config, 1)
+    (mistake,) = reported(config, 1)
     assert mistake.endswith("it has to name kafka.example and b.{id}.kafka.example")
 
 
 def test_an_expired_certificate_is_refused(settings: Any) -> None:
-    (mistake,) = said(settings("kafka.example", "*.kafka.example", expires=YESTERDAY), 1)
+    (mistake,) = reported(settings("kafka.example", "*.kafka.example", expires=YESTERDAY), 1)
     assert "(certificate has expired)" in mistake
 
 
 @pytest.mark.parametrize(("name", "count"), [("proxy.example", 1), ("127.0.0.1", 0)])
 def test_with_ports_only_the_advertised_host_is_needed(settings: Any, name: str, count: int) -> None:
     config = settings(name, exposure="ports", advertise=None, broker_names=None)
-    assert len(said(config, 1, 2)) == count
+    assert len(reported(config, 1, 2)) == count
 
 
 def test_without_tls_nothing_is_reported(settings: Any) -> None:
-    assert said(Config(listen="127.0.0.1:9092"), 1) == []
+    assert reported(Config(listen="127.0.0.1:9092"), 1) == []

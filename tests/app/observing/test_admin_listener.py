@@ -22,7 +22,7 @@ from kafka_share_proxy.loop.proxy_headers import Network
 from tests.support.proxy_headers import LOCAL, header, of_client
 
 
-class Heard:
+class Received:
     """Notes, kept."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ async def running(
     status: Callable[[bool], Iterable[bytes]] | None = None,
     confirmations: Confirmations | None = None,
     balancers: Sequence[Network] = (),
-) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
+) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Received]]:
     """An admin listener on a free port."""
     probes = admin_listener.Probes(
         alive=lambda: {"version": "1"},
@@ -61,12 +61,12 @@ async def running(
         pages=pages or AdminPages(),
         hosts=hosts,
     )
-    heard = Heard()
+    received = Received()
     listeners = [trio.SocketListener(await _bound())]
     port = listeners[0].socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(admin_listener.serve_admin, listeners, probes, heard, balancers)
-        yield partial(trio.open_tcp_stream, "127.0.0.1", port), heard
+        nursery.start_soon(admin_listener.serve_admin, listeners, probes, received, balancers)
+        yield partial(trio.open_tcp_stream, "127.0.0.1", port), received
         nursery.cancel_scope.cancel()
 
 
@@ -158,19 +158,19 @@ async def test_an_unserved_path_is_reported(path: str, method: str, expected: in
 
 async def test_a_request_without_end_is_refused() -> None:
     """Headers above the limit get status 431 and are never kept."""
-    async with running() as (dial, heard):
+    async with running() as (dial, received):
         request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * (
             admin_listener.REQUEST_BYTES_MAX + admin_listener.READ_BYTES
         )
         assert (await send_request(dial, request))[0] == 431
-        assert await heard.first() == "admin-bad-request"
+        assert await received.first() == "admin-bad-request"
 
 
 async def test_bytes_that_are_no_http_are_refused() -> None:
     """A Kafka client on the wrong port gets an error, and the next request is served."""
-    async with running() as (dial, heard):
+    async with running() as (dial, received):
         assert (await send_request(dial, b"\x00\x00\x00\x10 no http \r\n\r\n"))[0] == 400
-        assert await heard.first() == "admin-bad-request"
+        assert await received.first() == "admin-bad-request"
         assert (await send_request(dial, get("/livez")))[0] == 200
 
 
@@ -270,8 +270,8 @@ async def test_through_a_load_balancer_rights_are_those_of_its_client(before: by
 
 
 async def test_a_load_balancer_without_a_header_is_refused() -> None:
-    async with running(balancers=[ipaddress.ip_network("127.0.0.1")]) as (dial, heard), await dial() as stream:
+    async with running(balancers=[ipaddress.ip_network("127.0.0.1")]) as (dial, received), await dial() as stream:
         await stream.send_all(get("/livez"))
-        assert await heard.first() == "proxy-header-refused"
+        assert await received.first() == "proxy-header-refused"
     async with running(balancers=[ipaddress.ip_network("192.0.2.0/24")]) as (dial, _):
         assert (await send_request(dial, get("/livez")))[0] == 200, "it is none"

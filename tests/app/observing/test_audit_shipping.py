@@ -83,7 +83,7 @@ def shipped(*sinks: Kept) -> AuditShipping:
     return AuditShipping(audit, sinks, "p", lambda: "c", Decoded(), TrioTimers())
 
 
-def tell(way: AuditShipping, count: int = 1) -> None:
+def offer_events(way: AuditShipping, count: int = 1) -> None:
     for _ in range(count):
         way.audit.offer("acquire", PLACE, "g", "m", (0, 9, 1, 100, 30000, "proxy"))
         way.audit.loads.of(PLACE).rows += 10
@@ -97,7 +97,7 @@ async def running(way: AuditShipping, seconds: float) -> None:
 async def test_every_sink_gets_every_event_in_order(autojump_clock: trio.testing.MockClock) -> None:
     first, second = Kept(), Kept()
     way = shipped(first, second)
-    tell(way, 2 * shipping.SLICE + 1)
+    offer_events(way, 2 * shipping.SLICE + 1)
     await running(way, 1)
     assert [line["seq"] for line in first.lines] == list(range(1, 2 * shipping.SLICE + 2))
     assert second.lines == first.lines
@@ -108,7 +108,7 @@ async def test_topics_are_requested_before_their_events_are_written(autojump_clo
     """The connection used for the lookup is closed at the end."""
     kept = Kept()
     way = shipped(kept)
-    tell(way)
+    offer_events(way)
     way.audit.see("views", "all", "events of no topic")
     await running(way, 1)
     assert (way._names.learnt, way._names.is_closed, len(kept.lines)) == ([b"t" * 16], True, 2)
@@ -118,7 +118,7 @@ async def test_nothing_overtakes_events_of_a_topic_that_is_requested(autojump_cl
     """Events that arrive in the meantime are not lost."""
     kept = Kept()
     way = shipped(kept)
-    tell(way)
+    offer_events(way)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(way.run)
         await trio.sleep(0.05)
@@ -132,7 +132,7 @@ async def test_nothing_overtakes_events_of_a_topic_that_is_requested(autojump_cl
 async def test_load_is_reported_every_interval(autojump_clock: trio.testing.MockClock) -> None:
     kept = Kept()
     way = shipped(kept)
-    tell(way)
+    offer_events(way)
     await running(way, 61)
     assert [line["kind"] for line in kept.lines] == ["acquire", "load"]
 
@@ -141,7 +141,7 @@ async def test_the_last_events_go_out_at_the_end(autojump_clock: trio.testing.Mo
     """With the load up to then; a sink that does not come to an end is not waited for without end."""
     kept, stuck = Kept(), Kept(stuck=True)
     way = shipped(kept, stuck)
-    tell(way)
+    offer_events(way)
     began = trio.current_time()
     await way.finish()
     assert [line["kind"] for line in kept.lines] == ["acquire", "load"]

@@ -17,7 +17,7 @@ from kafka_share_proxy.wire.records import records
 from tests.support.target_brokers import TargetBrokers
 
 
-class Heard:
+class Received:
     def __init__(self) -> None:
         self.events: list[str] = []
 
@@ -38,10 +38,10 @@ def batches(brokers: TargetBrokers, partition: int) -> list[list[bytes | None]]:
     return [[record.value for record in records.decode_records(batch.data)] for batch in kept]
 
 
-async def write(brokers: TargetBrokers, *parts: list[bytes], heard: Heard | None = None) -> AuditTopic:
+async def write(brokers: TargetBrokers, *parts: list[bytes], received: Received | None = None) -> AuditTopic:
     """Offer the parts one after the other, each when the one before is written or dropped."""
     async with trio.open_nursery() as nursery:
-        sink = AuditTopic("audit", brokers.client(), heard or Heard())
+        sink = AuditTopic("audit", brokers.client(), received or Received())
         nursery.start_soon(sink.run)
         for part in parts:
             sink.offer(part)
@@ -74,9 +74,9 @@ async def test_trouble_is_tried_again(brokers: TargetBrokers, autojump_clock: tr
 async def test_it_is_given_up_after_a_while(brokers: TargetBrokers, autojump_clock: trio.testing.MockClock) -> None:
     """A topic that is not there: the events are counted, and one line names it."""
     brokers.target.delete_topic("audit")
-    heard = Heard()
-    sink = await write(brokers, [b"a\n", b"b\n"], heard=heard)
-    assert (sink.dropped, heard.events) == (2, ["audit-not-written"])
+    received = Received()
+    sink = await write(brokers, [b"a\n", b"b\n"], received=received)
+    assert (sink.dropped, received.events) == (2, ["audit-not-written"])
 
 
 async def test_what_waits_is_bounded(

@@ -12,7 +12,7 @@ from kafka_share_proxy.app.observing.audit_topics import RETRY_S, AuditedTopicNa
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
-KNOWN, SEEN, GONE = b"k" * 16, b"s" * 16, b"g" * 16
+KNOWN, SEEN, LOST = b"k" * 16, b"s" * 16, b"g" * 16
 
 
 class Broker:
@@ -56,9 +56,9 @@ async def test_an_unknown_topic_id_is_requested_once(
     names: AuditedTopicNames, broker: Broker, autojump_clock: Any
 ) -> None:
     for _ in range(2):
-        await names.learn([SEEN, KNOWN, GONE])
-    assert broker.requested == [{KNOWN, GONE}]
-    assert [names.name(each) for each in (SEEN, KNOWN, GONE)] == ["seen", "orders", GONE.hex()]
+        await names.learn([SEEN, KNOWN, LOST])
+    assert broker.requested == [{KNOWN, LOST}]
+    assert [names.name(each) for each in (SEEN, KNOWN, LOST)] == ["seen", "orders", LOST.hex()]
 
 
 async def test_a_topic_without_a_name_is_requested_again_later(

@@ -104,7 +104,7 @@ def test_a_missing_right_is_listed_as_missing_not_as_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "expected", "said"),
+    ("made", "expected", "reported"),
     [
         (parts({}, commits=committing()), True, []),
         (parts(commits=committing(is_stored=False)), True, []),
@@ -115,10 +115,10 @@ def test_a_missing_right_is_listed_as_missing_not_as_a_reason() -> None:
         (None, False, ["waiting for every broker to report its versions"]),
     ],
 )
-def test_individual_commits_are_ready_by_themselves(made: Any, expected: bool, said: list[str]) -> None:
+def test_individual_commits_are_ready_by_themselves(made: Any, expected: bool, reported: list[str]) -> None:
     """Loaded, in memory; on standby; marks not read; no identity; switched off; no cluster yet."""
     responded, body = readiness(made).feature("commits")
-    assert (responded, body["reasons"]) == (expected, said)
+    assert (responded, body["reasons"]) == (expected, reported)
     if made is not None:
         is_up = readiness(made).forwarding()[1]
         assert (is_up["ready"], is_up["commits_ready"]) == (True, expected)

@@ -48,10 +48,10 @@ def scopes(shipping: audit_setup.AuditShipping) -> dict[str, str]:
 
 @pytest.mark.parametrize(("samples_per_s", "sees"), [(10, "part"), (0, "none")])
 def test_limited_coverage_is_reported_and_logged(samples_per_s: int, sees: str) -> None:
-    heard = list[tuple[str, str]]()
+    received = list[tuple[str, str]]()
 
     def note(_event: str, /, **context: object) -> None:
-        heard.append((str(context["subject"]), str(context["sees"])))
+        received.append((str(context["subject"]), str(context["sees"])))
 
     config = Config.model_validate({"audit": {"topic": "audit", "key_samples_per_s": samples_per_s}})
     shipping = set_up(World(), topic="audit")
@@ -59,9 +59,9 @@ def test_limited_coverage_is_reported_and_logged(samples_per_s: int, sees: str) 
     coverages = (Coverage("views", "all", "every answer"), Coverage("commits", "part", "not all"))
     audit_setup.report(shipping, coverages, config, note)
     assert scopes(shipping) == {"views": "all", "commits": "part", "key_samples": sees}
-    assert heard == [("commits", "part"), ("key_samples", sees)]
+    assert received == [("commits", "part"), ("key_samples", sees)]
     audit_setup.report(None, coverages, config, note)
-    assert len(heard) == 2
+    assert len(received) == 2
 
 
 def test_each_start_has_its_own_id(tmp_path: Path) -> None:

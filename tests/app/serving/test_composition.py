@@ -76,7 +76,7 @@ class Plane:
         del (self.named if node_id in self.named else self.listening)[node_id]
 
 
-class Said:
+class RecordedNotes:
     """Notes, kept."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ def config(**settings: Any) -> Config:
 def parts(settings: Config, local: bool = True) -> ServingParts:
     """Everything but sockets."""
     settings = settings.model_copy(update={"share_groups": _placed(settings, local)})
-    notes, timers = Said(), Timers()
+    notes, timers = RecordedNotes(), Timers()
     listeners = BrokerListeners(settings, notes, timers.now)
     seen = snapshot({})
     services = shared_services.build(
@@ -214,7 +214,7 @@ def test_produce_is_inspected_from_the_moment_a_view_is_known() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             made = composition.compose(
-                settings, reactor, Said(), nursery, snapshot({0: A}), tls=TlsContexts(None, None, None)
+                settings, reactor, RecordedNotes(), nursery, snapshot({0: A}), tls=TlsContexts(None, None, None)
             )
             looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
             made.features[2].services.catalog.bind("__view.r2.t", Binding(b"v" * 16, b"b" * 16))

@@ -20,10 +20,10 @@ class Limit:
     def get(self, _what: int) -> tuple[int, int]:
         return self.now
 
-    def set(self, _what: int, wanted: tuple[int, int]) -> None:
+    def set(self, _what: int, expected: tuple[int, int]) -> None:
         if self.refuses:
             raise ValueError("current limit exceeds maximum limit")
-        self.now = wanted
+        self.now = expected
 
 
 @pytest.fixture

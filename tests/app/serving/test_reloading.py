@@ -25,7 +25,7 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.values import Address
 
-from tests.app.serving.test_composition import Said
+from tests.app.serving.test_composition import RecordedNotes
 from tests.app.serving.test_server import proxy
 from tests.support.small_broker import Broker
 
@@ -51,7 +51,7 @@ class Play:
     def __init__(self, config: Config) -> None:
         self.written: Config | ConfigError = config
         self.applied: list[tuple[Config, list[str]]] = []
-        self.notes = Said()
+        self.notes = RecordedNotes()
         self.tls: TlsContexts = contexts(config)
         self.reloading = Reloading(self.read, config, self.tls, self.apply, self.notes)
 

@@ -16,7 +16,7 @@ from kafka_share_proxy.loop import boot_clock
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC
 
-from tests.app.serving.test_composition import A, Said, config, snapshot
+from tests.app.serving.test_composition import A, RecordedNotes, config, snapshot
 from tests.support.platforms import platform
 from tests.support.ports import World
 from tests.support.small_state import TEST_STATE, HeldTexts, partition_of
@@ -50,7 +50,13 @@ def composed(kinds: features.Kinds = features.FEATURES, **settings: Any) -> Any:
             seen = snapshot({0: A})
             made.append(
                 compose(
-                    config(**settings), reactor, Said(), nursery, seen, tls=TlsContexts(None, None, None), kinds=kinds
+                    config(**settings),
+                    reactor,
+                    RecordedNotes(),
+                    nursery,
+                    seen,
+                    tls=TlsContexts(None, None, None),
+                    kinds=kinds,
                 )
             )
             made[0].plane.close()

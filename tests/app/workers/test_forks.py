@@ -69,21 +69,21 @@ def requested(ours: socket.socket) -> tuple[int, dict[str, int]]:
             channel.send(ours, {}, [its])
         reported = channel.receive(ours)
         channel.send(mine, {})
-        said = channel.receive(mine)
+        lines = channel.receive(mine)
         assert reported is not None
-        assert said is not None
-    return reported[0]["pid"], said[0]
+        assert lines is not None
+    return reported[0]["pid"], lines[0]
 
 
 def test_workers_become_children_of_the_supervisor_in_groups_of_their_own() -> None:
     with started(PROGRAM) as (process, ours):
         workers = [requested(ours) for _ in range(3)]
-        for pid, said in workers:
+        for pid, lines in workers:
             assert os.waitpid(pid, 0) == (pid, 0)
-            assert said["pid"] == said["group"] == pid != process.pid
-            assert said["parent"] == os.getpid()
+            assert lines["pid"] == lines["group"] == pid != process.pid
+            assert lines["parent"] == os.getpid()
         assert len({pid for pid, _ in workers}) == 3
-        assert {said["open"] for _, said in workers} == {4}, "standard streams and the end of the channel"
+        assert {lines["open"] for _, lines in workers} == {4}, "standard streams and the end of the channel"
 
 
 def test_the_process_ends_with_its_supervisor_and_a_worker_does_not() -> None:

@@ -55,8 +55,8 @@ async def test_records_are_appended_without_a_producer() -> None:
         assert await do(server, "topics/t/records", values=["c"], partition=1, key="k") == {"offset": 2}
         client = await connected(server, server.cluster.partition("t", 1).leader)
         message = messages.FetchRequest
-        wanted = message.FetchPartition(partition=1, partition_max_bytes=1 << 20)
-        topic = message.FetchTopic(topic="t", partitions=[wanted])
+        expected = message.FetchPartition(partition=1, partition_max_bytes=1 << 20)
+        topic = message.FetchTopic(topic="t", partitions=[expected])
         fetched = (await client.call(message(topics=[topic]), 12)).responses[0].partitions[0]
         assert values(fetched.records) == ["a", "b", "c"]
         with pytest.raises(ActionError, match="there is no topic 'none'"):

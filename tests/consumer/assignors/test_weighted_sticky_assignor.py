@@ -134,8 +134,8 @@ def test_rebalances_end_also_where_members_subscribe_to_different_topics(seed: i
         group = {name: each for name in names for each in had(assigned, name, topics="".join(topics[name])).values()}
         assigned, _ = settled(group, counts, weights)
         given = sorted(each for mine in assigned.values() for each in mine)
-        wanted = {topic for name in names for topic in topics[name]}
-        assert given == sorted(TopicPartition(topic, n) for topic in wanted for n in range(counts[topic]))
+        expected = {topic for name in names for topic in topics[name]}
+        assert given == sorted(TopicPartition(topic, n) for topic in expected for n in range(counts[topic]))
         assert all(each.topic in topics[name] for name, mine in assigned.items() for each in mine)
 
 

@@ -84,7 +84,7 @@ def test_what_is_committed_is_done_and_what_is_done_is_committed(data: st.DataOb
         committed = of.commit(child, CHILD)
         done |= set(range(end, main)) | {n for each in behind for n in range(*each) if n < child}
         offset, text, end = committed.offset, committed.metadata, main
-        said = set(range(offset)) | {
+        reported = set(range(offset)) | {
             n for each in (parse_commit_text(text).ranges if text else ()) for n in range(*each)
         }
-        assert said == done
+        assert reported == done

@@ -19,7 +19,7 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, found_coordinator, nothing, only
+from tests.consumer.managers import BARRED, LOST, NOW, OPTIONS, backoff, found_coordinator, nothing, only
 from tests.consumer.messages import crossed
 
 A, B, C = (TopicPartition("p", number) for number in range(3))
@@ -124,7 +124,7 @@ def test_what_may_pass_is_sent_again_after_a_pause_and_only_what_was_refused(cod
 def test_without_a_response_it_is_sent_again_to_the_coordinator_found_then() -> None:
     group = Group()
     group.commit(1, a=5)
-    assert group.commits.on_response(only(group.commits), GONE, NOW) == []
+    assert group.commits.on_response(only(group.commits), LOST, NOW) == []
     assert group.coordinator.node_id is None
     nothing(group.commits, NOW + 1)
     assert not group.commits.is_settled([A])
@@ -139,11 +139,11 @@ def test_a000_11_what_the_old_generation_may_not_commit_the_new_one_does() -> No
     assert group.fenced == [ErrorCode.ILLEGAL_GENERATION] * 2
     nothing(group.commits, NOW + 9)
     group.identity, group.holds = MemberIdentity("m", 2), frozenset({A})
-    wanted = group.commits.poll(NOW + 9)
-    (again,) = wanted.requests
+    expected = group.commits.poll(NOW + 9)
+    (again,) = expected.requests
     assert sent(again) == {0: 5}
     assert again.message.generation_id_or_member_epoch == 2
-    assert wanted.events == ()
+    assert expected.events == ()
     (done,) = group.respond(again)
     assert list(done.value.errors) == [B], "b is not the member's any more"
 
@@ -219,9 +219,9 @@ def test_a001_7_any_order_of_calls_and_responses_ends_each_call_once_in_the_orde
         done += [each.call_id for each in group.respond(under_way.pop(0), now)]
     assert sorted(done) == list(range(len(calls)))
     for place in (A, B):
-        wanted = iter([offset for at, offset in calls if at == place])
+        expected = iter([offset for at, offset in calls if at == place])
         sent_once = [each for n, each in enumerate(on_the_wire[place]) if n == 0 or each != on_the_wire[place][n - 1]]
-        assert all(offset in wanted for offset in sent_once), "in the order of the calls, some left out"
+        assert all(offset in expected for offset in sent_once), "in the order of the calls, some left out"
 
 
 def test_a_topic_that_stays_unknown_is_reported_after_the_time_out_of_calls() -> None:
@@ -231,11 +231,11 @@ def test_a_topic_that_stays_unknown_is_reported_after_the_time_out_of_calls() ->
     now, requests = NOW, 0
     done: list[Any] = []
     while not done and requests < 1000:
-        wanted = group.commits.poll(now)
-        for request in wanted.requests:
+        expected = group.commits.poll(now)
+        for request in expected.requests:
             requests += 1
             done += group.respond(request, now, a=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        now = max(now, min(wanted.wake_at, now + 1)) if wanted.requests == () else now
+        now = max(now, min(expected.wake_at, now + 1)) if expected.requests == () else now
     assert now - NOW == pytest.approx(OPTIONS.api_timeout_s, abs=2 * OPTIONS.retry_backoff_max_s)
     assert requests < 100, "with the pauses of retry.backoff.max.ms"
     ((call_id, refused),) = [(each.call_id, each.value) for each in done]

@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, GONE, NOW, backoff, found_coordinator, nothing, only
+from tests.consumer.managers import BARRED, LOST, NOW, backoff, found_coordinator, nothing, only
 from tests.consumer.messages import crossed
 
 A, B = TopicPartition("p", 0), TopicPartition("p", 1)
@@ -103,16 +103,16 @@ def test_without_a_response_the_coordinator_is_looked_up() -> None:
     play.query(A)
     request = only(play.committed)
     nothing(play.committed)
-    play.committed.on_response(request, GONE, NOW)
-    play.committed.on_response(request, GONE, NOW)
+    play.committed.on_response(request, LOST, NOW)
+    play.committed.on_response(request, LOST, NOW)
     assert play.coordinator.node_id is None
     nothing(play.committed, NOW + 5)
 
 
 def test_a_member_of_kip_848_says_who_it_is() -> None:
     who = MemberIdentity("m", 3)
-    for protocol, said in (("classic", (None, -1)), ("consumer", ("m", 3))):
+    for protocol, reported in (("classic", (None, -1)), ("consumer", ("m", 3))):
         play = Play(who, group_protocol=protocol)
         play.query(A)
         (group,) = only(play.committed).message.groups
-        assert (group.member_id, group.member_epoch) == said
+        assert (group.member_id, group.member_epoch) == reported

@@ -18,7 +18,7 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.records.records import Record, build_batch
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
-from tests.consumer.managers import BARRED, GONE, NOW, backoff, known_topics, nothing, only
+from tests.consumer.managers import BARRED, LOST, NOW, backoff, known_topics, nothing, only
 from tests.consumer.messages import crossed
 
 A, B, C = (TopicPartition("p", number) for number in range(3))
@@ -266,7 +266,7 @@ def test_a_follower_that_the_leader_names_is_read_until_it_refuses_fails_or_the_
             nothing(play.fetches)
             now += 0.1
         elif end == "fails":
-            play.fetches.on_response(second, GONE, NOW)
+            play.fetches.on_response(second, LOST, NOW)
         else:
             play.respond(second, a=batch(0))
             assert only(play.fetches).node_id == 2
@@ -327,11 +327,11 @@ def test_only_ranges_are_read_where_there_are_any() -> None:
 def test_a_broker_that_does_not_respond_is_queried_with_pauses_and_the_others_without() -> None:
     play = Play(A, B)
     first, second = play.fetches.poll(NOW).requests
-    assert play.fetches.on_response(first, GONE, NOW) == []
+    assert play.fetches.on_response(first, LOST, NOW) == []
     play.respond(second, b=batch(0))
-    wanted = play.fetches.poll(NOW)
-    assert [each.node_id for each in wanted.requests] == [2]
-    assert wanted.wake_at == pytest.approx(NOW + 0.1)
+    expected = play.fetches.poll(NOW)
+    assert [each.node_id for each in expected.requests] == [2]
+    assert expected.wake_at == pytest.approx(NOW + 0.1)
     (again,) = play.fetches.poll(NOW + 0.1).requests
     assert play.respond(again, NOW + 0.1, code=-1) == []
     assert nothing(play.fetches, NOW + 0.1) == pytest.approx(NOW + 0.3)

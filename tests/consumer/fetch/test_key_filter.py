@@ -38,15 +38,15 @@ def test_it_wants_what_the_proxy_gives_for_its_field(
     proxys = read_filter(made.content, b"").cut
     for base in (0, 77, 1 << 40):
         given_keys = data.draw(st.lists(KEYS, max_size=10)) + keys
-        wanted = [proxys.slot_of(key, base + number) == 0 for number, key in enumerate(given_keys)]
-        assert made.unwanted(of_keys(given_keys, base)) == [base + n for n, each in enumerate(wanted) if not each]
+        expected = [proxys.slot_of(key, base + number) == 0 for number, key in enumerate(given_keys)]
+        assert made.unwanted(of_keys(given_keys, base)) == [base + n for n, each in enumerate(expected) if not each]
 
 
 @given(of=st.integers(2, 1024), key=KEYS, offset=st.integers(0, 1 << 50), data=st.data())
 def test_slots_are_those_of_the_view(of: int, key: bytes | None, offset: int, data: st.DataObject) -> None:
     slots = data.draw(st.sets(st.integers(0, of - 1), min_size=1, max_size=4))
-    is_wanted = EvenCut(of).slot_of(key, offset) in slots
-    assert slots_of(of, slots).unwanted(of_keys([key], offset)) == ([] if is_wanted else [offset])
+    is_selected = EvenCut(of).slot_of(key, offset) in slots
+    assert slots_of(of, slots).unwanted(of_keys([key], offset)) == ([] if is_selected else [offset])
 
 
 def test_neighbours_touch_and_the_last_one_ends_with_the_space() -> None:
@@ -58,8 +58,8 @@ def test_neighbours_touch_and_the_last_one_ends_with_the_space() -> None:
 
 
 def test_slots_are_committed_under_the_views_name() -> None:
-    wanted = slots_of(8, [5, 2])
-    assert wanted.committed_as(TopicPartition("orders", 3)) == (
+    expected = slots_of(8, [5, 2])
+    assert expected.committed_as(TopicPartition("orders", 3)) == (
         TopicPartition("__view.r8.orders", 26),
         TopicPartition("__view.r8.orders", 29),
     )

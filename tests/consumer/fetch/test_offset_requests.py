@@ -19,7 +19,7 @@ from kafka_share_proxy.consumer.requests import UnsentRequest
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, GONE, NOW, backoff, known_topics, nothing, on_topics
+from tests.consumer.managers import BARRED, LOST, NOW, backoff, known_topics, nothing, on_topics
 from tests.consumer.messages import crossed
 
 A, B = TopicPartition("p", 0), TopicPartition("p", 1)
@@ -99,7 +99,7 @@ def test_a_leader_that_has_moved_is_looked_up_and_its_successor_queried() -> Non
     play.metadata.note_leader(A, LeaderAndEpoch(2, 7))
     (again,) = play.requests(NOW + 1)
     assert again.node_id == 2
-    assert play.offsets.on_response(again, GONE, NOW + 1) == []
+    assert play.offsets.on_response(again, LOST, NOW + 1) == []
     assert play.found == []
 
 
@@ -203,7 +203,7 @@ def test_validation_that_fails_for_now_is_repeated() -> None:
     play = Play()
     assert play.ended(play.new_leader(), end=-1, code=74) == []
     (again,) = play.requests(NOW + 1)
-    assert play.offsets.on_response(again, GONE, NOW + 1) == []
+    assert play.offsets.on_response(again, LOST, NOW + 1) == []
     assert len(play.requests(NOW + 2)) == 1
 
 

@@ -19,7 +19,7 @@ from kafka_share_proxy.consumer.requests import Lane, UnsentRequest
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, GONE, NOW, backoff, found_coordinator, known_topics, nothing, only, respond
+from tests.consumer.managers import BARRED, LOST, NOW, backoff, found_coordinator, known_topics, nothing, only, respond
 
 P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
 State = RebalanceState
@@ -181,8 +181,8 @@ def test_what_is_released_while_it_joins_underneath_is_given_up_when_it_is_synce
         assert assigned.assigned == ({P0, P1} if given_back else {P0})
         assert play.flow.released == NOTHING
         play.member.acknowledge_assigned(assigned.rebalance_id, NOW + 6.3)
-        wanted = play.member.poll(NOW + 6.3).requests
-        assert [each.api for each in wanted] == ([] if given_back else ["JoinGroup"])
+        expected = play.member.poll(NOW + 6.3).requests
+        assert [each.api for each in expected] == ([] if given_back else ["JoinGroup"])
 
 
 def test_of_several_delayed_partitions_those_that_are_released_go_to_others_first() -> None:
@@ -228,12 +228,12 @@ def test_a_permanent_refusal_of_the_group_is_reported_once_and_not_retried(code:
     assert play.flow.state is State.UNJOINED
 
 
-@pytest.mark.parametrize("trouble", [GONE, 14, 15, 16, 27])
+@pytest.mark.parametrize("trouble", [LOST, 14, 15, 16, 27])
 def test_a_join_that_fails_for_now_is_repeated(trouble: Any) -> None:
     play = Play()
     request = only(play.member)
-    if trouble is GONE:
-        assert play.member.on_response(request, GONE, NOW) == []
+    if trouble is LOST:
+        assert play.member.on_response(request, LOST, NOW) == []
     else:
         assert respond(play.member, request, error_code=trouble, protocol_name="") == []
     nothing(play.member)
@@ -245,14 +245,14 @@ def test_a_join_that_fails_for_now_is_repeated(trouble: Any) -> None:
 def test_a_sync_without_a_response_begins_anew_with_a_join() -> None:
     play = Play()
     play.joined(only(play.member), NOW)
-    assert play.member.on_response(only(play.member), GONE, NOW) == []
+    assert play.member.on_response(only(play.member), LOST, NOW) == []
     assert play.flow.state is State.PREPARING_REBALANCE
 
 
 def test_without_a_heartbeat_response_the_session_expires_here_too() -> None:
     play = Play(session_timeout_s=10.0)
     play.join()
-    play.member.on_response(only(play.member, NOW + 3.0), GONE, NOW + 3.0)
+    play.member.on_response(only(play.member, NOW + 3.0), LOST, NOW + 3.0)
     assert play.events(NOW + 9.9) == []
     (event,) = play.events(NOW + 10.0)
     assert isinstance(event, PartitionsLost)
@@ -281,18 +281,18 @@ def test_while_it_waits_for_others_to_join_the_session_does_not_count() -> None:
     respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     request = only(play.member, NOW + 3.0)
     assert play.events(NOW + 200.0) == []
-    play.member.on_response(request, GONE, NOW + 200.0)
+    play.member.on_response(request, LOST, NOW + 200.0)
     assert play.events(NOW + 201.0) == []
     assert len(play.events(NOW + 211.0)) == 1
 
 
 def test_leaving_says_so_unless_the_member_is_static() -> None:
-    for instance_id, said in ((None, True), ("i", False)):
+    for instance_id, reported in ((None, True), ("i", False)):
         play = Play(group_instance_id=instance_id)
         play.join()
         play.member.leave(NOW, "closed")
-        assert play.member.is_leaving is said
-        if said:
+        assert play.member.is_leaving is reported
+        if reported:
             request = only(play.member)
             assert (request.api, request.message.members[0].member_id) == ("LeaveGroup", "m")
             respond(play.member, request)

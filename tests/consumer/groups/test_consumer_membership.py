@@ -18,7 +18,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.consumer.managers import (
     BARRED,
-    GONE,
+    LOST,
     NOW,
     assign,
     backoff,
@@ -107,9 +107,9 @@ def test_a_smaller_assignment_is_acknowledged_when_the_application_has_let_go() 
     play.settled = False
     nothing(play.member, NOW + 11.0)
     play.settled = True
-    wanted = play.member.poll(NOW + 11.5)
-    assert owned(wanted.requests[0]) == [0]
-    (assigned,) = wanted.events
+    expected = play.member.poll(NOW + 11.5)
+    assert owned(expected.requests[0]) == [0]
+    (assigned,) = expected.events
     assert (assigned.assigned, assigned.added, play.flow.state) == ({P0}, NOTHING, State.ASSIGNING_PARTITIONS)
 
 
@@ -120,7 +120,7 @@ def test_an_acknowledgement_without_a_response_is_sent_again() -> None:
     play.events(NOW + 5.0)
     play.member.acknowledge_revoked(frozenset({P1}), NOW + 5.0)
     request = only(play.member, NOW + 5.0)
-    play.member.on_response(request, GONE, NOW + 6.0)
+    play.member.on_response(request, LOST, NOW + 6.0)
     play.member._coordinator.node_id = 1
     again = only(play.member, NOW + 6.1)
     assert owned(again) == [0]
@@ -205,7 +205,7 @@ def test_a_refused_commit_brings_the_next_heartbeat_forward() -> None:
 def test_without_a_heartbeat_response_the_session_expires_here_too() -> None:
     play = Play(session_timeout_s=10.0)
     play.join()
-    play.member.on_response(only(play.member, NOW + 5.0), GONE, NOW + 5.0)
+    play.member.on_response(only(play.member, NOW + 5.0), LOST, NOW + 5.0)
     (event,) = play.events(NOW + 10.0)
     assert isinstance(event, PartitionsLost)
     assert play.member.holds == NOTHING

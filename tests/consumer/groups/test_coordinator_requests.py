@@ -11,7 +11,7 @@ from kafka_share_proxy.consumer.groups.states import coordinator_trace
 from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.consumer.managers import BARRED, GONE, NOW, TIMED_OUT, backoff, found_coordinator, nothing, only, respond
+from tests.consumer.managers import BARRED, LOST, NOW, TIMED_OUT, backoff, found_coordinator, nothing, only, respond
 
 
 def looking() -> CoordinatorRequests:
@@ -33,7 +33,7 @@ def test_it_is_requested_once_and_then_known() -> None:
 
 
 @pytest.mark.parametrize("trouble", [
-    GONE, TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    LOST, TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 ])  # fmt: skip
 def test_after_trouble_it_is_queried_again_after_a_pause(trouble: Any) -> None:
     made = looking()
@@ -65,7 +65,7 @@ def test_a_permanent_error_is_raised_and_retried_only_on_demand() -> None:
 
 
 def test_a_lost_coordinator_is_looked_up_again() -> None:
-    for reason in (GONE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+    for reason in (LOST, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
         made = found_coordinator()
         made.note(reason, NOW)
         assert made.node_id is None

@@ -178,11 +178,11 @@ class Polls(RuleBasedStateMachine):
     @rule(partitions=ANY)
     def application_delays(self, partitions: frozenset[TopicPartition]) -> None:
         listed = self.ledger.next | self.ledger.thereafter
-        gone = self.ledger.lost_now | self.ledger.lost_pending
+        lost = self.ledger.lost_now | self.ledger.lost_pending
         before = (self.ledger.next, self.ledger.thereafter)
-        if partitions <= listed | gone:
-            assert self.ledger.delay(partitions) == (not partitions & gone)
-            assert partitions - gone <= self.ledger.thereafter
+        if partitions <= listed | lost:
+            assert self.ledger.delay(partitions) == (not partitions & lost)
+            assert partitions - lost <= self.ledger.thereafter
             self.reported -= partitions
         else:
             with pytest.raises(ValueError):

@@ -36,14 +36,14 @@ def test_the_chains_of_the_proposal_are_allowed(name: str) -> None:
 
 
 def test_an_illegal_transition_raises_and_changes_nothing() -> None:
-    heard: list[object] = []
+    received: list[object] = []
     for before in RebalanceState:
         for after in set(RebalanceState) - REBALANCE_TRANSITIONS[before]:
-            trace = rebalance_trace(heard.append)
+            trace = rebalance_trace(received.append)
             trace.state = before
             with pytest.raises(LocalProtocolError, match=f"{before.value} is not followed by {after.value}"):
                 trace.to(after, 1.0, "a test")
-            assert (trace.state, trace.changes, heard) == (before, [], [])
+            assert (trace.state, trace.changes, received) == (before, [], [])
 
 
 def test_every_state_is_reached_and_left() -> None:
@@ -63,11 +63,11 @@ def test_the_table_in_the_readme_is_the_table() -> None:
 
 
 def test_an_observer_gets_each_transition_with_time_and_reason() -> None:
-    heard: list[str] = []
-    trace = coordinator_trace(lambda change: heard.append(f"{change.now:g} {change.after.value}: {change.reason}"))
+    received: list[str] = []
+    trace = coordinator_trace(lambda change: received.append(f"{change.now:g} {change.after.value}: {change.reason}"))
     trace.to(CoordinatorState.INITIALIZED, 1.0, "started")
     trace.to(CoordinatorState.COORDINATOR_DISCOVERY, 2.5, "a commit")
-    assert heard == ["1 initialized: started", "2.5 coordinator_discovery: a commit"]
+    assert received == ["1 initialized: started", "2.5 coordinator_discovery: a commit"]
     assert [each.value for each in trace.chain()] == ["down", "initialized", "coordinator_discovery"]
 
 

@@ -154,12 +154,12 @@ def read_response(response: str) -> Assigned | None:
 def is_valid(case: Case, assigned: Assigned) -> bool:
     """Return True if every member has only existing, subscribed partitions, and no partition has two owners."""
     every = [partition for partitions in assigned.values() for partition in partitions]
-    wanted = all(
+    expected = all(
         each.topic in case.members[member_id].topics and each.partition < case.counts.get(each.topic, 0)
         for member_id, partitions in assigned.items()
         for each in partitions
     )
-    return wanted and len(every) == len(set(every)) and assigned.keys() == case.members.keys()
+    return expected and len(every) == len(set(every)) and assigned.keys() == case.members.keys()
 
 
 def compact(assigned: Assigned) -> str:

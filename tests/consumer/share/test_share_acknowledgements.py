@@ -20,8 +20,8 @@ def test_neighbours_of_several_types_are_one_batch() -> None:
 
 
 def test_holes_and_long_runs_begin_another_batch() -> None:
-    said = {1: ACCEPT, 3: RELEASE, 4: ACCEPT, **dict.fromkeys(range(5, 5 + RUN_MIN), RELEASE)}
-    assert spans(said) == [
+    reported = {1: ACCEPT, 3: RELEASE, 4: ACCEPT, **dict.fromkeys(range(5, 5 + RUN_MIN), RELEASE)}
+    assert spans(reported) == [
         AcknowledgementSpan(1, 1, [1]),
         AcknowledgementSpan(3, 4, [2, 1]),
         AcknowledgementSpan(5, 4 + RUN_MIN, [2]),
@@ -33,12 +33,12 @@ def test_no_acknowledgements_are_no_batch() -> None:
 
 
 @given(st.dictionaries(st.integers(0, 60), st.sampled_from(AcknowledgeType)))
-def test_batches_contain_exactly_the_acknowledgements(said: dict[int, AcknowledgeType]) -> None:
-    made = spans(said)
+def test_batches_contain_exactly_the_acknowledgements(reported: dict[int, AcknowledgeType]) -> None:
+    made = spans(reported)
     by_offset: dict[int, int] = {}
     for first, last, types in made:
         count = last - first + 1
         assert len(types) in (1, count)
         by_offset.update(zip(range(first, last + 1), types * count if len(types) == 1 else types, strict=True))
-    assert by_offset == said
+    assert by_offset == reported
     assert all(one.last < two.first for one, two in itertools.pairwise(made))

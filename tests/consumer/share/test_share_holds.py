@@ -91,12 +91,12 @@ def test_a_renewed_record_that_is_settled_is_not_returned_again() -> None:
 
 def test_a_lock_that_could_not_be_renewed_is_lost() -> None:
     play = Play()
-    heard: list[int] = []
-    play.held.find(P0, 4, play.delivery).on_lost = lambda: heard.append(4)
+    received: list[int] = []
+    play.held.find(P0, 4, play.delivery).on_lost = lambda: received.append(4)
     play.acknowledge(4, RENEW)
     play.sent()
     play.respond(LATE)
-    assert (heard, play.held.count, play.errors) == ([4], 9, [LATE])
+    assert (received, play.held.count, play.errors) == ([4], 9, [LATE])
     assert isinstance(play.held.find(P0, 4, play.delivery).lost, LockLostError)
     assert play.acknowledge(4, ACCEPT) is False
     assert isinstance(play.results[-1].error, LockLostError)
@@ -155,15 +155,15 @@ def test_renewals_are_refused_where_the_broker_has_none_and_the_record_stays() -
 
 def test_a_session_that_ends_takes_all_locks_with_it() -> None:
     play = Play()
-    heard: list[int] = []
-    play.held.find(P0, 5, play.delivery).on_lost = lambda: heard.append(5)
+    received: list[int] = []
+    play.held.find(P0, 5, play.delivery).on_lost = lambda: received.append(5)
     play.acknowledge(0, ACCEPT)
     play.sent()
     play.acknowledge(1, ACCEPT)
     play.acknowledge(2, RENEW)
     play.held.lose(play.session, ConsumerError("the connection ended"))
     assert play.held.count == 0
-    assert heard == [5]
+    assert received == [5]
     assert [dict(result.said) for result in play.results] == [{0: ACCEPT}, {1: ACCEPT, 2: RENEW}]
     assert all("connection ended" in str(result.error) for result in play.results)
     assert play.acknowledge(7, ACCEPT) is False
@@ -191,10 +191,10 @@ def test_a_record_that_is_delivered_again_belongs_to_the_new_delivery() -> None:
 
 def test_the_holder_of_a_redelivered_record_is_notified() -> None:
     play = Play()
-    heard: list[int] = []
-    play.held.find(P0, 5, play.delivery).on_lost = lambda: heard.append(5)
+    received: list[int] = []
+    play.held.find(P0, 5, play.delivery).on_lost = lambda: received.append(5)
     play.held.deliver(P0, [5], play.session, NOW + 60)
-    assert (heard, play.held.count) == ([5], 10)
+    assert (received, play.held.count) == ([5], 10)
 
 
 def test_a_wide_range_that_is_taken_away_costs_what_is_held() -> None:

@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.consumer.managers import (
     BARRED,
-    GONE,
+    LOST,
     NOW,
     assign,
     backoff,
@@ -51,7 +51,7 @@ class Play:
         assert self.member.trace.state is State.STABLE
 
 
-def said(request: UnsentRequest) -> tuple[int, str | None, list[str] | None]:
+def reported(request: UnsentRequest) -> tuple[int, str | None, list[str] | None]:
     message = request.message
     return message.member_epoch, message.rack_id, message.subscribed_topic_names
 
@@ -59,16 +59,16 @@ def said(request: UnsentRequest) -> tuple[int, str | None, list[str] | None]:
 def test_joining_says_everything_and_what_follows_only_what_has_changed() -> None:
     play = Play(rack="r")
     first = only(play.member)
-    assert said(first) == (0, "r", ["p"])
+    assert reported(first) == (0, "r", ["p"])
     assert (first.message.member_id, first.message.group_id, first.node_id) == ("m", "g", 1)
     play.respond(first, given="01")
     assert nothing(play.member) == NOW + 5
     assert play.member.assigned == {P0, P1}
     second = only(play.member, NOW + 5)
-    assert said(second) == (2, None, None)
+    assert reported(second) == (2, None, None)
     play.respond(second, NOW + 5)
     play.member.subscribe(frozenset({"p", "q"}))
-    assert said(only(play.member, NOW + 5)) == (2, None, ["p", "q"])
+    assert reported(only(play.member, NOW + 5)) == (2, None, ["p", "q"])
     assert play.member.assigned == {P0, P1}
 
 
@@ -111,7 +111,7 @@ def test_a_member_that_is_not_known_joins_again_and_continues_reading(code: int)
     assert play.member.trace.state is State.JOINING
     assert play.member.assigned == {P0, P1}
     again = only(play.member, NOW + 5)
-    assert said(again) == (0, None, ["p"])
+    assert reported(again) == (0, None, ["p"])
     play.respond(again, NOW + 5, epoch=9)
     assert (play.member.epoch, play.member.trace.state) == (9, State.STABLE)
 
@@ -144,20 +144,20 @@ def test_a_coordinator_that_is_none_is_looked_up_again(code: int) -> None:
         nothing(play.member, NOW + 0.2)
         again = only(play.coordinator, NOW + 0.2)
         respond(play.coordinator, again, coordinators=[{"key": "g", "node_id": 2, "host": "h", "port": 1}])
-    assert said(only(play.member, NOW + 0.2)) == (0, None, ["p"])
+    assert reported(only(play.member, NOW + 0.2)) == (0, None, ["p"])
 
 
 def test_a_heartbeat_without_a_response_is_repeated_with_everything() -> None:
     play = Play()
     play.join()
-    play.member.on_response(only(play.member, NOW + 5), GONE, NOW + 5)
+    play.member.on_response(only(play.member, NOW + 5), LOST, NOW + 5)
     nothing(play.member, NOW + 5.2)
     respond(
         play.coordinator,
         only(play.coordinator, NOW + 5.2),
         coordinators=[{"key": "g", "node_id": 1, "host": "h", "port": 1}],
     )
-    assert said(only(play.member, NOW + 5.2)) == (2, None, ["p"])
+    assert reported(only(play.member, NOW + 5.2)) == (2, None, ["p"])
 
 
 def test_a_broker_without_share_groups_and_a_wrong_password_are_final() -> None:
@@ -171,13 +171,13 @@ def test_who_does_not_poll_leaves_and_joins_with_the_next_poll() -> None:
     play = Play(max_poll_interval_s=3.0)
     play.join()
     leaving = only(play.member, NOW + 3)
-    assert said(leaving) == (-1, None, None)
+    assert reported(leaving) == (-1, None, None)
     assert play.member.assigned == frozenset()
     play.respond(leaving, NOW + 3)
     assert play.member.trace.state is State.OUTSIDE
     nothing(play.member, NOW + 100)
     play.member.polled(NOW + 100)
-    assert said(only(play.member, NOW + 100)) == (0, None, ["p"])
+    assert reported(only(play.member, NOW + 100)) == (0, None, ["p"])
 
 
 def test_leaving_is_sent_once_despite_errors() -> None:
@@ -185,7 +185,7 @@ def test_leaving_is_sent_once_despite_errors() -> None:
     play.join()
     play.member.leave(NOW + 1, "closed")
     assert play.member.is_leaving
-    play.member.on_response(only(play.member, NOW + 1), GONE, NOW + 1)
+    play.member.on_response(only(play.member, NOW + 1), LOST, NOW + 1)
     assert not play.member.is_leaving
     nothing(play.member, NOW + 100)
 
@@ -196,7 +196,7 @@ def test_a_response_to_a_request_before_leaving_is_ignored() -> None:
     play.member.leave(NOW, "closed")
     assert play.respond(old, given="01") == []
     assert play.member.assigned == frozenset()
-    assert said(only(play.member)) == (-1, None, None)
+    assert reported(only(play.member)) == (-1, None, None)
 
 
 def test_a_member_without_a_coordinator_leaves_without_a_request() -> None:

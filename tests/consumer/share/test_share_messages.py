@@ -101,11 +101,11 @@ def test_renewals_set_their_flag_and_need_version_2() -> None:
 
 
 def test_records_with_different_named_delays_are_different_batches() -> None:
-    said = {P0: dict.fromkeys(range(6), AcknowledgeType.RELEASE) | {5: ACCEPT}}
+    reported = {P0: dict.fromkeys(range(6), AcknowledgeType.RELEASE) | {5: ACCEPT}}
     delays = {P0: {1: 500, 2: 500, 4: 0}}
     for made in (
-        crossed(messages().acknowledge(session(), said, 1, delays), 2),
-        crossed(messages().fetch(session(), {P0: P}, said, 0.5, delays), 2),
+        crossed(messages().acknowledge(session(), reported, 1, delays), 2),
+        crossed(messages().fetch(session(), {P0: P}, reported, 0.5, delays), 2),
     ):
         batches = made.topics[0].partitions[0].acknowledgement_batches
         assert [(b.first_offset, b.last_offset, delay_ms_in(b.unknown_tags)) for b in batches] == [

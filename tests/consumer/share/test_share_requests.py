@@ -18,7 +18,7 @@ from tests.consumer.share_world import ACCEPT, RELEASE, RENEW, FakeSession, Shar
 from tests.consumer.world import World
 
 P0, P1, P2 = (TopicPartition("a", number) for number in range(3))
-GONE = RequestFailure(FailureKind.DISCONNECTED, "cut")
+LOST = RequestFailure(FailureKind.DISCONNECTED, "cut")
 
 
 def play(partitions: int = 1, records: int = 10, **options: Any) -> tuple[ShareKafka, ShareMember]:
@@ -90,11 +90,11 @@ def test_renewals_never_wait_in_a_fetch() -> None:
 
 def test_acknowledgements_of_a_revoked_partition_are_still_sent() -> None:
     kafka, member = play(2)
-    said = 0
-    while said < 20:
+    reported = 0
+    while reported < 20:
         for part in member.poll().parts:
             say(member, part, ACCEPT, *part.records.positions.offsets)
-            said += len(part.records)
+            reported += len(part.records)
     kafka.share.may_read = lambda _, partition: partition == P0
     member.world.run(3)
     assert kafka.share.share(P1).settled < set(range(10))
@@ -200,7 +200,7 @@ def test_a_connection_that_ends_is_a_session_that_ends() -> None:
 
     def cut(_: UnsentRequest) -> Any:
         kafka.share.end_session(1, "m")
-        return GONE
+        return LOST
 
     respond_once(kafka, "ShareFetch", cut)
     assert len(member.offsets()) == 10

@@ -46,10 +46,10 @@ def test_the_selection_gets_the_services_of_the_feature() -> None:
     """The look, and the choice among decoded requests."""
 
     def picks(services: str) -> Picks:
-        async def is_wanted(call: Call) -> bool:
+        async def is_selected(call: Call) -> bool:
             return str(call.key) in services
 
-        return is_wanted
+        return is_selected
 
     api = DeclaredApi(
         key=7,

@@ -85,9 +85,9 @@ def test_no_request_is_read_while_no_group_is_selected() -> None:
 
 def test_a_list_of_very_many_groups_is_selected_after_decoding() -> None:
     group = registry.message("OffsetFetchRequest").OffsetFetchRequestGroup
-    for count, wanted in ((ELEMENTS_MAX, False), (ELEMENTS_MAX + 1, True)):
+    for count, expected in ((ELEMENTS_MAX, False), (ELEMENTS_MAX + 1, True)):
         request = frame(9, 8, groups=[group(group_id="g")] * count)
-        assert ByGroupId(lambda _: False).matcher(9, 8)(request) is wanted
+        assert ByGroupId(lambda _: False).matcher(9, 8)(request) is expected
 
 
 def test_words_are_found_wherever_they_stand() -> None:
@@ -137,11 +137,11 @@ def test_topics_by_the_beginning_of_their_names(version: int) -> None:
     """Also before the whole request has arrived; unclear or unreadable requests are selected."""
     look = ByTopicPrefix("__view.").matcher(0, version)
     data = [PRODUCE.PartitionProduceData(records=b"__view." * 20)]
-    for names, wanted in ((["a"], False), (["a", "b"], False), (["__view.x"], True), (["a", "__view.x"], True)):
+    for names, expected in ((["a"], False), (["a", "b"], False), (["__view.x"], True), (["a", "__view.x"], True)):
         topics = [PRODUCE.TopicProduceData(name=name, partition_data=data) for name in names]
         request = frame(0, version, topic_data=topics)
-        assert look(request) is wanted
-        assert look(request[: bytes(request).index(b"__view")]) is (wanted or len(names) > 1)
+        assert look(request) is expected
+        assert look(request[: bytes(request).index(b"__view")]) is (expected or len(names) > 1)
     assert look(memoryview(b"\0\0\0\x08\0\0\0\1\xff\xfe"))
 
 

@@ -81,10 +81,10 @@ def test_rewritten_responses_are_spread_over_iterations_and_others_are_forwarded
         other.send(request(FETCH, 11, 1))
         its_broker.expect(request(FETCH, 11, 1))
         assert slow.count < MANY, "the other client did not wait for all of them"
-        wanted = b"".join(response(n, b"BODY%d" % n) for n in range(MANY))
-        counts = counts_by_turn(w, slow, lambda: len(client.take()) >= len(wanted))
+        expected = b"".join(response(n, b"BODY%d" % n) for n in range(MANY))
+        counts = counts_by_turn(w, slow, lambda: len(client.take()) >= len(expected))
         assert max(counts) <= IN_ONE_TURN
-        client.expect(wanted)
+        client.expect(expected)
         assert w.plane.statistics().gathered_bytes == 0
 
 
@@ -106,12 +106,12 @@ def test_local_requests_of_many_connections_share_the_iterations() -> None:
         clients = [w.client() for _ in range(8)]
         for client in clients:
             client.send(b"".join(request(LOCAL, 1, n) for n in range(10)))
-        wanted = b"".join(response(n, b"here") for n in range(10))
+        expected = b"".join(response(n, b"here") for n in range(10))
         w.turn_until(lambda: slow.count >= len(clients))  # the first of each is served as it is received
-        counts = counts_by_turn(w, slow, lambda: all(len(client.take()) >= len(wanted) for client in clients))
+        counts = counts_by_turn(w, slow, lambda: all(len(client.take()) >= len(expected) for client in clients))
         assert max(counts) <= IN_ONE_TURN
         for client in clients:
-            client.expect(wanted)
+            client.expect(expected)
 
 
 def test_many_connections_with_something_to_rewrite_get_one_response_each_before_they_queue() -> None:
@@ -123,8 +123,8 @@ def test_many_connections_with_something_to_rewrite_get_one_response_each_before
             broker.receive(120)
         for _, broker in pairs:
             broker.send(b"".join(response(n, b"body") for n in range(10)))
-        wanted = b"".join(response(n, b"BODY") for n in range(10))
-        counts = counts_by_turn(w, slow, lambda: all(len(client.take()) >= len(wanted) for client, _ in pairs))
+        expected = b"".join(response(n, b"BODY") for n in range(10))
+        counts = counts_by_turn(w, slow, lambda: all(len(client.take()) >= len(expected) for client, _ in pairs))
         assert max(counts) <= len(pairs) + IN_ONE_TURN
 
 

@@ -325,12 +325,12 @@ def test_a_pump_takes_only_walks(world: World) -> None:
 def test_nothing_is_kept_of_what_was_forgotten(world: World) -> None:
     """Neither the walk nor what waited in it."""
     walk = Up(Pending())
-    gone = weakref.ref(walk)
+    lost = weakref.ref(walk)
     world.pump.connect(900, walk, 901)
     world.pump.forget(900)
     del walk
     gc.collect()
-    assert gone() is None
+    assert lost() is None
 
 
 def test_bytes_that_python_lets_pass_are_forwarded(world: World) -> None:
@@ -417,10 +417,10 @@ def test_iteration_ends_after_the_rest_of_a_request_of_an_earlier_iteration_is_k
 def test_nothing_is_kept_of_a_pump_with_requests() -> None:
     world = World()
     walk = Up(Pending())
-    gone = weakref.ref(walk)
+    lost = weakref.ref(walk)
     world.pump.connect(900, walk, 901)
     world.pump.send_later(900, b"data")
     world.close()
     del walk, world
     gc.collect()
-    assert gone() is None
+    assert lost() is None

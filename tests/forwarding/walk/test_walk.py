@@ -351,10 +351,10 @@ def test_commits_of_unknown_groups_are_forwarded_in_c(key: int, version: int, se
     for end in (len(data), *range(12, len(data))):
         walk = in_c.RequestWalk(in_c.Pending(), table, FRAME_MAX)
         assert walk.receive(buffer, 0, end) == (end if is_plain and end == len(data) else 0)
-    is_requested_whole, is_wanted = 0 in requested, KNOWN.matcher(key, version)(memoryview(data)[4:])
+    is_requested_whole, is_selected = 0 in requested, KNOWN.matcher(key, version)(memoryview(data)[4:])
     assert is_requested_whole <= (not is_plain)
-    assert is_wanted <= (not is_plain), "it passes in Python, too"
-    assert is_plain or is_wanted or is_requested_whole, "nobody has looked"
+    assert is_selected <= (not is_plain), "it passes in Python, too"
+    assert is_plain or is_selected or is_requested_whole, "nobody has looked"
 
 
 @pytest.mark.parametrize(("group", "metadata"), [("known", ""), ("other", "ic/1;3-3")])
@@ -371,7 +371,7 @@ def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_matc
 def test_a_request_forwarded_in_c_is_not_selected_in_python_for_any_group_id(key: int, version: int) -> None:
     """Any bytes changed anywhere after the head, lengths included; and random bytes."""
     random_ = random.Random(key * 100 + version)
-    wanted, passed = KNOWN.matcher(key, version), 0
+    expected, passed = KNOWN.matcher(key, version), 0
     table = in_c.Table({}, {name(key, version): GroupMatch(KNOWN, (key, version), lambda *_: None, COMMIT)}, SILENT)
     for number in range(400):
         data = bytearray(commit_of(key, version, random_)[0])
@@ -382,7 +382,7 @@ def test_a_request_forwarded_in_c_is_not_selected_in_python_for_any_group_id(key
         walk = in_c.RequestWalk(in_c.Pending(), table, FRAME_MAX)
         if walk.receive(memoryview(data), 0, len(data)):
             passed += 1
-            assert not wanted(memoryview(bytes(data))[4:]), bytes(data)
+            assert not expected(memoryview(bytes(data))[4:]), bytes(data)
     assert passed
 
 

@@ -46,16 +46,16 @@ def test_a_sample_is_blocks_all_over_the_partition() -> None:
 def test_a_plan_from_too_few_samples_says_so_and_how_to_get_more() -> None:
     weights = dict.fromkeys(range(4096), 10.0)
     few, many = (make_plan(weights, 8, 4096, dict.fromkeys(weights, 10.0 * each)) for each in (400, 4))
-    said = [
+    reported = [
         "\n".join(
             plan_job.report_lines(plan_job.PlannedTopic("orders", plan, {"weight": "rows", "rows": 40_960, "keys": 9}))
         )
         for plan in (few, many)
     ]
-    assert "orders: 8 ranges from 40,960 records, of which 9 keys were sampled, weight rows" in said[0]
-    assert re.search(r"at most 1\.8\d+ x the mean at 95% \(estimate 1\.000\)", said[0])
-    assert re.search(r"too few samples .* about \d+ times as many .* audit\.key_samples_per_s", said[0])
-    assert "too few" not in said[1]
+    assert "orders: 8 ranges from 40,960 records, of which 9 keys were sampled, weight rows" in reported[0]
+    assert re.search(r"at most 1\.8\d+ x the mean at 95% \(estimate 1\.000\)", reported[0])
+    assert re.search(r"too few samples .* about \d+ times as many .* audit\.key_samples_per_s", reported[0])
+    assert "too few" not in reported[1]
 
 
 def test_a_key_is_shown_as_text_where_it_is_some() -> None:

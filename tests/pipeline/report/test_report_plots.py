@@ -17,10 +17,11 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(1, "second"), (30, "30 seconds"), (60, "minute"), (10_800, "3 hours"), (172_800, "2 days")]
+    ("seconds", "reported"),
+    [(1, "second"), (30, "30 seconds"), (60, "minute"), (10_800, "3 hours"), (172_800, "2 days")],
 )
-def test_steps_of_time_have_their_unit(seconds: int, said: str) -> None:
-    assert step_text(seconds) == said
+def test_steps_of_time_have_their_unit(seconds: int, reported: str) -> None:
+    assert step_text(seconds) == reported
 
 
 def test_even_ranges_have_the_load_of_the_columns_they_cover() -> None:

@@ -21,12 +21,12 @@ def test_even_ranges_are_the_slots_of_a_view(count: int, key: bytes | None, offs
 @given(st.integers(1, 50), KEYS, st.integers(0, 1 << 62))
 def test_of_all_filters_exactly_one_wants_a_record(count: int, key: bytes | None, offset: int) -> None:
     ranges = KeyRanges.even(count)
-    wanted = []
+    expected = []
     for low, high in ranges.bounds:
         content = key_filter(low, high)
         cut = None if content is None else read_filter(content, b"digest").cut
-        wanted.append(cut is None or cut.slot_of(key, offset) == 0)
-    assert [number for number, is_wanted in enumerate(wanted) if is_wanted] == [ranges.range_of(key, offset)]
+        expected.append(cut is None or cut.slot_of(key, offset) == 0)
+    assert [number for number, is_selected in enumerate(expected) if is_selected] == [ranges.range_of(key, offset)]
 
 
 def test_everything_needs_no_filter_and_keys_alone_request_nothing_else() -> None:

@@ -66,8 +66,8 @@ def test_what_is_not_in_the_log_is_an_error_or_left_out(capsys: pytest.CaptureFi
 
 
 def test_a_predicate_narrows() -> None:
-    wanted = [(ZERO, span) for span in ()]
-    assert restricted(wanted, None, 0, None) == []
+    expected = [(ZERO, span) for span in ()]
+    assert restricted(expected, None, 0, None) == []
     read = read_options({"bootstrap": "one", "topic": "orders"})
     everything = PlannedRead(Cluster(read), read).batch()
     assert restricted(everything, frozenset({0}), 12, 14) == [(ZERO, (12, 14))]

@@ -16,21 +16,21 @@ from kafka_share_proxy.wire.values import TopicPartition
 PLACE = TopicPartition("orders", 0)
 IDS = {"orders": bytes(16)}
 SPANS = st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda pair: OffsetSpan(pair[0], pair[0] + pair[1]))
-WANTED = st.lists(st.tuples(st.integers(0, 2).map(lambda each: TopicPartition("orders", each)), SPANS), max_size=6)
+EXPECTED = st.lists(st.tuples(st.integers(0, 2).map(lambda each: TopicPartition("orders", each)), SPANS), max_size=6)
 
 
-@given(WANTED, st.integers(1, 4), st.integers(1, 5))
+@given(EXPECTED, st.integers(1, 4), st.integers(1, 5))
 def test_each_offset_is_read_once_in_each_range(
-    wanted: list[tuple[TopicPartition, OffsetSpan]], ranges: int, pieces: int
+    requested: list[tuple[TopicPartition, OffsetSpan]], ranges: int, pieces: int
 ) -> None:
-    found = make_splits(wanted, IDS, KeyRanges.even(ranges), pieces)
+    found = make_splits(requested, IDS, KeyRanges.even(ranges), pieces)
     read = Counter(
         (split.topic_partition, split.low, offset)
         for split in found
         for start, end in split.spans
         for offset in range(start, end)
     )
-    expected = {(place, offset) for place, span in wanted for offset in range(*span)}
+    expected = {(place, offset) for place, span in requested for offset in range(*span)}
     assert read == Counter(
         {(place, low, offset): 1 for place, offset in expected for low, _ in KeyRanges.even(ranges).bounds}
     )
@@ -47,8 +47,8 @@ def test_keys_are_one_split_for_all_ranges() -> None:
 
 
 def test_many_small_ranges_of_offsets_share_a_split_up_to_a_limit() -> None:
-    wanted = [(PLACE, OffsetSpan(2 * number, 2 * number + 1)) for number in range(SPANS_MAX + 1)]
-    found = make_splits(wanted, IDS, KeyRanges())
+    requested = [(PLACE, OffsetSpan(2 * number, 2 * number + 1)) for number in range(SPANS_MAX + 1)]
+    found = make_splits(requested, IDS, KeyRanges())
     assert [len(split.spans) for split in found] == [SPANS_MAX, 1]
 
 

@@ -47,7 +47,7 @@ class Place:
 
     def forbid(self, user: str, kind: int, name: str, operation: int) -> None:
         """Take a right back."""
-        wanted = {
+        expected = {
             "resource_type_filter": kind,
             "resource_name_filter": name,
             "pattern_type_filter": LITERAL,
@@ -56,7 +56,7 @@ class Place:
             "operation": operation,
             "permission_type": ALLOW,
         }
-        response = self.users["admin"].send_request("DeleteAcls", 2, filters=[wanted])
+        response = self.users["admin"].send_request("DeleteAcls", 2, filters=[expected])
         assert all(not result.error_code for result in response.filter_results)
 
     def again(self, user: str) -> Raw:

@@ -186,8 +186,8 @@ def test_each_group_is_listed_at_one_broker_and_at_the_bootstrap_listener(world)
 def test_the_choice_of_a_broker_is_stable(group_id, nodes):
     """Exactly one broker lists it; one that goes takes only its own groups with it."""
     (chosen,) = [node for node in nodes if is_listed_at(group_id, node, nodes)]
-    for gone in nodes - {chosen}:
-        assert is_listed_at(group_id, chosen, nodes - {gone})
+    for lost in nodes - {chosen}:
+        assert is_listed_at(group_id, chosen, nodes - {lost})
     assert not is_listed_at(group_id, 99, nodes)
 
 

@@ -162,8 +162,8 @@ def test_a_number_that_is_no_partition_of_a_resting_group(world, partition):
     coordinator.add_group("g")
     coordinator.rest(key, coordinator.new_partition(key, 7).snapshot().encode())
     message = registry.message("DescribeShareGroupOffsetsRequest")
-    wanted = message.DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition, 0])
-    group = message.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[wanted])
+    expected = message.DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition, 0])
+    group = message.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[expected])
     (responded,) = world.send_request(90, 1, groups=[group]).groups
     described = [(each.partition_index, each.error_code, each.start_offset) for each in responded.topics[0].partitions]
     assert described == [(partition, 0, -1), (0, 0, 7)]

@@ -212,8 +212,8 @@ def test_a_bound_on_renewals_names_the_member(world, topic):
     renew = {(topic.topic_id, 0): [(0, 9, [RENEW])]}
     assert code(member.acknowledge(renew, renew=True), topic) == 0
     assert code(member.acknowledge(renew, renew=True), topic) == ErrorCode.INVALID_RECORD_STATE
-    (said,) = [context for event, context in world.notes if event == "share-renewal-refused"]
-    assert (said["group"], said["member"], said["partition"]) == ("g", "m1", "t-0")
+    (reported,) = [context for event, context in world.notes if event == "share-renewal-refused"]
+    assert (reported["group"], reported["member"], reported["partition"]) == ("g", "m1", "t-0")
     world.configure("other", **EARLIEST)
     other = world.member(group_id="other", member_id="m2")
     assert acquired(other.fetch(topic)) == [(0, 9, 1)]

@@ -128,11 +128,11 @@ def test_a_cancelled_waiter_does_not_stop_the_others():
     """Its client left between the wake and its call: what it was woken for is the next one's."""
     key = ShareKey("g", b"t" * 16, 0)
     reads = made_reads({key: ShareHead(0, cached=True)})
-    soon, gone = [], []
-    on_behalf_of(Party(soon), lambda: gone.append(reads.wait([key])))
+    soon, lost = [], []
+    on_behalf_of(Party(soon), lambda: lost.append(reads.wait([key])))
     woken = parked(reads, key, 2, soon)
     reads.wake(key)
-    reads.stop_waiting(gone[0])
+    reads.stop_waiting(lost[0])
     while soon:
         soon.pop(0)()
     assert woken == [0, 1]

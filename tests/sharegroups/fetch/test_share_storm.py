@@ -122,8 +122,8 @@ class Storm:
         )
         self.pending[member] = (reply, acks, sent_at)
         for place, batches in acks.items():
-            said = {(*place, offset) for first, last, _ in batches for offset in range(first, last + 1)}
-            self._free(said.__contains__)  # done whenever the journal has it, which may be long before the response
+            reported = {(*place, offset) for first, last, _ in batches for offset in range(first, last + 1)}
+            self._free(reported.__contains__)  # done whenever the journal has it, which may be long before the response
 
     def collect(self) -> None:
         for member, (reply, acks, sent_at) in list(self.pending.items()):

@@ -154,9 +154,11 @@ class Naive:
     def _fresh(self, first: int, last: int) -> None:
         remaining = self.budget - self.acquired
         if remaining < last - first + 1:
-            wanted = first + remaining - 1
-            covering = [batch.last_offset for batch in self.batches if batch.base_offset <= wanted <= batch.last_offset]
-            last = min(last, covering[-1] if covering else wanted)
+            expected = first + remaining - 1
+            covering = [
+                batch.last_offset for batch in self.batches if batch.base_offset <= expected <= batch.last_offset
+            ]
+            last = min(last, covering[-1] if covering else expected)
         starts = [first]
         if not self.record_limit and last - first + 1 > self.batch_size:
             for batch in self.batches:
@@ -184,13 +186,13 @@ class Naive:
         record.deadline = self.now + self.settings.lock_duration_s
 
     def _archive_aborted(self, aborted: Sequence[tuple[int, int]]) -> None:
-        gone = {offset for first, last in aborted for offset in range(first, last + 1)}
+        lost = {offset for first, last in aborted for offset in range(first, last + 1)}
         kept: list[list[int]] = []
         for first, last, count in self.taken:
             for offset in range(first, last + 1):
-                if offset in gone:
+                if offset in lost:
                     self._release(offset, ARCHIVED)
-            inside = [offset for offset in range(first, last + 1) if offset not in gone]
+            inside = [offset for offset in range(first, last + 1) if offset not in lost]
             for offset in inside:
                 if kept and kept[-1][1] == offset - 1 and kept[-1][3] == first:
                     kept[-1][1] = offset
@@ -296,8 +298,8 @@ class Naive:
     def move_log_start(self, offset: int) -> None:
         if offset <= self.start:
             return
-        for gone in [o for o in self.records if o < offset]:
-            del self.records[gone]
+        for lost in [o for o in self.records if o < offset]:
+            del self.records[lost]
         self.unread = {o for o in self.unread if o >= offset}
         self.start, self.end = offset, max(self.end, offset - 1)
         self.advance()
@@ -305,8 +307,8 @@ class Naive:
     def move_log_end(self, offset: int) -> None:
         if offset > self.end:
             return
-        for gone in [o for o in self.records if o >= offset]:
-            del self.records[gone]
+        for lost in [o for o in self.records if o >= offset]:
+            del self.records[lost]
         for record in self.records.values():
             record.delivery.last = min(record.delivery.last, offset - 1)
         self.start = min(self.start, offset)

@@ -34,8 +34,10 @@ def test_equal_subscriptions_are_balanced_from_any_assignment(names, partitions,
     places, loads = counted(result)
     total = sum(partitions.values())
     assert set(result) == set(names)
-    wanted = sharing_degree(len(names), total) if names else 0
-    assert places == {(tid, number): wanted for tid, count in partitions.items() for number in range(count) if wanted}
+    expected = sharing_degree(len(names), total) if names else 0
+    assert places == {
+        (tid, number): expected for tid, count in partitions.items() for number in range(count) if expected
+    }
     if names and total:
         assert max(loads.values()) - min(loads.values()) <= 1
         assert [loads[name] for name in sorted(names)] == quotas(len(names), total)

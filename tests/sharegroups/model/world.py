@@ -275,8 +275,8 @@ class World:
 
     def compact(self) -> None:
         if self.log:
-            gone = self.log.pop(self.number(0, len(self.log) - 1))
-            self.tell(gone)
+            lost = self.log.pop(self.number(0, len(self.log) - 1))
+            self.tell(lost)
 
     def truncate(self) -> None:
         """The log loses its end, as after an unclean leader election."""
@@ -336,13 +336,15 @@ class World:
                 if run.state == offset_runs.AVAILABLE:
                     bounds = (run.unit or run).first, (run.unit or run).last
                 seen[offset] = run.state, run.count, run.owner, deadline, run.renewals, target, bounds
-        wanted = {}
+        expected = {}
         for offset, record in model.records.items():
             deadline = record.deadline if record.state == HELD and record.deadline > self.now else None
             target = record.change.targets[offset] if record.change else None
             bounds = (record.delivery.first, record.delivery.last) if record.state == FREE else None
-            wanted[offset] = (record.state, record.count, record.owner, deadline, record.renewals, target, bounds)
-        assert seen == wanted, {o: (seen.get(o), wanted.get(o)) for o in seen | wanted if seen.get(o) != wanted.get(o)}
+            expected[offset] = (record.state, record.count, record.owner, deadline, record.renewals, target, bounds)
+        assert seen == expected, {
+            o: (seen.get(o), expected.get(o)) for o in seen | expected if seen.get(o) != expected.get(o)
+        }
         assert unread == model.unread
         some = [pair for pair in self.pending if pair[0].changes and self.chance(2)] if self.pending else []
         self.compare_snapshot(

@@ -31,14 +31,14 @@ def changes(journal) -> ShareChanges:
 
 def test_settings_hold_once_they_are_stored(journal, changes):
     """Until then they are under way, and when they are refused nothing has happened."""
-    said = []
+    reported = []
     for settle in (lambda: journal.refuse(ErrorCode.NOT_COORDINATOR), journal.confirm):
         assert changes.coordinator.stored_settings("g") == {}
-        stored = changes.store_settings("g", LEVEL, b"", lambda: said.append("in force"))
+        stored = changes.store_settings("g", LEVEL, b"", lambda: reported.append("in force"))
         assert changes.settings == {"g": stored}
         settle()
         assert changes.settings == {}
-    assert (changes.coordinator.stored_settings("g"), said) == (LEVEL, ["in force"])
+    assert (changes.coordinator.stored_settings("g"), reported) == (LEVEL, ["in force"])
 
 
 def test_an_epoch_counts_as_stored_once_it_is(journal, changes):

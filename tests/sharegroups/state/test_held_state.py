@@ -61,9 +61,9 @@ async def test_what_moves_away_is_forgotten_and_the_rest_stays() -> None:
     for name in names:
         coordinator.add_group(name)
         coordinator.store_settings(name, {"share.record.lock.duration.ms": "29000"})
-    gone = set(range(PARTITIONS // 2))
-    await held.forget(gone)
-    left = {name for name in names if state_partition(name) not in gone}
+    lost = set(range(PARTITIONS // 2))
+    await held.forget(lost)
+    left = {name for name in names if state_partition(name) not in lost}
     assert set(coordinator.groups) == set(coordinator.groups_with_settings()) == left
     await held.forget(range(PARTITIONS))
     assert not coordinator.groups

@@ -221,13 +221,13 @@ def test_a_deletion_waits_for_the_change_in_front_of_it(world, journal, topic):
     journal.slow = True
     reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 4, [ACCEPT])]}, wait_ms=0)
     key = ShareKey("g", topic.topic_id, 0)
-    gone = world.services.writes.remove([key])
+    lost = world.services.writes.remove([key])
     assert len(journal.appends) == 1
     journal.confirm()
     assert entries(reply.message)[topic.topic_id, 0].acknowledge_error_code == 0
-    assert not gone.done
+    assert not lost.done
     journal.confirm()
-    assert gone.result() == {key: ErrorCode.NONE}
+    assert lost.result() == {key: ErrorCode.NONE}
     assert world.services.coordinator.share(key) is None
     assert not [stored for stored in journal.values if stored.kind == "partition"]
 

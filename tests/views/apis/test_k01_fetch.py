@@ -132,8 +132,8 @@ def test_plain_partitions_of_the_same_request_pass_untouched(world, version):
     world.produce(base, KEYS)
     world.produce(other, KEYS[:7])
     named = ("__view.r2.t", "other", "t") if version < 13 else (view, other.topic_id, base.topic_id)
-    wanted = {named[0]: {0: 0, 1: 0}, named[1]: {0: 3}, named[2]: {0: 0}}
-    response = partitions_of(world.fetch(world.connect(), wanted, version=version).message)
+    expected = {named[0]: {0: 0, 1: 0}, named[1]: {0: 3}, named[2]: {0: 0}}
+    response = partitions_of(world.fetch(world.connect(), expected, version=version).message)
     assert bytes(response[named[1], 0].records) == other.logs[0].batches[0][2]
     assert bytes(response[named[2], 0].records) == base.logs[0].batches[0][2]
     assert len(offsets_in(response[named[0], 0].records)) + len(offsets_in(response[named[0], 1].records)) == 200

@@ -26,9 +26,9 @@ def world() -> ViewWorld:
 def requested(world: ViewWorld, topics: dict[str, list[tuple[int, int]]], version: int = 7, epoch: int = -1) -> Any:
     listed = [
         {"name": name, "partitions": [
-            {"partition_index": p, "timestamp": t, "current_leader_epoch": epoch} for p, t in wanted
+            {"partition_index": p, "timestamp": t, "current_leader_epoch": epoch} for p, t in expected
         ]}
-        for name, wanted in topics.items()
+        for name, expected in topics.items()
     ]  # fmt: skip
     request = build("ListOffsetsRequest", replica_id=-1, topics=listed)
     response = world.give(world.connect(), 2, version, request).message
@@ -47,8 +47,8 @@ def test_every_slot_has_the_offsets_of_its_base_partition(world, version):
 
 def test_different_times_are_sent_in_successive_requests(world):
     """Brokers refuse a partition that is named twice; plain topics go along, the base too."""
-    wanted = {VIEW: [(0, -1), (1, -2)], "t": [(0, 1_700_000_000_000), (1, -1)]}
-    assert requested(world, wanted) == [[(0, 0, 3), (1, 0, 0)], [(0, 0, 0), (1, 0, 1)]]
+    expected = {VIEW: [(0, -1), (1, -2)], "t": [(0, 1_700_000_000_000), (1, -1)]}
+    assert requested(world, expected) == [[(0, 0, 3), (1, 0, 0)], [(0, 0, 0), (1, 0, 1)]]
     for request in world.cluster.requests(2):
         places = [(topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
         assert len(places) == len(set(places))

@@ -19,7 +19,7 @@ def world() -> World:
     return world
 
 
-def wanted(name: str, partitions: int = -1, **more: Any) -> dict[str, Any]:
+def expected(name: str, partitions: int = -1, **more: Any) -> dict[str, Any]:
     return {
         "name": name,
         "num_partitions": partitions,
@@ -36,7 +36,7 @@ def create(world: World, *topics: dict[str, Any], version: int = 7, **fields: An
 
 def test_what_is_left_open_becomes_what_the_view_needs(world: World) -> None:
     """Partitions, replication and settings; and it is bound to its base immediately."""
-    assert create(world, wanted(V)) == {V: 0}
+    assert create(world, expected(V)) == {V: 0}
     made = world.cluster.topics[V]
     assert (made.partitions, made.replicas, made.configs["max.message.bytes"]) == (8, [1, 2], "0")
     assert world.catalog.binding(V) == Binding(made.topic_id, world.cluster.topics["orders"].topic_id)
@@ -44,8 +44,8 @@ def test_what_is_left_open_becomes_what_the_view_needs(world: World) -> None:
 
 def test_the_right_number_is_right_and_any_other_is_not(world: World) -> None:
     """37, with the number it should be."""
-    placed = wanted("__view.s2.orders", -1, assignments=[{"partition_index": 0, "broker_ids": [1]}])
-    assert create(world, wanted(V, 8), wanted("__view.r2.orders", 5), placed, wanted("plain", 3)) == {
+    placed = expected("__view.s2.orders", -1, assignments=[{"partition_index": 0, "broker_ids": [1]}])
+    assert create(world, expected(V, 8), expected("__view.r2.orders", 5), placed, expected("plain", 3)) == {
         V: 0,
         "plain": 0,
         "__view.r2.orders": 37,
@@ -56,25 +56,25 @@ def test_the_right_number_is_right_and_any_other_is_not(world: World) -> None:
 
 def test_settings_the_client_gives_stay(world: World) -> None:
     """It may want others."""
-    create(world, wanted(V, configs=[{"name": "max.message.bytes", "value": "17"}]))
+    create(world, expected(V, configs=[{"name": "max.message.bytes", "value": "17"}]))
     assert world.cluster.topics[V].configs["max.message.bytes"] == "17"
 
 
 def test_what_can_be_no_view_is_refused(world: World) -> None:
     """17 for names, unknown plans and too many partitions; 3 without a base."""
     names = ["__view.r0.orders", "__view.pnone.orders", "__view.r2.nothing"]
-    assert create(world, *map(wanted, names)) == dict(zip(names, [17, 17, 3], strict=True))
+    assert create(world, *map(expected, names)) == dict(zip(names, [17, 17, 3], strict=True))
     assert world.cluster.count(19) == 0
 
 
 def test_a_validate_only_request_binds_nothing(world: World) -> None:
     """validate_only."""
-    create(world, wanted(V), validate_only=True)
+    create(world, expected(V), validate_only=True)
     assert world.catalog.binding(V) is None
 
 
 def test_requests_without_views_are_not_inspected(world: World) -> None:
     """They pass as they come."""
-    assert not world.is_served(19, 7, topics=[wanted("orders")], timeout_ms=1)
-    assert world.is_served(19, 7, topics=[wanted(V)], timeout_ms=1)
-    assert world.call(19, 7, topics=[wanted("plain")], timeout_ms=1) is None
+    assert not world.is_served(19, 7, topics=[expected("orders")], timeout_ms=1)
+    assert world.is_served(19, 7, topics=[expected(V)], timeout_ms=1)
+    assert world.call(19, 7, topics=[expected("plain")], timeout_ms=1) is None

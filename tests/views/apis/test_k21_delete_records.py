@@ -9,7 +9,7 @@ from tests.support.view_broker import World
 V = "__view.r4.orders"
 
 
-def wanted(*names: str) -> dict[str, Any]:
+def expected(*names: str) -> dict[str, Any]:
     partitions = [{"partition_index": 0, "offset": 5}, {"partition_index": 1, "offset": 5}]
     return {"topics": [{"name": name, "partitions": partitions} for name in names], "timeout_ms": 1}
 
@@ -17,7 +17,7 @@ def wanted(*names: str) -> dict[str, Any]:
 def test_partitions_of_a_view_get_44_and_the_rest_is_done() -> None:
     """POLICY_VIOLATION, per partition."""
     world = World()
-    response = world.call(21, 2, **wanted(V, "orders"))
+    response = world.call(21, 2, **expected(V, "orders"))
     found = {topic.name: [part.error_code for part in topic.partitions] for topic in response.topics}
     assert found == {V: [44, 44], "orders": [0, 0]}
     assert [topic.name for _, request in world.cluster.requested for topic in request.topics] == ["orders"]
@@ -26,7 +26,7 @@ def test_partitions_of_a_view_get_44_and_the_rest_is_done() -> None:
 def test_a_request_about_views_only_sends_no_request() -> None:
     """And one about none is not looked at."""
     world = World()
-    world.call(21, 2, **wanted(V))
+    world.call(21, 2, **expected(V))
     assert world.cluster.requested == []
-    assert not world.is_served(21, 2, **wanted("orders"))
-    assert world.call(21, 2, **wanted("orders")) is None
+    assert not world.is_served(21, 2, **expected("orders"))
+    assert world.call(21, 2, **expected("orders")) is None

@@ -62,9 +62,9 @@ def world() -> ViewWorld:
 def requested(world: ViewWorld, client: Client, topics: dict[str, list[tuple[int, int, int]]], version: int) -> Any:
     listed = [
         {"topic": name, "partitions": [
-            {"partition": p, "leader_epoch": epoch, "current_leader_epoch": current} for p, epoch, current in wanted
+            {"partition": p, "leader_epoch": epoch, "current_leader_epoch": current} for p, epoch, current in expected
         ]}
-        for name, wanted in topics.items()
+        for name, expected in topics.items()
     ]  # fmt: skip
     request = build("OffsetForLeaderEpochRequest", topics=listed)
     return world.give(client, 23, version, request).message
@@ -74,8 +74,8 @@ def requested(world: ViewWorld, client: Client, topics: dict[str, list[tuple[int
 def test_every_slot_has_the_end_of_the_epoch_in_its_base(world, version):
     """With other epochs in other requests, the base itself too, and the broker's throttle time."""
     client = Client()
-    wanted = {VIEW: [(0, 3, -1), (1, 4, 5), (2, 3, 4), (9, 0, -1)], "t": [(0, 3, -1)], "__view.r2.none": [(0, 0, -1)]}
-    response = requested(world, client, wanted, version)
+    expected = {VIEW: [(0, 3, -1), (1, 4, 5), (2, 3, 4), (9, 0, -1)], "t": [(0, 3, -1)], "__view.r2.none": [(0, 0, -1)]}
+    response = requested(world, client, expected, version)
     found = {
         t.topic: [(e.partition, e.error_code, e.leader_epoch, e.end_offset) for e in t.partitions]
         for t in response.topics

@@ -9,7 +9,7 @@ from tests.support.view_broker import World
 V = "__view.r4.orders"
 
 
-def wanted(*names: str) -> dict[str, Any]:
+def expected(*names: str) -> dict[str, Any]:
     return {"topics": [{"name": name, "count": 9, "assignments": None} for name in names], "timeout_ms": 1}
 
 
@@ -17,7 +17,7 @@ def test_views_get_44_and_the_rest_is_done() -> None:
     """POLICY_VIOLATION."""
     world = World()
     world.cluster.make("orders", 2)
-    response = world.call(37, 3, **wanted(V, "orders"))
+    response = world.call(37, 3, **expected(V, "orders"))
     assert {result.name: result.error_code for result in response.results} == {V: 44, "orders": 0}
     assert world.cluster.topics["orders"].partitions == 9
 
@@ -25,7 +25,7 @@ def test_views_get_44_and_the_rest_is_done() -> None:
 def test_a_request_about_views_only_sends_no_request() -> None:
     """And one about none is not looked at."""
     world = World()
-    world.call(37, 3, **wanted(V))
+    world.call(37, 3, **expected(V))
     assert world.cluster.requested == []
-    assert not world.is_served(37, 3, **wanted("orders"))
-    assert world.call(37, 3, **wanted("orders")) is None
+    assert not world.is_served(37, 3, **expected("orders"))
+    assert world.call(37, 3, **expected("orders")) is None

@@ -87,8 +87,8 @@ def test_any_batch_cut_and_offset(
 ) -> None:
     """All codecs, cuts, slots in any order, and offsets from before the batch to after it."""
     slots = data.draw(st.lists(st.integers(0, cut.slots - 1), unique=True, max_size=5))
-    for wanted in (slots, range(cut.slots)):
-        assert same(batch_of(found, base_offset, codec), cut, wanted, base_offset + later) is not None
+    for expected in (slots, range(cut.slots)):
+        assert same(batch_of(found, base_offset, codec), cut, expected, base_offset + later) is not None
 
 
 @needs_c
@@ -295,11 +295,11 @@ def test_threads_do_not_disturb_each_other() -> None:
 )
 def test_the_kernel_believes_no_argument(change: dict[str, Any]) -> None:
     """A wrong cut is refused like a wrong batch: nothing in it can lead outside."""
-    batch, wanted = memoryview(sample(1)), change.pop("wanted", [1])
+    batch, expected = memoryview(sample(1)), change.pop("wanted", [1])
     right = Packed(2, 2, bytes(4), bytes(4))
     slicing._slicing.split(batch, None, right, [1], 0)
     with pytest.raises(ValueError, match=r"."):
-        slicing._slicing.split(batch, None, right._replace(**change), wanted, 0)
+        slicing._slicing.split(batch, None, right._replace(**change), expected, 0)
 
 
 @needs_c

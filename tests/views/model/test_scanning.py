@@ -135,8 +135,8 @@ def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, ma
             assert slot.position == (gap.last_offset + 1 if gap else max(slot.position, slot.fetch_offset))
             offsets[slot.slot] = slot.position
         turn += 1
-    wanted = {s: [b.base_offset + i for b in log for i, o in enumerate(b.slots) if o == s] for s in range(4)}
-    assert got == wanted
+    expected = {s: [b.base_offset + i for b in log for i, o in enumerate(b.slots) if o == s] for s in range(4)}
+    assert got == expected
 
 
 @settings(deadline=None)

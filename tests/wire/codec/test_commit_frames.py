@@ -77,7 +77,7 @@ def test_what_is_read_is_what_the_codec_reads(read: Any, version: int) -> None:
         client_id, group_id, member_id, entries = read(memoryview(frame), version)
         header, _ = frames.decode_request(memoryview(frame)[4:])
         assert (client_id, group_id, member_id) == (header.client_id, message.group_id, message.member_id)
-        wanted = [
+        expected = [
             (
                 topic.name or topic.topic_id,
                 entry.partition_index,
@@ -88,7 +88,7 @@ def test_what_is_read_is_what_the_codec_reads(read: Any, version: int) -> None:
             for topic in message.topics
             for entry in topic.partitions
         ]
-        assert [entry[:5] for entry in entries] == wanted
+        assert [entry[:5] for entry in entries] == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)

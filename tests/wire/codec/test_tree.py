@@ -111,7 +111,7 @@ def test_unknown_tags_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "reported"),
     [
         (b"GET / HTTP/1.1\r\n", "not a frame at byte 0"),
         (b"\xff\xff\xff\xff1234", "not a frame at byte 0"),
@@ -124,9 +124,9 @@ def test_unknown_tags_are_shown() -> None:
         (b"\0\0", "not a frame"),
     ],
 )
-def test_bytes_that_are_no_frame_are_reported(data: bytes, said: str) -> None:
+def test_bytes_that_are_no_frame_are_reported(data: bytes, reported: str) -> None:
     """At its place, without an exception, with the first bytes."""
-    assert said in shown(data)
+    assert reported in shown(data)
 
 
 def test_a_bad_frame_does_not_end_the_capture() -> None:

@@ -49,8 +49,8 @@ def fits(value: Any, annotation: ast.expr) -> bool:
         case ast.Name(id="Tags"):
             return type(value) is tuple and all(type(tag) is int and type(data) is bytes for tag, data in value)
         case ast.Name(id=name):
-            wanted = PLAIN[name]
-            return type(value) in (wanted if isinstance(wanted, tuple) else (wanted,))
+            expected = PLAIN[name]
+            return type(value) in (expected if isinstance(expected, tuple) else (expected,))
     raise AssertionError(ast.unparse(annotation))
 
 

@@ -115,9 +115,9 @@ def encode(messages: list[tuple[str, int, Any]]) -> Iterator[str]:
 def main() -> None:
     """Write golden.txt."""
     latest = [(name, version) for name, version in every_codec() if version == specs.load(name).valid.last]
-    wanted = [(name, version, drawn(name, version)) for name, version in latest]
+    expected = [(name, version, drawn(name, version)) for name, version in latest]
     with GOLDEN.open("w") as out:
-        for (name, version, message), data in zip(wanted, encode(wanted), strict=True):
+        for (name, version, message), data in zip(expected, encode(expected), strict=True):
             text = json.dumps(to_json(specs.load(name), version, message), separators=(",", ":"))
             out.write(f"{name}\t{version}\t{data}\t{text}\n")
 

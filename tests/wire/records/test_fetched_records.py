@@ -290,10 +290,10 @@ def produced(bootstrap: str, topic: str, codec: str, rounds: Iterable[str]) -> l
 
 def fetched(raw: Raw, topic: str, position: int, *, is_committed: bool) -> Any:
     """The entry of a response."""
-    wanted = {"partition": 0, "fetch_offset": position, "partition_max_bytes": 9_000}
+    expected = {"partition": 0, "fetch_offset": position, "partition_max_bytes": 9_000}
     response = raw.send_request(
         "Fetch", 12, max_wait_ms=100, min_bytes=1, session_epoch=-1, isolation_level=int(is_committed),
-        topics=[{"topic": topic, "partitions": [wanted]}],
+        topics=[{"topic": topic, "partitions": [expected]}],
     )  # fmt: skip
     return response.responses[0].partitions[0]
 

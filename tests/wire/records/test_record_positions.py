@@ -284,11 +284,11 @@ def test_keys_lie_where_their_hash_says(kernel: str, made: tuple[int, list[Recor
     base, expected, last = made
     batch = records.build_batch(base, expected, last_offset=last)
     held, hashes = columns(kernel, batch), KERNELS[kernel][2]
-    wanted = [hash_of_record(each.key, each.offset) for each in built(kernel, batch)]
-    assert list(memoryview(hashes(area_of(batch), held, 0, len(wanted))).cast("I")) == wanted
-    half = len(wanted) // 2
-    assert list(memoryview(hashes(area_of(batch), held, half, len(wanted))).cast("I")) == wanted[half:]
-    for first, last in ((-1, 1), (2, 1), (0, len(wanted) + 1)):
+    expected_keys = [hash_of_record(each.key, each.offset) for each in built(kernel, batch)]
+    assert list(memoryview(hashes(area_of(batch), held, 0, len(expected_keys))).cast("I")) == expected_keys
+    half = len(expected_keys) // 2
+    assert list(memoryview(hashes(area_of(batch), held, half, len(expected_keys))).cast("I")) == expected_keys[half:]
+    for first, last in ((-1, 1), (2, 1), (0, len(expected_keys) + 1)):
         with pytest.raises(ValueError, match="rows"):
             hashes(area_of(batch), held, first, last)
 

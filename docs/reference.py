@@ -137,23 +137,31 @@ def _rooms(modules: Iterable[str]) -> str:
 def _sites(events: Iterable[str]) -> dict[str, _Sites]:
     """Return the calls that name an event, itself or by a constant, with their keyword arguments."""
     known = set(events)
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
-    constants = {path.stem: dict(_constants(tree, known)) for path, tree in trees.items()}
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    trees = _parsed(texts, known)
+    constants = {path.stem: named for path, tree in trees.items() if (named := dict(_constants(tree, known)))}
+    trees |= _parsed(texts, constants)
     found: dict[str, _Sites] = defaultdict(_Sites)
     for path, tree in trees.items():
-        own = constants[path.stem] | dict(_imported(tree, constants))
-        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        nodes = list(ast.walk(tree))
+        own = constants.get(path.stem, {}) | dict(_imported(nodes, constants))
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
             for event in _events_in(call, known, own, constants):
                 found[event].fields |= {each.arg for each in call.keywords if each.arg}
                 found[event].modules.add(path.relative_to(PACKAGE).as_posix())
-        for event in known & set(_mentions(tree, constants)) if path.stem not in DECLARING else ():
+        for event in known & set(_mentions(nodes, constants)) if path.stem not in DECLARING else ():
             found[event].modules.add(path.relative_to(PACKAGE).as_posix())
     return found
 
 
-def _mentions(tree: ast.Module, constants: Constants) -> Iterator[str]:
+def _parsed(texts: Mapping[Path, str], words: Iterable[str]) -> dict[Path, ast.Module]:
+    """Return the trees of the modules that contain one of these words."""
+    return {path: ast.parse(text) for path, text in texts.items() if any(word in text for word in words)}
+
+
+def _mentions(nodes: Iterable[ast.AST], constants: Constants) -> Iterator[str]:
     """Yield the strings of a module and the constants of others, for events that a table or a variable names."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -170,8 +178,8 @@ def _constants(tree: ast.Module, known: set[str]) -> Iterator[tuple[str, str]]:
             yield from ((target.id, str(node.value.value)) for target in node.targets if isinstance(target, ast.Name))
 
 
-def _imported(tree: ast.Module, constants: Constants) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
+def _imported(nodes: Iterable[ast.AST], constants: Constants) -> Iterator[tuple[str, str]]:
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             of_module = constants.get(node.module.rpartition(".")[2], {})
             yield from ((alias.name, of_module[alias.name]) for alias in node.names if alias.name in of_module)

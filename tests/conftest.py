@@ -44,10 +44,11 @@ from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402 - found t
 from kafka_share_proxy.localkafka.front import Front  # noqa: E402
 
 from tests.support import leaks  # noqa: E402
-from tests.support.brokers import OLD, QUICK, Running  # noqa: E402
+from tests.support.brokers import NEWEST, OLD, QUICK, Running  # noqa: E402
 from tests.support.child_processes import children  # noqa: E402
 from tests.support.left_out import is_left_out  # noqa: E402
 from tests.support.sharing import group_of, rank_of  # noqa: E402
+from tests.support.worlds import warm_up  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +76,12 @@ def kafka_39(_session: Running) -> Cluster:
 
 
 @pytest.fixture(scope="session")
+def kafka_39_three(_session: Running) -> Cluster:
+    """Three brokers without share groups. Proxies in front of it are those of one file at a time."""
+    return _session.cluster(OLD, nodes=3)
+
+
+@pytest.fixture(scope="session")
 def kafka_43(_session: Running) -> Cluster:
     """One broker that serves share groups itself, with Kafka's defaults."""
     return _session.native()
@@ -84,6 +91,14 @@ def kafka_43(_session: Running) -> Cluster:
 def kafka_43_quick(_session: Running) -> Cluster:
     """One broker that serves share groups itself, and allows locks of a second."""
     return _session.native(properties=QUICK)
+
+
+@pytest.fixture(scope="session")
+def kafka_44(_session: Running) -> Cluster:
+    """One broker that serves share groups itself, writes dead letters, and allows locks of a second."""
+    cluster = _session.cluster(NEWEST, properties=QUICK, features=["share.version=2"])
+    warm_up(cluster.bootstrap)
+    return cluster
 
 
 @pytest.fixture(scope="session")

@@ -117,6 +117,22 @@ async def test_an_http_port_is_recognised_immediately() -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_a_request_that_the_socket_does_not_accept_whole_is_sent_in_parts() -> None:
+    """Of more bytes than both sockets of a connection buffer."""
+    metadata = registry.message("MetadataRequest")
+    topics = [
+        metadata.MetadataRequestTopic(topic_id=bytes(16), name=f"{number}" + "t" * 30_000) for number in range(400)
+    ]
+    async with trio.open_nursery() as nursery:
+        broker = Broker()
+        address = await broker.listen(nursery)
+        with trio.fail_after(20):
+            async with cluster_connection.connection(address, ClusterClientSettings()) as opened:
+                response = await opened.send_request(ApiKey.METADATA, metadata(topics=topics))
+        assert [each.node_id for each in response.brokers] == [broker.node_id]
+        nursery.cancel_scope.cancel()
+
+
 class OtherVersions(Broker):
     """Server that accepts ApiVersions in these versions only, and refuses others according to KIP-511."""
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.conformance.test_stock_clients import FAULTS
 from tests.support.java_programs import java_program
-from tests.support.programs import CLIENTS, built, need, output_of
+from tests.support.programs import CLIENTS, built, built_with_go, need, output_of
 from tests.support.target_process import CONTROL, TargetProcess, target_process
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -106,11 +106,11 @@ def test_java_share_consumers_acknowledge_renew_and_lose_a_lock(target: TargetPr
 
 
 def franz_go() -> str:
-    return str(built("franzgo", [need("go"), "build", "-o", "franzgo", "."], "franzgo") / "franzgo")
+    return str(built_with_go("franzgo"))
 
 
 def sarama() -> str:
-    return str(built("sarama", [need("go"), "build", "-o", "sarama", "."], "sarama") / "sarama")
+    return str(built_with_go("sarama"))
 
 
 def test_franz_go_produces_consumes_and_commits(target: TargetProcess) -> None:

@@ -20,7 +20,7 @@ PROGRAMS = sorted({name for text in TEXTS for name in re.findall(r"`((?:tests|de
 
 IMPORTING = """
 import importlib, os, sys
-import confluent_kafka, pydantic, pytest, structlog, trio, yaml  # once for all: what takes longest
+import confluent_kafka, maven_artifact, pydantic, pytest, structlog, trio, yaml  # once for all: what takes longest
 
 for module in sys.argv[1:]:
     child = os.fork()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,31 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=TOOL_S, check=False)
 
 
-@pytest.mark.slow
-def test_the_commands_that_run_one_room_select_tests() -> None:
+def commands_that_run_one_room() -> Iterator[list[str]]:
+    """Yield the arguments of `tests/run`."""
     for words in shell_examples.commands(documents.block(documents.CONTRIBUTING, "sh", "tests/run tests/wire"), {}):
         assert words[0] == "tests/run"
-        done = run(sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *words[1:])
+        yield words[1:]
+
+
+def test_the_commands_that_run_one_room_name_folders_with_tests_and_marks_that_exist(
+    pytestconfig: pytest.Config,
+) -> None:
+    known = {line.partition(":")[0] for line in pytestconfig.getini("markers")}
+    commands = list(commands_that_run_one_room())
+    assert len(commands) > 2
+    for arguments in commands:
+        folders = [each for each in arguments if each.startswith("tests/")]
+        assert folders
+        assert all(any((CHECKOUT / folder).rglob("test_*.py")) for folder in folders)
+        marks = arguments[arguments.index("-m") + 1] if "-m" in arguments else ""
+        assert set(marks.split()) - {"not", "and", "or"} <= known
+
+
+@pytest.mark.slow
+def test_the_commands_that_run_one_room_select_tests() -> None:
+    for arguments in commands_that_run_one_room():
+        done = run(sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "no tests" not in done.stdout
 

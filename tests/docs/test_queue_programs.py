@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from kafka_share_proxy.localkafka.children import Child
-from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 
 from tests.docs.test_share_group_programs import java
 from tests.stock.test_dead_letters import fields, letters_in
 from tests.support import documents, shell_examples
-from tests.support.brokers import OLD, Running
 from tests.support.java_tools import tool
 from tests.support.raw import Raw, until
 
@@ -38,22 +36,12 @@ PROGRAMS: dict[str, tuple[str, str, Callable[[str, Path], list[str]]]] = {
 """Language, a part of the block, and the function that runs it, by client."""
 
 
-@pytest.fixture(scope="module")
-def kafka(running: Running) -> Cluster:
-    return running.cluster(OLD)
-
-
-@pytest.fixture(scope="module")
-def front(running: Running, kafka: Cluster) -> Front:
-    return running.front(kafka.bootstrap)
-
-
 @pytest.mark.parametrize("client", PROGRAMS)
 def test_orders_are_processed_in_order_retried_and_written_as_dead_letters(
-    front: Front, fresh: Callable[[str], str], tmp_path: Path, client: str
+    proxy_39_quick: Front, fresh: Callable[[str], str], tmp_path: Path, client: str
 ) -> None:
     topic, group = fresh("topic"), fresh("group")
-    own = {"proxy.example:19092": front.bootstrap, "orders": topic, "jobs": group}
+    own = {"proxy.example:19092": proxy_39_quick.bootstrap, "orders": topic, "jobs": group}
     language, part, command = PROGRAMS[client]
     text = documents.block(documents.QUEUES, language, part)
     for name, by in own.items():
@@ -61,11 +49,11 @@ def test_orders_are_processed_in_order_retried_and_written_as_dead_letters(
         text = text.replace(name, by)
     (setting,) = shell_examples.commands(documents.block(documents.QUEUES, "sh", "deadletterqueue"), own)
     tool(shell_examples.TOOLS[setting[0]], *setting[1:])
-    with Raw(front.bootstrap) as raw:
+    with Raw(proxy_39_quick.bootstrap) as raw:
         raw.create_topic(topic)
         raw.create_topic(f"dlq.{topic}", 2)
         raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
-        producer = Producer({"bootstrap.servers": front.bootstrap})
+        producer = Producer({"bootstrap.servers": proxy_39_quick.bootstrap})
         for key, value in ORDERS:
             producer.produce(topic, value, key)
         assert producer.flush(30) == 0
@@ -78,5 +66,5 @@ def test_orders_are_processed_in_order_retried_and_written_as_dead_letters(
     assert sorted(lines) == ["ann 10", "ann 30", "bob 20", "cid 40"]
     assert lines.index("ann 10") < lines.index("ann 30")
     assert lines[-1] == "bob 20", "it waits for the retries of the order before"
-    letters = {fields(each)["offset"]: fields(each) for each in letters_in(front.bootstrap, f"dlq.{topic}", 2)}
+    letters = {fields(each)["offset"]: fields(each) for each in letters_in(proxy_39_quick.bootstrap, f"dlq.{topic}", 2)}
     assert {offset: each["delivery.count"] for offset, each in letters.items()} == {"1": "3", "2": "1"}

@@ -57,3 +57,9 @@ def test_a_settle_without_a_result_may_have_freed_the_key() -> None:
     found = ledger(*lines)
     assert found.faults({(0, 0): b"a", (0, 1): b"a"}, LATE_NS) == []
     assert found.settled() == set()
+
+
+def test_a_record_may_be_delivered_again_long_after_a_settle_with_an_unknown_outcome() -> None:
+    """Its connection was lost with the owner, so nothing was stored."""
+    lines = ["x D 0 0 10 1", "x A 0 0 20", "x S 0 0 30 UnknownServerException", "y D 0 0 500 2", "y A 0 0 510"]
+    assert ledger(*lines, "y S 0 0 520 -").faults({(0, 0): b"a"}, LATE_NS) == []

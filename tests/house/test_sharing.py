@@ -23,6 +23,11 @@ CHECKOUT = Path(__file__).resolve().parents[2]
     (["kafka_39", "running"], [], "kafka_39 stock"),
     (["running", "front"], ["native"], FILE),
     (["outcomes"], ["028"], "quick"),
+    (["fresh"], ["kafka_43_quick"], "quick"),
+    (["kafka_44"], [], "quick"),
+    (["kafka_39_three", "running"], [], "kafka_39_three"),
+    (["fresh"], ["kafka_43"], "kafka_43"),
+    (["fresh"], ["kafka_39"], "kafka_39 stock"),
     (["fresh"], [], "kafka_39 stock"),
 ])  # fmt: skip
 def test_brokers_of_the_session_are_started_by_one_process(

@@ -14,7 +14,7 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import NEW, OLD, Running
-from tests.support.programs import built, need
+from tests.support.programs import built, built_with_go, need
 from tests.support.raw import Raw, Topic, until
 from tests.support.view_group import Group, committed, produce
 
@@ -77,7 +77,7 @@ def program(client: str, release: str) -> str:
     if client == "console":
         return f"console-{release}"
     if client == "franz-go":
-        return str(built("franzgo", [need("go"), "build", "-o", "franzgo", "."], "franzgo") / "franzgo")
+        return str(built_with_go("franzgo"))
     if client != "kafkajs":
         return client
     need("node")

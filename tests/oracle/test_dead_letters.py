@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import Record
 
-from tests.support.brokers import OLD, QUICK, Running
 from tests.support.raw import GROUP_RESOURCE, Topic, until
-from tests.support.worlds import ACCEPT, GAP, REJECT, RELEASE, Member, World, warm_up
+from tests.support.worlds import ACCEPT, GAP, REJECT, RELEASE, Member, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
 
-NATIVE = "4.4.0"
 LETTERS = 3
 """Partitions of the topic for dead letters."""
 TOPIC, COPIES = "errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"
@@ -79,18 +79,10 @@ def _bytes(value: bytes | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-@pytest.fixture(scope="module")
-def bootstraps(running: Running) -> dict[str, str]:
-    native = running.cluster(NATIVE, properties=QUICK, features=["share.version=2"])
-    warm_up(native.bootstrap)
-    old = running.cluster(OLD)
-    settings = {"state": "topic", "broker": QUICK}
-    return {"native": native.bootstrap, "proxy": running.front(old.bootstrap, {"share_groups": settings}).bootstrap}
-
-
 @pytest.fixture
-def sides(bootstraps: dict[str, str], fresh: Callable[[str], str]) -> Iterator[list[Side]]:
+def sides(kafka_44: Cluster, proxy_39_quick: Front, fresh: Callable[[str], str]) -> Iterator[list[Side]]:
     prefix = fresh("letters")  # names are equal, so that the headers are
+    bootstraps = {"native": kafka_44.bootstrap, "proxy": proxy_39_quick.bootstrap}
     made = [
         Side(World(name, bootstrap, prefix), prefix, {ENABLED: "true"} if name == "native" else {})
         for name, bootstrap in bootstraps.items()

@@ -340,7 +340,12 @@ SHARE_ON_VIEWS = {"ShareGroupHeartbeat", "ShareFetch", "AlterShareGroupOffsets"}
 """Share groups on views are refused: `test_null_against_empty_where_share_groups_meet_views`."""
 
 
-@pytest.fixture(params=["3.9.1", "4.3.0"])
+@pytest.fixture(
+    params=[
+        pytest.param("3.9.1", marks=pytest.mark.xdist_group("kafka_39 others")),
+        pytest.param("4.3.0", marks=pytest.mark.xdist_group("kafka_43")),
+    ]
+)
 def broker(request: pytest.FixtureRequest) -> Cluster:
     cluster: Cluster = request.getfixturevalue({"3.9.1": "kafka_39", "4.3.0": "kafka_43"}[request.param])
     return cluster

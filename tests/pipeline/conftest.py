@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
@@ -111,18 +111,43 @@ def _installed_packages() -> Path:
     return Path(spec.origin).parents[1]
 
 
+class Story(NamedTuple):
+    """The events of `audit_story`, with a line that is none, and the tables that were made of them."""
+
+    events: Path
+    lake: Path
+    result: Any
+
+
 @pytest.fixture(scope="session")
-def story_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables of `audit_story`."""
+def story(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Made without a task in Python, as small input is."""
     from kafka_share_proxy.pipeline.audit import audit_job
 
     folder = tmp_path_factory.mktemp("story")
     stories = (audit_story.blocked_events, audit_story.load_events, audit_story.view_events, audit_story.queue_events)
-    reported = [line for story in stories for line in story()]
-    audit_story.write(folder / "in", "audit.jsonl", reported)
+    told = [line for each in stories for line in each()]
+    audit_story.write(folder / "in", "audit.jsonl", [*told, "no event"])
     lines = audit_job.event_lines_in_folder(spark, str(folder / "in"))
-    audit_job.run(spark, lines, str(folder / "lake"), None, lambda _line: None)
-    return folder / "lake"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(spark.sparkContext), "parallelize", None)
+        result = audit_job.run(spark, lines, str(folder / "lake"), None, lambda _line: None)
+    return Story(folder / "in", folder / "lake", result)
+
+
+@pytest.fixture(scope="session")
+def story_lake(story: Story) -> Path:
+    """The tables of `audit_story`."""
+    return story.lake
+
+
+@pytest.fixture(scope="session")
+def whole_report(spark: Any, story_lake: Path) -> Any:
+    """The report of all groups of `audit_story`."""
+    from kafka_share_proxy.pipeline.report import report_job
+    from kafka_share_proxy.pipeline.tables.lake import Lake
+
+    return report_job.gathered(Lake(spark, str(story_lake)), None)
 
 
 def _end_jvm() -> None:

@@ -111,12 +111,9 @@ def test_records_at_their_delivery_limit_become_dead_letters_once(front: Front, 
     assert {fields(each)["delivery.count"] for each in letters} == {"2"}
 
 
-def test_kill_9_of_the_proxy_loses_and_doubles_no_dead_letter(running: Running, fresh: Fresh) -> None:
+def test_kill_9_of_the_proxy_loses_and_doubles_no_dead_letter(kafka: Cluster, front: Front, fresh: Fresh) -> None:
     """The proxy is killed twice while members reject records. A poll may return all that are free."""
-    kafka = running.cluster(OLD)
-    letters = {"topics": ["dead-*"]}
-    own = running.front(kafka.bootstrap, {"share_groups": {"state": "topic", "broker": QUICK, "dead_letters": letters}})
-    queue = Letters(own, fresh, **{"share.delivery.count.limit": "10", "share.record.lock.duration.ms": "2000"})
+    queue = Letters(front, fresh, **{"share.delivery.count.limit": "10", "share.record.lock.duration.ms": "2000"})
     count, rejected = 300, set[int]()
     queue.produce([f"k{number}" for number in range(count)])
     end = time.monotonic() + 200
@@ -133,8 +130,8 @@ def test_kill_9_of_the_proxy_loses_and_doubles_no_dead_letter(running: Running, 
                     if len(rejected) == goal:
                         break
             if goal < count:
-                own.kill()
-                own.start()
+                front.kill()
+                front.start()
     found = letters_in(kafka.bootstrap, queue.letters, count)
     offsets = sorted(int(fields(each)["offset"]) for each in found)
     assert offsets == sorted(set(offsets)), "some records have two dead letters"

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 from kafka_share_proxy.localkafka.front import Front
 
-from tests.support.programs import built, need, output_of
+from tests.support.programs import built_with_go, output_of
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
 def program() -> Path:
-    go = need("go")
-    return built("franzgo", [go, "build", "-o", "franzgo", "."], "franzgo") / "franzgo"
+    return built_with_go("franzgo")
 
 
 def test_franz_go(front: Front, program: Path, fresh: Callable[[str], str]) -> None:

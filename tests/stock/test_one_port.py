@@ -26,11 +26,11 @@ from kafka_share_proxy.wire.values import Address
 
 from tests.stock.three_nodes import NODES, spread
 from tests.support import one_port_client
-from tests.support.brokers import OLD, Running
+from tests.support.brokers import Running
 from tests.support.host_names import HostNames, need_namespaces
 from tests.support.java_tools import command as java_command
 from tests.support.load_balancer import SOURCE, load_balancer
-from tests.support.programs import built, need, output_of
+from tests.support.programs import built_with_go, output_of
 from tests.support.proxy_headers import of_client
 from tests.support.raw import Raw, until
 
@@ -104,8 +104,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.fixture(scope="module")
-def kafka(running: Running) -> Cluster:
-    return running.cluster(OLD, nodes=3)
+def kafka(kafka_39_three: Cluster) -> Cluster:
+    return kafka_39_three
 
 
 @pytest.fixture(scope="module")
@@ -212,9 +212,7 @@ def test_java(run: Callable[..., str], front: Front, files: Files, topic: str, s
 
 
 def test_franz_go(run: Callable[..., str], front: Front, fresh: Fresh) -> None:
-    go = need("go")
-    program = built("franzgo", [go, "build", "-o", "franzgo", "."], "franzgo") / "franzgo"
-    shown = json.loads(run([str(program), bootstrap(front), fresh("run")]))
+    shown = json.loads(run([str(built_with_go("franzgo")), bootstrap(front), fresh("run")]))
     assert (shown["produced"], shown["consumed"]) == (40, 40)
     assert shown["brokers"] in [f"{node}@{name}:{front.port}" for node, name in zip(NODES, BROKERS, strict=True)]
 

@@ -13,7 +13,7 @@ from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.sharegroups.state import state_records
 
 from tests.stock import restarts, three_nodes
-from tests.support.brokers import OLD, Running
+from tests.support.brokers import Running
 from tests.support.raw import Raw
 from tests.support.worlds import ACCEPT, World
 
@@ -25,8 +25,8 @@ AS_IT_COMES: dict[str, Any] = {"share_groups": {"serve": "upstream"}, "commits":
 
 
 @pytest.fixture(scope="module")
-def kafka(running: Running) -> Cluster:
-    return running.cluster(OLD, nodes=3)
+def kafka(kafka_39_three: Cluster) -> Cluster:
+    return kafka_39_three
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from kafka_share_proxy.localkafka.front import Front
 
-from tests.support.programs import built, need
+from tests.support.programs import built_with_go
 from tests.support.raw import Raw
 from tests.support.view_console import Console
 from tests.support.view_group import Group, produce
@@ -42,7 +42,7 @@ def test_the_console_is_understood_though_two_threads_print() -> None:
 
 
 def franz_go() -> str:
-    return str(built("franzgo", [need("go"), "build", "-o", "franzgo", "."], "franzgo") / "franzgo")
+    return str(built_with_go("franzgo"))
 
 
 @pytest.mark.parametrize(

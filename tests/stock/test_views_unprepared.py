@@ -19,7 +19,7 @@ from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import NEW, OLD, USERS, Running
 from tests.support.java_tools import command
-from tests.support.programs import built, need
+from tests.support.programs import built, built_with_go, need
 from tests.support.raw import Raw, Topic
 from tests.support.view_group import CHECKOUT, produce
 
@@ -44,12 +44,12 @@ def python(client: str, *rest: str) -> list[str]:
 
 
 def franz_go(bootstrap: str, group: str, topic: str, *user: str) -> list[str]:
-    program = built("franzgo", [need("go"), "build", "-o", "franzgo", "."], "franzgo") / "franzgo"
+    program = built_with_go("franzgo")
     return [str(program), "plain", bootstrap, group, topic, str(RECORDS), *user]
 
 
 def sarama(bootstrap: str, group: str, topic: str, *user: str) -> list[str]:
-    program = built("sarama", [need("go"), "build", "-o", "sarama", "."], "sarama") / "sarama"
+    program = built_with_go("sarama")
     return [str(program), bootstrap, group, topic, str(RECORDS), *user]
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from kafka_share_proxy.localkafka.jars import cache_folder, exclusive
 
+from tests.support.programs import QUICK_BUILD
+
 VERSION = "v1.7.12"
 BUILD_S = 240
 
@@ -25,7 +27,7 @@ def need() -> Path:
         if not (folder / "actionlint").exists():
             if go is None:
                 pytest.skip("there is neither actionlint nor Go on this machine")
-            command = [go, "install", f"github.com/rhysd/actionlint/cmd/actionlint@{VERSION}"]
+            command = [go, "install", *QUICK_BUILD, f"github.com/rhysd/actionlint/cmd/actionlint@{VERSION}"]
             environment = {**os.environ, "GOBIN": str(folder)}
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=BUILD_S, check=False

@@ -21,6 +21,8 @@ from tests.support.worlds import warm_up  # noqa: E402
 
 OLD, NEW = "3.9.1", "4.3.0"
 """The release without share groups, and the one that has them."""
+NEWEST = "4.4.0"
+"""The release that also has dead letters."""
 
 CLASSIC = {"group.coordinator.rebalance.protocols": "classic"}
 """The default of 3.9, whose coordinator is another one then: it has no groups of KIP-848, and gathers no commits."""

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka_share_proxy.localkafka.children import Child
 
 from tests.support import java_tools
-from tests.support.programs import built, need
+from tests.support.programs import built_with_go
 from tests.support.raw import Raw, until
 from tests.support.settlements import gaps
 from tests.support.working_client import PARTITIONS
@@ -114,7 +114,7 @@ class ClientsAtWork:
     def _command(self, client: Client) -> list[str]:
         name, topic = f"{self._topic}-{client.name}", self._topic
         if client.family == "franz-go":
-            program = built("franzgo", [need("go"), "build", "-o", "franzgo", "."], "franzgo") / "franzgo"
+            program = built_with_go("franzgo")
             return [str(program), "work", client.role, self._bootstrap, topic, name]
         if client.family == "java":
             common = ["--bootstrap-server", self._bootstrap, "--topic", topic]

@@ -39,6 +39,10 @@ class Settle:
         """Return True unless it releases, or was refused for certain."""
         return not self.is_release and not (self.error or "").startswith(REFUSED)
 
+    def is_confirmed(self) -> bool:
+        """Return True if the record is settled for certain."""
+        return not self.is_release and self.confirmed is not None and self.error is None
+
 
 @dataclass
 class KeyedLedger:
@@ -81,11 +85,7 @@ class KeyedLedger:
 
     def settled(self) -> set[Place]:
         """Return the records whose settle was confirmed."""
-        return {
-            place
-            for place, attempts in self.attempts.items()
-            if any(each.may_settle() and each.confirmed and each.error is None for each in attempts)
-        }
+        return {place for place, attempts in self.attempts.items() if any(each.is_confirmed() for each in attempts)}
 
     def faults(self, keys: Mapping[Place, bytes], late_ns: int) -> list[str]:
         """Return all faults. `late_ns`: how long a delivered record may have been in the buffer of a client."""
@@ -111,6 +111,6 @@ class KeyedLedger:
 
     def _delivered_after(self, late_ns: int) -> Iterator[str]:
         for place in self.settled():
-            first = min(each.confirmed for each in self.attempts[place] if each.confirmed and each.may_settle())
+            first = min(each.confirmed or 0 for each in self.attempts[place] if each.is_confirmed())
             if late := [time for time in self.deliveries[place] if time > first + late_ns]:
                 yield f"{place} was delivered {(late[0] - first) / 1e9:.1f} s after it was settled"

@@ -25,6 +25,10 @@ def need(tool: str) -> str:
     return path
 
 
+QUICK_BUILD = ("-gcflags=all=-N -l", "-ldflags=-s -w")
+"""Flags of `go build` for programs that run for seconds: without optimization, a build takes two thirds of the CPU."""
+
+
 def built(name: str, command: list[str], product: str, sources: Sequence[Path] = ()) -> Path:
     """Copy the program to the cache and run the command there, unless that was done for these very sources.
 
@@ -40,6 +44,11 @@ def built(name: str, command: list[str], product: str, sources: Sequence[Path] =
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_S, check=False)
             assert done.returncode == 0, f"{command} in {folder}:\n{done.stdout}{done.stderr}"
     return folder
+
+
+def built_with_go(name: str) -> Path:
+    """Return the program in tests/clients/`name`. Skips the test when the machine has no Go."""
+    return built(name, [need("go"), "build", *QUICK_BUILD, "-o", name, "."], name) / name
 
 
 def output_of(command: list[str], timeout_s: float = RUN_S, text: str | None = None) -> str:

@@ -167,12 +167,22 @@ class ClusterConnection:
     async def _respond_to(self, request: bytes) -> bytes:
         try:
             with trio.fail_after(RESPONSE_TIMEOUT_S):
-                await self._stream.send_all(request)
+                if unsent := request[self._sent_now(request) :]:
+                    await self._stream.send_all(unsent)
                 return await self._frame()
         except trio.TooSlowError:
             raise UpstreamLost(f"{self.address} did not respond within {RESPONSE_TIMEOUT_S:g} s") from None
         except STREAM_ENDED as error:
             raise UpstreamLost(f"{self.address}: {reason_of(error)}") from None
+
+    def _sent_now(self, request: bytes) -> int:
+        """Send what the socket accepts, without the checkpoint of `send_all`. Return the number of bytes."""
+        if not isinstance(self._stream, trio.SocketStream):
+            return 0  # TLS
+        try:
+            return os.write(self._stream.socket.fileno(), request)
+        except BlockingIOError:
+            return 0
 
     def _common_version(self, key: int) -> int:
         ours, theirs = registry.versions(key), self.versions.ranges.get(key)

@@ -44,7 +44,7 @@ async def race(
     """
     succeeded: list[tuple[int, T]] = []
     failures: dict[int, E] = {}
-    slots = trio.Semaphore(AT_ONCE_MAX)
+    slots = trio.Semaphore(0)
     outcome = Race[T, E]()
 
     @trio.lowlevel.enable_ki_protection  # the owner of these attempts decides what Ctrl-C ends
@@ -61,7 +61,8 @@ async def race(
     try:
         async with trio.open_nursery() as nursery:
             for index in range(len(attempts)):
-                await slots.acquire()
+                if index >= AT_ONCE_MAX:
+                    await slots.acquire()
                 failed = trio.Event()
                 nursery.start_soon(run, index, failed)
                 with trio.move_on_after(stagger_s):

@@ -130,6 +130,7 @@ REFUSED = "audit.jsonl/lake cannot be written to: "
 
 
 @pytest.mark.slow
+@pytest.mark.long  # in short: test_whatever_ends_a_job_is_one_line, tests/pipeline/test_jvm_output.py
 def test_a_job_says_one_line(tmp_path: Path) -> None:
     done = audit(tmp_path)
     assert (done.returncode, done.stdout) == (1, "")

@@ -7,7 +7,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
@@ -35,8 +35,28 @@ def rows(spark: Any, out: Path, table: str) -> list[Any]:
     return list(Lake(spark, str(out)).read(table).collect())
 
 
-def test_tables_equal_what_was_counted_beside_them(spark: Any, tmp_path: Path) -> None:
-    """Two proxies, two days and two runs: copies, a line cut short, files that are gone, bad lines, one event lost."""
+class TwoRuns(NamedTuple):
+    """What was counted beside the events, and what two runs made of them."""
+
+    folder: Path
+    truth: dict[tuple[str, str], Counter[str]]
+    lost: str
+    """An event that is in no file."""
+    early: audit_job.AuditResult
+    result: audit_job.AuditResult
+
+
+@pytest.fixture(scope="module")
+def two_runs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> TwoRuns:
+    """Two proxies and two days: copies, a line cut short, files that are gone, bad lines, one event lost.
+
+    The table of rejects is that of an earlier release, with a line that is rejected again.
+    """
+    folder = tmp_path_factory.mktemp("two_runs")
+    old = spark.createDataFrame(
+        [("{not json", "no JSON object of an event", "b")], "line string, reason string, ingest_batch string"
+    )
+    Lake(spark, str(folder / "lake")).overwrite(old, "audit_rejects", ["ingest_batch"])
     draw, proxies = random.Random(3), [Proxy("one"), Proxy("two")]
     truth: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for number in range(600):
@@ -54,14 +74,16 @@ def test_tables_equal_what_was_counted_beside_them(spark: Any, tmp_path: Path) -
         counted[f"held {held.bit_length() - 1}"] += width
     lost = proxies[1].lines.pop(100)
     one, two = (proxy.lines for proxy in proxies)
-    write(tmp_path / "in", "audit.jsonl", [*one[:200], "{not json", '{"v": 2}', one[200][:40]], end="")
-    early = run(spark, tmp_path / "in", tmp_path / "lake", "2026-11-21")
-    assert early == (200, 3, ("2026-11-21",), ())
-    write(tmp_path / "in", "audit.jsonl", [*one[150:], *two])  # what stood before was rotated away
+    write(folder / "in", "audit.jsonl", [*one[:200], "{not json", '{"v": 2}', one[200][:40]], end="")
+    early = run(spark, folder / "in", folder / "lake", "2026-11-21")
+    write(folder / "in", "audit.jsonl", [*one[150:], *two])  # what stood before was rotated away
+    return TwoRuns(folder, truth, lost, early, run(spark, folder / "in", folder / "lake"))
 
-    result = run(spark, tmp_path / "in", tmp_path / "lake")
 
-    spoiled = json.loads(lost)
+def test_tables_equal_what_was_counted_beside_them(spark: Any, two_runs: TwoRuns) -> None:
+    lake, truth, result = two_runs.folder / "lake", two_runs.truth, two_runs.result
+    assert two_runs.early == (200, 3, ("2026-11-21",), ())
+    spoiled = json.loads(two_runs.lost)
     day, member = ("2026-11-22", spoiled["member"])
     width = spoiled["last"] - spoiled["first"] + 1
     held = (spoiled["ts_ms"] - spoiled["t_acquire_ms"]).bit_length() - 1
@@ -73,7 +95,7 @@ def test_tables_equal_what_was_counted_beside_them(spark: Any, tmp_path: Path) -
     assert result.days == ("2026-11-21", "2026-11-22")
     assert result.lost == (("two", 1, 300),)
     found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for row in rows(spark, tmp_path / "lake", "group_member_hour"):
+    for row in rows(spark, lake, "group_member_hour"):
         counted = found[row["day"], row["member"]]
         counted["deliveries"] += row["deliveries"]
         counted["accept"] += row["accepts"]
@@ -88,13 +110,13 @@ def test_tables_equal_what_was_counted_beside_them(spark: Any, tmp_path: Path) -
         place: Counter({name: n for name, n in counted.items() if name not in unseen})
         for place, counted in truth.items()
     }
-    events = rows(spark, tmp_path / "lake", "audit_events")
+    events = rows(spark, lake, "audit_events")
     assert len({(row["proxy_id"], row["seq"]) for row in events}) == len(events) == 599
     assert len({row["ingest_batch"] for row in events}) == 2
-    assert not (tmp_path / "lake" / "_staging").exists()
-    deliveries = rows(spark, tmp_path / "lake", "deliveries")
+    assert not (lake / "_staging").exists()
+    deliveries = rows(spark, lake, "deliveries")
     assert sum(row["n"] for row in deliveries) == sum(counted["deliveries"] for counted in truth.values())
-    assert {row["reason"] for row in rows(spark, tmp_path / "lake", "audit_rejects")} == {
+    assert {row["reason"] for row in rows(spark, lake, "audit_rejects")} == {
         "no JSON object of an event", "v, proxy_id or seq is missing",
     }  # fmt: skip
 
@@ -130,14 +152,10 @@ def test_a_reject_is_in_its_table_once_however_often_its_file_is_read(spark: Any
     assert len(rows(spark, lake, "audit_rejects")) == len(after)
 
 
-def test_rejects_of_earlier_releases_are_known(spark: Any, tmp_path: Path) -> None:
-    old = spark.createDataFrame(
-        [("{bad", "no JSON object of an event", "b")], "line string, reason string, ingest_batch string"
-    )
-    Lake(spark, str(tmp_path / "lake")).overwrite(old, "audit_rejects", ["ingest_batch"])
-    write(tmp_path / "in", "audit.jsonl", ["{bad", "{new"])
-    run(spark, tmp_path / "in", tmp_path / "lake")
-    assert sorted(row["line"] for row in rows(spark, tmp_path / "lake", "audit_rejects")) == ["{bad", "{new"]
+def test_rejects_of_earlier_releases_are_known(spark: Any, two_runs: TwoRuns) -> None:
+    """They are not added once more; new ones are."""
+    lines = sorted(row["line"] for row in rows(spark, two_runs.folder / "lake", "audit_rejects"))
+    assert lines == ['{"v": 2}', "{not json"]
 
 
 def test_a_run_that_died_while_it_added_events_is_run_again(

@@ -10,7 +10,7 @@ from kafka_share_proxy.pipeline.audit import small_input
 from kafka_share_proxy.pipeline.audit.small_input import JAVA_OPTIONS, PLANS, SMALL_BYTES, is_small
 from kafka_share_proxy.pipeline.session import settings_for
 
-from tests.support import audit_story
+from tests.pipeline.conftest import Story
 
 
 def test_input_is_small_with_the_table_that_it_goes_to(tmp_path: Path) -> None:
@@ -54,28 +54,21 @@ def test_plans_for_small_input_end_with_their_block_and_leave_the_users_settings
 
 
 @pytest.mark.slow
-def test_small_input_makes_the_same_tables_without_a_task_in_python(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from kafka_share_proxy.pipeline.audit import audit_job, event_staging
+def test_small_input_makes_the_same_tables_without_a_task_in_python(spark: Any, story: Story, tmp_path: Path) -> None:
+    from kafka_share_proxy.pipeline.audit import audit_job
     from kafka_share_proxy.pipeline.tables.lake import Lake
 
-    events = audit_story.blocked_events() + audit_story.load_events()
-    audit_story.write(tmp_path / "in", "audit.jsonl", [*events, "no event"])
-    lines = audit_job.event_lines_in_folder(spark, str(tmp_path / "in"))
-    made = {}
-    for is_small_input in (False, True):
-        if is_small_input:
-            monkeypatch.setattr(type(spark.sparkContext), "parallelize", None)
-        out = str(tmp_path / f"lake-{is_small_input}")
-        given = lines._replace(is_small=is_small_input)
-        assert isinstance(given, event_staging.Lines)
-        reported = audit_job.run(spark, given, out, None, lambda _line: None)
-        tables = (*TABLES, "audit_rejects")
-        made[is_small_input] = (reported, [sorted(map(str, Lake(spark, out).read(name).collect())) for name in tables])
-    assert made[False] == made[True]
-    assert all(rows for rows in made[True][1]), "no table is empty"
+    lines = audit_job.event_lines_in_folder(spark, str(story.events))
     assert lines.is_small
+    out = tmp_path / "lake"
+    result = audit_job.run(spark, lines._replace(is_small=False), str(out), None, lambda _line: None)
+    assert result == story.result
+    for name in TABLES:
+        large, small = (sorted(map(str, Lake(spark, str(at)).read(name).collect())) for at in (out, story.lake))
+        assert small, name
+        assert large == small, name
 
 
-TABLES = (*("audit_events", "deliveries", "group_member_hour", "renew_abuse", "key_range_load", "hot_keys"),)
+TABLES = (
+    "audit_events", "deliveries", "group_member_hour", "renew_abuse", "key_range_load", "hot_keys", "audit_rejects",
+)  # fmt: skip

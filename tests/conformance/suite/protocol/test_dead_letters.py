@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.wire.records import records
 
 from tests.conformance.suite.protocol.acknowledgement_types import types
-from tests.support.brokers import QUICK, Running
 from tests.support.faulty_broker import Change, Fault, other_setting, put
 from tests.support.seeded_faults import assert_caught
-from tests.support.worlds import warm_up
 
 pytestmark = pytest.mark.broker
 
@@ -67,7 +66,5 @@ FAULTS = [
 ]  # fmt: skip
 
 
-def test_each_fault_is_caught_by_its_case(running: Running) -> None:
-    kafka = running.cluster("4.4.0", properties=QUICK, features=["share.version=2"])
-    warm_up(kafka.bootstrap)
-    assert_caught(kafka.bootstrap, FAULTS)
+def test_each_fault_is_caught_by_its_case(kafka_44: Cluster) -> None:
+    assert_caught(kafka_44.bootstrap, FAULTS)

@@ -23,7 +23,7 @@ def test_usual_lines_of_common_events_are_rows() -> None:
 def test_all_other_lines_are_handed_on_as_they_are() -> None:
     """Each alone, and between others: n objects on n lines are not one on each."""
     for line in [*(each.encode() for each in ODD), *BROKEN]:
-        assert parsed_block(Block(line)).others == [line]
+        assert parsed_block(Block(line)).other_lines == [line]
         rows, others = parsed_block(
             Block(b"\n".join([TAKEN[0].encode(), line, TAKEN[0].encode(), b"", b"{", b'"v": 2}']))
         )

@@ -68,6 +68,16 @@ def following(nursery: trio.Nursery) -> Following:
     return Following(StateCluster(nursery))
 
 
+async def test_no_group_is_known_before_the_topic_is_read(autojump_clock: MockClock, following: Following) -> None:
+    """Clients may be served before `run` begins. Their commits and fetches would pass without the ranges."""
+    following.make()
+    following.mark("g")
+    assert following.followed.is_known("g") is None
+    following.run()
+    await following.until(lambda: following.followed.is_known("other") is False)
+    assert following.followed.is_known("g") is True
+
+
 async def test_groups_with_a_marker_are_known_until_it_is_deleted(
     autojump_clock: MockClock, following: Following
 ) -> None:

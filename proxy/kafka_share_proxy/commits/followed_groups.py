@@ -59,8 +59,11 @@ class FollowedGroups:
         """`access`: for the topic of ranges. None if ranges are in memory. `is_owned`: see Tail."""
         self.groups: dict[str, int] = {}
         """Partition by group id. The early check of requests reads this dict directly."""
-        self.uncertain: dict[int, bool] = {}
-        """True if all groups of the partition are treated as known."""
+        loading = () if access is None else INDIVIDUAL_COMMITS.all
+        self.uncertain: dict[int, bool] = dict.fromkeys(loading, False)
+        """True if all groups of the partition are treated as known. From the start on: clients may be served before
+        `run` begins.
+        """
         self.off = ""
         self.overflowing: set[int] = set()
         self._notes = notes

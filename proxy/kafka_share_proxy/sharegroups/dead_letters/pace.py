@@ -7,13 +7,13 @@ from zlib import crc32
 
 GATHER_S = 0.05
 """Minimum seconds between two transactions of one state partition: at most 20 a second."""
-GATHER_MAX_S = 0.5
+GATHER_MAX_S = 0.8
 """Maximum seconds between two transactions while dead letters wait."""
 SHARE_MAX, CREDIT_MAX_S = 0.03, 0.05
 """Maximum fraction of its time that a state partition spends in transactions, in which no other change is stored, and
 the seconds of transactions that may follow each other faster.
 """
-RECORDS_MAX = 500
+RECORDS_MAX = 1_000
 """Maximum number of dead letters in one transaction."""
 RETRY_FIRST_S, RETRY_MAX_S, RETRY_FACTOR, RETRY_JITTER = 1.0, 30.0, 2, 0.2
 """As the producer of dead letters in Kafka 4.4.0, which gives up after 5 retries. The proxy continues."""

@@ -27,7 +27,7 @@ class FrameMemory:
         """All that is in use, and little that is not."""
 
     def take(self, size: int) -> memoryview:
-        """Return memory of this sizewith any content, in use as long as a memoryview refers to it."""
+        """Return memory of this size with any content, in use as long as a memoryview refers to it."""
         fitting = (each for each in self._known if size <= len(each) <= 2 * size and _is_free(each))
         memory = next(fitting, None)
         if memory is None:

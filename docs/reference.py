@@ -140,7 +140,7 @@ def _sites(events: Iterable[str]) -> dict[str, _Sites]:
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     trees = _parsed(texts, known)
     constants = {path.stem: named for path, tree in trees.items() if (named := dict(_constants(tree, known)))}
-    trees |= _parsed(texts, constants)
+    trees |= _parsed({path: text for path, text in texts.items() if path not in trees}, constants)
     found: dict[str, _Sites] = defaultdict(_Sites)
     for path, tree in trees.items():
         nodes = list(ast.walk(tree))

@@ -153,10 +153,9 @@ class Figures:
         return statistics.median(self.cpu)
 
 
-def play(bench: Bench, figures: Figures, topic: Topic, settings: dict[str, str], keys: Sequence[bytes] | None) -> None:
-    """Play one round. The records that wait in key order are released if `keys` are passed."""
+def play(bench: Bench, figures: Figures, topic: Topic, settings: dict[str, str], releases: Set[int]) -> None:
+    """Play one round."""
     began, ranges, size = cpu_seconds(bench.pid), bench.ranges, bench.size
-    releases = frozenset() if keys is None else waiting(keys)
     took = bench.read(topic, settings, bench.records, releases=releases)
     figures.rates.append(bench.records / took)
     figures.cpu.append((cpu_seconds(bench.pid) - began) / bench.records * 1e6)
@@ -165,12 +164,13 @@ def play(bench: Bench, figures: Figures, topic: Topic, settings: dict[str, str],
 
 def compare(name: str, bench: Bench, rounds: int, topic: Topic, keys: Sequence[bytes]) -> bool:
     """Print the medians of a case. Return True if rate and CPU with key order are within their bounds."""
-    floor = RELEASED if waiting(keys) else "none"
+    released = waiting(keys)
+    floor = RELEASED if released else "none"
     sides = {side: Figures() for side in SIDES if side in ("none", "key", floor)}
     for number in range(rounds + 1):
         for side in sorted(sides, reverse=bool(number % 2)):
             figures = sides[side] if number else Figures()  # the first round warms up
-            play(bench, figures, topic, SIDES[side], keys if side == RELEASED else None)
+            play(bench, figures, topic, SIDES[side], released if side == RELEASED else frozenset())
     for side, figures in sides.items():
         print(
             f"{name:15} {side:8} {figures.rate:10,.0f} records/s ({min(figures.rates):,.0f} to "

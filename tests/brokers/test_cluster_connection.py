@@ -118,7 +118,7 @@ async def test_an_http_port_is_recognised_immediately() -> None:
 
 
 async def test_a_request_that_the_socket_does_not_accept_whole_is_sent_in_parts() -> None:
-    """Of more bytes than both sockets of a connection buffer."""
+    """The request has more bytes than both sockets of a connection buffer."""
     metadata = registry.message("MetadataRequest")
     topics = [
         metadata.MetadataRequestTopic(topic_id=bytes(16), name=f"{number}" + "t" * 30_000) for number in range(400)

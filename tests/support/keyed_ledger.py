@@ -39,9 +39,10 @@ class Settle:
         """Return True unless it releases, or was refused for certain."""
         return not self.is_release and not (self.error or "").startswith(REFUSED)
 
-    def is_confirmed(self) -> bool:
-        """Return True if the record is settled for certain."""
-        return not self.is_release and self.confirmed is not None and self.error is None
+    @property
+    def settled_at(self) -> int | None:
+        """Time of the result. None unless it says that the record is settled."""
+        return None if self.is_release or self.error is not None else self.confirmed
 
 
 @dataclass
@@ -85,7 +86,9 @@ class KeyedLedger:
 
     def settled(self) -> set[Place]:
         """Return the records whose settle was confirmed."""
-        return {place for place, attempts in self.attempts.items() if any(each.is_confirmed() for each in attempts)}
+        return {
+            place for place, attempts in self.attempts.items() if any(each.settled_at is not None for each in attempts)
+        }
 
     def faults(self, keys: Mapping[Place, bytes], late_ns: int) -> list[str]:
         """Return all faults. `late_ns`: how long a delivered record may have been in the buffer of a client."""
@@ -111,6 +114,6 @@ class KeyedLedger:
 
     def _delivered_after(self, late_ns: int) -> Iterator[str]:
         for place in self.settled():
-            first = min(each.confirmed or 0 for each in self.attempts[place] if each.is_confirmed())
+            first = min(at for each in self.attempts[place] if (at := each.settled_at) is not None)
             if late := [time for time in self.deliveries[place] if time > first + late_ns]:
                 yield f"{place} was delivered {(late[0] - first) / 1e9:.1f} s after it was settled"

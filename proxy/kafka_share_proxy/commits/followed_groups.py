@@ -59,11 +59,8 @@ class FollowedGroups:
         """`access`: for the topic of ranges. None if ranges are in memory. `is_owned`: see Tail."""
         self.groups: dict[str, int] = {}
         """Partition by group id. The early check of requests reads this dict directly."""
-        loading = () if access is None else INDIVIDUAL_COMMITS.all
-        self.uncertain: dict[int, bool] = dict.fromkeys(loading, False)
-        """True if all groups of the partition are treated as known. From the start on: clients may be served before
-        `run` begins.
-        """
+        self.uncertain: dict[int, bool] = {}
+        """True if all groups of the partition are treated as known."""
         self.off = ""
         self.overflowing: set[int] = set()
         self._notes = notes
@@ -86,6 +83,8 @@ class FollowedGroups:
                 on_read=self._read,
                 on_trouble=self._troubled,
             )
+        # Clients may be served before `run` begins.
+        self.uncertain.update(dict.fromkeys(self._loading_partitions(), False))
 
     def is_known(self, group_id: str) -> bool | None:
         """None while that is unknown."""

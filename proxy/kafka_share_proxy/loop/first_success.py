@@ -44,7 +44,7 @@ async def race(
     """
     succeeded: list[tuple[int, T]] = []
     failures: dict[int, E] = {}
-    slots = trio.Semaphore(0)
+    slots = trio.Semaphore(0)  # of attempts that failed; the first AT_ONCE_MAX need none
     outcome = Race[T, E]()
 
     @trio.lowlevel.enable_ki_protection  # the owner of these attempts decides what Ctrl-C ends

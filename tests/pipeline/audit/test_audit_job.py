@@ -36,7 +36,7 @@ def rows(spark: Any, out: Path, table: str) -> list[Any]:
 
 
 class TwoRuns(NamedTuple):
-    """What was counted beside the events, and what two runs made of them."""
+    """Results of two runs, and the numbers that were counted when the events were made."""
 
     folder: Path
     truth: dict[tuple[str, str], Counter[str]]

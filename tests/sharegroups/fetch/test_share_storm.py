@@ -123,7 +123,7 @@ class Storm:
         self.pending[member] = (reply, acks, sent_at)
         for place, batches in acks.items():
             reported = {(*place, offset) for first, last, _ in batches for offset in range(first, last + 1)}
-            self._free(reported.__contains__)  # done whenever the journal has it, which may be long before the response
+            self._free(reported.__contains__)  # the journal may have it long before the response
 
     def collect(self) -> None:
         for member, (reply, acks, sent_at) in list(self.pending.items()):

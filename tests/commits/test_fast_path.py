@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from kafka_share_proxy.commits.fast_path import FastPath
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.support.commit_world import OFFSET_COMMIT, Api, Committed, CommitWorld
 from tests.support.offset_commits import offset_commit
@@ -114,41 +112,3 @@ def test_moved_past_the_proxy_is_left_to_the_handler_once_it_is_known(world: Com
     world.coordinator.refuse, before = ErrorCode.NONE, world.synchronous_fast_path
     assert world.commit(43, "ic/1;60-60").codes == [0]
     assert world.synchronous_fast_path == before
-
-
-@pytest.mark.states("metadata")
-def test_commonest_commit_merges_one_range_into_the_text(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model plans none of these: a new range, a repeated one, one that touches others."""
-    world.commit(43, "ic/1;60-60")
-    monkeypatch.setattr(FastPath, "_part", None)
-    for text in ("70-70", "60-61", "62-69", "50-50"):
-        assert world.commit(43, f"ic/1;{text}").codes == [0]
-    assert world.coordinator.committed["g", "t", 0].metadata == "ic/1;45-47,50-50,60-70"
-    assert world.ranges() == "45-47,50-50,60-70"
-
-
-@pytest.mark.states("metadata")
-def test_commonest_commit_whose_ranges_change_meanwhile_keeps_both(world: CommitWorld) -> None:
-    """The broker's text has a range of an earlier owner, which an OffsetFetch response shows during the commit."""
-    world.commit(43, "ic/1;60-60")
-    world.cluster.held = {OFFSET_COMMIT}
-    sent = world.commit(43, "ic/1;61-61")
-    held = world.services.held.groups["g"].partitions[TopicPartition("t", 0)]
-    held.broker_says(43, -1, [(45, 48), (60, 61), (80, 90)])
-    world.cluster.held = set()
-    world.cluster.release()
-    assert sent.codes == [0]
-    assert str(held.ranges) == "45-47,60-61,80-89"
-
-
-@pytest.mark.states("metadata")
-@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.OFFSET_METADATA_TOO_LARGE])
-def test_refused_commonest_commit_changes_nothing(world: CommitWorld, code: ErrorCode) -> None:
-    world.commit(43, "ic/1;60-60")
-    before = world.ranges()
-    world.coordinator.refuse = code
-    repeat = ErrorCode.COORDINATOR_NOT_AVAILABLE  # the ranges that the proxy added made the text too long
-    assert world.commit(43, "ic/1;62-62").codes == [repeat if code == ErrorCode.OFFSET_METADATA_TOO_LARGE else code]
-    assert world.ranges() == before
-    world.coordinator.refuse = ErrorCode.NONE
-    assert world.commit(43, "ic/1;62-62").codes == [0]

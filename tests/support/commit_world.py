@@ -239,6 +239,8 @@ class CommitWorld:
         options.setdefault("in_metadata", self.in_metadata)
         self._short_way = fast_path
         self.synchronous_fast_path = 0
+        self.repeated = 0
+        """Commits that repeated the last one of their connection."""
         self.world = World()
         self.cluster = self.world.cluster
         self.timers = self.world.timers
@@ -299,13 +301,22 @@ class CommitWorld:
         decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
         number = next(self._numbers)
         whole = memoryview(frames.request(key, version, number, "c", decoded))
-        at_once = self.served[key].at_once if self._short_way else None
-        if at_once is not None and at_once(cast(SynchronousFastPath, connection), whole, Api(key, version)):
+        if self._is_served_at_once(cast(SynchronousFastPath, connection), whole, Api(key, version)):
             self.synchronous_fast_path += 1
             return self._started(connection.taken_response(), connection, key, version)
         frame = whole[4:]
         call = Call(key, version, number, "c", decoded, connection, frame=frame)
         return self._started(self._response(call), connection, key, version)
+
+    def _is_served_at_once(self, connection: SynchronousFastPath, frame: memoryview, api: Api) -> bool:
+        """Do what `ClientToBroker.walked` does."""
+        at_once = self.served[api.key].at_once if self._short_way else None
+        if at_once is None:
+            return False
+        if connection.again is not None and connection.again(connection, frame):
+            self.repeated += 1
+            return True
+        return at_once(connection, frame, api)
 
     def _started(self, responding: Any, connection: Connection, key: int, version: int) -> Sent:
         task: Task[Any] = Task(responding, lambda _: None, connection)

@@ -524,6 +524,7 @@ class Connection:
         self.slot_values: SlotValues = {}
         self.open = True
         self.tasks: list[Task[Any]] = []
+        self.again: Callable[[Any, memoryview], bool] | None = None
         self._cluster = cluster
         self._requested: list[Promise[memoryview]] = []
         self._on_close: list[Callable[[], None]] = []
@@ -561,10 +562,8 @@ class Connection:
     def owner(self) -> Connection:
         return self
 
-    def begin_at_once(self, request: Any) -> None:
+    def send_at_once(self, request: Any, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         self.taken: Promise[bytes] = Promise()
-
-    def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         header, body_at = headers.decode_request_header(memoryview(frame)[4:])
         assert header.correlation_id == correlation_id
         assert len(frame) == 4 + int.from_bytes(frame[:4], "big")

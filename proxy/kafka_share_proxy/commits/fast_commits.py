@@ -6,17 +6,14 @@ request is over when its client has a response or has disconnected. Its appends 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 from kafka_share_proxy.commits.accepted_commits import PlannedPart, apply
 from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, codes_of, name_or_id
 from kafka_share_proxy.commits.held_state import CommittingGroup
-from kafka_share_proxy.commits.model.partition_commits import MergedRange, PartitionCommit, PartitionCommits
-from kafka_share_proxy.commits.model.topic_records import TextPlan
-from kafka_share_proxy.commits.requested_commits import NUL, final_nul, metadata_with
+from kafka_share_proxy.commits.requested_commits import final_nul, metadata_with
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import outcome_of
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
@@ -26,12 +23,11 @@ from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request, Timers
 from kafka_share_proxy.loop.promise import Promise, Task
-from kafka_share_proxy.offsets.commit_text import PREFIX, parse_commit_text
+from kafka_share_proxy.offsets.commit_text import PREFIX
 from kafka_share_proxy.wire.codec import commit_frames, frames
-from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
-from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
+from kafka_share_proxy.wire.values import ZERO_UUID
 
 
 class Overdue:
@@ -65,26 +61,6 @@ class Overdue:
         self._plan()
 
 
-class MergingCommit(NamedTuple):
-    """The commonest commit, planned by `kernel.text_commits`."""
-
-    entry: CommittedEntry
-    topic_partition: TopicPartition
-    held: PartitionCommits
-    sent: bytes
-    """Request frame for the coordinator."""
-    merged: MergedRange
-
-    def part(self, version: int) -> PlannedPart:
-        """Return the plan of the model for it."""
-        _, _, offset, epoch, metadata, _, _, _ = self.entry
-        parts = commit_frames.read(self.sent, version)
-        assert parts is not None  # noqa: S101  # it differs from the client's in the metadata only
-        ranges = (parts[3][0][4] or "")[len(PREFIX) :].rstrip(NUL)
-        commit = PartitionCommit(offset, parse_commit_text(metadata or "").ranges)
-        return PlannedPart(self.entry, self.topic_partition, self.held, commit, offset, False, epoch, TextPlan(ranges))
-
-
 def _metadata(part: PlannedPart) -> str | None:
     """Return the new metadata. None if it stays."""
     metadata, ranges = part.entry[4], "" if part.text is None else part.text.ranges
@@ -112,11 +88,9 @@ class FastCommit(ExpectedResponse):
     group: CommittingGroup
     request: Request
     member_id: str
-    locks: dict[Hashable, bool] | None
+    locks: Mapping[Hashable, bool] | None
     """None after the locks are released."""
-    merging: MergingCommit | None
-    _parts: Sequence[PlannedPart]
-    """Empty until they are needed, if it is a merging commit."""
+    parts: Sequence[PlannedPart]
     deadline: float = field(default=0.0, init=False)
     is_over: bool = field(default=False, init=False)
     correlation_id: int = field(default=0, init=False)
@@ -125,19 +99,9 @@ class FastCommit(ExpectedResponse):
     """Partitions to store before the response."""
     _appends: Sequence[Promise[None]] = field(default=(), init=False)
 
-    @property
-    def parts(self) -> Sequence[PlannedPart]:
-        if not self._parts and self.merging is not None:
-            self._parts = [self.merging.part(self.request.version)]
-        return self._parts
-
     def send(self, frame: memoryview) -> None:
         self.services.gate.enter(self.group.doors, self.interrupted)
         self.correlation_id = int.from_bytes(frame[8:12], "big", signed=True)
-        merging = self.merging
-        if merging is not None:
-            self.connection.to_broker_at_once(self.correlation_id, self, merging.sent)
-            return
         entries, fields, may_append = [], [], False
         for part in self.parts:
             entries.append(part.entry)
@@ -146,29 +110,11 @@ class FastCommit(ExpectedResponse):
         sent = commit_frames.rewritten(frame, self.request.version, entries, fields)
         if may_append:  # once the coordinator has accepted it
             self.services.journal.coming.begin(self, self.services.timers.now())
-        self.connection.to_broker_at_once(self.correlation_id, self, sent)
+        self.connection.send_at_once(self.request, self.correlation_id, self, sent)
 
     # The coordinator's response
 
     def on_response(self, frame: memoryview) -> bool:
-        merging, services = self.merging, self.services
-        if merging is None or self.is_over or self.group.appends or services.audit is not None:
-            return self._on_response(frame)
-        if not commit_frames.accepted(frame, self.request.version, 1):
-            return self._on_response(frame)
-        if not merging.held.merged(merging.merged, merging.entry[3]):
-            return self._on_response(frame)
-        services.figures.count(NO_ERROR, is_individual=True)
-        self._leave()
-        if services.gate.lease():
-            self.is_over = True
-            services.gate.leave(self.group.doors, self.interrupted)
-            return self.connection.forwards_response()
-        self.response = bytes(frame)
-        self._finish(NO_ERROR)
-        return False
-
-    def _on_response(self, frame: memoryview) -> bool:
         coming = self.services.journal.coming
         if self.is_over:
             coming.end(self, self.services.timers.now())
@@ -183,7 +129,7 @@ class FastCommit(ExpectedResponse):
             coming.end(self, self.services.timers.now())
             self._leave()
         if not self.changed:
-            self._finish(NO_ERROR)
+            self.finish(NO_ERROR)
             return False
         self._appends = list(self.group.appends)
         self._finish_when_stored()
@@ -241,16 +187,16 @@ class FastCommit(ExpectedResponse):
         for append in self._appends:
             code = outcome_of(append)
             if code != NO_ERROR:
-                self._finish(code)
+                self.finish(code)
                 return
-        self._finish(NO_ERROR)
+        self.finish(NO_ERROR)
 
     def overdue(self) -> None:
         """Respond with 15. The appends continue."""
         if not self.is_over:
-            self._finish(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self.finish(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _finish(self, code: ErrorCode) -> None:
+    def finish(self, code: ErrorCode) -> None:
         """Respond, unless the lease has ended: another proxy may own the group, and hold other ranges."""
         if self.services.gate.lease():
             self._response(code)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Hashable, Sequence
 
 from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.commits.accepted_commits import PlannedPart, epoch_of
-from kafka_share_proxy.commits.fast_commits import FastCommit, MergingCommit, Overdue
+from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue
 from kafka_share_proxy.commits.held_state import CommittingGroup
-from kafka_share_proxy.commits.kernel import text_commits
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
+from kafka_share_proxy.commits.merging_commits import MergingPartition
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit
 from kafka_share_proxy.commits.requested_commits import final_nul, room_for_ranges
 from kafka_share_proxy.commits.services import EVERY_GROUP, CommitServices
@@ -39,6 +39,7 @@ class FastPath:
         self._overdue = Overdue(services.timers)
         self._serves_all = services.options.groups == EVERY_GROUP
         self._in_metadata = services.options.in_metadata
+        self._now = services.timers.now
 
     def take(
         self,
@@ -54,66 +55,59 @@ class FastPath:
         group = self._services.held.groups.get(group_id)
         if group is None or not self._may_serve(group) or is_selected_before(group_id):
             return False
-        locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
-        planned: Sequence[PlannedPart] = ()
-        merging = self._merging(group, frame, request, entries[0]) if len(entries) == 1 else None
-        if merging is not None:
-            locks[group_id, *merging.topic_partition] = True
-        else:
-            parts_planned = self._planned(group, entries)
-            if parts_planned is None:
-                return False
-            planned = parts_planned
-            for part in planned:
-                locks[group_id, *part.topic_partition] = part.moves or part.text is not None
+        if self._in_metadata and len(entries) == 1:
+            merging = self._merging(group, entries[0])
+            if merging is not None and merging.take(connection, frame, request, entries[0]):
+                return True
+        return self._take_planned(connection, frame, request, group, member_id, entries)
+
+    def _take_planned(
+        self,
+        connection: SynchronousFastPath,
+        frame: memoryview,
+        request: Request,
+        group: CommittingGroup,
+        member_id: str,
+        entries: Sequence[CommittedEntry],
+    ) -> bool:
+        planned = self._planned(group, entries)
+        if planned is None:
+            return False
+        locks: dict[Hashable, bool] = {(group.group_id, *WHOLE_GROUP): False}
+        for part in planned:
+            locks[group.group_id, *part.topic_partition] = part.moves or part.text is not None
         if len(locks) <= len(entries) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
-        if merging is not None:
-            merging.held.plan_merged(merging.merged)
-        commit = FastCommit(
-            self._services, self._overdue, connection, group, request, member_id, locks, merging, planned
-        )
-        connection.begin_at_once(request)
+        commit = FastCommit(self._services, self._overdue, connection, group, request, member_id, locks, planned)
         commit.send(frame)
         return True
 
     def _may_serve(self, group: CommittingGroup) -> bool:
         """True if this proxy owns a group that all proxies know to be marked."""
         services, gate = self._services, self._services.gate
-        if not (group.is_marker_stored and group.is_marker_seen) or gate.refused or services.off:
+        if gate.refused or gate.denied or services.followed.off:
+            return False
+        if not (group.is_marker_stored and group.is_marker_seen):
             return False
         return (self._serves_all or services.serves(group.group_id)) and gate.lets_in(group.doors)
 
-    def _merging(
-        self, group: CommittingGroup, frame: memoryview, request: Request, entry: CommittedEntry
-    ) -> MergingCommit | None:
-        """Plan the commonest commit. None for all others."""
+    def _merging(self, group: CommittingGroup, entry: CommittedEntry) -> MergingPartition | None:
+        """None if the commit has no ranges, another request is needed first, or commits are reported one by one."""
         metadata = entry[4]
-        if not self._in_metadata or metadata is None or not metadata.startswith(PREFIX):
+        if metadata is None or not metadata.startswith(PREFIX) or self._services.audit is not None:
             return None
         topic = self._topic(entry[0])
         if topic is None:
             return None
-        topic_partition = TopicPartition(topic.name, entry[1])
-        held = group.partitions.get(topic_partition)
-        bounds = None if held is None else held.bounds_in_text(topic.topic_id)
-        if held is None or bounds is None:
-            return None
-        starts, ends = bounds
-        if not starts and len(group.topics) > 1:
-            return None
-        services = self._services
-        plan = text_commits.plan(
-            frame,
-            request.version,
-            entry,
-            held.committed,
-            starts,
-            ends,
-            services.limit.characters,
-            services.options.ranges_max,
-        )
-        return None if plan is None else MergingCommit(entry, topic_partition, held, *plan)
+        place = topic.topic_id, entry[1]
+        merging = group.merging.get(place)
+        if merging is None:
+            topic_partition = TopicPartition(topic.name, entry[1])
+            held = group.partitions.get(topic_partition)
+            if held is not None:
+                merging = MergingPartition(self._services, self._overdue, group, topic_partition, held, topic.topic_id)
+                group.merging[place] = merging
+        return merging
 
     def _planned(self, group: CommittingGroup, entries: Sequence[CommittedEntry]) -> list[PlannedPart] | None:
         """None if another request is needed first, or something has to be refused."""
@@ -168,7 +162,7 @@ class FastPath:
         view = services.services.topology
         if isinstance(name, bytes):
             return view.topic_by_id(name)
-        return view.topic_since(name, services.timers.now() - services.options.topic_age_s)
+        return view.topic_since(name, self._now() - services.options.topic_age_s)
 
 
 def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:

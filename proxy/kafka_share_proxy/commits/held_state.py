@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -31,6 +32,9 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.offsets.ranges import OffsetSpan, loaded
 from kafka_share_proxy.wire.values import TopicPartition
 
+if TYPE_CHECKING:
+    from kafka_share_proxy.commits.merging_commits import MergingPartition
+
 LOADED_AT_ONCE = 1000
 
 COMPRESSED_TO = 4
@@ -51,6 +55,8 @@ class CommittingGroup:
     partitions: dict[TopicPartition, PartitionCommits] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     appends: dict[Promise[None], None] = field(default_factory=dict)
+    merging: dict[tuple[bytes, int], MergingPartition] = field(default_factory=dict, compare=False)
+    """Topic id and partition -> what serves its commonest commits."""
     doors: tuple[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +75,7 @@ class CommittingGroup:
     def hold(self, partition: TopicPartition, commits: PartitionCommits) -> PartitionCommits:
         self.partitions[partition] = commits
         self.topics.add(partition.topic)
+        self.merging.clear()
         return commits
 
 

@@ -73,15 +73,15 @@ def ascending(ranges: Iterable[tuple[int, int]]) -> list[OffsetSpan]:
 
 
 class OffsetRanges:
-    """Set of offsets as ranges. Not thread-safe."""
+    """Set of offsets as ranges. Not thread-safe. Its arrays are public for kernels, which must not change them."""
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("ends", "starts")
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         """Build the set from half-open ranges in any order. Raises ValueError for an invalid range."""
         spans = ascending(ranges)
-        self._starts = array("q", [start for start, _ in spans])
-        self._ends = array("q", [end for _, end in spans])
+        self.starts = array("q", [start for start, _ in spans])
+        self.ends = array("q", [end for _, end in spans])
 
     @classmethod
     def from_bounds(cls, starts: Sequence[int], ends: Sequence[int]) -> OffsetRanges:
@@ -103,23 +103,23 @@ class OffsetRanges:
 
     def __len__(self) -> int:
         """Return the number of ranges."""
-        return len(self._starts)
+        return len(self.starts)
 
     def __iter__(self) -> Iterator[OffsetSpan]:
         """Iterate over the ranges, ascending."""
-        return map(OffsetSpan, self._starts, self._ends)
+        return map(OffsetSpan, self.starts, self.ends)
 
     def __contains__(self, offset: object) -> bool:
         return isinstance(offset, int) and self.range_at(offset) is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OffsetRanges) and self._starts == other._starts and self._ends == other._ends
+        return isinstance(other, OffsetRanges) and self.starts == other.starts and self.ends == other.ends
 
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
         """Return inclusive ranges, as in `43-45,48-49`."""
-        return ",".join([f"{start}-{end - 1}" for start, end in zip(self._starts, self._ends, strict=True)])
+        return ",".join([f"{start}-{end - 1}" for start, end in zip(self.starts, self.ends, strict=True)])
 
     def __repr__(self) -> str:
         shown = str(OffsetRanges(list(self)[:10]))
@@ -128,55 +128,50 @@ class OffsetRanges:
     @property
     def offsets(self) -> int:
         """Number of offsets in the set."""
-        return sum(self._ends) - sum(self._starts)
+        return sum(self.ends) - sum(self.starts)
 
     @property
     def start(self) -> int:
         """Start of the first range; beyond all offsets if the set is empty."""
-        return self._starts[0] if self._starts else OFFSET_MAX + 1
+        return self.starts[0] if self.starts else OFFSET_MAX + 1
 
     @property
     def end(self) -> int:
         """End of the last range; 0 if the set is empty."""
-        return self._ends[-1] if self._ends else 0
-
-    @property
-    def bounds(self) -> tuple[array[int], array[int]]:
-        """All starts and all ends, for kernels, which must not change them."""
-        return self._starts, self._ends
+        return self.ends[-1] if self.ends else 0
 
     def copy(self) -> OffsetRanges:
         """Return ranges with the same offsets. Changes of one do not affect the other."""
-        return _of_arrays(self._starts[:], self._ends[:])
+        return _of_arrays(self.starts[:], self.ends[:])
 
     def range_at(self, offset: int) -> OffsetSpan | None:
         """Return the range that contains the offset, or None."""
-        at = bisect_right(self._starts, offset) - 1
-        return self._at(at) if at >= 0 and offset < self._ends[at] else None
+        at = bisect_right(self.starts, offset) - 1
+        return self._at(at) if at >= 0 and offset < self.ends[at] else None
 
     def covers(self, start: int, end: int) -> bool:
         """Return True if the set contains all of `[start, end)`."""
-        at = bisect_right(self._starts, start) - 1
-        return start >= end or (at >= 0 and end <= self._ends[at])
+        at = bisect_right(self.starts, start) - 1
+        return start >= end or (at >= 0 and end <= self.ends[at])
 
     def gaps(self, start: int, end: int) -> Iterator[OffsetSpan]:
         """Yield the parts of `[start, end)` that are not in the set, ascending."""
-        for at in range(bisect_right(self._ends, start), len(self._starts)):
+        for at in range(bisect_right(self.ends, start), len(self.starts)):
             if start >= end:
                 return
-            if start < self._starts[at]:
-                yield OffsetSpan(start, min(end, self._starts[at]))
-            start = self._ends[at]
+            if start < self.starts[at]:
+                yield OffsetSpan(start, min(end, self.starts[at]))
+            start = self.ends[at]
         if start < end:
             yield OffsetSpan(start, end)
 
     def _at(self, at: int) -> OffsetSpan:
-        return OffsetSpan(self._starts[at], self._ends[at])
+        return OffsetSpan(self.starts[at], self.ends[at])
 
     def _between(self, low: int, high: int) -> tuple[OffsetSpan, ...]:
         if high - low < 2:
             return (self._at(low),) if high > low else ()
-        return tuple(map(OffsetSpan, self._starts[low:high], self._ends[low:high]))
+        return tuple(map(OffsetSpan, self.starts[low:high], self.ends[low:high]))
 
     # Merging
 
@@ -191,7 +186,7 @@ class OffsetRanges:
 
     def replace(self, low: int, high: int, start: int, end: int) -> None:
         """Put one range in place of the ranges at the indices [low, high), all of which it contains."""
-        starts, ends = self._starts, self._ends
+        starts, ends = self.starts, self.ends
         if low == high:
             starts.insert(low, start)
             ends.insert(low, end)
@@ -203,16 +198,16 @@ class OffsetRanges:
     def count_merged(self, start: int, end: int) -> int:
         """Return the number of ranges after merging one more."""
         low, high = self._touched(start, end)
-        return len(self._starts) + 1 - (high - low)
+        return len(self.starts) + 1 - (high - low)
 
     def _touched(self, start: int, end: int) -> tuple[int, int]:
         """Return the indices [low, high) of the stored ranges that `[start, end)` overlaps or touches."""
-        low = bisect_left(self._ends, start)
-        return low, bisect_right(self._starts, end, low)
+        low = bisect_left(self.ends, start)
+        return low, bisect_right(self.starts, end, low)
 
     def _merging_one(self, start: int, end: int) -> tuple[int, int, RangeChange]:
         """Return the indices [low, high) of the stored ranges that one range replaces, and the change."""
-        starts, ends = self._starts, self._ends
+        starts, ends = self.starts, self.ends
         low, high = self._touched(start, end)
         if low == high:
             return low, high, RangeChange((OffsetSpan(start, end),))
@@ -230,9 +225,9 @@ class OffsetRanges:
 
     def merging(self, ranges: Iterable[tuple[int, int]]) -> RangeChange:
         """Return the change that `merge_all` would make, without making it."""
-        if isinstance(ranges, OffsetRanges) and len(ranges._starts) == 1:  # as in nearly all commits
-            return self._merging_one(ranges._starts[0], ranges._ends[0])[2]
-        starts, ends, count = self._starts, self._ends, len(self._starts)
+        if isinstance(ranges, OffsetRanges) and len(ranges.starts) == 1:  # as in nearly all commits
+            return self._merging_one(ranges.starts[0], ranges.ends[0])[2]
+        starts, ends, count = self.starts, self.ends, len(self.starts)
         made: list[tuple[int, int, int, int]] = []
         low = high = 0  # the stored ranges from low to before high become part of [begin, stop)
         begin = stop = -1
@@ -252,7 +247,7 @@ class OffsetRanges:
         return self._changed(made[1:])
 
     def _changed(self, made: list[tuple[int, int, int, int]]) -> RangeChange:
-        starts, ends = self._starts, self._ends
+        starts, ends = self.starts, self.ends
         put: list[OffsetSpan] = []
         removed: list[OffsetSpan] = []
         for begin, stop, low, high in made:
@@ -276,39 +271,39 @@ class OffsetRanges:
             return
         if len(change.put) == len(change.removed) == 1 and _holds(change.put[0], change.removed[0]):
             at = self._index_of(change.removed[0])  # one range became longer, as most do
-            self._starts[at], self._ends[at] = change.put[0]
+            self.starts[at], self.ends[at] = change.put[0]
             return
         for at in reversed([self._index_of(removed_span) for removed_span in change.removed]):
-            del self._starts[at], self._ends[at]
+            del self.starts[at], self.ends[at]
         for put in change.put:
-            at = bisect_left(self._starts, put.start)
-            self._starts.insert(at, put.start)
-            self._ends.insert(at, put.end)
+            at = bisect_left(self.starts, put.start)
+            self.starts.insert(at, put.start)
+            self.ends.insert(at, put.end)
 
     def _index_of(self, removed_span: OffsetSpan) -> int:
-        at = bisect_left(self._starts, removed_span.start)
-        if at == len(self._starts) or self._starts[at] != removed_span.start or self._ends[at] != removed_span.end:
+        at = bisect_left(self.starts, removed_span.start)
+        if at == len(self.starts) or self.starts[at] != removed_span.start or self.ends[at] != removed_span.end:
             raise _does_not_fit(removed_span)
         return at
 
     def _rebuild(self, change: RangeChange) -> None:
         """Sort starts and ends separately, because ranges do not overlap."""
-        starts, ends = set(self._starts), set(self._ends)
+        starts, ends = set(self.starts), set(self.ends)
         for removed_span in change.removed:
             if removed_span.start not in starts or removed_span.end not in ends:
                 raise _does_not_fit(removed_span)
         starts.difference_update([removed_span.start for removed_span in change.removed])
         ends.difference_update([removed_span.end for removed_span in change.removed])
-        self._starts = array("q", sorted(starts.union([put.start for put in change.put])))
-        self._ends = array("q", sorted(ends.union([put.end for put in change.put])))
+        self.starts = array("q", sorted(starts.union([put.start for put in change.put])))
+        self.ends = array("q", sorted(ends.union([put.end for put in change.put])))
 
     # The committed offset
 
     def absorbing(self, committed: int) -> tuple[int, tuple[OffsetSpan, ...]]:
         """Return the committed offset after it moves over the range that touches it, and the ranges below it then."""
-        at = bisect_right(self._starts, committed)
-        if at and self._ends[at - 1] >= committed:
-            committed = self._ends[at - 1]
+        at = bisect_right(self.starts, committed)
+        if at and self.ends[at - 1] >= committed:
+            committed = self.ends[at - 1]
         return committed, self._between(0, at)
 
     def absorb(self, committed: int) -> tuple[int, tuple[OffsetSpan, ...]]:
@@ -319,7 +314,7 @@ class OffsetRanges:
 
     def drop_below(self, committed: int) -> tuple[OffsetSpan, ...]:
         """Remove the ranges that end at the committed offset or before. One that extends beyond it stays whole."""
-        removed = self._between(0, bisect_right(self._ends, committed))
+        removed = self._between(0, bisect_right(self.ends, committed))
         self._drop_first(len(removed))
         return removed
 
@@ -330,7 +325,7 @@ class OffsetRanges:
         return removed
 
     def _drop_first(self, count: int) -> None:
-        del self._starts[:count], self._ends[:count]
+        del self.starts[:count], self.ends[:count]
 
 
 def _holds(whole: OffsetSpan, part: OffsetSpan) -> bool:
@@ -344,7 +339,7 @@ def _does_not_fit(span: OffsetSpan) -> ValueError:
 def _of_arrays(starts: array[int], ends: array[int]) -> OffsetRanges:
     """Keep arrays that ascend and do not touch, without a copy."""
     made = OffsetRanges.__new__(OffsetRanges)
-    made._starts, made._ends = starts, ends
+    made.starts, made.ends = starts, ends
     return made
 
 

@@ -49,7 +49,8 @@ def planned(plan: Any, text: str | None, held: str = "", version: int = 9, **fie
     ranges = parse_commit_text(PREFIX + held).ranges
     frame, entry = request(version, text, fields.get("offset", COMMITTED))
     room, most = fields.get("room", ROOM), fields.get("ranges_max", RANGES_MAX)
-    return plan(memoryview(frame), version, entry, fields.get("committed", COMMITTED), *ranges.bounds, room, most)
+    committed = fields.get("committed", COMMITTED)
+    return plan(memoryview(frame), version, entry, committed, ranges.starts, ranges.ends, room, most, None)
 
 
 def metadata_of(frame: bytes) -> str:
@@ -138,7 +139,7 @@ def test_extension_fallback_and_model_agree(version: int) -> None:
         held = OffsetRanges((start, start + 1 + chance.randrange(3)) for start in starts)
         text, room = a_text(chance), chance.choice((ROOM, 20, 40))
         frame, entry = request(version, text)
-        arguments = (frame, version, entry, COMMITTED, *held.bounds, room, 8)
+        arguments = (frame, version, entry, COMMITTED, held.starts, held.ends, room, 8, None)
         found = text_commits.plan(*arguments)
         assert found == _python_plan(*arguments), (text, held)
         if found is None:
@@ -150,10 +151,44 @@ def test_extension_fallback_and_model_agree(version: int) -> None:
         plan = partition.plan_kept(PartitionCommit(COMMITTED, done), room - len(PREFIX) - text.endswith("\0"), 8)
         assert plan is not None
         assert metadata_of(found[0]).rstrip("\0") == PREFIX + plan.ranges
-        partition.plan_merged(found[1])
+        partition.merging = found[1]
         assert partition.merged(found[1], 3)
         assert str(partition.ranges) == plan.ranges
     assert taken > 50
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_request_that_repeats_another_with_any_text_is_planned_as_if_it_was_read(version: int) -> None:
+    chance, held, taken = random.Random(version), OffsetRanges([(7, 9), (20, 22)]), 0
+    sample, entry = request(version, "ic/1;9-9")
+    for _ in range(300):
+        frame, own_entry = request(version, a_text(chance))
+        fields = (COMMITTED, held.starts, held.ends, ROOM, 8)
+        expected = text_commits.plan(frame, version, own_entry, *fields, None)
+        for plan in KERNELS:
+            assert plan(memoryview(frame), version, entry, *fields, sample) == expected
+        taken += expected is not None
+    assert taken > 50
+
+
+@pytest.mark.parametrize("plan", KERNELS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_request_that_differs_in_more_than_its_text_does_not_repeat_another(plan: Any, version: int) -> None:
+    """Any other byte: API version, client id, group, member, topic, offset, epoch, tagged fields."""
+    sample, entry = request(version, "ic/1;9-9")
+    at, behind = entry[6], entry[7]
+    frame = bytearray(request(version, "ic/1;11-300")[0])
+    rest = len(sample) - behind
+    arguments = (version, entry, COMMITTED, array("q"), array("q"), ROOM, 8, sample)
+    assert plan(frame, *arguments) is not None
+    for changed in (*range(4, 8), *range(12, at), *range(len(frame) - rest, len(frame))):
+        frame[changed] ^= 1
+        assert plan(frame, *arguments) is None, changed
+        frame[changed] ^= 1
+    for size in range(12, len(frame)):
+        assert plan(frame[:size], *arguments) is None, size
+    frame[8:12] = b"abcd"
+    assert plan(frame, *arguments) is not None
 
 
 @pytest.mark.skipif(text_commits.KERNEL == "python", reason="the extension was not built")
@@ -164,12 +199,16 @@ def test_extension_refuses_what_does_not_belong_together() -> None:
     plan: Any = text_commits.plan
     for starts, ends in ((longs, shorter), (shorter, longs), (longs, ints), (ints, ints)):
         with pytest.raises(ValueError, match="int64"):
-            plan(frame, 9, entry, COMMITTED, starts, ends, ROOM, RANGES_MAX)
+            plan(frame, 9, entry, COMMITTED, starts, ends, ROOM, RANGES_MAX, None)
     for at, behind in ((3, 60), (60, 50), (50, 1 << 40), (-1, 9)):
         with pytest.raises(ValueError, match="not of this frame"):
-            plan(frame, 9, (*entry[:6], at, behind), COMMITTED, longs, longs, ROOM, RANGES_MAX)
+            plan(frame, 9, (*entry[:6], at, behind), COMMITTED, longs, longs, ROOM, RANGES_MAX, None)
     for wrong in (entry[:7], list(entry), (*entry[:6], None, 60), (*entry[:4], b"x", *entry[5:])):
         with pytest.raises((ValueError, TypeError)):
-            plan(frame, 9, wrong, COMMITTED, longs, longs, ROOM, RANGES_MAX)
+            plan(frame, 9, wrong, COMMITTED, longs, longs, ROOM, RANGES_MAX, None)
+    for sample in (frame[:-1], frame[:20], b"", frame + frame):
+        assert plan(frame, 9, (*entry[:6], 50, 60), COMMITTED, longs, longs, ROOM, RANGES_MAX, sample) is None
+    with pytest.raises(TypeError):
+        plan(frame, 9, entry, COMMITTED, longs, longs, ROOM, RANGES_MAX, "text")
     with pytest.raises(TypeError):
         plan(frame, 9, entry)

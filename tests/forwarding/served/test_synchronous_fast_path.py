@@ -31,8 +31,7 @@ class Taken(ExpectedResponse):
         self.connection = connection
         if self.takes:
             number = int.from_bytes(frame[8:12], "big")
-            connection.begin_at_once(requested)
-            connection.to_broker_at_once(number, self, request(LIST, 1, number, self.body))
+            connection.send_at_once(requested, number, self, request(LIST, 1, number, self.body))
             self.on_taken()
         return self.takes
 
@@ -106,6 +105,34 @@ def test_a_response_in_pieces_is_awaited_too() -> None:
     w.turn_until(lambda: taken.responses)
     taken.reply()
     client.expect(response(1, b"BODY"))
+    w.close()
+
+
+def test_a_request_that_repeats_the_last_one_is_offered_to_what_served_it_first() -> None:
+    """What it leaves goes to the API's fast path."""
+    taken = Taken()
+    taken.forwards = True
+    w = taking(taken)
+    client, broker = w.pair()
+    offered: list[bytes] = []
+
+    def again(connection: SynchronousFastPath, frame: memoryview) -> bool:
+        offered.append(bytes(frame))
+        number = int.from_bytes(frame[8:12], "big")
+        is_even = number % 2 == 0
+        if is_even:
+            requested = w.plane.routes[bytes(frame[4:8])]
+            connection.send_at_once(requested, number, taken, request(LIST, 1, number, b"again"))
+        return is_even
+
+    for number in range(5):
+        client.send(request(LIST, 1, number))
+        broker.expect(request(LIST, 1, number, b"again" if number in (2, 4) else b"other"))
+        broker.send(response(number, b"body"))
+        client.expect(response(number, b"body"))
+        assert taken.connection is not None
+        taken.connection.again = again
+    assert offered == [request(LIST, 1, number) for number in range(1, 5)]
     w.close()
 
 

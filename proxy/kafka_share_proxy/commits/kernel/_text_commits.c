@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { VERSION = 1 }; /* text_commits.BUILT_VERSION */
+enum { VERSION = 2 }; /* text_commits.BUILT_VERSION */
+enum { KEY_AT = 4, CORRELATION_AT = 8, CLIENT_AT = 12 }; /* of a request frame */
 enum { FLEXIBLE_SINCE = 8, DIGITS_MAX = 18, STRING_MAX = 0x7FFF, PREFIX_SIZE = 5 };
 enum { OFFSET = 2, METADATA = 4, METADATA_AT = 6, AFTER_METADATA, FIELDS }; /* of commit_frames.CommittedEntry */
 
@@ -130,31 +131,84 @@ static PyObject *written(
     return made;
 }
 
+/* The metadata of a request, and where it is in the frame with its length. */
+typedef struct {
+    const char *text;
+    Py_ssize_t size, at, behind;
+} Metadata;
+
+/* The length of a string at *at, which moves behind it; -1: null, or the frame ends. */
+static Py_ssize_t get_length(const Py_buffer *frame, long version, Py_ssize_t *at) {
+    const uint8_t *bytes = frame->buf;
+    Py_ssize_t value = 0;
+    if (version < FLEXIBLE_SINCE) {
+        if (*at + 2 > frame->len) return -1;
+        value = bytes[*at] << 8 | bytes[*at + 1];
+        *at += 2;
+        return value > STRING_MAX ? -1 : value;
+    }
+    for (int shift = 0; shift < 21 && *at < frame->len; shift += 7) {
+        uint8_t byte = bytes[(*at)++];
+        value |= (Py_ssize_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) return value - 1;
+    }
+    return -1;
+}
+
+/* Whether the frame differs from the sample in correlation id and metadata only, which is then replaced by its own. */
+static int repeats(const Py_buffer *frame, const char *sample, Py_ssize_t sample_size, long version, Metadata *of) {
+    const char *bytes = frame->buf;
+    Py_ssize_t rest = sample_size - of->behind, at = of->at;
+    if (at < CLIENT_AT || rest < 0 || frame->len < at) return 0;
+    if (memcmp(bytes + KEY_AT, sample + KEY_AT, CORRELATION_AT - KEY_AT)) return 0;
+    if (memcmp(bytes + CLIENT_AT, sample + CLIENT_AT, (size_t)(at - CLIENT_AT))) return 0;
+    of->size = get_length(frame, version, &at);
+    if (of->size < 0 || at + of->size + rest != frame->len) return 0;
+    if (memcmp(bytes + at + of->size, sample + of->behind, (size_t)rest)) return 0;
+    of->text = bytes + at;
+    of->behind = at + of->size;
+    return 1;
+}
+
 typedef struct {
     long version;
     int64_t committed;
     Py_ssize_t characters, ranges_max;
+    PyObject *sample; /* bytes; NULL: the entry is of this frame */
 } Bounds;
+
+/* The metadata of the entry, or of the frame that repeats the sample; 0: none, with or without an exception. */
+static int read_metadata(const Py_buffer *frame, PyObject *entry, const Bounds *within, Metadata *of) {
+    of->at = PyLong_AsSsize_t(PyTuple_GetItem(entry, METADATA_AT));
+    of->behind = PyLong_AsSsize_t(PyTuple_GetItem(entry, AFTER_METADATA));
+    if (PyErr_Occurred()) return 0;
+    if (of->at < 4 || of->behind < of->at) return PyErr_Format(PyExc_ValueError, "the entry is not of this frame"), 0;
+    if (within->sample) {
+        char *sample;
+        Py_ssize_t size;
+        return !PyBytes_AsStringAndSize(within->sample, &sample, &size) && repeats(frame, sample, size, within->version, of);
+    }
+    PyObject *metadata = PyTuple_GetItem(entry, METADATA);
+    of->text = metadata == Py_None ? NULL : PyUnicode_AsUTF8AndSize(metadata, &of->size);
+    if (of->text && frame->len < of->behind) return PyErr_Format(PyExc_ValueError, "the entry is not of this frame"), 0;
+    return of->text != NULL;
+}
 
 /* The plan; NULL without an exception: the model plans it. */
 static PyObject *planned(const Py_buffer *frame, PyObject *entry, const Ranges *held, const Bounds *within) {
     int has_nul = 0;
     Merged one;
+    Metadata of;
     int64_t offset = PyLong_AsLongLong(PyTuple_GetItem(entry, OFFSET));
-    Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GetItem(entry, METADATA_AT)), size = 0;
-    Py_ssize_t behind = PyLong_AsSsize_t(PyTuple_GetItem(entry, AFTER_METADATA));
-    PyObject *metadata = PyTuple_GetItem(entry, METADATA);
-    const char *text = PyErr_Occurred() || metadata == Py_None ? NULL : PyUnicode_AsUTF8AndSize(metadata, &size);
-    if (!text) return NULL;
-    if (at < 4 || behind < at || frame->len < behind) return PyErr_Format(PyExc_ValueError, "the entry is not of this frame");
-    if (offset < 0 || offset != within->committed || !read_text(text, size, &one, &has_nul)) return NULL;
+    if (PyErr_Occurred() || !read_metadata(frame, entry, within, &of)) return NULL;
+    if (offset < 0 || offset != within->committed || !read_text(of.text, of.size, &one, &has_nul)) return NULL;
     if (one.start <= offset || (held->count && held->starts[0] <= offset)) return NULL; /* it would move */
     merge(held, &one);
     Py_ssize_t most = (within->characters < STRING_MAX ? within->characters : STRING_MAX) - PREFIX_SIZE - has_nul;
     if (held->count + 1 - (one.high - one.low) > within->ranges_max) return NULL;
-    size = put_ranges(NULL, held, &one, most);
+    Py_ssize_t size = put_ranges(NULL, held, &one, most);
     if (size > most) return NULL;
-    PyObject *made = written(frame, within->version, at, behind, held, &one, size, has_nul);
+    PyObject *made = written(frame, within->version, of.at, of.behind, held, &one, size, has_nul);
     return made ? Py_BuildValue("(N(nnLL))", made, one.low, one.high, (long long)one.start, (long long)one.end) : NULL;
 }
 
@@ -181,13 +235,16 @@ static PyObject *plan_of_buffers(PyObject *const *args, const Bounds *within) {
     return found || PyErr_Occurred() ? found : Py_NewRef(Py_None);
 }
 
-static const char plan_doc[] = "plan(frame, version, entry, committed, starts, ends, characters, ranges_max): see text_commits.plan.";
+static const char plan_doc[] =
+    "plan(frame, version, entry, committed, starts, ends, characters, ranges_max, sample): see text_commits.plan.";
 
 static PyObject *plan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
-    if (count != 8) return PyErr_Format(PyExc_TypeError, "plan takes 8 arguments, not %zd", count);
+    if (count != 9) return PyErr_Format(PyExc_TypeError, "plan takes 9 arguments, not %zd", count);
     if (!PyTuple_Check(args[2]) || PyTuple_Size(args[2]) != FIELDS) return PyErr_Format(PyExc_ValueError, "an entry is a tuple of %d", FIELDS);
-    Bounds within = {PyLong_AsLong(args[1]), PyLong_AsLongLong(args[3]), PyLong_AsSsize_t(args[6]), PyLong_AsSsize_t(args[7])};
+    PyObject *sample = args[8] == Py_None ? NULL : args[8];
+    Bounds within = {
+        PyLong_AsLong(args[1]), PyLong_AsLongLong(args[3]), PyLong_AsSsize_t(args[6]), PyLong_AsSsize_t(args[7]), sample};
     return PyErr_Occurred() ? NULL : plan_of_buffers(args, &within);
 }
 

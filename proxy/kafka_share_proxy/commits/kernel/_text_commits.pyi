@@ -12,5 +12,6 @@ def plan(
     ends: array[int],
     characters: int,
     ranges_max: int,
+    sample: bytes | None,
     /,
 ) -> tuple[bytes, tuple[int, int, int, int]] | None: ...

@@ -3,6 +3,8 @@ above the committed offset, which stays, and room for all ranges in the metadata
 
 The C extension `commits.kernel._text_commits` does it in one pass, or the Python fallback here; `KERNEL` names the one
 in use. Everything else is left to the model.
+
+A request that repeats another one of the member, with another range, is planned without being read again.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Callable
 from kafka_share_proxy.offsets.commit_text import PREFIX, one_range
 from kafka_share_proxy.offsets.ranges import OffsetRanges
 from kafka_share_proxy.wire import kernels
-from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry, rewritten
+from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry, read, rewritten
 from kafka_share_proxy.wire.codec.primitives import STRING_MAX, Buffer
 
 try:
@@ -22,7 +24,7 @@ try:
 except ImportError:  # no compiler was available at installation
     _text_commits = None  # type: ignore[assignment]
 
-BUILT_VERSION = 1
+BUILT_VERSION = 2
 """`VERSION` of the extension that matches this file. An older one is not used."""
 
 Plan = tuple[bytes, tuple[int, int, int, int]]
@@ -38,7 +40,13 @@ def _python_plan(
     ends: array[int],
     characters: int,
     ranges_max: int,
+    sample: bytes | None,
 ) -> Plan | None:
+    if sample is not None:
+        repeated = _repeated(bytes(frame), version, entry, sample)
+        if repeated is None:
+            return None
+        entry = repeated
     _, _, offset, epoch, metadata, _, _, _ = entry
     done = None if metadata is None else one_range(metadata)
     if metadata is None or done is None or not 0 <= offset == committed < done.start:
@@ -56,11 +64,24 @@ def _python_plan(
     return rewritten(frame, version, [entry], [(offset, epoch, text)]), (low, high, start, end)
 
 
+def _repeated(frame: bytes, version: int, entry: CommittedEntry, sample: bytes) -> CommittedEntry | None:
+    """Return the entry of a request that differs from the sample in correlation id and metadata only."""
+    _, _, _, _, _, _, at, behind = entry
+    if frame[4:8] != sample[4:8] or frame[12:at] != sample[12:at]:
+        return None
+    parts = read(frame, version)
+    if parts is None:
+        return None
+    changed: CommittedEntry = parts[3][0]
+    return changed if frame[changed[7] :] == sample[behind:] else None
+
+
 KERNEL = kernels.choose("commits.kernel._text_commits", _text_commits, BUILT_VERSION)
 
-plan: Callable[[Buffer, int, CommittedEntry, int, array[int], array[int], int, int], Plan | None] = (
+plan: Callable[[Buffer, int, CommittedEntry, int, array[int], array[int], int, int, bytes | None], Plan | None] = (
     _text_commits.plan if KERNEL == "c" else _python_plan
 )
 """(frame, version, entry, committed offset, starts and ends of the ranges, characters and ranges that the metadata may
-have). None if the commit is uncommon.
+have, sample). None if the commit is uncommon. With a sample, an earlier request frame, the entry is the sample's, and
+the frame must differ from it in correlation id and metadata only.
 """

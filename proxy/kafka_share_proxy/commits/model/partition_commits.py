@@ -78,8 +78,8 @@ class PartitionCommits:
     _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)
     _planned_ranges: OffsetRanges | None = field(default=None, compare=False)
     """Ranges after the planned commit, if they were computed."""
-    _merging: MergedRange | None = field(default=None, compare=False)
-    """Plan of a commit for which `plan_merged` was called, until the ranges or records change."""
+    merging: MergedRange | None = field(default=None, compare=False)
+    """Expected commit that `kernel.text_commits` planned for `bounds_in_text`. None once ranges or records change."""
 
     @property
     def last_committed(self) -> int:
@@ -203,7 +203,7 @@ class PartitionCommits:
         change = _combined(change, self.ranges.merge_all(above))
         if self.records is None:
             return self._noted(change)
-        self._planned = self._planned_ranges = self._merging = None
+        self._planned = self._planned_ranges = self.merging = None
         if is_rewound:
             return self.delete_records()
         self.records.recount(self.ranges)
@@ -291,25 +291,25 @@ class PartitionCommits:
         None also if the committed offset or what is stored is unknown, or the topic is another one.
         """
         records = self.records
-        if records is None or not records.is_bound or records.stored or not self.is_settled(topic_id):
+        if records is None or not records.is_bound or records.stored.starts:
             return None
-        return self.ranges.bounds
+        if not self.is_committed_known or self.unsure or not self.topic_id == topic_id != ZERO_UUID:  # `is_settled`
+            return None
+        return self.ranges.starts, self.ranges.ends
 
     def is_settled(self, topic_id: bytes) -> bool:
         """Return True if the committed offset is known, and all ranges are stored and belong to this topic."""
         return self.is_committed_known and not self.unsure and self.topic_id == topic_id != ZERO_UUID
 
-    def plan_merged(self, merged: MergedRange) -> None:
-        """Expect a commit that `kernel.text_commits` planned for `bounds_in_text`."""
-        self._merging = merged
-
     def merged(self, merged: MergedRange, leader_epoch: int) -> bool:
         """Apply the accepted commit. False if the ranges have changed meanwhile: `accepted` applies it then."""
-        if self._merging is not merged:
+        if self.merging is not merged:
             return False
-        self._planned = self._planned_ranges = self._merging = None
+        self._planned = self._planned_ranges = self.merging = None
         self.ranges.replace(*merged)
-        self._is_committed(self.committed, leader_epoch)
+        self.is_text_foreign, self.committed_epoch, self.is_committed_known = False, leader_epoch, True
+        if self.committed < self.stored_committed:
+            self.stored_committed = self.committed  # as `_is_committed` does
         return True
 
     def after_text(self, plan: TextPlan, change: RangeChange) -> TopicChange:
@@ -326,7 +326,7 @@ class PartitionCommits:
 
     def store_all(self) -> RangeChange:
         """Return the change after which the topic has all ranges."""
-        self._merging = None
+        self.merging = None
         if self.records is None:
             return NO_CHANGE
         change = self.records.store_all(self.ranges, self.unsure, is_foreign=self.is_text_foreign)
@@ -336,13 +336,13 @@ class PartitionCommits:
 
     def delete_records(self) -> RangeChange:
         """Return the tombstones of all records. The ranges stay until the commit is accepted."""
-        self._merging = None
+        self.merging = None
         return NO_CHANGE if self.records is None else self.records.delete_all(self.unsure)
 
     # Storing
 
     def not_stored(self, change: RangeChange, binding: OffsetSpan | None = None) -> None:
-        self._merging = None
+        self.merging = None
         self.unsure.update(change.put, change.removed, () if binding is None else (binding,))
         if self.records is not None:
             self.records.failed(change, binding, self.ranges)
@@ -362,7 +362,7 @@ class PartitionCommits:
         return stored is not None and stored.end >= span.end
 
     def _noted(self, change: RangeChange) -> RangeChange:
-        self._planned = self._planned_ranges = self._merging = None
+        self._planned = self._planned_ranges = self.merging = None
         if self.records is not None:
             return change
         if change.put:

@@ -11,6 +11,7 @@ arrive together with one append to its log.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,18 +29,20 @@ _PASSING, _SERVING = ClientState.PASSING, ClientState.SERVING
 
 
 class SynchronousFastPath:
-    """Client connection on the synchronous fast path: call `begin_at_once`, then `immediate_response`.
+    """Client connection on the synchronous fast path: call `send_at_once`, then `immediate_response`.
 
     Created at the first such request.
     """
 
-    __slots__ = ("_begun", "_request", "_requests", "owner")
+    __slots__ = ("_begun", "_request", "_requests", "again", "owner")
 
     def __init__(self, connection: ForwardedConnection, requests: ClientToBroker) -> None:
         self.owner = connection
         self._requests = requests
         self._request: Request | None = None
         self._begun = 0.0
+        self.again: Callable[[SynchronousFastPath, memoryview], bool] | None = None
+        """Serves a request frame that repeats the last one, up to what may differ. Returns False for any other."""
 
     @property
     def may_take(self) -> bool:
@@ -51,14 +54,14 @@ class SynchronousFastPath:
             return False
         return owner.sasl.may_send_request(owner.plane.reactor.now())
 
-    def begin_at_once(self, request: Request) -> None:
-        """Begin a request. `may_take` must be true: the state is PASSING, and the exchange of SASL is over."""
-        self.owner.state.move(_SERVING)
-        self._request, self._begun = request, time.perf_counter()
+    def send_at_once(self, request: Request, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
+        """Begin to serve a request, and send `frame` to the broker. It may have the same correlation id.
 
-    def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
-        """Send a request instead of the client's. It may have the same correlation id."""
+        `may_take` must be true: the state is PASSING, and the exchange of SASL is over.
+        """
         owner, later = self.owner, self._requests.send_later
+        owner.state.move(_SERVING)
+        self._request, self._begun = request, time.perf_counter()
         owner.pending.append((correlation_id, expected))
         broker = owner.upstream.socket
         if later is None or broker is None or broker.has_unsent:

@@ -1,0 +1,193 @@
+"""The commonest commit while the brokers' metadata holds the ranges: one range is merged into the text of a partition.
+
+Its partition is locked while it is in flight, so one object for each partition serves all of them, and a commit creates
+none. One that deviates continues as a `FastCommit`: after a refusal, a change of the ranges, a lost connection.
+
+A member repeats its commit with another range. Its request is then planned by a comparison of bytes, and what changes
+rarely (claims of other features, the topic) is checked again after `REPEATED_MAX_S` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from kafka_share_proxy.commits.accepted_commits import PlannedPart
+from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue
+from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.kernel import text_commits
+from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
+from kafka_share_proxy.commits.model.partition_commits import MergedRange, PartitionCommit, PartitionCommits
+from kafka_share_proxy.commits.model.topic_records import TextPlan
+from kafka_share_proxy.commits.requested_commits import NUL
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
+from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
+from kafka_share_proxy.loop.interfaces import Request
+from kafka_share_proxy.offsets.commit_text import PREFIX, parse_commit_text
+from kafka_share_proxy.wire.codec import commit_frames
+from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
+from kafka_share_proxy.wire.errors import NO_ERROR
+from kafka_share_proxy.wire.values import TopicPartition
+
+REPEATED_MAX_S = 0.1
+"""Seconds after which a repeated commit is read and checked completely again."""
+
+
+InFlight = tuple[SynchronousFastPath, Request, bytes, bytes, MergedRange, int]
+"""Connection, request, the client's frame, the frame for the coordinator, effect on the ranges, leader epoch."""
+
+
+class MergingPartition(ExpectedResponse):
+    """Partition whose commits are merged into its text. At most one of them is in flight."""
+
+    __slots__ = (
+        "_commit",
+        "_group",
+        "_held",
+        "_in_flight",
+        "_locks",
+        "_overdue",
+        "_services",
+        "_topic_partition",
+        "place",
+    )
+
+    def __init__(
+        self,
+        services: CommitServices,
+        overdue: Overdue,
+        group: CommittingGroup,
+        topic_partition: TopicPartition,
+        held: PartitionCommits,
+        topic_id: bytes,
+    ) -> None:
+        self._services, self._overdue, self._group = services, overdue, group
+        self._topic_partition, self._held = topic_partition, held
+        self.place = topic_id, topic_partition.partition
+        self._locks: Mapping[Hashable, bool] = {
+            (group.group_id, *WHOLE_GROUP): False,
+            (group.group_id, *topic_partition): True,
+        }
+        self._in_flight: InFlight | None = None
+        self._commit: FastCommit | None = None
+        """The commit in flight, after it deviated. Then this object serves no other."""
+
+    def take(self, connection: SynchronousFastPath, frame: memoryview, request: Request, entry: CommittedEntry) -> bool:
+        """Return False if the commit is uncommon, or another one holds the lock."""
+        if not self.send(connection, frame, request, entry):
+            return False
+        connection.again = RepeatedCommit(self._services, self._group, self, request, entry, bytes(frame)).take
+        return True
+
+    def send(
+        self,
+        connection: SynchronousFastPath,
+        frame: memoryview,
+        request: Request,
+        entry: CommittedEntry,
+        sample: bytes | None = None,
+    ) -> bool:
+        """Return False also if the frame does not repeat the sample, whose entry is given."""
+        services, group, held = self._services, self._group, self._held
+        bounds = held.bounds_in_text(self.place[0])
+        if bounds is None:
+            return False
+        starts, ends = bounds
+        if not starts and len(group.topics) > 1:
+            return False
+        characters, ranges_max = services.limit.characters, services.options.ranges_max
+        plan = text_commits.plan(
+            frame, request.version, entry, held.committed, starts, ends, characters, ranges_max, sample
+        )
+        if plan is None or not services.locks.enter(self._locks):
+            return False
+        sent, merged = plan
+        held.merging = merged
+        self._in_flight = connection, request, bytes(frame), sent, merged, entry[3]
+        services.gate.enter(group.doors, self.interrupted)
+        connection.send_at_once(request, int.from_bytes(sent[8:12], "big", signed=True), self, sent)
+        return True
+
+    def on_response(self, frame: memoryview) -> bool:
+        in_flight, services, group = self._in_flight, self._services, self._group
+        if in_flight is None or group.appends:
+            return self._deviating().on_response(frame)
+        connection, request, _, _, merged, leader_epoch = in_flight
+        if not commit_frames.accepted(frame, request.version, 1) or not self._held.merged(merged, leader_epoch):
+            return self._deviating().on_response(frame)
+        services.figures.commits["individual"] += 1
+        services.locks.leave(self._locks)
+        if not services.gate.lease():
+            commit = self._deviating(is_locked=False)
+            commit.response = bytes(frame)
+            commit.finish(NO_ERROR)
+            return False
+        self._in_flight = None
+        services.gate.leave(group.doors, self.interrupted)
+        return connection.forwards_response()
+
+    def lost(self) -> None:
+        self._deviating().lost()
+
+    def interrupted(self) -> None:
+        """Refuse the request: the door of its group closes."""
+        self._deviating().interrupted()
+
+    def _deviating(self, *, is_locked: bool = True) -> FastCommit:
+        """Return the commit in flight as one that may have any outcome."""
+        if self._commit is not None:
+            return self._commit
+        assert self._in_flight is not None  # noqa: S101  # a response, a loss or an interruption concerns a commit
+        connection, request, frame, sent, _, _ = self._in_flight
+        self._in_flight = None
+        parts, sent_parts = commit_frames.read(frame, request.version), commit_frames.read(sent, request.version)
+        assert parts is not None and sent_parts is not None  # noqa: S101, PT018  # they were planned
+        part = self._planned(parts[3][0], sent_parts[3][0][4] or "")
+        group, gate = self._group, self._services.gate
+        group.merging.pop(self.place, None)
+        locks = self._locks if is_locked else None
+        commit = FastCommit(self._services, self._overdue, connection, group, request, parts[2], locks, [part])
+        commit.correlation_id = int.from_bytes(sent[8:12], "big", signed=True)
+        gate.leave(group.doors, self.interrupted)
+        gate.enter(group.doors, commit.interrupted)
+        self._commit = commit
+        return commit
+
+    def _planned(self, entry: CommittedEntry, text: str) -> PlannedPart:
+        """Return the plan of the model. `text`: metadata that was sent."""
+        _, _, offset, epoch, metadata, _, _, _ = entry
+        commit = PartitionCommit(offset, parse_commit_text(metadata or "").ranges)
+        ranges = TextPlan(text[len(PREFIX) :].rstrip(NUL))
+        return PlannedPart(entry, self._topic_partition, self._held, commit, offset, False, epoch, ranges)
+
+
+class RepeatedCommit:
+    """Last commit of a connection that was read completely, for others that differ from it in their range only."""
+
+    __slots__ = ("_entry", "_frame", "_group", "_merging", "_now", "_request", "_services", "_until")
+
+    def __init__(
+        self,
+        services: CommitServices,
+        group: CommittingGroup,
+        merging: MergingPartition,
+        request: Request,
+        entry: CommittedEntry,
+        frame: bytes,
+    ) -> None:
+        self._services, self._group, self._merging = services, group, merging
+        self._request, self._entry, self._frame = request, entry, frame
+        self._now = services.timers.now
+        self._until = self._now() + REPEATED_MAX_S
+
+    def take(self, connection: SynchronousFastPath, frame: memoryview) -> bool:
+        """Return False if the request does not repeat it, or the group has to be checked completely again."""
+        services, group, merging = self._services, self._group, self._merging
+        gate = services.gate
+        if gate.refused or gate.denied or services.followed.off or services.audit is not None:
+            return False
+        if not (group.is_marker_stored and group.is_marker_seen) or group.merging.get(merging.place) is not merging:
+            return False
+        if self._now() >= self._until or services.held.groups.get(group.group_id) is not group:
+            return False
+        return gate.lets_in(group.doors) and merging.send(connection, frame, self._request, self._entry, self._frame)

@@ -139,8 +139,8 @@ def _arrays(root: StructSpec, version: int, above: tuple[FieldSpec, ...] = ()) -
 def _message(key: int, version: int, path: tuple[FieldSpec, ...], count: int, names: Names, inner: Names) -> bytes:
     """A frame with one element in each array, `count` (0 or 1) in the one at the end of the path."""
     spec = registry.request_spec(key)
-    made = _made(registry.message(spec.name), spec.root, version, path, count, names, inner)
-    return frames.request(key, version, 1, "hostile", made)
+    message = _made(registry.message(spec.name), spec.root, version, path, count, names, inner)
+    return frames.request(key, version, 1, "hostile", message)
 
 
 def _made(
@@ -156,8 +156,8 @@ def _made(
             values[field.attribute] = [_element(root, field, version, below, count, names, inner)]
         else:
             values[field.attribute] = _element(root, field, version, below, count, names, inner)
-    made = root if spec.name == root.__name__ else getattr(root, spec.name)
-    return made(**values)
+    message_class = root if spec.name == root.__name__ else getattr(root, spec.name)
+    return message_class(**values)
 
 
 def _element(

@@ -64,8 +64,8 @@ def _collect(item: pytest.Item) -> None:
 
 
 def _words(ignored: sys.UnraisableHookArgs) -> str:
-    made = tracemalloc.get_object_traceback(ignored.object) if tracemalloc.is_tracing() else None
-    return "\n".join([repr(ignored.exc_value), *(made.format() if made is not None else ())])
+    allocation = tracemalloc.get_object_traceback(ignored.object) if tracemalloc.is_tracing() else None
+    return "\n".join([repr(ignored.exc_value), *(allocation.format() if allocation is not None else ())])
 
 
 def pytest_configure(config: pytest.Config) -> None:

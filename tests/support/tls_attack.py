@@ -256,8 +256,8 @@ def main(arguments: list[str]) -> None:
     try:
         while thread.is_alive():
             thread.join(1.0)
-            made = attack.records if isinstance(attack, TinyRecords) else attack.connections
-            print(made, f"{rss_mib(given.pid):.0f} MiB" if given.pid else "", file=sys.stderr)
+            attempts = attack.records if isinstance(attack, TinyRecords) else attack.connections
+            print(attempts, f"{rss_mib(given.pid):.0f} MiB" if given.pid else "", file=sys.stderr)
     finally:
         attack.ended.set()
         thread.join()

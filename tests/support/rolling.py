@@ -17,7 +17,7 @@ from kafka_share_proxy.localkafka.cluster import Cluster, Node
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 from tests.support.raw import Raw, until
-from tests.support.rolling_times import Lookout, Seen
+from tests.support.rolling_times import Changes, Lookout
 from tests.support.settlements import Ledger, Place, gaps
 from tests.support.share_members import ShareMember
 
@@ -97,7 +97,7 @@ class Outcome:
     produced_at: list[int] = field(default_factory=list)
     """When brokers confirmed them."""
     ended: list[Ended] = field(default_factory=list)
-    changes: Seen = field(default_factory=Seen)
+    changes: Changes = field(default_factory=Changes)
     since: int = 0
     """When the first broker was to be ended: the group worked by then."""
     until: int = 0

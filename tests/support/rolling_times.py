@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 
 @dataclass
-class Seen:
+class Changes:
     """Changes, in the order of time."""
 
     brokers: list[tuple[int, frozenset[int]]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Lookout:
     """
 
     def __init__(self, cluster: Cluster, led: Mapping[str, Sequence[Place]], refusal: Callable[[], str] | None) -> None:
-        self.changes = Seen(moved={label: [] for label in led})
+        self.changes = Changes(moved={label: [] for label in led})
         self._refusal = refusal
         self._called = {place: label for label, places in led.items() for place in places}
         self._leaders: dict[Place, tuple[int, int]] = {}

@@ -94,7 +94,7 @@ class Flood:
                     self._begin()
                 else:
                     time.sleep(0.001)
-                self._look()
+                self._check()
         finally:
             for sock in list(self._open):
                 self._close(sock)
@@ -110,7 +110,7 @@ class Flood:
         self._open[sock] = time.monotonic()
         self._selector.register(sock, selectors.EVENT_WRITE)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         for key, mask in self._selector.select(0):
             sock = key.fileobj
             assert isinstance(sock, socket.socket)

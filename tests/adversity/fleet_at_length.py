@@ -180,13 +180,13 @@ def lines_of(files: Sequence[Path]) -> Iterator[list[str]]:
 
 def settled_records(files: Sequence[Path]) -> dict[tuple[str, str], tuple[str, int]]:
     """(partition, offset) -> how and when it was confirmed to be settled for good, the first time."""
-    found: dict[tuple[str, str], tuple[str, int]] = {}
+    settled: dict[tuple[str, str], tuple[str, int]] = {}
     for parts in lines_of(files):
         if parts[0] != "D":
             place, when = (parts[1], parts[2]), int(parts[3])
-            if place not in found or when < found[place][1]:
-                found[place] = parts[0], when
-    return found
+            if place not in settled or when < settled[place][1]:
+                settled[place] = parts[0], when
+    return settled
 
 
 def deliveries(files: Sequence[Path]) -> Iterator[tuple[tuple[str, str], int]]:

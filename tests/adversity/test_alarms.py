@@ -15,9 +15,9 @@ DAYS_S = 24 * 86_400.0
 
 @pytest.fixture
 def reactor() -> Iterator[Reactor]:
-    made = Reactor(new_pump)
-    yield made
-    made.shut()
+    new_reactor = Reactor(new_pump)
+    yield new_reactor
+    new_reactor.shut()
 
 
 def test_alarms_cancelled_long_before_their_time_are_not_kept(reactor: Reactor) -> None:

@@ -118,9 +118,9 @@ def test_state_topic_that_is_deleted_is_made_anew(w: World, front: Front, kafka:
         direct.delete_topic(before)
         until(lambda: "share-state-topic-lost" in front.output(), "the proxy to notice")
         until(lambda: front.send_request("/readyz/share-groups")[0], "the proxy to be ready")
-        made = direct.topic(TOPIC)
-        assert made is not None
-        assert made.topic_id != before.topic_id
+        recreated = direct.topic(TOPIC)
+        assert recreated is not None
+        assert recreated.topic_id != before.topic_id
     again_made = world_again(w)
     late = again_made.member(again_made.group(), "B", topics=[topic])
     assert steps(late.take(topic), topic) == [(0, 9, 1)]

@@ -23,8 +23,8 @@ DELAY_S, NAMED_S = 20.0, 1.5
 def produce(world: World, topic: Topic, keys: str) -> None:
     """Append one compressed batch; each character is a key, "." is none."""
     now = int(time.time() * 1000)
-    made = [records.Record(None if key == "." else key.encode(), b"v", timestamp=now) for key in keys]
-    world.raw.append(topic, records.build_batch(0, made, codec=4))
+    keyed = [records.Record(None if key == "." else key.encode(), b"v", timestamp=now) for key in keys]
+    world.raw.append(topic, records.build_batch(0, keyed, codec=4))
 
 
 def test_members_at_both_proxies_get_the_records_of_a_key_in_order(fleet: Fleet, fresh: Callable[[str], str]) -> None:

@@ -85,8 +85,8 @@ def rss_kib(front: Front) -> float:
 
 
 def connections(front: Front) -> int:
-    found = re.search(r"^ksp_connections (\d+)", front.send_request("/metrics")[1], re.MULTILINE)
-    return int(found[1]) if found else -1
+    match = re.search(r"^ksp_connections (\d+)", front.send_request("/metrics")[1], re.MULTILINE)
+    return int(match[1]) if match else -1
 
 
 def test_garbage_of_every_kind_disturbs_no_other_client(proxy_39: Front, steady: Connection) -> None:

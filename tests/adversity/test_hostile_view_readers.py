@@ -61,8 +61,8 @@ def front(running: Running, kafka_39: Cluster) -> Front:
 
 @pytest.fixture
 def raw(front: Front) -> Iterator[Raw]:
-    with Raw(front.bootstrap) as made:
-        yield made
+    with Raw(front.bootstrap) as connection:
+        yield connection
 
 
 def rss(front: Front) -> int:
@@ -73,8 +73,8 @@ def rss(front: Front) -> int:
 
 def a_view(raw: Raw, base: Topic, slots: int = 2) -> Topic:
     name = f"__view.r{slots}.{base.name}"
-    found: Topic = until(lambda: raw.view(name), f"view {name}")
-    return found
+    view: Topic = until(lambda: raw.view(name), f"view {name}")
+    return view
 
 
 def write(raw: Raw, base: Topic, batch: bytes) -> None:
@@ -93,8 +93,8 @@ def request(view: Topic, slot: int, offset: int, **options: Any) -> Any:
 
 def views_of_bombs(raw: Raw, base: Topic) -> list[list[tuple[Topic, int]]]:
     """Create views for each hostile reader, each with an empty slot: the reader causes decompression of everything."""
-    made = [a_view(raw, base, slots) for slots in range(2, 2 + HOSTILE * VIEWS_EACH)]
-    empty = [(view, (EvenCut(slots).slot_of(b"k", 0) + 1) % slots) for slots, view in enumerate(made, 2)]
+    views = [a_view(raw, base, slots) for slots in range(2, 2 + HOSTILE * VIEWS_EACH)]
+    empty = [(view, (EvenCut(slots).slot_of(b"k", 0) + 1) % slots) for slots, view in enumerate(views, 2)]
     return [empty[number::HOSTILE] for number in range(HOSTILE)]
 
 
@@ -113,15 +113,15 @@ def keep_reading(address: Address, views: list[tuple[Topic, int]], end: threadin
 
 def times_of_small_requests(address: Address, seconds: float) -> list[float]:
     """How long a bystander waits for the offered versions, each time."""
-    found = []
+    durations = []
     with Connection(address) as on:
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             began = time.monotonic()
             on.send_request(18, 3, build("ApiVersionsRequest", client_software_name="t", client_software_version="1"))
-            found.append(time.monotonic() - began)
+            durations.append(time.monotonic() - began)
             time.sleep(0.005)
-    return sorted(found)
+    return sorted(durations)
 
 
 def test_a_bomb_costs_its_own_reader(front: Front, raw: Raw, fresh: Any, capsys: Any) -> None:

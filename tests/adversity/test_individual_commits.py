@@ -65,9 +65,9 @@ def commit_at_last(bootstrap: str, group: str, topic: str, offset: int, text: st
 def recreate(bootstrap: str, topic: str) -> None:
     """Delete a topic and create it again."""
     with Raw(bootstrap) as raw:
-        found = raw.topic(topic)
-        assert found is not None
-        raw.delete_topic(found)
+        existing = raw.topic(topic)
+        assert existing is not None
+        raw.delete_topic(existing)
         raw.create_topic(topic)
 
 
@@ -85,8 +85,8 @@ def shown(bootstrap: str, group: str, topic: str) -> tuple[int, str]:
         entry = response.topics[0].partitions[0]
         return entry.committed_offset, entry.metadata
 
-    found: tuple[int, str] = until(send_request, f"what {group} has committed")
-    return found
+    committed: tuple[int, str] = until(send_request, f"what {group} has committed")
+    return committed
 
 
 TOPIC, METADATA, OVERFLOW = "topic", "metadata", "overflow"
@@ -118,9 +118,9 @@ def kafka(brokers: dict[str, Cluster], place: str) -> Cluster:
 
 @pytest.fixture
 def oracle(kafka: Cluster, place: str) -> Iterator[CommitTopic]:
-    made = CommitTopic(kafka.bootstrap, in_metadata=place != TOPIC)
-    yield made
-    made.close()
+    commit_topic = CommitTopic(kafka.bootstrap, in_metadata=place != TOPIC)
+    yield commit_topic
+    commit_topic.close()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -153,8 +153,8 @@ def test_t9_a004_12_kill_anywhere_leaves_the_state_before_or_after(
         front.kill()
     front.command = installed_command()
     with front as again:  # at its address, so that the group of proxies admits it immediately
-        found = shown(again.bootstrap, group, topic)
-        plain = (found[0], found[1].replace(f";u={TRIGGER}", "").replace(TRIGGER, ""))
+        committed = shown(again.bootstrap, group, topic)
+        plain = (committed[0], committed[1].replace(f";u={TRIGGER}", "").replace(TRIGGER, ""))
         assert plain in (before, after)
         commit_at_last(again.bootstrap, group, topic, 43, text)
         assert shown(again.bootstrap, group, topic) == after

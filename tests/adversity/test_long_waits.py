@@ -16,9 +16,9 @@ RIGHTS_S = 15.0
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", share_auto_offset_reset="earliest")
-    return made
+    share_world = World()
+    share_world.configure("g", share_auto_offset_reset="earliest")
+    return share_world
 
 
 @pytest.mark.parametrize("wait_ms", [500, 3000, 40_000])

@@ -59,8 +59,8 @@ def describe_groups(count: int) -> bytes:
 
 def describe_configs(count: int) -> bytes:
     resource = registry.message("DescribeConfigsRequest").DescribeConfigsResource
-    made = [resource(resource_type=GROUP, resource_name=f"{n:06}", configuration_keys=None) for n in range(count)]
-    return frame(32, 4, resources=made)
+    resources = [resource(resource_type=GROUP, resource_name=f"{n:06}", configuration_keys=None) for n in range(count)]
+    return frame(32, 4, resources=resources)
 
 
 def alter_configs(count: int) -> bytes:
@@ -81,8 +81,8 @@ def offsets(partitions: int) -> bytes:
 
 def share_fetch(partitions: int) -> bytes:
     message = registry.message("ShareFetchRequest")
-    made = [message.FetchPartition(partition_index=n) for n in range(partitions)]
-    topic = message.FetchTopic(topic_id=b"t" * 16, partitions=made)
+    fetch_partitions = [message.FetchPartition(partition_index=n) for n in range(partitions)]
+    topic = message.FetchTopic(topic_id=b"t" * 16, partitions=fetch_partitions)
     member = "AAAAAAAAAAAAAAAAAAAAAA"
     return frame(
         78, 1, group_id=HELD, member_id=member, share_session_epoch=0, max_bytes=1 << 20, topics=[topic], max_wait_ms=1
@@ -115,12 +115,12 @@ def front(kafka_39: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     folder = tmp_path_factory.mktemp("costs")
     with Front(
         kafka_39.bootstrap, folder / "proxy", {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}}
-    ) as made:
-        with Connection(Address("127.0.0.1", made.port)) as member:
+    ) as proxy:
+        with Connection(Address("127.0.0.1", proxy.port)) as member:
             beat = build("ShareGroupHeartbeatRequest", group_id=HELD, member_id="A" * 22, member_epoch=0,
                          subscribed_topic_names=["nothing"])  # fmt: skip
             until(lambda: not member.send_request(76, 1, beat).error_code, "the group to be held")
-        yield made
+        yield proxy
 
 
 class Bystander:

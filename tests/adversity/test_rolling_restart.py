@@ -50,8 +50,8 @@ def test_the_ledger_finds_nothing_where_all_is_well() -> None:
 )
 def test_the_ledger_finds_each_fault(lines: tuple[str, ...], fault: str) -> None:
     """Exactly one fault is reported."""
-    (found,) = _ledger(*lines).faults(PRODUCED)
-    assert fault in found
+    (reported,) = _ledger(*lines).faults(PRODUCED)
+    assert fault in reported
 
 
 @pytest.mark.parametrize(

@@ -117,11 +117,11 @@ class Traffic:
 @pytest.fixture
 def fleet(running: Running, earlier: list[str]) -> Iterator[tuple[Fleet, str]]:
     kafka = running.cluster(OLD)
-    made = Fleet(running, kafka)
+    mixed_fleet = Fleet(running, kafka)
     for name in PROXIES:
-        made.start(name, command=earlier)
-    yield made, kafka.bootstrap
-    made.close_worlds()
+        mixed_fleet.start(name, command=earlier)
+    yield mixed_fleet, kafka.bootstrap
+    mixed_fleet.close_worlds()
 
 
 def test_fleet_is_upgraded_proxy_by_proxy_and_back(

@@ -32,11 +32,11 @@ FOLLOWED_S = 5.0
 """Seconds within which every proxy knows a stored change; an idle machine needs a hundredth of it."""
 
 
-def send_command(port: int, **what: Any) -> dict[str, Any]:
+def send_command(port: int, **command: Any) -> dict[str, Any]:
     """Send a line to such a process. Return its response; empty if it does not listen."""
     try:
         with socket.create_connection((HOST, port), timeout=20) as sock, sock.makefile("rw") as lines:
-            lines.write(json.dumps(what) + "\n")
+            lines.write(json.dumps(command) + "\n")
             lines.flush()
             return json.loads(lines.readline() or "{}")
     except OSError:
@@ -76,10 +76,10 @@ class States:
 
 @pytest.fixture
 def states(running: Running, fleet_kafka: Cluster, tmp_path: Path) -> Iterator[States]:
-    made = States(running, fleet_kafka, tmp_path)
-    yield made
-    made.fleet.close_worlds()
-    made.third.kill()
+    second_states = States(running, fleet_kafka, tmp_path)
+    yield second_states
+    second_states.fleet.close_worlds()
+    second_states.third.kill()
 
 
 def test_owner_of_two_states_that_is_killed_is_followed_in_both(states: States, fresh: Callable[[str], str]) -> None:

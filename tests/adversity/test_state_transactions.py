@@ -71,7 +71,7 @@ class Owner:
         """Return the values up to the end of the log, which must be the last stable offset."""
         settings = {"bootstrap.servers": self.kafka.bootstrap, "group.id": "letters", "isolation.level": isolation}
         consumer = Consumer(settings | {"enable.partition.eof": True, "auto.offset.reset": "earliest"})
-        found: list[str] = []
+        values: list[str] = []
         try:
             consumer.assign([TopicPartition(topic, partition, 0)])
             for _ in range(READS_MAX):
@@ -79,17 +79,17 @@ class Owner:
                 assert message is not None, "the last stable offset does not reach the end of the log"
                 if message.error() is not None:
                     break
-                found.append((message.value() or b"").decode())
+                values.append((message.value() or b"").decode())
         finally:
             consumer.close()
-        return found
+        return values
 
 
 @pytest.fixture(scope="module", params=RELEASES)
 def owner(running: Running, request: pytest.FixtureRequest) -> Iterator[Owner]:
-    made = Owner(running, request.param)
-    yield made
-    made.raw.close()
+    new_owner = Owner(running, request.param)
+    yield new_owner
+    new_owner.raw.close()
 
 
 @pytest.fixture

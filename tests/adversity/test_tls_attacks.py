@@ -76,9 +76,9 @@ def p99_beside(bystander: TlsClient, seconds: float = SECONDS) -> float:
 
 
 def gauge(front: Front, name: str) -> float:
-    found = re.search(rf"^ksp_{name} (\S+)", front.send_request("/metrics")[1], re.MULTILINE)
-    assert found is not None
-    return float(found[1])
+    match = re.search(rf"^ksp_{name} (\S+)", front.send_request("/metrics")[1], re.MULTILINE)
+    assert match is not None
+    return float(match[1])
 
 
 def rss(front: Front) -> float:
@@ -107,9 +107,9 @@ def beside(front: Front, attack: Flood | TinyRecords, bystander: TlsClient) -> t
 def harmless(front: Front, attack: type[Flood] | type[TinyRecords], bystander: TlsClient, *options: object) -> None:
     """The best of some attempts: other tests take the processors for seconds at a time."""
     for attempt in range(ATTEMPTS):
-        made = attack((HOST, front.port), *options)  # type: ignore[arg-type]
-        p99, newcomer = beside(front, made, bystander)
-        print(f"p99 {1e3 * p99:.0f} ms, new client {newcomer:.2f} s, {made}, {rss(front):.0f} MiB", file=sys.stderr)
+        prepared = attack((HOST, front.port), *options)  # type: ignore[arg-type]
+        p99, newcomer = beside(front, prepared, bystander)
+        print(f"p99 {1e3 * p99:.0f} ms, new client {newcomer:.2f} s, {prepared}, {rss(front):.0f} MiB", file=sys.stderr)
         if p99 < P99_MAX_S and newcomer < NEW_CLIENT_MAX_S:
             return
         assert attempt < ATTEMPTS - 1, front.output()

@@ -22,8 +22,8 @@ ODD = ('a\n"b"\\', "é\udc80", "\x7f\0", "", None, -1, 0, 1 << 63, -(1 << 63), 1
 
 @pytest.fixture(params=KERNELS)
 def log(request: pytest.FixtureRequest) -> EventLog:
-    made: EventLog = request.param(1000, lambda: NOW_MS, LAYOUTS, as_json)
-    return made
+    event_log_of_kernel: EventLog = request.param(1000, lambda: NOW_MS, LAYOUTS, as_json)
+    return event_log_of_kernel
 
 
 def json_value(log: EventLog, *values: object, kind: str = "forced_release", place: Place = PLACE) -> bytes:

@@ -59,9 +59,12 @@ class Later:
 class World:
     def __init__(self, looks_per_s: float = 1000.0, draw: Callable[[], float] = lambda: 0.0) -> None:
         self.timers, self.workers = ManualTimers(), Later()
-        self.seen: list[tuple[Place, list[KeySample], float]] = []
+        self.reported: list[tuple[Place, list[KeySample], float]] = []
         self.keys = KeySampling(
-            self.timers, looks_per_s, lambda place, found, rows: self.seen.append((place, list(found), rows)), draw
+            self.timers,
+            looks_per_s,
+            lambda place, samples, rows: self.reported.append((place, list(samples), rows)),
+            draw,
         )
         self.keys.workers = self.workers
 
@@ -73,17 +76,17 @@ class World:
         """Return the hashes of all looks, in order."""
         return [
             hashed
-            for _, found, _ in self.seen
-            for each in found
+            for _, samples, _ in self.reported
+            for each in samples
             for hashed, _ in (*ROW.iter_unpack(each.keyed), *ROW.iter_unpack(each.null))
         ]
 
     def rows(self, place: Place = PLACE) -> float:
         """Rows that the looks at a partition represent."""
-        return sum(rows for at, _, rows in self.seen if at == place)
+        return sum(rows for at, _, rows in self.reported if at == place)
 
     def keys_seen(self, place: Place = PLACE) -> int:
-        return sum(sample.rows for at, found, _ in self.seen if at == place for sample in found)
+        return sum(sample.rows for at, samples, _ in self.reported if at == place for sample in samples)
 
 
 def keys_of(count: int, first: int = 0) -> list[bytes]:
@@ -91,8 +94,8 @@ def keys_of(count: int, first: int = 0) -> list[bytes]:
 
 
 def batch(keys: list[bytes], base: int = 0, codec: int = compression.NONE, size: int = 20) -> bytes:
-    made = [Record(key=key, value=bytes(size), offset=base + at) for at, key in enumerate(keys)]
-    return records.build_batch(base, made, codec=codec)
+    keyed = [Record(key=key, value=bytes(size), offset=base + at) for at, key in enumerate(keys)]
+    return records.build_batch(base, keyed, codec=codec)
 
 
 def test_while_the_budget_is_full_every_record_is_sampled_once() -> None:
@@ -124,7 +127,7 @@ def test_a_compressed_batch_is_opened_by_another_thread(codec: int) -> None:
     keys = keys_of(1024)
     world.read(batch(keys, codec=codec, size=200))
     if world.workers.jobs:
-        assert world.seen == []
+        assert world.reported == []
     world.workers.work()
     assert sorted(world.hashes()) == sorted(map(murmur2, keys))
 
@@ -133,7 +136,7 @@ def test_a_batch_above_what_the_loop_takes_goes_to_a_thread(monkeypatch) -> None
     monkeypatch.setattr(sampling, "INLINE_BYTES", 1000)
     world = World()
     world.read(batch(keys_of(100)))
-    assert (len(world.workers.jobs), world.seen) == (1, [])
+    assert (len(world.workers.jobs), world.reported) == (1, [])
     world.workers.work()
     assert len(world.hashes()) == 100
 
@@ -162,28 +165,28 @@ def test_keys_are_sampled_in_proportion_to_the_rows_of_each_partition() -> None:
     world = World(looks_per_s=10.0, draw=random.Random(1).random)
     small, large = batch(keys_of(8)), b"".join(batch(keys_of(500), 500 * at) for at in range(4))
     places = [Place(b"t", number) for number in range(10)]
-    for turn in range(2000):
+    for step in range(2000):
         world.timers.advance(0.01)
         for place in places[:5]:
             world.read(small, place=place)
-            if turn % 250 == 0:
+            if step % 250 == 0:
                 world.read(large, place=Place(b"t", 5 + place.partition))
     shares = [world.rows(place) / 16_000 for place in places]
     assert shares == pytest.approx([1.0] * 10, abs=0.15)
-    seen = [world.keys_seen(place) for place in places]
-    assert min(seen) * 4 > max(seen)
-    assert min(seen) >= LOOK_RECORDS_LEAST
+    keys_by_place = [world.keys_seen(place) for place in places]
+    assert min(keys_by_place) * 4 > max(keys_by_place)
+    assert min(keys_by_place) >= LOOK_RECORDS_LEAST
 
 
 def test_a_partition_of_few_rows_is_not_left_out_in_the_long_run() -> None:
     """Its first look is due anywhere within the first rows that a look represents."""
-    seen = 0.0
+    rows_sampled = 0.0
     for seed in range(300):
         world = World(looks_per_s=2.0, draw=random.Random(seed).random)
         world.keys._budget = world.keys._budget_max / 3
         world.read(batch(keys_of(20)))
-        seen += world.rows()
-    assert seen / 300 == pytest.approx(20, rel=0.5)
+        rows_sampled += world.rows()
+    assert rows_sampled / 300 == pytest.approx(20, rel=0.5)
 
 
 def test_in_the_long_run_one_key_is_sampled_for_many_rows() -> None:
@@ -194,9 +197,9 @@ def test_in_the_long_run_one_key_is_sampled_for_many_rows() -> None:
     for _ in range(turns):
         world.timers.advance(0.02)
         world.read(data)
-    seen, rows = world.keys_seen(), 2000 * turns
+    keys_sampled, rows = world.keys_seen(), 2000 * turns
     full = 10 * KEYS_PER_LOOK * BURST_S
-    assert full <= seen <= full * (1 + 0.02 * turns / REFILL_S) + rows / READ_FOR_ONE
+    assert full <= keys_sampled <= full * (1 + 0.02 * turns / REFILL_S) + rows / READ_FOR_ONE
     assert world.rows() == pytest.approx(rows, rel=0.05)
     table, _ = split_complete(memoryview(data))
     due = world.keys.read(PLACE, table, memoryview(data))
@@ -218,7 +221,7 @@ def test_the_budget_returns_with_time() -> None:
     world.keys._budget = 0.0
     for _ in range(20):
         world.read(batch(keys_of(100)))
-    assert world.seen == []
+    assert world.reported == []
     world.timers.advance(REFILL_S)
     world.read(batch(keys_of(100)))
     assert world.keys_seen() >= LOOK_RECORDS_MIN
@@ -249,10 +252,10 @@ def test_every_record_has_the_same_chance() -> None:
     for _ in range(3000):
         world.keys._budget = world.keys._budget_max / 2
         world.read(*parts)
-    seen = Counter(world.hashes())
-    assert len(seen) == base
+    samples_by_hash = Counter(world.hashes())
+    assert len(samples_by_hash) == base
     usual = world.keys_seen() / base
-    assert all(0.6 * usual < count < 1.4 * usual for count in seen.values())
+    assert all(0.6 * usual < count < 1.4 * usual for count in samples_by_hash.values())
 
 
 def test_control_batches_and_broken_ones_are_not_sampled() -> None:
@@ -272,4 +275,4 @@ def test_no_sampling_without_a_budget_or_without_bytes() -> None:
     table, _ = split_complete(memoryview(batch(keys_of(10))))
     far.keys.read(PLACE, table, memoryview(b""))
     far.read()
-    assert world.seen == far.seen == []
+    assert world.reported == far.reported == []

@@ -56,13 +56,13 @@ class Side:
     groups: Iterator[int] = field(default_factory=count)
 
 
-def filled(raw: Raw, name: str, wanted: int, size: int, codec: int) -> Topic:
+def filled(raw: Raw, name: str, record_count: int, size: int, codec: int) -> Topic:
     """Fill a topic with batches of this many records, with 10,000 keys."""
     topic = raw.create_topic(name)
-    for base in range(0, wanted, size):
+    for base in range(0, record_count, size):
         keys = [b"key-%d" % (number * 7919 % KEYS) for number in range(base, base + size)]
-        made = [Record(key=key, value=VALUE, offset=at) for at, key in enumerate(keys)]
-        raw.append(topic, records.build_batch(0, made, codec=codec))
+        batch_records = [Record(key=key, value=VALUE, offset=at) for at, key in enumerate(keys)]
+        raw.append(topic, records.build_batch(0, batch_records, codec=codec))
     return topic
 
 
@@ -95,13 +95,13 @@ def view(side: Side, base: str, most: int) -> int:
     positions = dict.fromkeys(range(SLOTS), 0)
     done = 0
     while min(positions.values()) < most:
-        asked = [
+        partitions = [
             {"partition": at, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
             for at, offset in positions.items()
         ]
         response = raw.send_request(
             "Fetch", 12, on=on, replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, session_id=0,
-            session_epoch=-1, topics=[{"topic": name, "partitions": asked}],
+            session_epoch=-1, topics=[{"topic": name, "partitions": partitions}],
         )  # fmt: skip
         for entry in response.responses[0].partitions:
             for batch in records.iter_batches(memoryview(entry.records or b"")):
@@ -130,15 +130,15 @@ CASES = (
 )
 
 
-def sides(running: Running, release: str, folder: Path, wanted: int) -> dict[str, Side]:
+def sides(running: Running, release: str, folder: Path, record_count: int) -> dict[str, Side]:
     """Two proxies of one broker, and topics."""
     kafka = running.native() if release == NEW else running.cluster(release)
-    found = {}
+    sides_by_name = {}
     with Raw(kafka.bootstrap) as raw:
         topics = {
-            "large": filled(raw, "large", wanted, BATCH, compression.NONE),
-            "packed": filled(raw, "packed", wanted, BATCH, compression.ZSTD),
-            "small": filled(raw, "small", int(wanted * SMALL_SHARE), SMALL_BATCH, compression.NONE),
+            "large": filled(raw, "large", record_count, BATCH, compression.NONE),
+            "packed": filled(raw, "packed", record_count, BATCH, compression.ZSTD),
+            "small": filled(raw, "small", int(record_count * SMALL_SHARE), SMALL_BATCH, compression.NONE),
         }
     for name in ("off", "on"):
         audit: dict[str, Any] = {"audit": {"file": str(folder / f"{release}.jsonl")}} if name == "on" else {}
@@ -147,11 +147,11 @@ def sides(running: Running, release: str, folder: Path, wanted: int) -> dict[str
         for base in ("large", "packed"):
             worlds[0].raw.view(f"__view.r{SLOTS}.{base}")
         assert front.child is not None
-        found[name] = Side(worlds, front.child.pid, topics)
-    return found
+        sides_by_name[name] = Side(worlds, front.child.pid, topics)
+    return sides_by_name
 
 
-def measure(case: Case, both: dict[str, Side], rounds: int, wanted: int, cpu_s: float) -> bool:
+def measure(case: Case, both: dict[str, Side], rounds: int, record_count: int, cpu_s: float) -> bool:
     """Print the figures of one load; whether the bound is kept."""
     spent: dict[str, list[float]] = {name: [] for name in both}
     for number in range(rounds + 1):
@@ -159,7 +159,7 @@ def measure(case: Case, both: dict[str, Side], rounds: int, wanted: int, cpu_s: 
         while min(took.values()) < (cpu_s if number else 0.01):  # the first round warms up
             for name in sorted(both, reverse=bool(number % 2)):
                 began = cpu_seconds(both[name].pid)
-                done[name] += case.play(both[name], int(wanted * case.share))
+                done[name] += case.play(both[name], int(record_count * case.share))
                 took[name] += cpu_seconds(both[name].pid) - began
         for name in both if number else ():
             spent[name].append(took[name] / done[name] * 1e6)
@@ -176,12 +176,12 @@ def measure(case: Case, both: dict[str, Side], rounds: int, wanted: int, cpu_s: 
 
 def main() -> None:
     """Both releases, one after the other."""
-    asked = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    asked.add_argument("--rounds", type=int, default=5)
-    asked.add_argument("--records", type=int, default=100_000)
-    asked.add_argument("--cpu", type=float, default=1.0, help="seconds of a proxy in one round")
-    asked.add_argument("--only", default="", help="loads whose names begin so")
-    options = asked.parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--cpu", type=float, default=1.0, help="seconds of a proxy in one round")
+    parser.add_argument("--only", default="", help="loads whose names begin so")
+    options = parser.parse_args()
     kept = True
     with tempfile.TemporaryDirectory() as folder:
         for release in (OLD, NEW):

@@ -179,8 +179,8 @@ class Worker:
         self._count = 0
 
     def _learn(self) -> None:
-        (found,) = self._consumer.committed([TopicPartition(self._topic, 0)], 30)
-        self._remembers.learn(found.offset, found.metadata or "")
+        (committed,) = self._consumer.committed([TopicPartition(self._topic, 0)], 30)
+        self._remembers.learn(committed.offset, committed.metadata or "")
 
     def offsets(self) -> Iterator[int]:
         """Return the offsets of all records from the committed offset to the end of the partition."""
@@ -297,13 +297,13 @@ def main() -> int:
                 for _ in range(0, RECORDS, 1000):
                     raw.produce(topic, 1000)
             ways = {"ranges": front.bootstrap, "metadata": cluster.bootstrap}
-            found = {way: run(way, bootstrap, topic.name, Path(name)) for way, bootstrap in ways.items()}
+            outcomes = {way: run(way, bootstrap, topic.name, Path(name)) for way, bootstrap in ways.items()}
         finally:
             running.close()
-    for way, outcome in found.items():
+    for way, outcome in outcomes.items():
         table.add_row(way, f"{outcome.finished:,}", f"{outcome.again:,}", f"{outcome.seconds:.1f}")
     Console(width=100).print(table)
-    return 0 if found["ranges"].again < found["metadata"].again else 1
+    return 0 if outcomes["ranges"].again < outcomes["metadata"].again else 1
 
 
 if __name__ == "__main__":

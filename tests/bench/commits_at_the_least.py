@@ -61,8 +61,8 @@ class Appends:
             by_partition.setdefault(self._partitions[member], []).append(member)
         request = registry.message("ProduceRequest")
         data = [
-            request.PartitionProduceData(index=index, records=self._batch(tuple(sorted(found))))
-            for index, found in by_partition.items()
+            request.PartitionProduceData(index=index, records=self._batch(tuple(sorted(members_of_partition))))
+            for index, members_of_partition in by_partition.items()
         ]
         topics = [request.TopicProduceData(name=self._topic, partition_data=data)]
         message = request(acks=-1, timeout_ms=5000, topic_data=topics)

@@ -86,12 +86,12 @@ def _has_loaded(raw: Raw, coordinator: Connection) -> bool:
 
 def peers() -> dict[str, Started]:
     """Return what is compared, by name."""
-    found: dict[str, Started] = {"target": target, f"Kafka {NEW}": broker}
+    starters: dict[str, Started] = {"target": target, f"Kafka {NEW}": broker}
     go = shutil.which("go")
     if go is not None:
         program = built("kfake", [go, "build", "-o", "kfake", "."], "kfake") / "kfake"
-        found["kfake"] = partial(kfake, program)
-    return found
+        starters["kfake"] = partial(kfake, program)
+    return starters
 
 
 def first_response(bootstrap: str) -> None:
@@ -104,14 +104,14 @@ def first_response(bootstrap: str) -> None:
     raise TimeoutError(bootstrap)
 
 
-def start_times(found: Mapping[str, Started], rounds: int) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in found}
-    for turn in range(rounds + 1):
-        for name in random.sample(sorted(found), len(found)):
+def start_times(starters: Mapping[str, Started], rounds: int) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in starters}
+    for round_number in range(rounds + 1):
+        for name in random.sample(sorted(starters), len(starters)):
             began = time.monotonic()
-            with found[name]() as bootstrap:
+            with starters[name]() as bootstrap:
                 first_response(bootstrap)
-                if turn > 0:  # the first round warms the page cache
+                if round_number > 0:  # the first round warms the page cache
                     times[name].append(time.monotonic() - began)
     return times
 
@@ -128,17 +128,17 @@ def import_times(rounds: int) -> list[float]:
     return [float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(rounds)]
 
 
-def rates(found: Mapping[str, Started], kload: Path, rounds: int) -> dict[str, dict[str, list[float]]]:
+def rates(starters: Mapping[str, Started], kload: Path, rounds: int) -> dict[str, dict[str, list[float]]]:
     """Return requests a second by load and by peer."""
-    measured: dict[str, dict[str, list[float]]] = {each: {name: [] for name in found} for each in LOADS}
+    measured: dict[str, dict[str, list[float]]] = {each: {name: [] for name in starters} for each in LOADS}
     with ExitStack() as stack:
-        ports = {name: address(stack.enter_context(start()))[1] for name, start in found.items()}
+        ports = {name: address(stack.enter_context(start()))[1] for name, start in starters.items()}
         for each, words in LOADS.items():
             arguments = words.format(n=REQUESTS).split()
-            for turn in range(rounds + 1):
+            for round_number in range(rounds + 1):
                 for name in random.sample(sorted(ports), len(ports)):
                     numbers = load(kload, ports[name], arguments)
-                    if turn > 0:  # the first round warms up
+                    if round_number > 0:  # the first round warms up
                         measured[each][name].append(numbers["requests"] / numbers["wall"])
     return measured
 
@@ -147,14 +147,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
-    found = peers()
+    starters = peers()
     with tempfile.TemporaryDirectory() as folder:
         kload = build(Path(folder), "kload")
-        starts, measured = start_times(found, rounds), rates(found, kload, rounds)
-    table = Table("median (range)", *found, title=f"{os.cpu_count()} cores, {rounds} rounds")
-    table.add_row("start, s", *(spread(starts[name]) for name in found))
+        starts, measured = start_times(starters, rounds), rates(starters, kload, rounds)
+    table = Table("median (range)", *starters, title=f"{os.cpu_count()} cores, {rounds} rounds")
+    table.add_row("start, s", *(spread(starts[name]) for name in starters))
     for each, by_peer in measured.items():
-        table.add_row(f"{each}, requests/s", *(spread(by_peer[name]) for name in found))
+        table.add_row(f"{each}, requests/s", *(spread(by_peer[name]) for name in starters))
     Console(width=160).print(table)
     print(f"in a process that has Trio, the target starts in {statistics.median(import_times(rounds)):.2f} s")
 

@@ -78,26 +78,32 @@ class Topic(NamedTuple):
 class Meter:
     """Adds up what the application sees, and stops the clocks when it has seen all."""
 
-    wanted: int
-    seen: int = 0
+    expected: int
+    received: int = 0
     size: int = 0
     begin: tuple[float, float] | None = None
     first: int = 0
     """Records received before the measurement starts."""
 
-    def came(self, count: int, size: int) -> bool:
+    def add_records(self, count: int, size: int) -> bool:
         """Returns: whether this was the last of them."""
-        self.seen += count
+        self.received += count
         self.size += size
         if self.begin is None and count:
             self.begin, self.first = (time.monotonic(), time.process_time()), count
-        return self.seen >= self.wanted
+        return self.received >= self.expected
 
     def result(self) -> dict[str, float]:
         """Seconds, CPU seconds, and of how many records."""
         assert self.begin is not None
         wall, cpu = time.monotonic() - self.begin[0], time.process_time() - self.begin[1]
-        return {"wall": wall, "cpu": cpu, "records": self.seen - self.first, "size": self.size, "seen": self.seen}
+        return {
+            "wall": wall,
+            "cpu": cpu,
+            "records": self.received - self.first,
+            "size": self.size,
+            "received": self.received,
+        }
 
 
 # The clients
@@ -123,7 +129,7 @@ def ours(sizes: Callable[[Any], int]) -> Callable[[str, str, Meter], None]:
         async with open_consumer(bootstrap, partitions=partitions, auto_offset_reset="earliest") as consumer:
             while True:
                 records = (await consumer.poll(1)).records
-                if meter.came(len(records), sizes(records)):
+                if meter.add_records(len(records), sizes(records)):
                     return
 
     return lambda bootstrap, topic, meter: trio.run(read, bootstrap, topic, meter)
@@ -142,8 +148,8 @@ def ours_looped(bootstrap: str, topic: str, meter: Meter) -> None:
                 for record in (await consumer.poll(1)).records:
                     count += 1
                     size += len(record.value)
-                    if count == POLL_MAX or meter.seen + count == meter.wanted:
-                        if meter.came(count, size):
+                    if count == POLL_MAX or meter.received + count == meter.expected:
+                        if meter.add_records(count, size):
                             return
                         count = size = 0
 
@@ -162,8 +168,8 @@ def ours_iterated(bootstrap: str, topic: str, meter: Meter) -> None:
             async for record in consumer:
                 count += 1
                 size += len(record.value)
-                if count == POLL_MAX or meter.seen + count == meter.wanted:
-                    if meter.came(count, size):
+                if count == POLL_MAX or meter.received + count == meter.expected:
+                    if meter.add_records(count, size):
                         return
                     count = size = 0
 
@@ -176,9 +182,9 @@ def ours_decoded(bootstrap: str, topic: str, meter: Meter) -> None:
 
     received = list(_received(bootstrap, topic))
     for partition, offset, data in received:
-        for found in fetched_records(data, offset):
-            records = found.records
-            if meter.came(len(records), of_poll(records.iterated(ConsumerRecord, (topic, partition)))):
+        for batch in fetched_records(data, offset):
+            records = batch.records
+            if meter.add_records(len(records), of_poll(records.iterated(ConsumerRecord, (topic, partition)))):
                 return
 
 
@@ -212,8 +218,8 @@ def aiokafka(bootstrap: str, topic: str, meter: Meter) -> None:
         try:
             consumer.assign([aiokafka.TopicPartition(topic, number) for number in range(PARTITIONS)])
             while True:
-                found = await consumer.getmany(timeout_ms=1000, max_records=POLL_MAX)
-                if meter.came(sum(map(len, found.values())), sum(map(of_poll, found.values()))):
+                polled = await consumer.getmany(timeout_ms=1000, max_records=POLL_MAX)
+                if meter.add_records(sum(map(len, polled.values())), sum(map(of_poll, polled.values()))):
                     return
         finally:
             await consumer.stop()
@@ -228,8 +234,8 @@ def kafka_python(bootstrap: str, topic: str, meter: Meter) -> None:
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     consumer.assign([kafka.TopicPartition(topic, number) for number in range(PARTITIONS)])
     while True:
-        found = consumer.poll(timeout_ms=1000, max_records=POLL_MAX)
-        if meter.came(sum(map(len, found.values())), sum(map(of_poll, found.values()))):
+        polled = consumer.poll(timeout_ms=1000, max_records=POLL_MAX)
+        if meter.add_records(sum(map(len, polled.values())), sum(map(of_poll, polled.values()))):
             break
     consumer.close()
 
@@ -245,8 +251,8 @@ def confluent(bootstrap: str, topic: str, meter: Meter) -> None:
     """With `consume`."""
     consumer = _confluent(bootstrap, topic)
     while True:
-        found = consumer.consume(POLL_MAX, 1.0)
-        if meter.came(len(found), sum(len(each.value() or b"") for each in found)):
+        messages = consumer.consume(POLL_MAX, 1.0)
+        if meter.add_records(len(messages), sum(len(each.value() or b"") for each in messages)):
             break
     consumer.close()
 
@@ -256,13 +262,13 @@ def confluent_poll(bootstrap: str, topic: str, meter: Meter) -> None:
     consumer = _confluent(bootstrap, topic)
     count = size = 0
     while True:
-        found = consumer.poll(1.0)
-        if found is None:
+        message = consumer.poll(1.0)
+        if message is None:
             continue
         count += 1
-        size += len(found.value())
-        if count == POLL_MAX or meter.seen + count == meter.wanted:
-            if meter.came(count, size):
+        size += len(message.value())
+        if count == POLL_MAX or meter.received + count == meter.expected:
+            if meter.add_records(count, size):
                 break
             count = size = 0
     consumer.close()
@@ -286,15 +292,15 @@ CLIENTS: dict[str, Callable[[str, str, Meter], None]] = {
 
 def prepared(bootstrap: str, sizes: Iterable[int], codecs: Iterable[str], share: float) -> list[Topic]:
     """Topics with records in them."""
-    made = []
+    topics = []
     for size in sizes:
         for codec in codecs:
             topic = Topic(f"read-{size}-{codec}", size, codec, round(RECORDS[size] * share))
             with Raw(bootstrap) as raw:
                 raw.create_topic(topic.name, PARTITIONS)
             fill(bootstrap, topic)
-            made.append(topic)
-    return made
+            topics.append(topic)
+    return topics
 
 
 def fill(bootstrap: str, topic: Topic) -> None:
@@ -320,10 +326,10 @@ def once(client: str, bootstrap: str, topic: Topic) -> dict[str, float]:
     ran = subprocess.run([*command, str(topic.records)], capture_output=True, text=True, timeout=ROUND_S, check=False)
     if ran.returncode:
         raise SystemExit(f"error: {client}: {ran.stderr.strip()[-500:]}")
-    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    if found["seen"] != topic.records or found["size"] != topic.records * topic.size:
-        raise SystemExit(f"error: {client} read {found['seen']:g} records of {topic.records}")
-    return found
+    figures: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    if figures["received"] != topic.records or figures["size"] != topic.records * topic.size:
+        raise SystemExit(f"error: {client} read {figures['received']:g} records of {topic.records}")
+    return figures
 
 
 def compare(bootstrap: str, topic: Topic, clients: list[str], rounds: int) -> tuple[Table, dict[str, float]]:
@@ -332,15 +338,15 @@ def compare(bootstrap: str, topic: Topic, clients: list[str], rounds: int) -> tu
     cpus: dict[str, list[float]] = {client: [] for client in clients}
     for _ in range(rounds):
         for client in random.sample(clients, len(clients)):
-            found = once(client, bootstrap, topic)
-            rates[client].append(found["records"] / found["wall"] / 1e3)
-            cpus[client].append(found["cpu"] / found["records"] * 1e6)
+            figures = once(client, bootstrap, topic)
+            rates[client].append(figures["records"] / figures["wall"] / 1e3)
+            cpus[client].append(figures["cpu"] / figures["records"] * 1e6)
     table = Table(topic.shown, "thousand records/s", "CPU s/million", "ours is x as quick", "ours takes x CPU")
     for client in clients:
         rate = statistics.median(rates[clients[0]]) / statistics.median(rates[client])
         cpu = statistics.median(cpus[clients[0]]) / statistics.median(cpus[client])
         table.add_row(client, spread(rates[client]), spread(cpus[client]), f"{rate:.2f}", f"{cpu:.2f}")
-    return table, {client: statistics.median(found) for client, found in rates.items()}
+    return table, {client: statistics.median(client_rates) for client, client_rates in rates.items()}
 
 
 def main() -> int:

@@ -80,8 +80,8 @@ class Bench:
         topic = self.direct.create_topic(f"{name}.{next(self.numbers)}", partitions)
         for partition in range(partitions):
             for base in range(0, size, BATCH):
-                made = [Record(value=VALUE, offset=at) for at in range(min(BATCH, size - base))]
-                self.direct.append(topic, records.build_batch(0, made), partition)
+                batch_records = [Record(value=VALUE, offset=at) for at in range(min(BATCH, size - base))]
+                self.direct.append(topic, records.build_batch(0, batch_records), partition)
         return topic
 
     def group(self, letters: Topic | None = None, beside: str | None = None) -> str:
@@ -158,9 +158,9 @@ def _fetch(raw: Raw, topic: Topic, partition: int, offset: int, *, wait_ms: int)
         "Fetch", 12, max_wait_ms=wait_ms, min_bytes=1, max_bytes=READ_BYTES, isolation_level=1, session_epoch=-1,
         topics=[{"topic": topic.name, "partitions": [to_find]}],
     )  # fmt: skip
-    (found,) = response.responses[0].partitions
-    assert found.error_code == 0
-    return memoryview(bytes(found.records or b""))
+    (partition_response,) = response.responses[0].partitions
+    assert partition_response.error_code == 0
+    return memoryview(bytes(partition_response.records or b""))
 
 
 # Transactions
@@ -184,10 +184,10 @@ def transactions(bench: Bench, seconds: float) -> tuple[bool, float]:
     return max(whole) <= TRANSACTIONS_MUST + 1 and mean <= TRANSACTIONS_MUST, mean
 
 
-def _stored(bench: Bench, letters: Topic, wanted: int) -> int | None:
+def _stored(bench: Bench, letters: Topic, expected: int) -> int | None:
     stored = sum(batch.records_count for batch, _ in log_of(bench.direct, letters) if not batch.is_control)
-    assert stored <= wanted
-    return stored if stored == wanted else None
+    assert stored <= expected
+    return stored if stored == expected else None
 
 
 # Latency
@@ -203,7 +203,7 @@ def visible_after(raw: Raw, topic: Topic, offset: int, begun: float) -> float:
 def latency(bench: Bench, singles: int) -> bool:
     """Compare single dead letters with transactions of a stock producer. Return True if the bound is met."""
     letters, topic = bench.topic(0, "dlq"), bench.topic(singles + 1)
-    others = [bench.topic(0, "other") for _ in range(2)]
+    other_topics = [bench.topic(0, "other") for _ in range(2)]
     producer = confluent_kafka.Producer({"bootstrap.servers": bench.proxy, "transactional.id": "bench", "linger.ms": 0})
     producer.init_transactions()
     rejected = settle(bench.member(bench.group(letters), topic), (topic, 0), lambda: REJECT, 1)
@@ -214,7 +214,7 @@ def latency(bench: Bench, singles: int) -> bool:
         confirmed = time.monotonic()
         visible = visible_after(bench.direct, letters, 2 * number, confirmed)
         time.sleep(PAUSE_S)
-        transacted = _transaction(bench, producer, others, number)
+        transacted = _transaction(bench, producer, other_topics, number)
         if number:  # the first one looks up the topic
             acknowledged.append(confirmed - begun)
             of_letters.append(visible)
@@ -331,9 +331,9 @@ def _compare(bench: Bench, name: str, failing: str, group: str, rounds: int, sto
     return cost >= BYSTANDER_MUST
 
 
-def _ratio(some: Sequence[float], others: Sequence[float]) -> tuple[float, str]:
+def _ratio(some: Sequence[float], baseline: Sequence[float]) -> tuple[float, str]:
     """Return the median ratio of pairs, and its confidence interval."""
-    pairs = sorted(one / other for one, other in zip(some, others, strict=True))
+    pairs = sorted(one / other for one, other in zip(some, baseline, strict=True))
     half = round(0.98 * len(pairs) ** 0.5)  # 1.96 standard deviations of a binomial distribution
     low, high = max(0, len(pairs) // 2 - half), min(len(pairs) - 1, len(pairs) // 2 + half)
     return statistics.median(pairs), f"{pairs[low]:.2f} to {pairs[high]:.2f}"

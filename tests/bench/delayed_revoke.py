@@ -62,13 +62,13 @@ class Window(NamedTuple):
 
 async def polled(consumer: Consumer, between: Callable[[], object]) -> Window:
     """Twenty times twenty polls, with an action before each."""
-    seen, began, busy = 0, time.monotonic(), time.process_time()
+    received, began, busy = 0, time.monotonic(), time.process_time()
     for _ in range(WINDOWS * POLLS):
         between()
         records = (await consumer.poll(10)).records
-        seen += sum(record.value is not None for record in records)
+        received += sum(record.value is not None for record in records)
     wall, cpu = time.monotonic() - began, time.process_time() - busy
-    return Window(seen / wall / 1e3, cpu / seen * 1e6)
+    return Window(received / wall / 1e3, cpu / received * 1e6)
 
 
 @contextmanager
@@ -113,9 +113,9 @@ async def window(bootstrap: str, topic: str, group: str, protocol: str, *, is_de
                     assert consumer.delay_revoke(going)
 
             await from_the_beginning(consumer, consumer.assignment - going - consumer.paused, between)
-            found = await polled(consumer, between)
+            measured = await polled(consumer, between)
             assert consumer.to_be_revoked == going
-            return found
+            return measured
 
 
 def measure(bootstrap: str, topic: str, protocol: str, rounds: int) -> dict[str, list[Window]]:
@@ -124,9 +124,9 @@ def measure(bootstrap: str, topic: str, protocol: str, rounds: int) -> dict[str,
     for number in range(rounds + 1):
         for kind in random.sample(list(windows), len(windows)):
             run = partial(window, bootstrap, topic, f"{protocol}-{kind}-{number}", protocol)
-            found = trio.run(partial(run, is_delayed=kind == "delayed"))
+            measurement = trio.run(partial(run, is_delayed=kind == "delayed"))
             if number:
-                windows[kind].append(found)
+                windows[kind].append(measurement)
     return windows
 
 
@@ -148,11 +148,11 @@ def main() -> int:
             fill(bootstrap, topic)
             for protocol in PROTOCOLS:
                 windows = measure(bootstrap, topic.name, protocol, rounds)
-                rates = {kind: [each.rate for each in found] for kind, found in windows.items()}
+                rates = {kind: [each.rate for each in measured_windows] for kind, measured_windows in windows.items()}
                 share = statistics.median(rates["delayed"]) / statistics.median(rates["undisturbed"])
-                for kind, found in windows.items():
+                for kind, kind_windows in windows.items():
                     of = f"{share:.2f}" if kind == "delayed" else ""
-                    table.add_row(protocol, kind, spread(rates[kind]), spread([each.cpu for each in found]), of)
+                    table.add_row(protocol, kind, spread(rates[kind]), spread([each.cpu for each in kind_windows]), of)
                 if share < MUST:
                     short_of.append(f"{protocol}: {share:.2f} of undisturbed, at least {MUST}")
         finally:

@@ -94,8 +94,8 @@ def store(bootstrap: str, port: int, kload: Path, fill_bytes: int = FILL_BYTES) 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     small = {"retention.bytes": str(64 << 20), "segment.bytes": str(32 << 20)}
     topics = [NewTopic("bench", 2, 1, config=small), NewTopic("data", 2, 1, config={"retention.ms": "-1"})]
-    for made in admin.create_topics(topics).values():
-        made.result(30)
+    for creation in admin.create_topics(topics).values():
+        creation.result(30)
     arguments = f"-k produce -c 2 -d 5 -p 2 -t data -b 1024 -r 63 -g {fill_bytes}".split()
     for attempt in range(TRIES):
         try:
@@ -133,15 +133,15 @@ class Bench:
     """One broker, two ways to it, and those of other builds."""
 
     def __init__(
-        self, folder: Path, cluster: Cluster, front: Front, others: Sequence[Way], relay: Way, kload: Path
+        self, folder: Path, cluster: Cluster, front: Front, other_ways: Sequence[Way], relay: Way, kload: Path
     ) -> None:
         broker = cluster.nodes[0].child
         assert broker is not None
         self.kload = kload
         self.folder = folder
         self.broker_pid = broker.pid
-        self.ways = {way.name: way for way in (relay, way_of("proxy", front, cluster), *others)}
-        self.others = others
+        self.ways = {way.name: way for way in (relay, way_of("proxy", front, cluster), *other_ways)}
+        self.other_ways = other_ways
         pid = self.ways["proxy"].pid
         time.sleep(SETTLED_S)
         self.idle_mib, self.idle_own_mib = rss_mib(pid), own_mib(pid)
@@ -152,7 +152,7 @@ class Bench:
     def run(self, cases: Sequence[Case], rounds: int, core: int, console: Console) -> None:
         """Measure, and print each result immediately."""
         table = Table(
-            "case", "relay", "proxy", "x", "must", "aim", "broker x", *(way.name for way in self.others),
+            "case", "relay", "proxy", "x", "must", "aim", "broker x", *(way.name for way in self.other_ways),
             title="CPU: us/request or s/GiB, median (range)",
         )  # fmt: skip
         with pinned([self.broker_pid, *(way.pid for way in self.ways.values())], core):
@@ -173,7 +173,7 @@ class Bench:
         table.add_row(
             each.name, spread(relay.cpu), spread(proxy.cpu), _judged(times, each.must, each.aim),
             f"{each.must}", f"{each.aim}", _judged(broker, MUST_BROKER, AIM_BROKER) if each.unit == "request" else "",
-            *(f"{spread(way.cpu)} {middle(way.cpu) / middle(relay.cpu):.2f} x" for way in self.others),
+            *(f"{spread(way.cpu)} {middle(way.cpu) / middle(relay.cpu):.2f} x" for way in self.other_ways),
         )  # fmt: skip
         if not times <= each.must:
             self.short_of.append(f"{each.name}: {times:.2f} x, must be at most {each.must}")
@@ -227,12 +227,12 @@ def main() -> int:
             port = cluster.nodes[0].port
             store(cluster.bootstrap, port, kload)
             with Front(cluster.bootstrap, folder / "proxy") as front, contextlib.ExitStack() as fronts:
-                others = [fronts.enter_context(other(each, cluster, folder)) for each in options.beside]
+                other_ways = [fronts.enter_context(other(each, cluster, folder)) for each in options.beside]
                 (relay_port,) = free_ports(1)
                 child = Child([str(relay), str(relay_port), str(port)], folder / "relay.log")
                 try:
                     wait_for(relay_port)
-                    bench = Bench(folder, cluster, front, others, Way("relay", relay_port, child.pid), kload)
+                    bench = Bench(folder, cluster, front, other_ways, Way("relay", relay_port, child.pid), kload)
                     bench.run(cases, options.rounds, options.core, console)
                 finally:
                     child.kill()

@@ -57,8 +57,8 @@ class Busy:
         started = time.process_time()
         for _ in range(requests):
             acks = {} if self.last is None else {(self.topic.topic_id, 0): [(self.last[0], self.last[1], [1])]}
-            named = [self.topic] if self.member.epoch == 0 else []
-            response = self.member.fetch(*named, acks=acks, max_records=1, batch_size=1, share_acquire_mode=1)
+            topics = [self.topic] if self.member.epoch == 0 else []
+            response = self.member.fetch(*topics, acks=acks, max_records=1, batch_size=1, share_acquire_mode=1)
             self.last = acquired(response)[0]
             self.world.timers.advance(0.01)
         return (time.process_time() - started) / requests
@@ -68,12 +68,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=10, help="share partitions of each idle group")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     alone, crowded = Busy(), Busy()
-    used = crowded.idle(asked.groups, asked.partitions)
+    used = crowded.idle(arguments.groups, arguments.partitions)
     print(
-        f"{asked.groups:,} idle groups, {asked.groups * asked.partitions:,} idle share partitions: {used / 1e6:.1f} MB"
+        f"{arguments.groups:,} idle groups, {arguments.groups * arguments.partitions:,} idle share partitions: "
+        f"{used / 1e6:.1f} MB"
     )
     alone.round()
     crowded.round()

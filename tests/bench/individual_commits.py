@@ -135,12 +135,12 @@ class Side:
         """Return a client and its group, which has one range if it should be known."""
         group = f"{kind}-{next(self.numbers)}"
         bootstrap = self.broker if kind in ("broker", RELAY) else self.proxy
-        made = Client(bootstrap, group, self.relay_port if kind == RELAY else None)
+        client = Client(bootstrap, group, self.relay_port if kind == RELAY else None)
         if kind == "known":
-            made.send(commit(group, self.topic.name, 1, 0, "ic/1;1000000-1000000"))
+            client.send(commit(group, self.topic.name, 1, 0, "ic/1;1000000-1000000"))
         if kind == "individual":
-            made.send(commit(group, self.topic.name, 1, 0, "ic/1;9-9"))
-        return made, group
+            client.send(commit(group, self.topic.name, 1, 0, "ic/1;9-9"))
+        return client, group
 
     def cpu_s(self) -> dict[str, float]:
         """CPU time so far."""
@@ -181,13 +181,13 @@ def threads(work: Sequence[tuple[Client, list[bytes]]]) -> Callable[[], None]:
         for request in mine:
             client.send(request)
 
-    made = [threading.Thread(target=run, args=each) for each in work]
-    for thread in made:
+    client_threads = [threading.Thread(target=run, args=each) for each in work]
+    for thread in client_threads:
         thread.start()
 
     def go() -> None:
         ready.wait()
-        for thread in made:
+        for thread in client_threads:
             thread.join()
 
     return go
@@ -195,11 +195,11 @@ def threads(work: Sequence[tuple[Client, list[bytes]]]) -> Callable[[], None]:
 
 def all_at_once(side: Side, kind: str, count: int, *, counts: bool = True) -> None:
     """Commits/s of all clients together, and what they cost."""
-    made = [side.client(kind) for _ in range(CLIENTS)]
-    work = [(client, requests(kind, group, side.topic.name, count)) for client, group in made]
+    clients = [side.client(kind) for _ in range(CLIENTS)]
+    work = [(client, requests(kind, group, side.topic.name, count)) for client, group in clients]
     with Raw(side.broker) as raw:
         if kind == FLOOR:
-            appends = Appends(raw, side.floor_topic, [group for _, group in made], side.topic.name)
+            appends = Appends(raw, side.floor_topic, [group for _, group in clients], side.topic.name)
             go = CommitsAndAppends([client.socket for client, _ in work], appends, [each for _, each in work]).run
         else:
             go = threads(work)
@@ -260,7 +260,7 @@ def measure(
     side: Side,
     rounds: int,
     count: int,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     kinds: Sequence[str] = KINDS,
     fewest: float = FEWEST["topic"],
 ) -> bool:
@@ -268,7 +268,7 @@ def measure(
     rounds_of(side, rounds, count, kinds)
     append_ms = produce_ms(side, count)
     for kind in kinds:
-        say(line(side, kind))
+        log(line(side, kind))
     if "individual" not in kinds:
         return True
     more_ms = side.median(side.latency_ms, "individual") - side.median(side.latency_ms, "plain")
@@ -284,15 +284,15 @@ def measure(
         at_most = side.median(side.per_second, RELAY) / side.median(side.per_second, "plain")
         text += f" (must: {MORE_MS:g} ms); by a relay: {floor_ms:.2f} ms"
         bounds += f"; by a relay: {at_most:.2f}x"
-    say(text)
-    say(f"{side.name} individual, {CLIENTS} clients: {share:.2f}x of plain ({bounds})")
+    log(text)
+    log(f"{side.name} individual, {CLIENTS} clients: {share:.2f}x of plain ({bounds})")
     return share >= fewest and (FLOOR in kinds or more_ms <= MORE_MS)
 
 
 def appends_of(front: Front) -> float:
     """Produce requests that the proxy has sent for its state."""
-    found = re.search(r"^ksp_commit_append_requests_total (\S+)", front.send_request("/metrics")[1], re.MULTILINE)
-    return float(found[1]) if found else math.nan
+    match = re.search(r"^ksp_commit_append_requests_total (\S+)", front.send_request("/metrics")[1], re.MULTILINE)
+    return float(match[1]) if match else math.nan
 
 
 @contextmanager
@@ -345,8 +345,8 @@ def main() -> None:
             floors = [floor for each, floor in FLOORS.items() if each != state]
             kinds = [kind for kind in options.kinds if kind not in floors]
             with side_of(name, state, relay) as side:
-                say = partial(print, flush=True)
-                reached &= measure(side, options.rounds, options.commits, say, kinds, FEWEST[state])
+                log = partial(print, flush=True)
+                reached &= measure(side, options.rounds, options.commits, log, kinds, FEWEST[state])
     sys.exit(not reached)
 
 

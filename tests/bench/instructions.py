@@ -130,8 +130,8 @@ class Counted:
         end = time.monotonic() + DUMPED_S
         while time.monotonic() < end:
             for dump in self._dumps() - before:
-                if found := re.search(r"^totals: (\d+)", dump.read_text(), re.MULTILINE):
-                    return int(found[1])
+                if match := re.search(r"^totals: (\d+)", dump.read_text(), re.MULTILINE):
+                    return int(match[1])
             time.sleep(0.1)
         raise SystemExit(f"error: callgrind wrote no counts within {DUMPED_S:g} s")
 
@@ -185,10 +185,10 @@ def count(
             for number, checkout in enumerate(checkouts)
         ]
         time.sleep(SETTLED_S)
-        for turn, case, (number, proxy) in itertools.product(range(rounds + 1), cases, enumerate(proxies)):
-            found = proxy.of_unit(kload, case)
-            if turn:  # what is made once is made in the first round
-                counts[case][number].append(found)
+        for round_number, case, (number, proxy) in itertools.product(range(rounds + 1), cases, enumerate(proxies)):
+            instructions = proxy.of_unit(kload, case)
+            if round_number:  # what is made once is made in the first round
+                counts[case][number].append(instructions)
     return counts
 
 

@@ -63,7 +63,7 @@ class Bench:
         self,
         topic: Topic,
         settings: dict[str, str],
-        wanted: int,
+        record_count: int,
         *,
         keeps: int = -1,
         releases: Set[int] = frozenset(),
@@ -86,7 +86,7 @@ class Bench:
             kept = [(*bounds, kind) for first, last, kind in types for bounds in _without(first, last, keeps)]
             if kept:
                 member.acknowledge(*[(topic, 0, *each) for each in kept], silent=True)
-            if done >= wanted:
+            if done >= record_count:
                 break
         took = time.monotonic() - begun
         member.disconnect()
@@ -116,19 +116,19 @@ def waiting(keys: Sequence[bytes]) -> frozenset[int]:
     """Return the offsets of the records whose key has an earlier one in the same batch."""
     offsets = []
     for base in range(0, len(keys), BATCH):
-        seen: set[bytes] = set()
+        waiting_keys: set[bytes] = set()
         for offset, key in enumerate(keys[base : base + BATCH], base):
-            if key in seen:
+            if key in waiting_keys:
                 offsets.append(offset)
-            seen.add(key)
+            waiting_keys.add(key)
     return frozenset(offsets)
 
 
 def filled(raw: Raw, name: str, keys: Sequence[bytes], codec: int) -> Topic:
     topic = raw.create_topic(name)
     for base in range(0, len(keys), BATCH):
-        made = [Record(key=key, value=VALUE, offset=at) for at, key in enumerate(keys[base : base + BATCH])]
-        raw.append(topic, records.build_batch(0, made, codec=codec))
+        batch_records = [Record(key=key, value=VALUE, offset=at) for at, key in enumerate(keys[base : base + BATCH])]
+        raw.append(topic, records.build_batch(0, batch_records, codec=codec))
     return topic
 
 

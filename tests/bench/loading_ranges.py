@@ -46,13 +46,13 @@ def commits() -> Iterator[tuple[int, bytes]]:
 def replayed(batches: list[tuple[int, bytes]]) -> dict[int, Replay]:
     """Return what a takeover has read when all is there."""
     first = build_batch(0, [INDIVIDUAL_COMMITS.takeover("o:1", 0, 7, 0)], **PRODUCER)
-    found: dict[int, Replay] = {}
+    replays: dict[int, Replay] = {}
     for partition, data in batches:
-        if partition not in found:
-            found[partition] = Replay(INDIVIDUAL_COMMITS.reign_of, ENDLESS)
-            take(found[partition], first)
-        take(found[partition], data)
-    return found
+        if partition not in replays:
+            replays[partition] = Replay(INDIVIDUAL_COMMITS.reign_of, ENDLESS)
+            take(replays[partition], first)
+        take(replays[partition], data)
+    return replays
 
 
 def take(replay: Replay, data: bytes) -> None:

@@ -83,10 +83,10 @@ def _place(pid: int, cores: set[int]) -> None:
 
 def measure(kload: Path, case: Case, ways: Sequence[Way], broker_pid: int, rounds: int) -> None:
     """Measure the case this many times in each way, in random order, after one round that does not count."""
-    for turn in range(rounds + 1):
+    for round_number in range(rounds + 1):
         for way in random.sample(ways, len(ways)):
             try:
-                once(kload, case, way, broker_pid, counts=turn > 0)
+                once(kload, case, way, broker_pid, counts=round_number > 0)
             except LoadError as error:
                 way.failures.append(f"{case.name}: {error}")
 
@@ -96,11 +96,11 @@ def once(kload: Path, case: Case, way: Way, broker_pid: int, *, counts: bool) ->
     clocks: list[tuple[float, float]] = []
     resident: list[float] = []
 
-    def look() -> None:
+    def sample() -> None:
         clocks.append((cpu_seconds(way.pid), cpu_seconds(broker_pid)))
         resident.append(own_mib(way.pid))
 
-    numbers = load(kload, way.port, case.arguments, look)
+    numbers = load(kload, way.port, case.arguments, sample)
     if counts:
         work = numbers["bytes"] / GIB if case.unit == "GiB" else numbers["requests"] / 1e6
         way.cpu.append((clocks[1][0] - clocks[0][0]) / work)
@@ -109,9 +109,9 @@ def once(kload: Path, case: Case, way: Way, broker_pid: int, *, counts: bool) ->
 
 
 def load(
-    kload: Path, port: int, arguments: Sequence[str], look: Callable[[], None] = lambda: None
+    kload: Path, port: int, arguments: Sequence[str], on_sample: Callable[[], None] = lambda: None
 ) -> Mapping[str, float]:
-    """Run the load generator; `look` is called when it is connected and when it is done but still connected.
+    """Run the load generator; `on_sample` is called when it is connected and when it is done but still connected.
 
     Raises:
         LoadError: it did not get the responses it should have.
@@ -124,9 +124,9 @@ def load(
         guard.start()
         try:
             _line(child)
-            look()
+            on_sample()
             numbers: Mapping[str, float] = json.loads(_line(child, go=True))
-            look()
+            on_sample()
             _end(child)
         finally:
             guard.cancel()

@@ -40,10 +40,10 @@ def stored(count: int, first: int = 1_000_000) -> list[Span]:
 
 def places(dice: random.Random) -> list[Span]:
     """Ranges to merge: in a gap, against the range before it, and from that one to the next."""
-    found = []
+    spans = []
     for number, (_, end) in enumerate(dice.sample(stored(RANGES_MAX), MERGES)):
-        found.append([(end + 1, end + 2), (end, end + 1), (end, end + WIDTH - 2)][number % 3])
-    return found
+        spans.append([(end + 1, end + 2), (end, end + 1), (end, end + WIDTH - 2)][number % 3])
+    return spans
 
 
 def thread_us(work: Callable[[], object]) -> float:
@@ -55,16 +55,16 @@ def thread_us(work: Callable[[], object]) -> float:
 
 def merged(dice: random.Random) -> float:
     """Microseconds to merge one range into 10,000."""
-    ranges, wanted = OffsetRanges(stored(RANGES_MAX)), places(dice)
-    return thread_us(lambda: [ranges.merge(*span) for span in wanted]) / MERGES
+    ranges, spans = OffsetRanges(stored(RANGES_MAX)), places(dice)
+    return thread_us(lambda: [ranges.merge(*span) for span in spans]) / MERGES
 
 
 def committed(dice: random.Random) -> float:
     """Microseconds to decide about and apply a commit of one range."""
-    ranges, wanted = OffsetRanges(stored(RANGES_MAX)), places(dice)
+    ranges, spans = OffsetRanges(stored(RANGES_MAX)), places(dice)
 
     def work() -> None:
-        for span in wanted:
+        for span in spans:
             ranges.apply(after_individual_commit(1000, ranges, None, [span]).change)
 
     return thread_us(work) / MERGES
@@ -73,8 +73,8 @@ def committed(dice: random.Random) -> float:
 def in_slices(_: random.Random) -> float:
     """The same for a commit of 10,000 ranges."""
     ranges = OffsetRanges(stored(RANGES_MAX))
-    wanted = OffsetRanges([(start + 3, start + 4) for start, _ in stored(RANGES_MAX)])
-    return thread_us(lambda: ranges.apply(after_individual_commit(1000, ranges, None, wanted).change))
+    committed_ranges = OffsetRanges([(start + 3, start + 4) for start, _ in stored(RANGES_MAX)])
+    return thread_us(lambda: ranges.apply(after_individual_commit(1000, ranges, None, committed_ranges).change))
 
 
 def parsed(_: random.Random) -> float:
@@ -128,7 +128,7 @@ def loaded(sets: int, dice: random.Random) -> tuple[float, float]:
 def main() -> int:
     """Run as a command."""
     dice = random.Random(7)
-    found = {}
+    medians_us = {}
     for name, work in (
         ("one range merged into 10,000", merged),
         ("a commit of one range decided and applied", committed),
@@ -137,9 +137,9 @@ def main() -> int:
         ("that text written", written),
         ("a record delivered and done, 10,000 outstanding", kept),
     ):
-        found[name] = statistics.median(work(dice) for _ in range(ROUNDS))
-        print(f"{name}: {found[name]:,.1f} us")
-    good = found["one range merged into 10,000"] <= MERGE_US
+        medians_us[name] = statistics.median(work(dice) for _ in range(ROUNDS))
+        print(f"{name}: {medians_us[name]:,.1f} us")
+    good = medians_us["one range merged into 10,000"] <= MERGE_US
     for sets in (100, 10_000, 100_000):
         took, memory = loaded(sets, dice)
         good = good and took <= LOAD_S and memory <= MEMORY_MB

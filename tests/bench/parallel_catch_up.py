@@ -102,17 +102,17 @@ async def measured(bootstrap: str, group: str, topic: str, records: int, mode: b
 
 
 def main(records: int) -> int:
-    found: dict[bool, list[Times]] = {False: [], True: []}
+    times_by_mode: dict[bool, list[Times]] = {False: [], True: []}
     with tempfile.TemporaryDirectory() as folder, closing(Running(Path(folder))) as running:
         bootstrap = running.cluster(NEW).bootstrap
-        for turn in range(ROUNDS):
+        for round_number in range(ROUNDS):
             for mode in (False, True):
-                topic = group = f"behind-{turn}-{mode}"
+                topic = group = f"behind-{round_number}-{mode}"
                 filled(bootstrap, topic, records)
                 committed(bootstrap, group, topic)
                 with Ticker(bootstrap, topic):
-                    found[mode].append(trio.run(measured, bootstrap, group, topic, records, mode))
-    plain, parallel = (Times(*map(statistics.median, zip(*found[mode], strict=True))) for mode in (False, True))
+                    times_by_mode[mode].append(trio.run(measured, bootstrap, group, topic, records, mode))
+    plain, parallel = (Times(*map(statistics.median, zip(*times_by_mode[mode], strict=True))) for mode in (False, True))
     table = Table(title=f"{records} records of {len(VALUE)} B behind, medians of {ROUNDS} rounds, seconds")
     for column in ("", "without the mode", "with it", "ratio"):
         table.add_column(column)

@@ -115,14 +115,16 @@ class Bench:
         finally:
             child.kill()
 
-    def until(self, side: str, group: str, topic: str, wanted: int, already: Sequence[Worked] = ()) -> list[Worked]:
+    def until(
+        self, side: str, group: str, topic: str, record_count: int, already: Sequence[Worked] = ()
+    ) -> list[Worked]:
         """Work until this many different records are done, or time is up. Then kill the workers."""
         end, before = time.monotonic() + LIMIT_S, {each.place for each in already}
         with self.working(side, group, topic) as (log, pid):
             while not read(log) and time.monotonic() < end:
                 time.sleep(0.01)
             begun = cpu_seconds(pid)
-            while len(before | {each.place for each in read(log)}) < wanted and time.monotonic() < end:
+            while len(before | {each.place for each in read(log)}) < record_count and time.monotonic() < end:
                 time.sleep(0.2)
             self.workers_cpu = cpu_seconds(pid) - begun
         return [*already, *read(log)]

@@ -57,10 +57,10 @@ def owner_of(fleet: Fleet, world: World) -> tuple[str, str]:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser()
-    asked.add_argument("--rounds", type=int, default=5)
-    asked.add_argument("--seconds", type=float, default=1.0)
-    options = asked.parse_args()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         running = Running(Path(folder))
         try:
@@ -83,7 +83,7 @@ def measure(fleet: Fleet, rounds: int, seconds: float) -> None:
     for name in (owner, other):
         world = fleet.world(name, "bench")
         members[name] = elsewhere(world, Member(one, group, name), name)
-    found: dict[str, list[tuple[float, float, float, float]]] = {owner: [], other: []}
+    measurements: dict[str, list[tuple[float, float, float, float]]] = {owner: [], other: []}
     for number in range(rounds):
         for name, member in sorted(members.items(), reverse=bool(number % 2)):
             member.disconnect()
@@ -91,8 +91,8 @@ def measure(fleet: Fleet, rounds: int, seconds: float) -> None:
             *times, records = play(member, topic, seconds)
             if times[1]:
                 fetch, ack, empty = (statistics.median(each) * 1e3 for each in times)
-                found[name].append((fetch, ack, empty, records / seconds))
-    rows = {name: tuple(map(statistics.median, zip(*each, strict=True))) for name, each in found.items()}
+                measurements[name].append((fetch, ack, empty, records / seconds))
+    rows = {name: tuple(map(statistics.median, zip(*each, strict=True))) for name, each in measurements.items()}
     for name, words in ((owner, "at the owner"), (other, "at the other")):
         show(words, "{:6.2f} ms", "{:9,.0f} records/s", rows[name])
     show("ratio", "{:6.2f}   ", "{:9.2f}", [rows[other][n] / rows[owner][n] for n in range(4)])

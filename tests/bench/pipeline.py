@@ -85,62 +85,64 @@ class Counted:
         return self._relay.response_bytes, int(float(figures["ksp_bytes_down_total"]))
 
 
-def figures(wanted: set[str], folder: Path, options: argparse.Namespace) -> Iterator[Figure]:
+def figures(goals: set[str], folder: Path, options: argparse.Namespace) -> Iterator[Figure]:
     """All that is wanted."""
-    if "G8" in wanted:
+    if "G8" in goals:
         yield from pipeline_plans.figures(options.records)
-    if "G9" in wanted:
+    if "G9" in goals:
         with spark_session(streaming=False) as spark:
             yield from pipeline_audit.figures(spark, folder, options.events, options.rounds)
-    if not wanted - {"G8", "G9"}:
+    if not goals - {"G8", "G9"}:
         return
     running = Running(folder)
     try:
-        yield from of_topic(wanted, running, folder, options)
+        yield from of_topic(goals, running, folder, options)
     finally:
         running.close()
 
 
-def of_topic(wanted: set[str], running: Running, folder: Path, options: argparse.Namespace) -> Iterator[Figure]:
+def of_topic(goals: set[str], running: Running, folder: Path, options: argparse.Namespace) -> Iterator[Figure]:
     """Yield those for which records are read."""
     kafka = running.cluster(NEW)
     produce(kafka.bootstrap, options.records)
     front = running.front(kafka.bootstrap, VIEWS)
     assert front.child is not None
     scene = Scene(kafka.bootstrap, front.bootstrap, front.child.pid, folder, options.records, options.rounds)
-    if "G1" in wanted:
+    if "G1" in goals:
         yield from pipeline_proxy.decoding(scene)
-    if "G7" in wanted:
+    if "G7" in goals:
         fresh = running.front(kafka.bootstrap, VIEWS)
         assert fresh.child is not None
         yield from pipeline_proxy.first_touch(scene, fresh.bootstrap, fresh.child.pid)
-    if wanted & {"G2", "G3", "G5", "G11"}:
+    if goals & {"G2", "G3", "G5", "G11"}:
         with spark_session(streaming=False) as spark:
             yield from Reads(spark, scene).figures()
-    if wanted & {"G4", "G5", "G6"}:
+    if goals & {"G4", "G5", "G6"}:
         with spark_session(streaming=True) as spark, Relay(kafka.bootstrap) as relay:
-            if wanted & {"G4", "G5"}:
+            if goals & {"G4", "G5"}:
                 yield from Streams(spark, scene).figures()
-            if "G6" in wanted:
+            if "G6" in goals:
                 counted = Counted(running, relay)
                 yield from wire_figures(spark, scene, counted.front.bootstrap, counted.bytes_now)
 
 
 def main() -> None:
     """Measure, and print one table."""
-    asked = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    asked.add_argument("--only", action="append", choices=GOALS, help="may be given several times")
-    asked.add_argument("--records", type=int, default=2_000_000)
-    asked.add_argument("--events", type=int, default=4_000_000, help="of the audit, in the larger input")
-    asked.add_argument("--rounds", type=int, default=3)
-    options = asked.parse_args()
-    wanted, found = set(options.only or GOALS), []
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--only", action="append", choices=GOALS, help="may be given several times")
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--events", type=int, default=4_000_000, help="of the audit, in the larger input")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    goals, shown_figures = set(options.only or GOALS), []
     with tempfile.TemporaryDirectory(prefix="ksp-bench-") as folder:
-        for figure in figures(wanted, Path(folder), options):
-            if figure.goal in wanted:
-                found.append(figure)
-                print(f"{figure.goal} {figure.what}: {figure.value:.3g} {figure.unit} {figure.beside}", flush=True)
-    sys.exit(not show(found))
+        for figure in figures(goals, Path(folder), options):
+            if figure.goal in goals:
+                shown_figures.append(figure)
+                print(
+                    f"{figure.goal} {figure.description}: {figure.value:.3g} {figure.unit} {figure.beside}", flush=True
+                )
+    sys.exit(not show(shown_figures))
 
 
 if __name__ == "__main__":

@@ -46,14 +46,14 @@ def figures(spark: Any, folder: Path, events: int, rounds: int) -> Iterator[Figu
             if number or source is small:  # the first warms up
                 done = run(spark, source, folder / "lake", truths[source], jvm)
                 runs[source] += [done] * bool(number)
-    wall = {source: statistics.median(each.wall for each in found) for source, found in runs.items()}
-    cpu = {source: statistics.median(each.cpu for each in found) for source, found in runs.items()}
+    wall = {source: statistics.median(each.wall for each in source_runs) for source, source_runs in runs.items()}
+    cpu = {source: statistics.median(each.cpu for each in source_runs) for source, source_runs in runs.items()}
     rate, with_cpu = events / wall[large] / 1e6, events * SLOTS / cpu[large] / 1e6
     beside = f"{with_cpu:.2f} M by CPU time; {wall[large]:.1f} s, {cpu[large]:.1f} CPU s"
     yield Figure("G9", f"audit job, {events / 1e6:g} M events", rate, "M events/s", at_least=0.25, beside=beside)
     beside = f"{cpu[large] / cpu[small]:.1f} x the CPU"
     yield Figure("G9", f"{TIMES} x events", wall[large] / wall[small], "x time", at_most=5.0, beside=beside)
-    wrong = sum(not each.counts_are_true for found in runs.values() for each in found)
+    wrong = sum(not each.counts_are_true for source_runs in runs.values() for each in source_runs)
     yield Figure("G9", "runs whose five counts are not the truth", wrong, at_most=0.0, beside=", ".join(COUNTED))
 
 
@@ -65,8 +65,8 @@ def run(spark: Any, source: Path, out: Path, truth: Counter[str], jvm: int) -> R
     audit_job.run(spark, given, str(out), None, lambda _: None)
     wall, used = time.perf_counter() - begun, cpu_of_tree(jvm) - cpu
     sums = ", ".join(f"sum({name}) as {name}" for name in COUNTED)
-    found = Lake(spark, str(out)).read("group_member_hour").selectExpr(*sums.split(", ")).collect()[0].asDict()
-    return Run(wall, used, found == dict(truth))
+    totals = Lake(spark, str(out)).read("group_member_hour").selectExpr(*sums.split(", ")).collect()[0].asDict()
+    return Run(wall, used, totals == dict(truth))
 
 
 def write(folder: Path, count: int) -> Counter[str]:

@@ -19,7 +19,7 @@ class Figure:
 
     goal: str
     """G1 to G11."""
-    what: str
+    description: str
     value: float
     unit: str = ""
     at_least: float | None = None
@@ -37,7 +37,7 @@ class Figure:
         return is_enough and (self.at_most is None or self.value <= self.at_most)
 
     @property
-    def asked(self) -> str:
+    def bound(self) -> str:
         """The goal as text."""
         if self.at_least is not None:
             return f">= {self.at_least:g}"
@@ -54,7 +54,7 @@ def show(figures: Iterable[Figure]) -> bool:
         verdict = {True: "met", False: "missed", None: ""}[figure.is_met]
         kept &= figure.is_met is not False
         table.add_row(
-            figure.goal, figure.what, f"{figure.value:.3g} {figure.unit}", figure.asked, verdict, figure.beside
+            figure.goal, figure.description, f"{figure.value:.3g} {figure.unit}", figure.bound, verdict, figure.beside
         )
     Console(width=150).print(table)
     return kept
@@ -71,8 +71,8 @@ def cpu_of_tree(root: int) -> float:
                 continue
             parents[int(entry.name)] = int(fields[1])
             used[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
-    found, total = {root}, 0.0
-    while found:
-        total += sum(used.get(pid, 0.0) for pid in found)
-        found = {pid for pid, parent in parents.items() if parent in found}
+    pids, total = {root}, 0.0
+    while pids:
+        total += sum(used.get(pid, 0.0) for pid in pids)
+        pids = {pid for pid, parent in parents.items() if parent in pids}
     return total

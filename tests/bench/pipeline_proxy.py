@@ -46,7 +46,7 @@ def decoding(scene: Scene) -> Iterator[Figure]:
         return sum(len([(each.key, each.value, each.offset) for each in piece]) for piece in pieces)
 
     rates = [[_rate(work) for _ in range(scene.rounds + 1)][1:] for work in (columns, tuples, lazily)]
-    arrow, loop, lazy = (statistics.median(found) / 1e6 for found in rates)
+    arrow, loop, lazy = (statistics.median(work_rates) / 1e6 for work_rates in rates)
     yield Figure("G1", "Fetch and Arrow columns alone", arrow, "M rows/s/core", at_least=2.5)
     beside = f"{loop:.2f} M by the loop, {lazy:.2f} M tuples by the kernel, Fetch included"
     yield Figure("G1", "columns against a loop that makes tuples", arrow / loop, "x", at_least=4.0, beside=beside)
@@ -54,7 +54,7 @@ def decoding(scene: Scene) -> Iterator[Figure]:
 
 def _tuples(batch: memoryview) -> list[tuple[bytes, bytes, int]]:
     """Key, value and offset of each record, by a loop in plain Python."""
-    header, area, position, found = records.read_header(batch), bytes(batch[HEADER.size :]), 0, []
+    header, area, position, rows = records.read_header(batch), bytes(batch[HEADER.size :]), 0, []
     for _ in range(header.records_count):
         _, position = read_varlong(area, position)
         _, position = read_varlong(area, position + 1)
@@ -63,9 +63,9 @@ def _tuples(batch: memoryview) -> list[tuple[bytes, bytes, int]]:
         key, position = area[position : position + size], position + size
         size, position = read_varlong(area, position)
         value, position = area[position : position + size], position + size
-        found.append((key, value, header.base_offset + delta))
+        rows.append((key, value, header.base_offset + delta))
         _, position = read_varlong(area, position)
-    return found
+    return rows
 
 
 def first_touch(scene: Scene, proxy: str, pid: int) -> Iterator[Figure]:
@@ -79,7 +79,7 @@ def first_touch(scene: Scene, proxy: str, pid: int) -> Iterator[Figure]:
             before = cpu_seconds(pid)
             sum(len(piece) for piece in LogReader(options, split).records())
             spent[name].append((cpu_seconds(pid) - before) / TOUCHED * 1e6)
-    first, later = (statistics.median(found) for found in spent.values())
+    first, later = (statistics.median(costs) for costs in spent.values())
     beside = f"{later:.2f} us for the next reader"
     yield Figure("G7", "proxy CPU at first touch of a row", first, "us", at_most=0.8, beside=beside)
 

@@ -133,12 +133,14 @@ class Reads:
         splits = Job("splits", lambda: self.noop(_ordered(self.ours(offsetSplits="4"))), rows)
         self.measure([ours, stock, splits])
         sorted_here = 1 / splits.against(stock)
-        what = "rows of a key in order: 4 key ranges"
+        description = "rows of a key in order: 4 key ranges"
         beside = f"keyrange by offset + sort: {sorted_here:.2f} x"
-        yield Figure("G11", what, 1 / ours.against(stock), "x stock V1 + sort, CPU", at_most=0.55, beside=beside)
+        yield Figure("G11", description, 1 / ours.against(stock), "x stock V1 + sort, CPU", at_most=0.55, beside=beside)
         both = zip(ours.cpu, ours.proxy_cpu, stock.cpu, strict=True)
         whole = statistics.median((cpu + proxy) / theirs for cpu, proxy, theirs in both)
-        yield Figure("G11", f"{what}, with the proxy's CPU", whole, "x", at_most=0.75, beside=_walls(ours, stock))
+        yield Figure(
+            "G11", f"{description}, with the proxy's CPU", whole, "x", at_most=0.75, beside=_walls(ours, stock)
+        )
 
 
 def _ordered(frame: Any) -> Any:

@@ -75,24 +75,24 @@ class Streams:
         both = Streamed(), Streamed()
         for number in range(self.scene.rounds + 1):
             for sums, run in zip(both, (ours, stock), strict=True):
-                found = run()
+                streamed = run()
                 if number:
-                    sums.batch_ms += found.batch_ms
-                    sums.cpu_ms += found.cpu_ms
+                    sums.batch_ms += streamed.batch_ms
+                    sums.cpu_ms += streamed.cpu_ms
         return both
 
     def _micro(self) -> Iterator[Figure]:
-        found = {}
+        results = {}
         for count, most in MOST.items():
-            ours, stock = found[count] = self._pairs(
+            ours, stock = results[count] = self._pairs(
                 lambda count=count: self.ours(count, self.scene.proxy, MICRO_ROWS),
                 lambda count=count: self.stock(count, MICRO_ROWS),
             )
             cpu = statistics.median(ours.cpu_ms), statistics.median(stock.cpu_ms)
             beside = f"{ours.p50:.0f} / {stock.p50:.0f} ms; CPU {cpu[0]:.0f} / {cpu[1]:.0f} ms a batch"
-            what = f"micro-batch of {MICRO_ROWS} rows, {count} ranges, p50"
-            yield Figure("G4", what, ours.p50 / stock.p50, "x stock", at_most=most, beside=beside)
-        ratios = [found[RANGES][at].p50 / found[1][at].p50 for at in (0, 1)]
+            description = f"micro-batch of {MICRO_ROWS} rows, {count} ranges, p50"
+            yield Figure("G4", description, ours.p50 / stock.p50, "x stock", at_most=most, beside=beside)
+        ratios = [results[RANGES][at].p50 / results[1][at].p50 for at in (0, 1)]
         beside = f"stock {ratios[1]:.2f}"
         yield Figure("G5", f"ranges x {RANGES}, {MICRO_ROWS} rows", ratios[0], "x time", at_most=2.5, beside=beside)
 
@@ -117,8 +117,8 @@ class Streams:
             walls.append((time.perf_counter() - begun) * 1000 * SLOTS / TASKS)
             cpu.append((cpu_of_tree(self.jvm) - used) * 1000 / TASKS)
         beside = f"CPU {statistics.median(cpu[1:]):.1f} ms"
-        what = f"slot time of a task of {TASK_ROWS // TASKS} rows"
-        yield Figure("G4", what, statistics.median(walls[1:]), "ms", at_most=12.0, beside=beside)
+        description = f"slot time of a task of {TASK_ROWS // TASKS} rows"
+        yield Figure("G4", description, statistics.median(walls[1:]), "ms", at_most=12.0, beside=beside)
 
 
 def wire_figures(spark: Any, scene: Scene, proxy: str, bytes_now: Callable[[], tuple[int, int]]) -> Iterator[Figure]:
@@ -136,6 +136,6 @@ def wire_figures(spark: Any, scene: Scene, proxy: str, bytes_now: Callable[[], t
         streams.ours(count, proxy, WIRE_ROWS)
         spent[count] = [after - was for after, was in zip(bytes_now(), before, strict=True)]
     ratios = [many / one for many, one in zip(spent[RANGES], spent[1], strict=True)]
-    what, beside = f"{RANGES} ranges, batches of {WIRE_ROWS} rows", f"{spent[1][0] / 1e6:.0f} MB"
-    yield Figure("G6", f"{what}: broker bytes", ratios[0], "x one read", at_most=1.05, beside=beside)
-    yield Figure("G6", f"{what}: bytes to Spark", ratios[1], "x one read", at_most=1.03)
+    description, beside = f"{RANGES} ranges, batches of {WIRE_ROWS} rows", f"{spent[1][0] / 1e6:.0f} MB"
+    yield Figure("G6", f"{description}: broker bytes", ratios[0], "x one read", at_most=1.05, beside=beside)
+    yield Figure("G6", f"{description}: bytes to Spark", ratios[1], "x one read", at_most=1.03)

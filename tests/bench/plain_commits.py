@@ -75,16 +75,16 @@ def idle_share(ways: list[Way]) -> dict[str, float]:
 
 def measure(kload: Path, case: Case, ways: list[Way], idle: dict[str, float], rounds: int) -> None:
     """Pairs of rounds in random order, after one that does not count; microseconds of each commit."""
-    for turn in range(rounds + 1):
+    for round_number in range(rounds + 1):
         for way in random.sample(ways, len(ways)):
             clocks: list[float] = []
 
-            def look(clocks: list[float] = clocks, pid: int = way.pid) -> None:
+            def sample(clocks: list[float] = clocks, pid: int = way.pid) -> None:
                 clocks.append(cpu_seconds(pid))
 
-            numbers = load(kload, way.port, case.arguments, look)
+            numbers = load(kload, way.port, case.arguments, sample)
             took_s = clocks[1] - clocks[0] - idle[way.name] * numbers["wall"]
-            if turn:
+            if round_number:
                 way.cpu.append(took_s * 1e6 / numbers["requests"])
 
 

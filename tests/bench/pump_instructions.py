@@ -54,9 +54,9 @@ def report(names: Sequence[str], counts: Sequence[dict[str, int]]) -> None:
     """Print one line for each case; the last columns: this checkout as a multiple of each other one."""
     table = Table("case", *names, *(f"x {name}" for name in names[1:]), title="instructions of the pump")
     for case, here in counts[0].items():
-        others = [each[case] for each in counts[1:]]
-        times = [f"{here / other:.3f}" for other in others]
-        table.add_row(case, *(f"{count:,}" for count in (here, *others)), *times)
+        other_counts = [each[case] for each in counts[1:]]
+        times = [f"{here / other:.3f}" for other in other_counts]
+        table.add_row(case, *(f"{count:,}" for count in (here, *other_counts)), *times)
     Console(width=120).print(table)
 
 

@@ -54,45 +54,45 @@ def built(source: memoryview) -> list[Record]:
 def lazily(source: memoryview) -> int:
     """Read as a consumer that keeps no record."""
     size = 0
-    for found in fetched_records(source, 0):
-        for record in found.records:
+    for fetched_batch in fetched_records(source, 0):
+        for record in fetched_batch.records:
             size += record.offset
     return size
 
 
 def untouched(source: memoryview) -> list[int]:
     """Read as a consumer whose application has not accessed the records."""
-    return [found.next_offset for found in fetched_records(source, 0)]
+    return [fetched_batch.next_offset for fetched_batch in fetched_records(source, 0)]
 
 
 def by_client(client: str, source: memoryview) -> int:
     """Every record of another client's decoder."""
     size, batches = 0, MEMORY_RECORDS[client](bytes(source))
     while batches.has_next():
-        found = batches.next_batch()
-        assert found.validate_crc()
-        for record in found:
+        fetched_batch = batches.next_batch()
+        assert fetched_batch.validate_crc()
+        for record in fetched_batch:
             size += record.offset
     return size
 
 
 def singles(seed: int) -> memoryview:
     """The same records of 100 bytes, each in a separate batch, as producers that do not linger write them."""
-    found = records.decode_records(batch(seed, 100))
-    return memoryview(b"".join([records.build_batch(record.offset, [record]) for record in found]))
+    decoded = records.decode_records(batch(seed, 100))
+    return memoryview(b"".join([records.build_batch(record.offset, [record]) for record in decoded]))
 
 
-def add_row(table: Table, name: str, found: Mapping[str, Sequence[float]], works: Sequence[str]) -> None:
+def add_row(table: Table, name: str, timings: Mapping[str, Sequence[float]], works: Sequence[str]) -> None:
     """Millions of records a second of each, and what they are of one another."""
-    rates = [f"{COUNT / statistics.median(found[work]):.2f}" if work in found else "-" for work in works]
-    over = [f"{ratio(found[work], found['lazily']):.1f}" for work in ("aiokafka", "kafka-python")]
-    gain = f"{ratio(found['twin'], found['positions']):.0f}" if "twin" in found else "-"
+    rates = [f"{COUNT / statistics.median(timings[work]):.2f}" if work in timings else "-" for work in works]
+    over = [f"{ratio(timings[work], timings['lazily']):.1f}" for work in ("aiokafka", "kafka-python")]
+    gain = f"{ratio(timings['twin'], timings['positions']):.0f}" if "twin" in timings else "-"
     table.add_row(name, *rates, *over, gain)
 
 
-def missed(size: int, found: Mapping[str, Sequence[float]]) -> list[str]:
+def missed(size: int, timings: Mapping[str, Sequence[float]]) -> list[str]:
     """The musts that do not hold."""
-    rates = {work: COUNT / statistics.median(costs) for work, costs in found.items()}
+    rates = {work: COUNT / statistics.median(costs) for work, costs in timings.items()}
     return [
         f"{work} of {size} B: {rates[work]:.2f} M/s, at least {least}"
         for (work, of), least in MUSTS.items()
@@ -117,9 +117,9 @@ def main() -> int:
     table = Table("million records/s", *works, "lazily / aiokafka", "lazily / kafka-python", "positions / twin")
     wrong = []
     for size, different in SIZES.items():
-        found = medians(works, [batch(seed, size) for seed in range(different)], ROUNDS)
-        add_row(table, f"{size} B, {COUNT} a batch", found, list(works))
-        wrong += missed(size, found)
+        timings = medians(works, [batch(seed, size) for seed in range(different)], ROUNDS)
+        add_row(table, f"{size} B, {COUNT} a batch", timings, list(works))
+        wrong += missed(size, timings)
     whole = {name: work for name, work in works.items() if name in ("lazily", "untouched", "aiokafka", "kafka-python")}
     add_row(table, "100 B, 1 a batch", medians(whole, [singles(seed) for seed in range(4)], ROUNDS), list(works))
     Console(width=150).print(table)

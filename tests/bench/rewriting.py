@@ -36,9 +36,11 @@ def metadata(brokers: int) -> memoryview:
     """Build a response that names this many brokers and one topic."""
     message = registry.message("MetadataResponse")
     broker = message.MetadataResponseBroker
-    named = [broker(node_id=node_id, host=f"kafka-{node_id}.internal", port=9092) for node_id in range(brokers)]
+    broker_entries = [
+        broker(node_id=node_id, host=f"kafka-{node_id}.internal", port=9092) for node_id in range(brokers)
+    ]
     topic = message.MetadataResponseTopic(name="orders", topic_id=bytes(16), partitions=[])
-    return memoryview(frames.response(3, 12, 1, message(brokers=named, topics=[topic])))[4:]
+    return memoryview(frames.response(3, 12, 1, message(brokers=broker_entries, topics=[topic])))[4:]
 
 
 def produce() -> memoryview:
@@ -64,9 +66,9 @@ def responses() -> Iterator[tuple[str, Rewrite | None, memoryview, int]]:
 
 def main() -> None:
     """Print all figures."""
-    for what, rewrite, frame, calls in responses():
+    for name, rewrite, frame, calls in responses():
         assert rewrite is not None
-        print(f"{what}: {best(partial(rewrite, frame, CONTEXT), calls):.2f}")
+        print(f"{name}: {best(partial(rewrite, frame, CONTEXT), calls):.2f}")
 
 
 if __name__ == "__main__":

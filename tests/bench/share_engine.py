@@ -133,13 +133,13 @@ def lock_operations(live: int) -> dict[str, float]:
             index.renew(run, 30.0, live * 1e-3)
 
     figures["renew"] = seconds_per(len(some), renew)
-    others = runs[1 :: max(1, live // 20_000)]
+    sampled_runs = runs[1 :: max(1, live // 20_000)]
 
     def cancel() -> None:
-        for run in others:
+        for run in sampled_runs:
             run.unlock()
 
-    figures["cancel"] = seconds_per(len(others), cancel)
+    figures["cancel"] = seconds_per(len(sampled_runs), cancel)
     left = len(index)
 
     def expire() -> None:

@@ -78,10 +78,10 @@ def acquire(options: ShareSourceOptions, records: int) -> int:
     rounds = count = 0
     with ShareMember(options, print) as member:
         while count < records:
-            found = member.fetch(100_000, 0.5).acquired
-            tokens = merged((each.place, each.span) for each in found)
+            acquired = member.fetch(100_000, 0.5).acquired
+            tokens = merged((each.place, each.span) for each in acquired)
             count += count_of(span for _, span in tokens)
-            if member.accept(found):
+            if member.accept(acquired):
                 raise RuntimeError("locks ended")
             rounds += 1
     return rounds
@@ -90,9 +90,9 @@ def acquire(options: ShareSourceOptions, records: int) -> int:
 def read(options: ShareSourceOptions, topic: Topic, records: int) -> int:
     """Read as tasks do. Returns: record batches."""
     size = records // PARTITIONS
-    wanted = [(TopicPartition(topic.name, each), OffsetSpan(0, size)) for each in range(PARTITIONS)]
+    planned_spans = [(TopicPartition(topic.name, each), OffsetSpan(0, size)) for each in range(PARTITIONS)]
     rows = batches = 0
-    for split in make_splits(wanted, {topic.name: topic.topic_id}, options.source.ranges):
+    for split in make_splits(planned_spans, {topic.name: topic.topic_id}, options.source.ranges):
         maker = BatchMaker(options.source.columns, split.topic_partition, options.source.ranges)
         for batch in maker.batches(LogReader(options.source, split).records()):
             rows += batch.num_rows
@@ -108,7 +108,7 @@ def options_of(bootstrap: str, topic: Topic, group: str) -> ShareSourceOptions:
     return read_share_options({"bootstrap": bootstrap, "topic": topic.name, "group": group})
 
 
-def told(kind: str, costs: list[Cost], records: int) -> tuple[str, ...]:
+def table_row(kind: str, costs: list[Cost], records: int) -> tuple[str, ...]:
     client, proxy = (1e6 * statistics.median(each) / records for each in list(zip(*costs, strict=True))[:2])
     return kind, f"{client:.2f}", f"{proxy:.2f}", str(costs[0].rounds)
 
@@ -132,8 +132,8 @@ def main() -> int:
         finally:
             running.close()
     table = Table("", "CPU us a record, client", "proxy", "answers, record batches", title=f"{records} records")
-    for kind, found in costs.items():
-        table.add_row(*told(kind, found, records))
+    for kind, kind_costs in costs.items():
+        table.add_row(*table_row(kind, kind_costs, records))
     ratio = statistics.median(a.client / b.client for a, b in zip(costs["acquire"], costs["read"], strict=True))
     console = Console(width=110)
     console.print(table)

@@ -164,12 +164,12 @@ def read_rows(shown: str, consumers: int) -> Run:
     first: dict[str, tuple[float, int]] = {}
     last: dict[str, int] = {}
     end, total = 0.0, 0
-    for found in ROW.finditer(shown):
-        hour, minute, second, milli = map(int, found.group(5, 6, 7, 8))
-        at, count = hour * 3600 + minute * 60 + second + milli / 1000, int(found[9])
-        if found[10]:
-            first.setdefault(found[11], (at, count))
-            last[found[11]] = count
+    for match in ROW.finditer(shown):
+        hour, minute, second, milli = map(int, match.group(5, 6, 7, 8))
+        at, count = hour * 3600 + minute * 60 + second + milli / 1000, int(match[9])
+        if match[10]:
+            first.setdefault(match[11], (at, count))
+            last[match[11]] = count
         else:
             end, total = at, count
     if not first:
@@ -182,19 +182,19 @@ def read_rows(shown: str, consumers: int) -> Run:
     return Run(steady / (end - begin), total, least * consumers / total)
 
 
-def measure(worlds: list[World], rounds: int, consumers: list[int], records: int, say: Callable[[str], None]) -> None:
+def measure(worlds: list[World], rounds: int, consumers: list[int], records: int, log: Callable[[str], None]) -> None:
     """Interleaved rounds, in random order; one that is not counted goes first."""
-    for turn in range(rounds + 1):
+    for round_number in range(rounds + 1):
         for count in consumers:
             for world in random.sample(worlds, len(worlds)):
                 before = cpu_seconds(world.pid)
                 run = consume(world.bootstrap, records, count)
                 run = run._replace(cpu_us=(cpu_seconds(world.pid) - before) / run.records * 1e6)
-                say(
+                log(
                     f"{world.name}, {count} consumers: {run.rate:,.0f} records/s, {run.cpu_us:.2f} us of CPU a record, "
                     f"least {run.least:.2f} of an equal share"
                 )
-                if turn:
+                if round_number:
                     world.runs.setdefault(count, []).append(run)
 
 

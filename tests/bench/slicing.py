@@ -46,13 +46,13 @@ Work = Callable[[memoryview], object]
 def batch(seed: int, size: int, codec: int = compression.NONE) -> memoryview:
     """Build a thousand records with this many bytes of key and value; keys of 16 bytes, 10,000 different ones."""
     dice = random.Random(seed)
-    found, timestamp = [], 1_700_000_000_000
+    batch_records, timestamp = [], 1_700_000_000_000
     for number in range(COUNT):
         timestamp += dice.randrange(3)
         key = b"key-%012d" % dice.randrange(10_000)
         value = dice.randbytes(size - 28) if codec == compression.NONE else text(dice, size - 28)
-        found.append(Record(key, value, (), timestamp, 5000 + number))
-    return memoryview(records.build_batch(5000, found, codec=codec))
+        batch_records.append(Record(key, value, (), timestamp, 5000 + number))
+    return memoryview(records.build_batch(5000, batch_records, codec=codec))
 
 
 def text(dice: random.Random, size: int) -> bytes:
@@ -100,13 +100,13 @@ def microseconds(work: Work, batches: Sequence[memoryview], seconds: float = ROU
 
 def medians(works: dict[str, Work], batches: Sequence[memoryview], rounds: int) -> dict[str, list[float]]:
     """Microseconds by round of each, in random order within a round, after one that does not count."""
-    found: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(rounds + 1):
+    timings: dict[str, list[float]] = {name: [] for name in works}
+    for round_number in range(rounds + 1):
         for name in random.sample(list(works), len(works)):
             cost = microseconds(works[name], batches)
-            if turn:
-                found[name].append(cost)
-    return found
+            if round_number:
+                timings[name].append(cost)
+    return timings
 
 
 def ratio(upper: Sequence[float], lower: Sequence[float]) -> float:
@@ -127,22 +127,22 @@ def plain(table: Table) -> bool:
     for size, different in SIZES.items():
         batches = [batch(seed, size) for seed in range(different)]
         for heat, used in (("hot", batches[:1]), ("fresh", batches)):
-            found = medians(works, used, ROUNDS)
+            timings = medians(works, used, ROUNDS)
             slow = medians({"twin": partial(by_python, EvenCut(2), [0]), "half": half}, used[:4], TWIN_ROUNDS)
-            limit = found["package"]
-            times, gain = ratio(found["half"], limit), ratio(slow["twin"], found["half"])
+            limit = timings["package"]
+            times, gain = ratio(timings["half"], limit), ratio(slow["twin"], timings["half"])
             must, least = MUSTS.get((size, heat)), TWIN_MUSTS[size, heat]
             good = good and (must is None or times <= must) and gain >= least
-            cost = statistics.median(found["half"])
+            cost = statistics.median(timings["half"])
             table.add_row(
                 f"{size} B, {heat}",
                 f"{statistics.median(limit):.1f}",
                 f"{cost:.1f}",
                 f"{COUNT / cost:.1f} M/s, {len(batches[0]) / cost / 1000:.1f} GB/s",
                 f"{times:.2f}" + (f" (<= {must})" if must else ""),
-                f"{ratio(found['half'], found['own']):.2f}",
-                f"{statistics.median(found['eight']):.1f}",
-                f"{ratio(found['eight'], limit):.2f}",
+                f"{ratio(timings['half'], timings['own']):.2f}",
+                f"{statistics.median(timings['eight']):.1f}",
+                f"{ratio(timings['eight'], limit):.2f}",
                 f"{gain:.0f} (>= {least:.0f})",
             )
     return good
@@ -164,10 +164,10 @@ def parts(table: Table) -> None:
             "none": partial(front, EvenCut(2), []),
             "half": partial(front, EvenCut(2), [0]),
         }
-        found = medians(works, batches, ROUNDS)
-        limit = found["limit"]
+        timings = medians(works, batches, ROUNDS)
+        limit = timings["limit"]
         out = ratio(medians({"out": copied_by_kernel}, kept, ROUNDS)["out"], limit)
-        of = {name: ratio(times, limit) for name, times in found.items()}
+        of = {name: ratio(times, limit) for name, times in timings.items()}
         least = of["in"] + out
         figures = (of["in"], out, of["none"] - of["in"], of["half"] - of["none"] - out, of["half"], least, 1.5 - least)
         table.add_row(f"100 B, {heat}", *(f"{figure:.2f}" for figure in figures))

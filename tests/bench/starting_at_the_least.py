@@ -73,13 +73,15 @@ async def create(broker: Address, topic: str) -> None:
     """Create the topic of a state and wait for its leaders."""
     async with connection(broker, ClusterClientSettings()) as opened:
         request = messages.CreateTopicsRequest
-        made = request.CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1)
-        await opened.send_request(ApiKey.CREATE_TOPICS, request(topics=[made], timeout_ms=SESSION_MS))
+        creatable_topic = request.CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1)
+        await opened.send_request(ApiKey.CREATE_TOPICS, request(topics=[creatable_topic], timeout_ms=SESSION_MS))
 
         async def is_led() -> bool:
             query = messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name=topic)])
-            (found,) = (await opened.send_request(ApiKey.METADATA, query)).topics
-            return len(found.partitions or ()) == PARTITIONS and all(each.leader_id >= 0 for each in found.partitions)
+            (topic_metadata,) = (await opened.send_request(ApiKey.METADATA, query)).topics
+            return len(topic_metadata.partitions or ()) == PARTITIONS and all(
+                each.leader_id >= 0 for each in topic_metadata.partitions
+            )
 
         await until_done(is_led)
         await coordinator(opened, TRANSACTION_KEY, f"{topic}-0")

@@ -135,11 +135,11 @@ def measure(folder: Path, beside: Sequence[Path], rounds: int, requests: int) ->
         broker = kafka.nodes[0].child
         assert broker is not None
         with pinned([broker.pid, *(way.pid for way in ways)], 0):
-            for turn in range(rounds + 1):
+            for round_number in range(rounds + 1):
                 for way in random.sample(ways, len(ways)):
                     for depth in DEPTHS:
                         way.run(requests, depth)
-                        if not turn:
+                        if not round_number:
                             way.cpu_us.clear()
     return ways
 

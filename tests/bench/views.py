@@ -120,12 +120,12 @@ class Consumers:
                 child.stdin.write("\n")
                 child.stdin.flush()
             meanwhile()
-            told: list[dict[str, Any]] = [json.loads(_line(child)) for child in self._children]
+            results: list[dict[str, Any]] = [json.loads(_line(child)) for child in self._children]
         finally:
             for child in self._children:
                 child.kill()
                 child.wait()
-        return sum(one["count"] for one in told), max(one["seconds"] for one in told)
+        return sum(one["count"] for one in results), max(one["seconds"] for one in results)
 
 
 def _line(child: subprocess.Popen[str]) -> str:
@@ -266,10 +266,10 @@ def main() -> None:
         produce(cluster.bootstrap, BASE, options.records)
         base = Side("base", [(BASE, 0)])
         view = Side("view", [(VIEW, slot) for slot in range(SLOTS)])
-        for turn in range(options.rounds):
+        for round_number in range(options.rounds):
             for side in random.sample([base, view], 2):
                 measure(front, side, options.records)
-            print(f"round {turn + 1} of {options.rounds}", flush=True)
+            print(f"round {round_number + 1} of {options.rounds}", flush=True)
         shown = front.send_request("/metrics")[1]
         relay = stack.enter_context(Relay(cluster.bootstrap))
         settings = {"upstream": {"bootstrap": relay.address, "nodes": {1: relay.address}}, "views": {"state": "memory"}}

@@ -170,12 +170,12 @@ async def test_without_any_server_every_reason_is_reported(autojump_clock: trio.
 
 async def test_brokers_named_in_a_response_are_tried_too(autojump_clock: trio.testing.MockClock) -> None:
     """When every bootstrap server is gone, a broker that is known helps out."""
-    first, named = Broker(node_id=1), Broker(node_id=1)
+    first, second = Broker(node_id=1), Broker(node_id=1)
     brokers: dict[Address, Broker | None] = {A: first}
 
     async def test(own: ClusterClient, net: Net) -> None:
         await own.metadata()
-        brokers[A], brokers[Address("b1", 9092)] = None, named
+        brokers[A], brokers[Address("b1", 9092)] = None, second
         first.cut()
         await own.metadata()
         assert net.dialled == [A, A, Address("b1", 9092)]

@@ -187,7 +187,7 @@ async def test_an_equal_response_is_decoded_once_and_another_one_again(autojump_
             assert await opened.send_request(ApiKey.METADATA, request) is first
             older = await opened.send_request(ApiKey.METADATA, request, version=1)
             assert older is not first
-            broker.named[2] = Address("b2", 9093)
+            broker.metadata_brokers[2] = Address("b2", 9093)
             changed = await opened.send_request(ApiKey.METADATA, request)
             assert [each.node_id for each in changed.brokers or ()] == [1, 2]
             broker.garbage = frames.response(ApiKey.METADATA, 12, 99, changed)

@@ -25,11 +25,11 @@ class World:
     watch: ClusterWatch
     net: Net
     brokers: dict[Address, Broker | None]
-    said: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    log_events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     @property
     def events(self) -> list[str]:
-        return [event for event, _ in self.said]
+        return [event for event, _ in self.log_events]
 
 
 @asynccontextmanager
@@ -44,15 +44,15 @@ async def world(
         def notes(event: str, /, **context: Any) -> None:
             reported.append((event, context))
 
-        made = ClusterWatch(client, nodes=nodes or {}, bootstrap=[A], interval_s=30, notes=notes)
-        yield World(made, net, brokers, reported)
+        watch = ClusterWatch(client, nodes=nodes or {}, bootstrap=[A], interval_s=30, notes=notes)
+        yield World(watch, net, brokers, reported)
         await client.aclose()
         nursery.cancel_scope.cancel()
 
 
 def two_brokers() -> dict[Address, Broker | None]:
     first, second = Broker(1), Broker(2)
-    first.named = {1: B1, 2: B2}
+    first.metadata_brokers = {1: B1, 2: B2}
     return {A: first, B1: first, B2: second}
 
 
@@ -128,18 +128,18 @@ async def test_follow_reports_changes_and_retries_soon_after_trouble(
     broker = Broker(1)
     brokers: dict[Address, Broker | None] = {A: broker, B1: broker}
     async with world(brokers) as w, trio.open_nursery() as nursery:
-        seen: list[tuple[float, ClusterSnapshot]] = []
+        snapshots: list[tuple[float, ClusterSnapshot]] = []
         began = trio.current_time()
-        nursery.start_soon(w.watch.follow, lambda snapshot: seen.append((trio.current_time() - began, snapshot)))
+        nursery.start_soon(w.watch.follow, lambda snapshot: snapshots.append((trio.current_time() - began, snapshot)))
         await trio.sleep(61)
-        assert [round(when) for when, _ in seen] == [30, 60]
+        assert [round(when) for when, _ in snapshots] == [30, 60]
         brokers[A] = brokers[B1] = None
         broker.cut()
         await trio.sleep(60)
-        assert len(seen) == 2
+        assert len(snapshots) == 2
         brokers[A] = brokers[B1] = broker
         await trio.sleep(cluster_watch.RETRY_MAX_S + 1)
-        assert len(seen) == 3
+        assert len(snapshots) == 3
         nursery.cancel_scope.cancel()
 
 
@@ -147,25 +147,25 @@ async def test_trouble_with_a_broker_causes_a_refresh_immediately(autojump_clock
     """But never more often than every second, however many clients complain."""
     broker = Broker(1)
     async with world({A: broker, B1: broker}) as w, trio.open_nursery() as nursery:
-        seen: list[float] = []
+        refresh_times: list[float] = []
         began = trio.current_time()
-        nursery.start_soon(w.watch.follow, lambda _sight: seen.append(trio.current_time() - began))
+        nursery.start_soon(w.watch.follow, lambda _sight: refresh_times.append(trio.current_time() - began))
         for _ in range(30):
             await trio.sleep(0.1)
             w.watch.check_soon()
         await trio.sleep(3)
         nursery.cancel_scope.cancel()
-    assert [round(when) for when in seen] == [1, 2, 3, 4]
+    assert [round(when) for when in refresh_times] == [1, 2, 3, 4]
 
 
 async def test_versions_are_queried_again_in_every_refresh(autojump_clock: trio.testing.MockClock) -> None:
     """A broker upgraded in place does not keep its old versions here."""
     broker = Broker(1)
     async with world({A: broker, B1: broker}) as w:
-        for look in range(3):
-            broker.ranges = {**broker.ranges, 3: (0, 12 + look)}
+        for refresh in range(3):
+            broker.ranges = {**broker.ranges, 3: (0, 12 + refresh)}
             snapshot = await w.watch.refresh()
-            assert snapshot.versions[1].ranges[3] == (0, 12 + look)
+            assert snapshot.versions[1].ranges[3] == (0, 12 + refresh)
 
 
 async def test_a_dead_broker_is_reported_and_reported_again_when_it_is_back(
@@ -179,7 +179,7 @@ async def test_a_dead_broker_is_reported_and_reported_again_when_it_is_back(
         nursery.start_soon(w.watch.follow, lambda _sight: None)
         await trio.sleep(125)
         assert (w.watch.reachable, dict(w.watch.silent)) == (True, {2: "b2:9092: Connection refused"})
-        lines = [context for event, context in w.said if event == "broker-not-answering"]
+        lines = [context for event, context in w.log_events if event == "broker-not-answering"]
         assert [(line["node_id"], line.get("times")) for line in lines] == [(2, None), (2, 3)]
         brokers[B2] = dead
         await trio.sleep(31)
@@ -189,7 +189,7 @@ async def test_a_dead_broker_is_reported_and_reported_again_when_it_is_back(
         assert w.events[-1] == "broker-not-answering"
         first = brokers[A]
         assert first is not None
-        del first.named[2]
+        del first.metadata_brokers[2]
         await trio.sleep(31)
         assert w.events[-1] == "broker-not-answering", "it did not come back"
         nursery.cancel_scope.cancel()

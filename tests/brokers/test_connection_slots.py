@@ -54,9 +54,9 @@ def test_a_factory_that_fails_leaves_no_value() -> None:
 def test_no_other_module_reads_the_values() -> None:
     """A look past the slot would bring back a dict by untyped keys. Connections only make it, and empty it."""
     touches = re.compile(r"\.slot_values\b(?!: SlotValues = \{\}| = \{\})")
-    found = [
+    paths = [
         str(path.relative_to(CHECKOUT))
         for path in sorted((CHECKOUT / "proxy" / "kafka_share_proxy").rglob("*.py"))
         if any(touches.search(line) for line in path.read_text().splitlines())
     ]
-    assert found == ["proxy/kafka_share_proxy/brokers/connection_slots.py"]
+    assert paths == ["proxy/kafka_share_proxy/brokers/connection_slots.py"]

@@ -23,9 +23,9 @@ def topic_of(brokers: TargetBrokers, partitions: int = 2) -> InternalTopic:
 
 def with_topic(nursery: trio.Nursery, partitions: int) -> TargetBrokers:
     """Return three brokers, each with a partition, one after the other."""
-    made = TargetBrokers(nursery, nodes=3)
-    made.target.add_topic(NAME, [[1 + index % 3] for index in range(partitions)], {})
-    return made
+    target_brokers = TargetBrokers(nursery, nodes=3)
+    target_brokers.target.add_topic(NAME, [[1 + index % 3] for index in range(partitions)], {})
+    return target_brokers
 
 
 async def test_missing_topic_is_reported(nursery: trio.Nursery) -> None:
@@ -35,15 +35,15 @@ async def test_missing_topic_is_reported(nursery: trio.Nursery) -> None:
 async def test_leaders_and_where_they_are_dialled(nursery: trio.Nursery) -> None:
     """The proxy's own addresses are used if brokers are pinned; a partition without a leader is omitted."""
     brokers = with_topic(nursery, 3)
-    found = await topic_of(brokers, 3).leaders()
-    assert found is not None
-    assert found.is_whole
-    assert found.leaders == {0: 1, 1: 2, 2: 3}
-    assert [found.address_of(partition) for partition in (0, 1, 7)] == [Address("b1", 9092), PINNED, None]
+    leaders = await topic_of(brokers, 3).leaders()
+    assert leaders is not None
+    assert leaders.is_whole
+    assert leaders.leaders == {0: 1, 1: 2, 2: 3}
+    assert [leaders.address_of(partition) for partition in (0, 1, 7)] == [Address("b1", 9092), PINNED, None]
     brokers.target.take_node_down(2)
-    found = await topic_of(brokers, 3).leaders()
-    assert found is not None
-    assert (found.is_whole, found.address_of(1)) == (False, None)
+    leaders = await topic_of(brokers, 3).leaders()
+    assert leaders is not None
+    assert (leaders.is_whole, leaders.address_of(1)) == (False, None)
 
 
 async def test_other_number_of_partitions_is_refused(nursery: trio.Nursery) -> None:
@@ -62,9 +62,9 @@ async def test_topic_that_may_not_be_seen_is_refused(nursery: trio.Nursery, code
 async def test_trouble_that_passes_is_a_topic_without_leaders(nursery: trio.Nursery) -> None:
     brokers = with_topic(nursery, 2)
     brokers.refuse(ApiKey.METADATA, ErrorCode.LEADER_NOT_AVAILABLE)
-    found = await topic_of(brokers).leaders()
-    assert found is not None
-    assert not found.leaders
+    leaders = await topic_of(brokers).leaders()
+    assert leaders is not None
+    assert not leaders.leaders
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ async def test_made_with_as_many_replicas_as_offsets_have(
     nursery: trio.Nursery, brokers: int, offsets: int, replicas: int, in_sync: str
 ) -> None:
     """If there is no offsets topic yet: 3, or the number of brokers."""
-    made = TargetBrokers(nursery, nodes=brokers)
+    target_brokers = TargetBrokers(nursery, nodes=brokers)
     if offsets:
-        made.target.create_topic(OFFSETS_TOPIC, 50, replication=offsets)
-    assert await topic_of(made).create()
-    created = made.topic(NAME)
+        target_brokers.target.create_topic(OFFSETS_TOPIC, 50, replication=offsets)
+    assert await topic_of(target_brokers).create()
+    created = target_brokers.topic(NAME)
     assert [len(partition.replicas) for partition in created.partitions] == [replicas] * 2
     assert created.configs.stored == COMPACTED | {"min.insync.replicas": in_sync}
 

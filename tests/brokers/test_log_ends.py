@@ -13,18 +13,18 @@ METADATA, LIST_OFFSETS = 3, 2
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    member = made.member()
+    share_world = World()
+    member = share_world.member()
     member.heartbeat(0, ["elsewhere"])  # the brokers are known
-    return made
+    return share_world
 
 
 @pytest.fixture
 def topic(world: World) -> Topic:
-    made = world.cluster.create("t", leaders=(1, 2, 2))
+    created_topic = world.cluster.create("t", leaders=(1, 2, 2))
     for partition, count in enumerate((10, 20, 30)):
-        world.cluster.produce(made, count, partition)
-    return made
+        world.cluster.produce(created_topic, count, partition)
+    return created_topic
 
 
 def ends_of(world: World) -> LogEnds:

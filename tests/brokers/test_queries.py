@@ -42,5 +42,5 @@ def test_coordinators_of_groups_and_of_transactional_ids() -> None:
 
 def test_settings_of_one_resource() -> None:
     (resource,) = read(ApiKey.DESCRIBE_CONFIGS, 1, about_settings(Resource.TOPIC, "t", ["max.message.bytes"])).resources
-    named = (resource.resource_type, resource.resource_name, resource.configuration_keys)
-    assert named == (2, "t", ["max.message.bytes"])
+    queried = (resource.resource_type, resource.resource_name, resource.configuration_keys)
+    assert queried == (2, "t", ["max.message.bytes"])

@@ -21,22 +21,22 @@ def world() -> LetterWorld:
 @pytest.fixture
 def topic(world: LetterWorld) -> Topic:
     """Offsets 0-29 in batches of three."""
-    made = world.cluster.create("source", leaders=(1, 2))
+    created_topic = world.cluster.create("source", leaders=(1, 2))
     for number in range(10):
-        world.cluster.produce(made, 3, 1, value=b"%d" % number)
-    return made
+        world.cluster.produce(created_topic, 3, 1, value=b"%d" % number)
+    return created_topic
 
 
 def read(world: LetterWorld, topic: Topic, *offsets: int) -> dict[int, Record]:
     lookup = RecordLookup(world.own, world.services.topology, world.timers.now)
-    found = on_its_own(lookup.read(topic.topic_id, 1, offsets)).result()
-    assert found.end > offsets[-1]
-    return found.records
+    result = on_its_own(lookup.read(topic.topic_id, 1, offsets)).result()
+    assert result.end > offsets[-1]
+    return result.records
 
 
 def test_only_the_requested_records_are_returned(world: LetterWorld, topic: Topic) -> None:
-    found = read(world, topic, 1, 4, 29)
-    assert {offset: record.value for offset, record in found.items()} == {1: b"0", 4: b"1", 29: b"9"}
+    found_records = read(world, topic, 1, 4, 29)
+    assert {offset: record.value for offset, record in found_records.items()} == {1: b"0", 4: b"1", 29: b"9"}
 
 
 def test_records_far_apart_are_read_by_several_fetches(
@@ -51,10 +51,10 @@ def test_limits_leave_later_records_unread(world: LetterWorld, topic: Topic, mon
     lookup = RecordLookup(world.own, world.services.topology, world.timers.now)
     monkeypatch.setattr(record_lookup, "READ_BYTES", 200)
     monkeypatch.setattr(record_lookup, "READS_MAX", 2)
-    found = on_its_own(lookup.read(topic.topic_id, 1, [0, 15, 29])).result()
-    assert (sorted(found.records), found.end) == ([0, 15], 29)
-    found = on_its_own(lookup.read(topic.topic_id, 1, [0, 15, 29], until=world.timers.now())).result()
-    assert (found.records, found.end) == ({}, 0)
+    result = on_its_own(lookup.read(topic.topic_id, 1, [0, 15, 29])).result()
+    assert (sorted(result.records), result.end) == ([0, 15], 29)
+    result = on_its_own(lookup.read(topic.topic_id, 1, [0, 15, 29], until=world.timers.now())).result()
+    assert (result.records, result.end) == ({}, 0)
 
 
 def test_deleted_records_are_missing(world: LetterWorld, topic: Topic) -> None:

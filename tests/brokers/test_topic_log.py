@@ -26,8 +26,8 @@ async def test_offsets_of_every_partition_errors_included() -> None:
     response = registry.message("ListOffsetsResponse")
     entries = [response.ListOffsetsPartitionResponse(partition_index=n, error_code=6 * n, offset=7) for n in (0, 1)]
     opened = Opened(response(topics=[response.ListOffsetsTopicResponse(name="t", partitions=entries)]))
-    found = await request_offsets(opened, "t", [0, 1], EARLIEST)  # type: ignore[arg-type]
-    assert [(entry.partition_index, entry.error_code, entry.offset) for entry in found] == [(0, 0, 7), (1, 6, 7)]
+    responses = await request_offsets(opened, "t", [0, 1], EARLIEST)  # type: ignore[arg-type]
+    assert [(entry.partition_index, entry.error_code, entry.offset) for entry in responses] == [(0, 0, 7), (1, 6, 7)]
     (topic,) = opened.requested.topics
     assert (topic.name, [(p.partition_index, p.timestamp) for p in topic.partitions]) == ("t", [(0, -2), (1, -2)])
 
@@ -37,8 +37,8 @@ async def test_fetch_goes_by_name_without_a_session() -> None:
     entries = [response.PartitionData(partition_index=n, high_watermark=0, records=None) for n in (3, 5)]
     opened = Opened(response(responses=[response.FetchableTopicResponse(topic="t", partitions=entries)]))
     limits = {"wait_ms": 20, "max_bytes": 300, "partition_bytes": 100}
-    found = await fetch(opened, "t", {3: 10, 5: 0}, **limits)  # type: ignore[arg-type]  # it has all methods used here
-    assert [entry.partition_index for entry in found] == [3, 5]
+    responses = await fetch(opened, "t", {3: 10, 5: 0}, **limits)  # type: ignore[arg-type]  # it has all methods used here
+    assert [entry.partition_index for entry in responses] == [3, 5]
     request = opened.requested
     assert (request.session_id, request.session_epoch, request.max_wait_ms, request.max_bytes) == (0, -1, 20, 300)
     (topic,) = request.topics

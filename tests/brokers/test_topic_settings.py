@@ -17,11 +17,11 @@ COMMAND = "kafka-configs.sh --bootstrap-server b1:9092 --alter --entity-type top
 
 
 def settings(replicas: int = 3, excess_partitions: int = 0, **values: str) -> TopicSettings:
-    named = {name.replace("_", "."): value for name, value in values.items()}
+    topic_configs = {name.replace("_", "."): value for name, value in values.items()}
     return TopicSettings(
         topic="__state",
         server="b1:9092",
-        values=SAFE | named,
+        values=SAFE | topic_configs,
         replicas=replicas,
         excess_partitions=excess_partitions,
     )
@@ -54,10 +54,10 @@ def test_every_other_policy_is_unsafe_and_the_correcting_command_is_given(policy
 def test_settings_that_put_records_at_risk_are_named_with_the_correcting_command(
     risk: str, replicas: int, values: dict[str, str], words: str
 ) -> None:
-    found = settings(replicas, **values).risks()
-    assert list(found) == [risk]
-    assert words in found[risk]
-    assert COMMAND in found[risk]
+    risks = settings(replicas, **values).risks()
+    assert list(risks) == [risk]
+    assert words in risks[risk]
+    assert COMMAND in risks[risk]
 
 
 def test_one_replica_in_sync_is_no_separate_risk_with_two_replicas() -> None:

@@ -46,7 +46,7 @@ class KafkaNode(FakeBroker):
             await super()._response(stream, frame)
             return
         name = registry.API_KEYS[header.key]
-        self.seen.append((name, request))
+        self.requests.append((name, request))
         arrived: list[Any] = []
         there = trio.Event()
 
@@ -98,7 +98,7 @@ class ScriptedCluster:
     @property
     def requests(self) -> list[str]:
         """Return the APIs of all requests received, one node after the other."""
-        return [name for node in self.nodes.values() for name, _ in node.seen]
+        return [name for node in self.nodes.values() for name, _ in node.requests]
 
     def consumer(self, **options: Any) -> Any:
         """See open_consumer."""

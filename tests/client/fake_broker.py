@@ -29,7 +29,7 @@ class FakeBroker:
     def __init__(self, respond: Respond) -> None:
         self.respond = respond
         self.ranges = dict(VERSIONS)
-        self.seen: list[tuple[str, Any]] = []
+        self.requests: list[tuple[str, Any]] = []
         """(API, request) of all requests received except ApiVersions."""
         self.correlation_ids: list[int] = []
         """Correlation ids of all requests."""
@@ -76,7 +76,7 @@ class FakeBroker:
             message = self._versions()
             await stream.send_all(frames.response(18, header.version, header.correlation_id, message))
             return
-        self.seen.append((registry.API_KEYS[header.key], request))
+        self.requests.append((registry.API_KEYS[header.key], request))
         message = self.respond(header, request)
         while self.stalled:
             await self._flows.wait()

@@ -43,26 +43,26 @@ def fill(kafka: FakeKafka, batch: bytes, times: int) -> int:
 async def consumer(batch: bytes, times: int, records_max: int) -> None:
     kafka = FakeKafka(a=1)
     expected = fill(kafka, batch, times)
-    seen = 0
+    consumed = 0
     async with cluster(kafka) as brokers, brokers.consumer(partitions=[A0], auto_offset_reset="earliest") as reader:
         print(peak_mib(), flush=True)
-        while seen < expected:
+        while consumed < expected:
             for record in (await reader.poll(10, max_records=records_max)).records:
-                assert record.offset == seen
-                seen += 1
+                assert record.offset == consumed
+                consumed += 1
 
 
 async def share(batch: bytes, times: int) -> None:
     kafka = ShareKafka(a=1)
     expected = fill(kafka, batch, times)
-    seen = 0
+    consumed = 0
     async with share_cluster(kafka) as brokers, brokers.consumer() as reader:
         print(peak_mib(), flush=True)
-        while seen < expected:
+        while consumed < expected:
             for record in await reader.poll(10):
-                assert record.offset == seen
+                assert record.offset == consumed
                 assert reader.acknowledge(record)
-                seen += 1
+                consumed += 1
         await reader.commit()
 
 

@@ -337,9 +337,9 @@ async def test_a001_7_calls_of_several_tasks_each_end_once_on_a_real_group(world
 
         async def calls(seed: int) -> None:
             partition: TopicPartition = world.partitions[seed % 2]
-            for turn in range(50):
-                await consumer.commit({partition: turn % 10})
-                consumer.seek(partition, turn % 10)
+            for iteration in range(50):
+                await consumer.commit({partition: iteration % 10})
+                consumer.seek(partition, iteration % 10)
                 consumer.pause([partition])
                 consumer.resume([partition])
                 ended.append(seed)

@@ -120,7 +120,7 @@ async def test_poll_commits_and_raises_and_leaving_commits_and_clears(world: Wor
         last_commit = max(at for at, name in enumerate(tap.names) if name == "OffsetCommit")
         assert tap.names.index("LeaveGroup") > last_commit
         known = {
-            each: found.offset if found else 0 for each, found in (await consumer.committed(world.partitions)).items()
+            each: entry.offset if entry else 0 for each, entry in (await consumer.committed(world.partitions)).items()
         }
         assert known == {each: sum(record.partition == each.partition for record in got) for each in world.partitions}
         consumer.assign([first])
@@ -129,9 +129,9 @@ async def test_poll_commits_and_raises_and_leaving_commits_and_clears(world: Wor
         consumer.assign([second])
         consumer.seek(second, 0)
         assert {record.partition for record in await read(consumer, 10)} == {second.partition}
-        found = (await consumer.committed([first]))[first]
-        assert found is not None
-        assert found.offset == 5
+        committed = (await consumer.committed([first]))[first]
+        assert committed is not None
+        assert committed.offset == 5
         consumer.assign([])
         assert not (await consumer.poll(0.3)).records
     async with open_consumer(world.kafka.bootstrap, partitions=[first], auto_offset_reset="none") as consumer:

@@ -131,8 +131,8 @@ async def test_a_large_response_is_assembled_from_any_pieces(pieces: tuple[int, 
         with trio.fail_after(20):
             while len(arrived) < len(sizes):
                 await trio.testing.wait_all_tasks_blocked()
-        found = [bytes(each.responses[0].partitions[0].records) for each in arrived]  # type: ignore[union-attr]
-        assert found == [b"\xa5" * size for size in sizes]
+        assembled = [bytes(each.responses[0].partitions[0].records) for each in arrived]  # type: ignore[union-attr]
+        assert assembled == [b"\xa5" * size for size in sizes]
         nursery.cancel_scope.cancel()
         theirs.close()
 

@@ -166,10 +166,10 @@ async def test_polls_that_are_cancelled_anywhere_during_rebalances_lose_and_repe
     async with cluster(kafka) as brokers, brokers.consumer(listener=listener, **options) as reader:
 
         async def cancelled_polls(condition: Callable[[], bool]) -> None:
-            for turn in range(3000):
+            for iteration in range(3000):
                 if condition():
                     return
-                with trio.move_on_after((turn % 23) / 300):
+                with trio.move_on_after((iteration % 23) / 300):
                     result = await reader.poll(1)
                     got.extend(offsets(result))
                     if result.records:

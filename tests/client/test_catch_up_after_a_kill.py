@@ -79,12 +79,12 @@ class Group:
         """70 is committed, 100 were read, and the log ends at 120."""
         self.produce_to(100)
         first = self.start(**MODE)
-        assert say(first, read={"main": 100}, commit=[70])["committed"] == 70
+        assert send_command(first, read={"main": 100}, commit=[70])["committed"] == 70
         self.crash(first)
         self.produce_to(120)
 
 
-def say(process: subprocess.Popen[str], **order: Any) -> dict[str, Any]:
+def send_command(process: subprocess.Popen[str], **order: Any) -> dict[str, Any]:
     """Send a command. Return its response."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -92,41 +92,41 @@ def say(process: subprocess.Popen[str], **order: Any) -> dict[str, Any]:
     process.stdin.flush()
     response = process.stdout.readline()
     assert response, f"the program ended: {process.wait(RESPONSE_S)}"
-    found: dict[str, Any] = json.loads(response)
-    return found
+    outcome: dict[str, Any] = json.loads(response)
+    return outcome
 
 
 @pytest.fixture(params=["3.9.1", "4.3.0", "3.9.1 through the proxy"])
 def group(request: pytest.FixtureRequest, fresh: Fresh) -> Iterator[Group]:
     kafka = request.getfixturevalue("kafka_43" if request.param == "4.3.0" else "kafka_39")
     front = request.getfixturevalue("proxy_39") if "proxy" in request.param else kafka
-    made = Group(kafka, front.bootstrap, fresh)
+    new_group = Group(kafka, front.bootstrap, fresh)
     try:
-        yield made
+        yield new_group
     finally:
-        made.close()
+        new_group.close()
 
 
 def test_a002_1_2_and_5_the_newest_immediately_and_the_rest_in_parallel(group: Group) -> None:
     """No hole, no overlap; committed() is the child's; an offset is of one of the flows (R002-2, 4, 8, 10 and 11)."""
     group.crashed_at_100()
     second = group.start(**MODE)
-    assert say(second, read={"child": 25})["position"] == 120
+    assert send_command(second, read={"child": 25})["position"] == 120
     group.produce_to(133)
-    response = say(second, read={"main": 13}, commit=[95])
+    response = send_command(second, read={"main": 13}, commit=[95])
     assert response["main"] == list(range(120, 133))
     assert (response["committed"], response["text"]) == (95, "ic/1;;pr=95-120")
-    response = say(second, commit=[97, 131])
+    response = send_command(second, commit=[97, 131])
     assert (response["committed"], response["text"]) == (97, "ic/1;120-130;pr=97-120")
-    response = say(second, read={"child": 50})
+    response = send_command(second, read={"child": 50})
     assert sorted(response["main"] + response["child"]) == list(range(70, 133))
     assert response["child"] == list(range(70, 120))
     assert response["alive"] is True
     group.crash(second)
     third = group.start(**MODE)
-    response = say(third, read={"child": 25})
+    response = send_command(third, read={"child": 25})
     assert (response["main"], response["child"]) == ([], [*range(97, 120), 131, 132])
-    response = say(third, commit=[None])
+    response = send_command(third, commit=[None])
     assert (response["committed"], response["text"], response["position"]) == (133, "", 133)
 
 
@@ -137,25 +137,25 @@ def test_a002_3_and_4_what_both_flows_had_committed_when_they_were_killed_does_n
     """
     group.crashed_at_100()
     second = group.start(**MODE)
-    say(second, read={"child": 20})
+    send_command(second, read={"child": 20})
     group.produce_to(130)
-    say(second, read={"child": 25, "main": 10}, commit=[90, 128])
+    send_command(second, read={"child": 25, "main": 10}, commit=[90, 128])
     group.crash(second)
     group.produce_to(150)
     third = group.start(**MODE)
-    response = say(third, read={"child": 52})
+    response = send_command(third, read={"child": 52})
     assert (response["main"], response["child"]) == ([], [*range(90, 120), *range(128, 150)])
     assert response["position"] == 150
-    assert say(third, commit=[None])["committed"] == 150
+    assert send_command(third, commit=[None])["committed"] == 150
     group.produce_to(170)
-    assert say(third, read={"main": 20}, commit=[160])["committed"] == 160
+    assert send_command(third, read={"main": 20}, commit=[160])["committed"] == 160
     group.crash(third)
     group.produce_to(190)
     fourth = group.start(**MODE)
-    response = say(fourth, read={"child": 30})
+    response = send_command(fourth, read={"child": 30})
     assert (response["main"], response["child"], response["position"]) == ([], list(range(160, 190)), 190)
     group.produce_to(195)
-    response = say(fourth, read={"main": 5}, commit=[None])
+    response = send_command(fourth, read={"main": 5}, commit=[None])
     assert (response["main"], response["committed"], response["text"]) == (list(range(190, 195)), 195, "")
 
 
@@ -163,9 +163,9 @@ def test_a002_7_a_stock_consumer_begins_at_the_lower_offset_and_misses_nothing(g
     """R002-1: our consumer does the same without the mode."""
     group.crashed_at_100()
     second = group.start(**MODE)
-    say(second, read={"child": 20})
+    send_command(second, read={"child": 20})
     group.produce_to(140)
-    assert say(second, read={"child": 25, "main": 20}, commit=[95, 130])["committed"] == 95
+    assert send_command(second, read={"child": 25, "main": 20}, commit=[95, 130])["committed"] == 95
     group.crash(second)
     stock = confluent_kafka.Consumer(
         {
@@ -192,10 +192,10 @@ def test_a002_7_a_stock_consumer_begins_at_the_lower_offset_and_misses_nothing(g
         stock.close()
     group.produce_to(145)
     with_the_mode = group.start(**MODE)
-    after = say(with_the_mode, read={"child": 5})
+    after = send_command(with_the_mode, read={"child": 5})
     assert (after["main"], after["child"], after["position"]) == ([], list(range(140, 145)), 145)
     group.crash(with_the_mode)
-    after = say(group.start(), read={"main": 5}, commit=[None])
+    after = send_command(group.start(), read={"main": 5}, commit=[None])
     assert (after["main"], after["child"], after["alive"]) == (list(range(140, 145)), [], False)
     assert (after["committed"], after["text"]) == (145, "")
 

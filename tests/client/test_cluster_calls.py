@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 
 @pytest.fixture(params=[OLD, NEW])
 def kafka(request: pytest.FixtureRequest) -> Cluster:
-    found: Cluster = request.getfixturevalue("kafka_39" if request.param == OLD else "kafka_43")
-    return found
+    cluster: Cluster = request.getfixturevalue("kafka_39" if request.param == OLD else "kafka_43")
+    return cluster
 
 
 async def test_topics_and_their_partitions_are_listed(kafka: Cluster, fresh: Fresh) -> None:

@@ -55,9 +55,9 @@ async def test_through_the_proxy_every_done_record_is_stored(
     async with open_consumer(proxy_39.bootstrap, **options) as first:
         finish(first, (each for each in await read(first, RECORDS) if each.offset in done))
         assert await first.commit() == {}
-        (found,) = (await first.committed([partition])).values()
-        assert found is not None
-        assert len(found.metadata) > BROKER_METADATA_MAX
+        (committed,) = (await first.committed([partition])).values()
+        assert committed is not None
+        assert len(committed.metadata) > BROKER_METADATA_MAX
     async with open_consumer(proxy_39.bootstrap, **options) as second:
         assert {each.offset for each in await read(second, RECORDS - DONE)} == {*range(RECORDS)} - done
 

@@ -99,8 +99,8 @@ async def test_offsets_by_time_begin_and_end(autojump_clock: Clock) -> None:
     async with cluster(kafka) as brokers, brokers.consumer() as reader:
         assert await reader.beginning_offsets([A0, A1]) == {A0: 0, A1: 0}
         assert await reader.end_offsets([A0, A1]) == {A0: 10, A1: 0}
-        found = await reader.offsets_for_times({A0: 5})
-        assert found[A0] is not None
+        offsets_by_time = await reader.offsets_for_times({A0: 5})
+        assert offsets_by_time[A0] is not None
 
 
 # Waiting
@@ -389,9 +389,9 @@ class Reported(RebalanceListener):
         self.pause_s = pause_s
         self.error: Exception | None = None
 
-    async def _receive(self, what: str, partitions: Partitions) -> None:
+    async def _receive(self, event: str, partitions: Partitions) -> None:
         await trio.sleep(self.pause_s)
-        self.received.append((what, partitions))
+        self.received.append((event, partitions))
         if self.error is not None:
             raise self.error
 
@@ -427,8 +427,8 @@ async def test_a_listener_gets_every_event_and_may_be_slow(same_poll: bool, auto
     lost = frozenset({A0, A1}) - {kept}
     assert listener.received[0] == ("assigned", frozenset({A0, A1}))
     assert ("revoked", lost) in listener.received
-    assert all(what != "lost" for what, _ in listener.received)
-    assert sum(1 for what, partitions in listener.received if (what, partitions) == ("revoked", lost)) == 1
+    assert all(event != "lost" for event, _ in listener.received)
+    assert sum(1 for event, partitions in listener.received if (event, partitions) == ("revoked", lost)) == 1
 
 
 async def test_a_callback_that_raises_ends_the_poll_and_not_the_rebalance(autojump_clock: Clock) -> None:

@@ -37,8 +37,8 @@ def test_null_stays_null_and_an_error_names_the_record_and_the_part() -> None:
     deserializers = Deserializers(bytes.decode, json.loads)
     assert deserializers
     assert not Deserializers()
-    made, error = deserializers.deserialized([record(b"k", b"[1]"), record(None, None), record(b"\xff", b"{}")])
-    assert [(each.key, each.value) for each in made] == [("k", [1]), (None, None)]
+    deserialized, error = deserializers.deserialized([record(b"k", b"[1]"), record(None, None), record(b"\xff", b"{}")])
+    assert [(each.key, each.value) for each in deserialized] == [("k", [1]), (None, None)]
     assert error is not None
     assert (error.partition, error.offset, error.part) == (TopicPartition("t", 1), 7, "key")
     assert isinstance(error.__cause__, UnicodeDecodeError)
@@ -72,8 +72,8 @@ async def by_poll(consumer: Consumer) -> list[tuple[int, Any]]:
 
 
 async def by_loop(consumer: Consumer) -> list[tuple[int, Any]]:
-    found = await anext(consumer)
-    return [(found.offset, found.value)]
+    received = await anext(consumer)
+    return [(received.offset, received.value)]
 
 
 @pytest.mark.broker

@@ -68,10 +68,10 @@ def test_what_is_dropped_stays_with_those_who_have_it() -> None:
     memory = FrameMemory()
     held = memory.take(SIZE)
     held[:] = b"h" * SIZE
-    others = [memory.take(SIZE) for _ in range(10)]
-    for each in others:
+    other_buffers = [memory.take(SIZE) for _ in range(10)]
+    for each in other_buffers:
         each[:] = bytes(len(each))
-    del others, each
+    del other_buffers, each
     memory.drop_unused(0)
     memory.take(SIZE)[:] = bytes(SIZE)
     assert held == b"h" * SIZE

@@ -29,8 +29,8 @@ def parts(first: int, count: int) -> list[PartitionRecords]:
     return list(opened(chunk(batch(first, count), first, first + count), read_committed=False))
 
 
-def offsets(found: list[PartitionRecords]) -> list[int]:
-    return [record.offset for record in PolledRecords(found)]
+def offsets(partition_records: list[PartitionRecords]) -> list[int]:
+    return [record.offset for record in PolledRecords(partition_records)]
 
 
 def test_what_is_done_in_any_order_is_committed_with_its_ranges() -> None:
@@ -40,9 +40,9 @@ def test_what_is_done_in_any_order_is_committed_with_its_ranges() -> None:
     assert commits.to_commit() == {A0: OffsetAndMetadata(0, "ic/1;3-3")}
     for offset in (0, 1):
         assert commits.done(A0, offset)
-    found = commits.to_commit()
-    assert found == {A0: OffsetAndMetadata(2, "ic/1;3-3")}
-    commits.committed(found)
+    commit = commits.to_commit()
+    assert commit == {A0: OffsetAndMetadata(2, "ic/1;3-3")}
+    commits.committed(commit)
     assert commits.to_commit() == {}
     with pytest.raises(ValueError, match="done already"):
         commits.done(A0, 3)

@@ -20,7 +20,7 @@ Clock = trio.testing.MockClock
 OPTIONS: dict[str, Any] = {"group": "g", "topics": ["a"], "auto_offset_reset": "earliest"}
 
 
-class Seen(ConsumerInterceptor):
+class RecordingInterceptor(ConsumerInterceptor):
     """Keeps what it sees."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def kafka_of_ten() -> FakeKafka:
 
 
 async def test_interceptors_see_records_in_order_and_what_the_group_accepts(autojump_clock: Clock) -> None:
-    before, behind = Seen(), Seen()
+    before, behind = RecordingInterceptor(), RecordingInterceptor()
     async with (
         cluster(kafka_of_ten()) as brokers,
         brokers.consumer(**OPTIONS, interceptors=[before, EvenOnly(), behind]) as reader,
@@ -84,15 +84,15 @@ async def test_interceptors_see_records_in_order_and_what_the_group_accepts(auto
 
 
 async def test_automatic_commits_are_seen(autojump_clock: Clock) -> None:
-    seen = Seen()
+    interceptor = RecordingInterceptor()
     async with (
         cluster(kafka_of_ten()) as brokers,
-        brokers.consumer(**OPTIONS, auto_commit_interval_s=1.0, interceptors=[seen]) as reader,
+        brokers.consumer(**OPTIONS, auto_commit_interval_s=1.0, interceptors=[interceptor]) as reader,
     ):
         await reader.poll(60)
         await trio.sleep(2)
         await reader.poll(1)
-        assert [dict(each)[A0].offset for each in seen.committed] == [10]
+        assert [dict(each)[A0].offset for each in interceptor.committed] == [10]
 
 
 async def test_records_left_out_count_as_done_where_commits_are_individual(autojump_clock: Clock) -> None:

@@ -77,12 +77,12 @@ async def test_the_proxy_filters_and_a_broker_does_not(kafka_39: Cluster, viewed
     for where in (viewed.bootstrap, kafka_39.bootstrap):
         options = {"partitions": [partition], "key_filter": slots_of(8, [3]), **EARLIEST}
         async with open_consumer(where, **options) as consumer:
-            take, seen = consumer._core.fetches.take, chunks.setdefault(where, [])
+            take, fetched = consumer._core.fetches.take, chunks.setdefault(where, [])
 
-            def noted(*args: Any, take: Any = take, seen: list[FetchedChunk] = seen) -> list[FetchedChunk]:
-                found: list[FetchedChunk] = take(*args)
-                seen += found
-                return found
+            def noted(*args: Any, take: Any = take, fetched: list[FetchedChunk] = fetched) -> list[FetchedChunk]:
+                taken: list[FetchedChunk] = take(*args)
+                fetched += taken
+                return taken
 
             consumer._core.fetches.take = noted  # type: ignore[method-assign]
             await read(consumer, partition)

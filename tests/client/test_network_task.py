@@ -52,8 +52,8 @@ async def test_a_thousand_calls_from_several_tasks_end_once_each_in_order(autoju
             for number in range(250):
                 offsets = {partition: OffsetAndMetadata(number)}
                 results.append(("commit", await network.call(partial(Commit, offsets=offsets))))
-                found = await network.call(partial(FetchCommitted, partitions=requested))
-                results.append(("committed", found == offsets))
+                committed = await network.call(partial(FetchCommitted, partitions=requested))
+                results.append(("committed", committed == offsets))
 
         async with trio.open_nursery() as nursery:
             for each in (A0, A1):

@@ -38,8 +38,8 @@ class Closing:
 
 
 def block(log: list[str], seconds: float = 0, network: type[Network] = Network) -> OpenBlock[Any]:
-    made: Any = network(log), Closing(log, seconds)
-    return OpenBlock(lambda: made)
+    network_and_closing: Any = network(log), Closing(log, seconds)
+    return OpenBlock(lambda: network_and_closing)
 
 
 async def test_it_is_closed_while_the_network_still_runs(autojump_clock: Clock) -> None:

@@ -49,9 +49,9 @@ def opened(source: FetchedChunk, **settings: Any) -> Opened:
 
 
 def test_records_begin_at_the_offset_that_was_requested() -> None:
-    found = opened(chunk(batch(0, 5) + batch(5, 5), 3, 10), read_committed=False)
-    assert found.error is None
-    records = PolledRecords(found.parts)
+    opened_chunk = opened(chunk(batch(0, 5) + batch(5, 5), 3, 10), read_committed=False)
+    assert opened_chunk.error is None
+    records = PolledRecords(opened_chunk.parts)
     assert [record.offset for record in records] == list(range(3, 10))
     assert records.next_offsets() == {A0: OffsetAndMetadata(10, leader_epoch=3)}
 
@@ -75,11 +75,11 @@ def test_they_are_a_sequence() -> None:
 def test_what_is_wrong_ends_a_chunk_and_names_its_place() -> None:
     broken = bytearray(batch(3, 2))
     broken[-1] ^= 1
-    found = opened(chunk(batch(0, 3) + bytes(broken) + batch(5, 1), 0, 6), read_committed=False)
-    assert [record.offset for record in PolledRecords(found.parts)] == [0, 1, 2]
-    assert found.error is not None
-    assert (found.error.partition, found.error.offset) == (A0, 3)
-    assert "a-0 at offset 3: the checksum" in str(found.error)
+    opened_chunk = opened(chunk(batch(0, 3) + bytes(broken) + batch(5, 1), 0, 6), read_committed=False)
+    assert [record.offset for record in PolledRecords(opened_chunk.parts)] == [0, 1, 2]
+    assert opened_chunk.error is not None
+    assert (opened_chunk.error.partition, opened_chunk.error.offset) == (A0, 3)
+    assert "a-0 at offset 3: the checksum" in str(opened_chunk.error)
 
 
 def test_checksums_are_compared_by_default() -> None:
@@ -90,5 +90,5 @@ def test_checksums_are_compared_by_default() -> None:
 
 
 def test_the_position_goes_past_a_chunk_without_records() -> None:
-    found = opened(chunk(batch(0, 3), 3, 3), read_committed=False)
-    assert len(PolledRecords(found.parts)) == 0
+    opened_chunk = opened(chunk(batch(0, 3), 3, 3), read_committed=False)
+    assert len(PolledRecords(opened_chunk.parts)) == 0

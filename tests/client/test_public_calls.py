@@ -204,13 +204,13 @@ async def test_a_share_call_that_is_cancelled_at_each_of_its_waits_loses_nothing
                 got.append(record.offset)
                 consumer.acknowledge(record)
         (result,) = await CancelledAt().until_it_ends(lambda: SHARE_AWAITED[call](consumer))
-        found = result if call == "poll" else [result] if call == "__anext__" else []
+        polled = result if call == "poll" else [result] if call == "__anext__" else []
         with trio.fail_after(60):
-            while found or len(got) < 4:
-                for record in found:
+            while polled or len(got) < 4:
+                for record in polled:
                     got.append(record.offset)
                     consumer.acknowledge(record)
-                found = [] if len(got) == 4 else await consumer.poll(5)
+                polled = [] if len(got) == 4 else await consumer.poll(5)
         await consumer.commit()
         assert sorted(got) == [0, 1, 2, 3]
         assert kafka.share.share(A0).settled == {0, 1, 2, 3}

@@ -98,9 +98,9 @@ async def test_seek_and_offsets_by_time(kafka: Cluster, fresh: Fresh) -> None:
         assert [record.offset for record in await read(consumer, 10)] == list(range(90, 100))
         assert await consumer.beginning_offsets([partition]) == {partition: 0}
         assert await consumer.end_offsets([partition]) == {partition: 100}
-        found = (await consumer.offsets_for_times({partition: first.timestamp}))[partition]
-        assert found is not None
-        assert found.offset == 0
+        offset_and_timestamp = (await consumer.offsets_for_times({partition: first.timestamp}))[partition]
+        assert offset_and_timestamp is not None
+        assert offset_and_timestamp.offset == 0
         assert (await consumer.offsets_for_times({partition: 1 << 45}))[partition] is None
         assert await consumer.position(partition) == 100
 
@@ -179,12 +179,12 @@ async def test_connections_that_break_cost_no_record_and_no_commit(kafka: Cluste
     async with open_consumer(
         kafka.bootstrap, group=fresh("group"), topics=[partition.topic], connect=dialler, **EARLIEST
     ) as consumer:
-        for turn in range(10):
-            produce(kafka, partition, range(turn * 100, turn * 100 + 100))
+        for iteration in range(10):
+            produce(kafka, partition, range(iteration * 100, iteration * 100 + 100))
             got += [int(record.value) for record in await read(consumer, 100)]
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(consumer.commit)
-                await trio.sleep(0.002 * turn)
+                await trio.sleep(0.002 * iteration)
                 assert dialler.break_all() >= 1
         assert got == list(range(1000))
         with trio.fail_after(20):
@@ -281,14 +281,14 @@ async def test_a_delayed_revoke_keeps_partitions_from_the_other_member(
                 with trio.fail_after(60):
                     while not going:
                         going = (await consumer.poll(1)).to_be_revoked
-                for turn in range(20):
+                for iteration in range(20):
                     assert consumer.delay_revoke(going) is True
                     for partition in partitions:
                         produce(kafka, partition, range(1))
                     result = await consumer.poll(0.2)
                     got += [(record.partition, record.offset) for record in result.records]
-                    assert result.to_be_revoked == going, turn
-                    assert peer.assignment() == set(), turn
+                    assert result.to_be_revoked == going, iteration
+                    assert peer.assignment() == set(), iteration
                 kept = len(consumer.assignment - going)
                 with trio.fail_after(30):
                     while len(got) < 200 + 20 * kept:

@@ -146,9 +146,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     real = compression.opened
 
     def counted(codec: int, data: bytes, limit: int) -> bytes | memoryview:
-        found = real(codec, data, limit)
-        sizes.append(len(found))
-        return found
+        decompressed = real(codec, data, limit)
+        sizes.append(len(decompressed))
+        return decompressed
 
     monkeypatch.setattr(compression, "opened", counted)
     return sizes
@@ -188,8 +188,8 @@ def test_opened_batches_of_paused_partitions_are_closed_beyond_the_budget_and_no
     held = sum(reading.held_bytes for reading in world.supply._ready)
     assert 0 < held <= 10 * KIB
     world.core.positions.resume(places)
-    found = [each for _ in range(5) for each in world.take()]
-    assert sorted(found) == [(each.partition, number) for each in places for number in range(1, 4)]
+    taken = [each for _ in range(5) for each in world.take()]
+    assert sorted(taken) == [(each.partition, number) for each in places for number in range(1, 4)]
 
 
 def test_a_partition_without_room_keeps_no_opened_batch_beyond_the_budget(opened: list[int]) -> None:

@@ -38,8 +38,8 @@ def connections(**arguments: Any) -> ClusterClientSettings:
 
 
 def test_options_have_the_names_of_the_settings() -> None:
-    made = checked_options(ConsumerOptions, "g", {"session_timeout_s": 10.0, "read_committed": True})
-    assert (made.group_id, made.session_timeout_s, made.read_committed) == ("g", 10.0, True)
+    options = checked_options(ConsumerOptions, "g", {"session_timeout_s": 10.0, "read_committed": True})
+    assert (options.group_id, options.session_timeout_s, options.read_committed) == ("g", 10.0, True)
     assert connections().tls is None
     assert connections().client_id == "kafka-share-proxy-client"
 

@@ -310,9 +310,9 @@ async def test_a_poll_that_is_cancelled_anywhere_loses_nothing(autojump_clock: C
     kafka = kafka_with(0, 2)
     got: list[tuple[int, int, int]] = []
     async with share_cluster(kafka) as brokers, brokers.consumer() as consumer:
-        for turn in range(120):
-            kafka.produce((A0, A1)[turn % 2], 3)
-            with trio.move_on_after(turn % 40 * 0.001):
+        for iteration in range(120):
+            kafka.produce((A0, A1)[iteration % 2], 3)
+            with trio.move_on_after(iteration % 40 * 0.001):
                 for record in await consumer.poll():
                     consumer.acknowledge(record)
                     got.append((record.partition, record.offset, record.delivery_count))
@@ -329,9 +329,9 @@ async def test_a_poll_that_is_cancelled_anywhere_loses_nothing(autojump_clock: C
 async def test_a_call_that_is_cancelled_anywhere_loses_nothing(call: Call, autojump_clock: Clock) -> None:
     kafka = kafka_with(4)
     async with share_cluster(kafka) as brokers, brokers.consumer() as consumer:
-        for turn in range(25):
+        for iteration in range(25):
             records = await _all(consumer, 4)
-            with trio.move_on_after(turn * 0.001):
+            with trio.move_on_after(iteration * 0.001):
                 await call(consumer, records)
             await trio.sleep(1)  # what was sent has its effect, whether or not anybody waits for it
             consumer.subscribe(["a"])
@@ -349,11 +349,11 @@ async def test_a_call_that_is_cancelled_anywhere_loses_nothing(call: Call, autoj
 
 
 async def _all(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
-    found: list[ShareRecord] = []
+    polled: list[ShareRecord] = []
     with trio.fail_after(60):
-        while len(found) < count:
-            found += await consumer.poll(5)
-    return found
+        while len(polled) < count:
+            polled += await consumer.poll(5)
+    return polled
 
 
 def _free(kafka: ShareKafka) -> int:

@@ -49,7 +49,7 @@ async def test_at_the_end_sessions_are_closed_and_the_group_is_left(autojump_clo
         assert kafka.share.members == {}
         assert kafka.share.shares[A0].settled == {0}
         assert kafka.share.shares[A0].locks == {}
-        final = [request for name, request in brokers.brokers.nodes[1].seen if name == "ShareAcknowledge"]
+        final = [request for name, request in brokers.brokers.nodes[1].requests if name == "ShareAcknowledge"]
         assert [request.share_session_epoch for request in final] == [-1]
     assert {COORDINATOR_STATE, SHARE_MEMBER_STATE, RECORDS_ACKNOWLEDGED} == {note.event for note in notes}
     states = [note.facts["after"] for note in notes if note.event == SHARE_MEMBER_STATE]

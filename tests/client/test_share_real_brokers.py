@@ -100,7 +100,7 @@ class Stock:
         self.got: list[tuple[int, int]] = []
         """Offset and delivery count of what it accepted."""
 
-    def turn(self) -> None:
+    def poll_and_commit(self) -> None:
         for message in self.consumer.poll(0.2):
             assert message.error() is None
             self.got.append((message.offset(), message.delivery_count()))
@@ -109,7 +109,7 @@ class Stock:
 
     async def run(self, turns: int = 400) -> None:
         for _ in range(turns):
-            await trio.to_thread.run_sync(self.turn)
+            await trio.to_thread.run_sync(self.poll_and_commit)
 
 
 @contextmanager
@@ -138,9 +138,9 @@ async def test_members_divide_the_work_and_nothing_is_delivered_again(bootstrap:
             async with trio.open_nursery() as nursery:
                 for consumer in (one, two, three):
                     nursery.start_soon(work, consumer)
-                for turn, codec in enumerate(("none", "lz4", "zstd", "gzip", "snappy", "none")):
+                for iteration, codec in enumerate(("none", "lz4", "zstd", "gzip", "snappy", "none")):
                     await trio.to_thread.run_sync(
-                        lambda n=turn, c=codec: world.produce(150, n % 3, **{"compression.type": c})
+                        lambda n=iteration, c=codec: world.produce(150, n % 3, **{"compression.type": c})
                     )
         assert await one.poll(0.5) == []
     assert sorted(int(record.value or b"") for record in got) == list(range(900))
@@ -301,8 +301,8 @@ async def test_a_member_together_with_one_of_confluent_kafka(bootstrap: str, fre
         async with world.consumer(max_poll_records=20) as consumer, trio.open_nursery() as nursery:
             nursery.start_soon(stock.run)
             with trio.fail_after(LIMIT_S):
-                for turn in range(25):
-                    await trio.to_thread.run_sync(lambda n=turn: world.produce(20, n % 2))
+                for iteration in range(25):
+                    await trio.to_thread.run_sync(lambda n=iteration: world.produce(20, n % 2))
                     got += [int(record.value or b"") for record in await consumer.poll(0.2)]
                 while len(got) + len(stock.got) < 500:
                     got += [int(record.value or b"") for record in await consumer.poll(0.2)]
@@ -360,13 +360,13 @@ async def test_connections_that_break_lose_no_record(bootstrap: str, fresh: Fres
 
     async with world.consumer(**EXPLICIT, connect=dialler) as consumer, trio.open_nursery() as nursery:
         with trio.fail_after(LIMIT_S):
-            for turn in range(8):
-                await trio.to_thread.run_sync(lambda n=turn: world.produce(50, n % 2))
+            for iteration in range(8):
+                await trio.to_thread.run_sync(lambda n=iteration: world.produce(50, n % 2))
                 broken = 0
-                while len(done) < turn * 50 + 50:
+                while len(done) < iteration * 50 + 50:
                     for record in await consumer.poll(0.3):
                         nursery.start_soon(work, consumer, record)
-                    if len(done) > turn * 50 and not broken:
+                    if len(done) > iteration * 50 and not broken:
                         broken = dialler.break_all()
         assert done == set(range(400))
         with trio.fail_after(LIMIT_S):

@@ -35,8 +35,8 @@ class Program:
             while b"\n" not in self._unread:
                 self._unread += await self.process.stdout.receive_some()
         line, self._unread = self._unread.split(b"\n", 1)
-        found: dict[str, Any] = json.loads(line)
-        return found
+        report: dict[str, Any] = json.loads(line)
+        return report
 
     async def say_go_on(self) -> None:
         assert self.process.stdin is not None

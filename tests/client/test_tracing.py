@@ -29,9 +29,9 @@ def exported() -> InMemorySpanExporter:
 
 @pytest.fixture
 def provider(exported: InMemorySpanExporter) -> TracerProvider:
-    made = TracerProvider()
-    made.add_span_processor(SimpleSpanProcessor(exported))
-    return made
+    tracer_provider = TracerProvider()
+    tracer_provider.add_span_processor(SimpleSpanProcessor(exported))
+    return tracer_provider
 
 
 def record(headers: Headers = (), topic: str = "orders", key: bytes | None = b"k", value: bytes | None = b"v"):
@@ -48,12 +48,16 @@ def test_span_of_a_record_is_in_the_trace_of_its_producer(
 ) -> None:
     with processing_span(record([("traceparent", PARENT)]), group="billing", tracer_provider=provider) as span:
         assert get_current_span() is span
-    made = only(exported)
-    assert (made.name, made.kind) == ("process orders", SpanKind.CONSUMER)
-    assert made.parent is not None
-    assert (made.parent.trace_id, made.parent.span_id, made.parent.is_remote) == (TRACE, PRODUCER, True)
-    assert [link.context.span_id for link in made.links] == [PRODUCER]
-    assert made.attributes == {
+    exported_span = only(exported)
+    assert (exported_span.name, exported_span.kind) == ("process orders", SpanKind.CONSUMER)
+    assert exported_span.parent is not None
+    assert (exported_span.parent.trace_id, exported_span.parent.span_id, exported_span.parent.is_remote) == (
+        TRACE,
+        PRODUCER,
+        True,
+    )
+    assert [link.context.span_id for link in exported_span.links] == [PRODUCER]
+    assert exported_span.attributes == {
         messaging.MESSAGING_SYSTEM: "kafka",
         messaging.MESSAGING_OPERATION_NAME: "process",
         messaging.MESSAGING_OPERATION_TYPE: "process",
@@ -71,10 +75,10 @@ def test_span_of_a_record_within_another_span_is_below_that_one_and_linked(
     with provider.get_tracer("app").start_as_current_span("batch") as outer:
         with processing_span(record([("traceparent", PARENT)]), tracer_provider=provider):
             pass
-        made = only(exported)
-    assert made.parent is not None
-    assert made.parent.span_id == outer.get_span_context().span_id
-    assert [link.context.trace_id for link in made.links] == [TRACE]
+        exported_span = only(exported)
+    assert exported_span.parent is not None
+    assert exported_span.parent.span_id == outer.get_span_context().span_id
+    assert [link.context.trace_id for link in exported_span.links] == [TRACE]
 
 
 def test_span_of_several_records_has_a_link_for_each_producer(
@@ -84,12 +88,12 @@ def test_span_of_several_records_has_a_link_for_each_producer(
     records = [record([("traceparent", PARENT)]), record(), record([("TraceParent", other)], topic="payments")]
     with processing_span(*records, tracer_provider=provider):
         pass
-    made = only(exported)
-    assert (made.name, made.parent) == ("process", None)
-    assert [link.context.span_id for link in made.links] == [PRODUCER, 0x0001_6B7169203331]
-    assert made.attributes is not None
-    assert made.attributes[messaging.MESSAGING_BATCH_MESSAGE_COUNT] == 3
-    assert messaging.MESSAGING_DESTINATION_NAME not in made.attributes
+    exported_span = only(exported)
+    assert (exported_span.name, exported_span.parent) == ("process", None)
+    assert [link.context.span_id for link in exported_span.links] == [PRODUCER, 0x0001_6B7169203331]
+    assert exported_span.attributes is not None
+    assert exported_span.attributes[messaging.MESSAGING_BATCH_MESSAGE_COUNT] == 3
+    assert messaging.MESSAGING_DESTINATION_NAME not in exported_span.attributes
 
 
 @pytest.mark.parametrize(
@@ -100,11 +104,11 @@ def test_record_without_a_valid_context_begins_a_trace(
 ) -> None:
     with processing_span(record(headers, key=b"\xff", value=None), tracer_provider=provider):
         pass
-    made = only(exported)
-    assert (made.parent, list(made.links)) == (None, [])
-    assert made.attributes is not None
-    assert made.attributes[messaging.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] is True
-    assert messaging.MESSAGING_KAFKA_MESSAGE_KEY not in made.attributes
+    exported_span = only(exported)
+    assert (exported_span.parent, list(exported_span.links)) == (None, [])
+    assert exported_span.attributes is not None
+    assert exported_span.attributes[messaging.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] is True
+    assert messaging.MESSAGING_KAFKA_MESSAGE_KEY not in exported_span.attributes
 
 
 def test_failure_of_the_processing_is_recorded_and_raised(
@@ -112,11 +116,11 @@ def test_failure_of_the_processing_is_recorded_and_raised(
 ) -> None:
     with pytest.raises(ZeroDivisionError), processing_span(record(), tracer_provider=provider):
         raise ZeroDivisionError
-    made = only(exported)
-    assert made.status.status_code is StatusCode.ERROR
-    assert made.attributes is not None
-    assert made.attributes[error_attributes.ERROR_TYPE] == "ZeroDivisionError"
-    assert [event.name for event in made.events] == ["exception"]
+    exported_span = only(exported)
+    assert exported_span.status.status_code is StatusCode.ERROR
+    assert exported_span.attributes is not None
+    assert exported_span.attributes[error_attributes.ERROR_TYPE] == "ZeroDivisionError"
+    assert [event.name for event in exported_span.events] == ["exception"]
 
 
 def test_share_record_has_its_delivery_count(provider: TracerProvider, exported: InMemorySpanExporter) -> None:
@@ -128,12 +132,12 @@ def test_share_record_has_its_delivery_count(provider: TracerProvider, exported:
     taken = ShareRecord("orders", 0, "text", b"v", [(k, v.encode()) for k, v in headers.items()], 0, 7, 0, 2, 9)
     with processing_span(taken, tracer_provider=provider):
         pass
-    made = only(exported)
-    assert made.attributes is not None
-    assert made.attributes["ksp.delivery_count"] == 2
-    assert made.parent is not None
+    exported_span = only(exported)
+    assert exported_span.attributes is not None
+    assert exported_span.attributes["ksp.delivery_count"] == 2
+    assert exported_span.parent is not None
     assert sent.context is not None
-    assert made.parent.span_id == sent.context.span_id
+    assert exported_span.parent.span_id == sent.context.span_id
 
 
 def test_missing_library_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

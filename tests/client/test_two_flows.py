@@ -232,8 +232,8 @@ async def test_the_next_owner_continues_with_both_flows(auto: float | None, auto
         assert (kafka.committed[A0], kafka.texts[A0]) == (at, f"ic/1;120-125;pr={at}-120")
         kafka.produce(A0, 4)
         async with brokers.consumer(client_id="a", **options) as second:
-            found = await read(second, 120 - at + 4)
-            got = found[Flow.CHILD]
+            records_by_flow = await read(second, 120 - at + 4)
+            got = records_by_flow[Flow.CHILD]
     assert got == [*range(at, 120), *range(126, 130)]
 
 

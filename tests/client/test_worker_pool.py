@@ -48,13 +48,13 @@ class Program:
     async def run(self) -> None:
         async with self._brokers.consumer(**self._options) as consumer, trio.open_nursery() as workers:
             while not self.leaves.is_set():
-                await self._turn(consumer, workers)
+                await self._poll_once(consumer, workers)
             consumer.pause(consumer.assignment)
             while self._busy.total():
-                await self._turn(consumer, workers)
+                await self._poll_once(consumer, workers)
             await consumer.commit()
 
-    async def _turn(self, consumer: Consumer, workers: trio.Nursery) -> None:
+    async def _poll_once(self, consumer: Consumer, workers: trio.Nursery) -> None:
         result = await consumer.poll(0.2)
         for record in result.records:
             self._busy[TopicPartition(record.topic, record.partition)] += 1

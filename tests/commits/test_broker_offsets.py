@@ -23,7 +23,7 @@ def test_each_partition_has_its_offset_and_metadata() -> None:
 def test_error_of_the_group_is_that_of_every_partition() -> None:
     world = CommitWorld()
     response = registry.message("OffsetFetchResponse")
-    world.cluster.others = lambda *_: response(error_code=ErrorCode.NOT_COORDINATOR, topics=[])
+    world.cluster.respond_unscripted = lambda *_: response(error_code=ErrorCode.NOT_COORDINATOR, topics=[])
     returned = on_its_own(request_committed(world.connect(), "g", [T0, T1])).result()
     assert {each.error_code for each in returned.values()} == {ErrorCode.NOT_COORDINATOR}
 
@@ -31,6 +31,6 @@ def test_error_of_the_group_is_that_of_every_partition() -> None:
 def test_partition_that_the_broker_leaves_out_is_not_taken_for_nothing() -> None:
     world = CommitWorld()
     response = registry.message("OffsetFetchResponse")
-    world.cluster.others = lambda *_: response(topics=[])
+    world.cluster.respond_unscripted = lambda *_: response(topics=[])
     returned = on_its_own(request_committed(world.connect(), "g", [T0])).result()
     assert returned[T0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR

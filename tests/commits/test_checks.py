@@ -68,13 +68,13 @@ def test_a_line_describes_how_they_are_served() -> None:
 
 def test_the_line_does_not_contradict_the_remarks() -> None:
     lacking = StateRights(missing=("READ",))
-    for found in (lacking, None):
-        assert checks.line(config(), found) == "Individual commits: will be off, for the reasons above."
+    for rights in (lacking, None):
+        assert checks.line(config(), rights) == "Individual commits: will be off, for the reasons above."
 
 
 def test_topic_that_is_not_compacted_is_an_obstacle_and_no_remark() -> None:
-    found = StateRights(unsafe="the topic is not compacted", risks=("few replicas",))
-    assert list(checks.judge(config(), found)) == []
-    assert list(checks.obstacles(config(), found)) == ["individual commits would be lost: the topic is not compacted"]
-    assert checks.risks(config(), found) == ("few replicas",)
-    assert list(checks.obstacles(config(state="memory"), found)) == []
+    rights = StateRights(unsafe="the topic is not compacted", risks=("few replicas",))
+    assert list(checks.judge(config(), rights)) == []
+    assert list(checks.obstacles(config(), rights)) == ["individual commits would be lost: the topic is not compacted"]
+    assert checks.risks(config(), rights) == ("few replicas",)
+    assert list(checks.obstacles(config(state="memory"), rights)) == []

@@ -13,15 +13,15 @@ from kafka_share_proxy.wire.values import TopicPartition
 from tests.support.commit_world import CommitWorld
 
 
-def seen(steps: Generator[None, None, HeldSurvey]) -> HeldSurvey:
-    found: list[HeldSurvey] = []
+def survey_result(steps: Generator[None, None, HeldSurvey]) -> HeldSurvey:
+    results: list[HeldSurvey] = []
 
     def whole() -> Generator[None, None, None]:
-        found.append((yield from steps))
+        results.append((yield from steps))
 
     for _ in whole():
         pass
-    return found[0]
+    return results[0]
 
 
 def test_commits_are_counted_by_kind() -> None:
@@ -53,17 +53,17 @@ def held_of(**ranges: int) -> HeldCommits:
 
 
 def test_groups_with_the_most_ranges_are_shown_by_name_and_the_rest_together() -> None:
-    found = seen(survey(held_of(a=1, b=3, c=2, none=0), 2, 100))
-    assert found.groups == [
+    held_survey = survey_result(survey(held_of(a=1, b=3, c=2, none=0), 2, 100))
+    assert held_survey.groups == [
         GroupCommits("b", 3, 10 + 5 + 5),
         GroupCommits("c", 2, 10 + 5),
         GroupCommits(OTHERS, 1, 10),
     ]
-    assert seen(survey(HeldCommits(), 2, 100)).groups == [GroupCommits(OTHERS, 0, 0)]
+    assert survey_result(survey(HeldCommits(), 2, 100)).groups == [GroupCommits(OTHERS, 0, 0)]
 
 
 def test_partitions_near_their_limit_are_counted() -> None:
-    assert seen(survey(held_of(a=7, b=8, c=10), 20, 10)).near_limit == 2
+    assert survey_result(survey(held_of(a=7, b=8, c=10), 20, 10)).near_limit == 2
 
 
 def test_clients_are_served_between_groups() -> None:

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.states("topic", "overflow")
 @pytest.fixture
 def world() -> CommitWorld:
     """Two groups with ranges, and the collector."""
-    made = CommitWorld()
+    commit_world = CommitWorld()
     for group in ("g", "kept"):
-        made.begin(43, "45-47", group=group)
-    ExpiredGroups(made.services).start()
-    return made
+        commit_world.begin(43, "45-47", group=group)
+    ExpiredGroups(commit_world.services).start()
+    return commit_world
 
 
 def expire(world: CommitWorld, group: str = "g") -> None:
@@ -69,7 +69,7 @@ def test_group_that_may_not_be_seen_stays(world: CommitWorld, code: ErrorCode) -
             group.error_code, group.topics = code, []
         return context
 
-    world.cluster.others = refused
+    world.cluster.respond_unscripted = refused
     looks(world, 4)
     assert world.ranges() == "45-47"
 
@@ -85,7 +85,7 @@ def test_topic_that_may_not_be_seen_stays(world: CommitWorld) -> None:
                 entry.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return context
 
-    world.cluster.others = refused
+    world.cluster.respond_unscripted = refused
     looks(world, 4)
     assert world.ranges() == "45-47"
 

@@ -17,11 +17,11 @@ NOT_AVAILABLE = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 @pytest.fixture
 def world() -> CommitWorld:
-    made = CommitWorld()
-    made.begin(43, "45-47")
-    assert made.commit(43, "ic/1;50-50").codes == [0]
-    assert made.synchronous_fast_path == 1
-    return made
+    commit_world = CommitWorld()
+    commit_world.begin(43, "45-47")
+    assert commit_world.commit(43, "ic/1;50-50").codes == [0]
+    assert commit_world.synchronous_fast_path == 1
+    return commit_world
 
 
 def is_free(world: CommitWorld) -> bool:

@@ -16,9 +16,9 @@ VERSION = 9
 
 @pytest.fixture
 def world() -> CommitWorld:
-    made = CommitWorld()
-    made.begin(43, "45-47")
-    return made
+    commit_world = CommitWorld()
+    commit_world.begin(43, "45-47")
+    return commit_world
 
 
 def commits(chance: random.Random, texts: list[str]) -> list[tuple[str, int, int, str | None]]:

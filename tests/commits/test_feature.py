@@ -66,8 +66,8 @@ def test_stored_state_is_declared_where_there_is_one() -> None:
 
 
 async def test_tail_knows_what_this_proxy_owns() -> None:
-    made = platform(World().services)
-    services = commit_feature.new_services(Commits(), made)
+    services_platform = platform(World().services)
+    services = commit_feature.new_services(Commits(), services_platform)
     tail = services.followed.tail
     assert tail is not None
     services.gate.open([3])
@@ -77,9 +77,9 @@ async def test_tail_knows_what_this_proxy_owns() -> None:
 
 
 def test_switched_off_there_is_nothing() -> None:
-    made = built(Commits(serve=False))
-    assert (made.apis, made.tasks, made.carried) == ({}, (), None)
-    assert "commits.serve" in made.probe.off
+    feature = built(Commits(serve=False))
+    assert (feature.apis, feature.tasks, feature.carried) == ({}, (), None)
+    assert "commits.serve" in feature.probe.off
 
 
 def test_settings_are_those_of_the_handlers() -> None:
@@ -95,11 +95,11 @@ def test_ranges_are_recognised_by_the_rule_that_others_apply() -> None:
 
 
 def routes_of(world: World, *, with_share_groups: bool) -> tuple[Routes, Any]:
-    made = INDIVIDUAL.build(Commits(), platform(world.services, is_displayed=True))
+    feature = INDIVIDUAL.build(Commits(), platform(world.services, is_displayed=True))
     served = share_group_apis.served(world.services) if with_share_groups else {}
     versions = world.services.versions if with_share_groups else EffectiveVersions(Offer())
-    handlers = in_stages(made, groups=served)
-    return route_table.build(world.services.book, versions, world.services.limits, handlers), made.services
+    handlers = in_stages(feature, groups=served)
+    return route_table.build(world.services.book, versions, world.services.limits, handlers), feature.services
 
 
 @pytest.mark.parametrize("with_share_groups", [False, True])
@@ -138,9 +138,9 @@ class FarCommits(CommitWorld):
         self.peer = PeerEdge({FEATURE: NothingKept()}, self.timers, self.wire.to_owner, lambda: 1)
         owner = PeerOwner(self.world.services, CarriedFeatures([carried]), self.wire.to_edge, lambda: 1, NUMBERS)
         self.wire.users = [self.peer, owner]
-        others = One()
-        others.peer = self.peer
-        self.edge.fleet = others
+        fleet = One()
+        fleet.peer = self.peer
+        self.edge.fleet = fleet
         self.served = {**commit_apis.commits(self.edge), **commit_apis.deletions(self.edge)}
 
 

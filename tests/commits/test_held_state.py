@@ -33,8 +33,8 @@ async def test_ranges_are_held_with_the_highest_committed_offset_that_they_were_
     assert state.figures() == {"groups": 1, "ranges": 3}
     group = held.groups["g"]
     assert group.has_marker
-    found = group.partitions[TopicPartition("t", 0)]
-    assert (str(found.ranges), found.stored_committed, found.is_committed_known, found.topic_id) == (
+    partition = group.partitions[TopicPartition("t", 0)]
+    assert (str(partition.ranges), partition.stored_committed, partition.is_committed_known, partition.topic_id) == (
         "45-47,50-50,60-60",
         44,
         False,
@@ -47,9 +47,9 @@ async def test_ranges_that_overlap_in_the_topic_become_one_and_their_records_are
     """After an owner crashed between a put and the tombstones that it made possible, in an append of several parts."""
     held = HeldCommits()
     await held.load([record(45, 50, 43), record(45, 47, 43), record(50, 50, 43)])
-    found = held.groups["g"].partitions[TopicPartition("t", 0)]
-    assert str(found.ranges) == "45-50"
-    change = found.broker_says(43, -1)
+    partition = held.groups["g"].partitions[TopicPartition("t", 0)]
+    assert str(partition.ranges) == "45-50"
+    change = partition.broker_says(43, -1)
     assert [str(span) for span in change.removed] == ["45-47", "50-50"]
 
 
@@ -64,12 +64,12 @@ async def test_record_with_the_topic_id_of_a_text_is_no_range() -> None:
     for in_metadata in (True, False):
         held = HeldCommits(in_metadata=in_metadata)
         await held.load(records)
-        found = held.groups["g"].partitions[TopicPartition("t", 0)]
-        assert (str(found.ranges), found.stored_committed, found.topic_id) == ("45-47", 44, ID)
-        assert found.has_text
-        assert found.topic_is(bytes(16)[:-1] + b"x")
-        assert found.is_text_foreign
-        assert str(found.shown(44, [(60, 70)])[1]) == ""
+        partition = held.groups["g"].partitions[TopicPartition("t", 0)]
+        assert (str(partition.ranges), partition.stored_committed, partition.topic_id) == ("45-47", 44, ID)
+        assert partition.has_text
+        assert partition.topic_is(bytes(16)[:-1] + b"x")
+        assert partition.is_text_foreign
+        assert str(partition.shown(44, [(60, 70)])[1]) == ""
 
 
 async def test_what_the_topic_holds_next_to_the_metadata_can_be_stored_again() -> None:

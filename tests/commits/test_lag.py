@@ -19,10 +19,10 @@ def survey(lag: CommitLag) -> CommitLagSurvey:
 
 @pytest.fixture
 def world() -> CommitWorld:
-    made = CommitWorld()
-    topic = made.world.cluster.create("t")
-    made.world.cluster.produce(topic, 100)
-    return made
+    commit_world = CommitWorld()
+    topic = commit_world.world.cluster.create("t")
+    commit_world.world.cluster.produce(topic, 100)
+    return commit_world
 
 
 def test_finished_ranges_are_no_lag(world: CommitWorld) -> None:
@@ -42,16 +42,16 @@ def test_lag_is_zero_when_everything_is_finished_and_never_less(world: CommitWor
 
 def test_a_partition_without_a_committed_offset_has_no_lag(world: CommitWorld) -> None:
     world.services.held.group("g").of(TopicPartition("t", 0))
-    found = survey(CommitLag(world.services))
-    assert (found.by_group, found.unknown) == ({}, 0)
+    lag_survey = survey(CommitLag(world.services))
+    assert (lag_survey.by_group, lag_survey.unknown) == ({}, 0)
 
 
 @pytest.mark.states("metadata")
 async def test_after_a_takeover_the_lag_is_unknown_until_the_ranges_are_read(world: CommitWorld) -> None:
     world.begin(43, "45-47")
     await world.restart()
-    found = survey(CommitLag(world.services))
-    assert (found.by_group, found.unknown) == ({}, 1)
+    lag_survey = survey(CommitLag(world.services))
+    assert (lag_survey.by_group, lag_survey.unknown) == ({}, 1)
     world.committed()
     assert survey(CommitLag(world.services)).by_group == {"g": 100 - 43 - 3}
 

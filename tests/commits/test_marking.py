@@ -43,12 +43,12 @@ class Fleet:
         self.world.services.fleet = self
         self.groups: Mapping[str, None] = {}
         self.queries = 0
-        self.others = {name: Other(self) for name in ("first", "second")}
-        self.linked = set(self.others)
+        self.peers = {name: Other(self) for name in ("first", "second")}
+        self.linked = set(self.peers)
 
     @property
     def members(self) -> Mapping[str, Peer | None]:
-        return {name: other if name in self.linked else None for name, other in self.others.items()}  # type: ignore[misc]
+        return {name: other if name in self.linked else None for name, other in self.peers.items()}  # type: ignore[misc]
 
     def owner(self, partition: int) -> Peer | None:
         return None
@@ -87,10 +87,10 @@ def test_first_text_waits_until_every_other_proxy_has_read_the_marker(fleet: Fle
     """Also if a second text arrives once the marker is stored; later ones send no query."""
     sent = [fleet.world.commit(5, f"ic/1;{first}-{first}", partition=index) for index, first in enumerate((7, 9))]
     assert fleet.world.is_marked()
-    fleet.others["first"].read.add("g")
+    fleet.peers["first"].read.add("g")
     fleet.world.timers.advance(QUERY_AGAIN_S)
     assert fleet.world.cluster.count(OFFSET_COMMIT) == 0
-    fleet.others["second"].read.add("g")
+    fleet.peers["second"].read.add("g")
     fleet.world.timers.advance(QUERY_AGAIN_S)
     assert [each.codes for each in sent] == [[0], [0]]
     requested = fleet.queries
@@ -99,7 +99,7 @@ def test_first_text_waits_until_every_other_proxy_has_read_the_marker(fleet: Fle
 
 
 def test_text_gets_a_retriable_error_while_one_proxy_has_not_read_the_marker(fleet: Fleet) -> None:
-    fleet.others["first"].read.add("g")
+    fleet.peers["first"].read.add("g")
     sent = fleet.world.commit(5, "ic/1;7-7")
     fleet.world.timers.advance(SEEN_MAX_S)
     assert sent.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -107,25 +107,25 @@ def test_text_gets_a_retriable_error_while_one_proxy_has_not_read_the_marker(fle
     (refused,) = [context for event, context in fleet.world.world.notes if event == "commit-refused"]
     assert "second" in refused["reason"]
     assert "first" not in refused["reason"]
-    fleet.others["second"].read.add("g")
+    fleet.peers["second"].read.add("g")
     assert fleet.world.commit(5, "ic/1;7-7").codes == [0]
 
 
 @pytest.mark.parametrize("is_linked", [True, False])
 def test_unreachable_proxy_is_waited_for_until_it_is_no_longer_a_member(fleet: Fleet, is_linked: bool) -> None:
-    fleet.others["first"].read.add("g")
-    fleet.others["second"].is_lost = True
+    fleet.peers["first"].read.add("g")
+    fleet.peers["second"].is_lost = True
     fleet.linked = {"first", "second"} if is_linked else {"first"}
     sent = fleet.world.commit(5, "ic/1;7-7")
     fleet.world.timers.advance(SEEN_MAX_S / 2)
     assert fleet.world.cluster.count(OFFSET_COMMIT) == 0
-    del fleet.others["second"]
+    del fleet.peers["second"]
     fleet.world.timers.advance(QUERY_AGAIN_S)
     assert sent.codes == [0]
 
 
 def test_proxy_that_never_responds_holds_the_first_text_for_a_bounded_time(fleet: Fleet) -> None:
-    fleet.others["first"].is_silent = True
+    fleet.peers["first"].is_silent = True
     sent = fleet.world.commit(5, "ic/1;7-7")
     fleet.world.timers.advance(SEEN_MAX_S)
     assert sent.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -138,10 +138,10 @@ def test_plain_commits_query_no_other_proxy(fleet: Fleet) -> None:
 
 async def test_readers_of_a_loaded_marker_are_queried_again(fleet: Fleet) -> None:
     """The owner before may have died before anybody else had read it."""
-    for other in fleet.others.values():
+    for other in fleet.peers.values():
         other.read.add("g")
     fleet.world.begin(5, "7-7")
     requested = fleet.queries
     await fleet.world.restart()
     assert fleet.world.commit(5, "ic/1;9-9").codes == [0]
-    assert fleet.queries == requested + len(fleet.others)
+    assert fleet.queries == requested + len(fleet.peers)

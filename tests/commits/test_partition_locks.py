@@ -12,11 +12,11 @@ class Asker:
 
     def __init__(self, locks: PartitionLocks, *, alone: bool) -> None:
         self._stack = ExitStack()
-        (self._turn,) = self._stack.enter_context(locks.queued({"p": alone}))
+        (self._place_in_queue,) = self._stack.enter_context(locks.queued({"p": alone}))
 
     @property
     def is_in(self) -> bool:
-        return self._turn.done
+        return self._place_in_queue.done
 
     def leave(self) -> None:
         self._stack.close()

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.states("metadata")
 @pytest.fixture(params=[True, False], ids=["fast path", "handler"])
 def world(request: pytest.FixtureRequest) -> CommitWorld:
     """A group with a text at the broker, and no record of a range."""
-    made = CommitWorld(fast_path=request.param)
-    made.begin(43, "45-47,50-50")
-    return made
+    commit_world = CommitWorld(fast_path=request.param)
+    commit_world.begin(43, "45-47,50-50")
+    return commit_world
 
 
 def limit(world: CommitWorld, characters: int) -> None:

@@ -29,8 +29,8 @@ def read(world: CommitWorld, *texts: str | None) -> list[RequestedCommit]:
 
 
 def test_individual_plain_and_refused_partitions_of_one_request() -> None:
-    found = read(CommitWorld(ranges_max=1), "ic/1;7-8", "mine", None, "ic/1;7", "ic/1;7-7,9-9", "ic/3;1-2")
-    assert [requested.text is not None for requested in found] == [True, False, False, False, False, False]
+    commits = read(CommitWorld(ranges_max=1), "ic/1;7-8", "mine", None, "ic/1;7", "ic/1;7-7,9-9", "ic/3;1-2")
+    assert [requested.text is not None for requested in commits] == [True, False, False, False, False, False]
     codes = [
         None,
         None,
@@ -39,8 +39,8 @@ def test_individual_plain_and_refused_partitions_of_one_request() -> None:
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
         ErrorCode.INVALID_REQUEST,
     ]
-    assert [requested.code for requested in found] == codes
-    assert all(requested.reason for requested in found[3:])
+    assert [requested.code for requested in commits] == codes
+    assert all(requested.reason for requested in commits[3:])
 
 
 def test_topics_are_queried_periodically() -> None:

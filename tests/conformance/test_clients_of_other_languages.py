@@ -114,9 +114,9 @@ def sarama() -> str:
 
 
 def test_franz_go_produces_consumes_and_commits(target: TargetProcess) -> None:
-    seen = json.loads(output_of([franz_go(), target.bootstrap, "run"]))
-    assert seen.pop("brokers").startswith("3@127.0.0.1:")
-    assert seen == {
+    output = json.loads(output_of([franz_go(), target.bootstrap, "run"]))
+    assert output.pop("brokers").startswith("3@127.0.0.1:")
+    assert output == {
         "produced": 40,
         "consumed": 40,
         "assigned": [2, 2],
@@ -128,8 +128,8 @@ def test_franz_go_produces_consumes_and_commits(target: TargetProcess) -> None:
 
 def test_franz_go_share_consumers_acknowledge_renew_and_lose_a_lock(target: TargetProcess) -> None:
     target.earliest("one-share")
-    seen = json.loads(output_of([franz_go(), "target", target.bootstrap, target.control, "one"]))
-    assert seen == {
+    output = json.loads(output_of([franz_go(), "target", target.bootstrap, target.control, "one"]))
+    assert output == {
         "first": ["accepted 1", "rejected 1", "released 1", "renewed 1"],
         "second": ["released 2"],
         "renewed": 0,
@@ -163,8 +163,8 @@ def test_the_group_transaction_and_share_suites_of_franz_go_pass(target: TargetP
 
 
 def test_sarama_produces_consumes_and_commits(target: TargetProcess) -> None:
-    seen = json.loads(output_of([sarama(), "target", target.bootstrap, "run"]).splitlines()[-1])
-    assert seen == {
+    output = json.loads(output_of([sarama(), "target", target.bootstrap, "run"]).splitlines()[-1])
+    assert output == {
         "produced": 30,
         "consumed": 30,
         "committed": [10, 10, 10],
@@ -184,9 +184,9 @@ def kafkajs(program: str) -> list[str]:
 
 
 def test_kafkajs_produces_consumes_and_commits(target: TargetProcess) -> None:
-    seen = json.loads(output_of([*kafkajs("main.js"), target.bootstrap, "run"]))
-    assert len(seen.pop("brokers")) == 3
-    assert seen == {
+    output = json.loads(output_of([*kafkajs("main.js"), target.bootstrap, "run"]))
+    assert len(output.pop("brokers")) == 3
+    assert output == {
         "produced": 40,
         "consumed": 40,
         "assigned": {"first": 2, "second": 2},

@@ -56,7 +56,7 @@ def test_findings_are_an_error_unless_they_are_allowed() -> None:
         cluster.check_findings()
         with connect(cluster) as connection:
             connection.send_request(12, 4, messages.HeartbeatRequest(group_id="", generation_id=1, member_id="m"))
-        assert [found["rule"] for found in cluster.findings()] == ["api-versions-missing", "group-id-empty"]
+        assert [finding["rule"] for finding in cluster.findings()] == ["api-versions-missing", "group-id-empty"]
         with pytest.raises(FindingsError, match="group-id-empty: GroupId is ''"):
             cluster.check_findings()
         cluster.check_findings("group-id-empty")

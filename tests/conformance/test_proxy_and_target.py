@@ -46,20 +46,20 @@ def proxy(target: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def values(proxy: Front) -> set[bytes]:
     """Values of the records in the topic."""
     producer = Producer({"bootstrap.servers": proxy.bootstrap})
-    made = {b"job %d" % number for number in range(RECORDS)}
-    for value in sorted(made):
+    produced = {b"job %d" % number for number in range(RECORDS)}
+    for value in sorted(produced):
         producer.produce(TOPIC, value, key=value)
     assert producer.flush(LIMIT_S) == 0
-    return made
+    return produced
 
 
 def received(poll: Callable[[], Iterable[Any]]) -> list[Any]:
     """Poll until there are RECORDS records."""
-    found: list[Any] = []
+    records: list[Any] = []
     end = time.monotonic() + LIMIT_S
-    while len(found) < RECORDS and time.monotonic() < end:
-        found += poll()
-    return found
+    while len(records) < RECORDS and time.monotonic() < end:
+        records += poll()
+    return records
 
 
 def topics_of(target: KafkaCluster) -> set[str]:
@@ -76,9 +76,9 @@ def test_a_stock_client_shares(proxy: Front, target: KafkaCluster, values: set[b
         raw.configure_group(GROUP, EARLIEST)
     consumer = ShareConsumer({"bootstrap.servers": proxy.bootstrap, "group.id": GROUP})
     consumer.subscribe([TOPIC])
-    found = received(lambda: consumer.poll(timeout=POLL_S))
+    records = received(lambda: consumer.poll(timeout=POLL_S))
     consumer.close()
-    assert {record.value() for record in found} == values
+    assert {record.value() for record in records} == values
     assert "__proxy_share_state" in topics_of(target)
 
 
@@ -102,12 +102,12 @@ def test_a_stock_client_reads_a_view(proxy: Front, target: KafkaCluster, values:
     view = f"__view.r2.{TOPIC}"
     consumer = consumer_of(proxy, "viewers")
     consumer.subscribe([view])
-    found = received(lambda: consumer.consume(RECORDS, POLL_S))
+    records = received(lambda: consumer.consume(RECORDS, POLL_S))
     consumer.commit(asynchronous=False)
     consumer.close()
-    assert {record.value() for record in found} == values
-    assert {record.topic() for record in found} == {view}
-    assert len({record.partition() for record in found}) > 2, "records of both slots"
+    assert {record.value() for record in records} == values
+    assert {record.topic() for record in records} == {view}
+    assert len({record.partition() for record in records}) > 2, "records of both slots"
     assert "__proxy_views" in topics_of(target), "the proxy serves the view"
 
 

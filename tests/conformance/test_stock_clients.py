@@ -44,7 +44,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 def rules_of(cluster: KafkaCluster) -> set[str]:
-    return {found["rule"] for found in cluster.findings()}
+    return {finding["rule"] for finding in cluster.findings()}
 
 
 def rdkafka_produce(bootstrap: str, **config: Any) -> None:

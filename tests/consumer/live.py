@@ -75,9 +75,9 @@ class LiveWorld:
         """Let time pass; these applications poll in every step."""
         end, listed = self.now + seconds, list(polling)
         while self.now < end:
-            self._turn(listed)
+            self._poll_all(listed)
 
-    def _turn(self, polling: Iterable[Polled]) -> None:
+    def _poll_all(self, polling: Iterable[Polled]) -> None:
         for each in polling:
             each.poll()
         self.settle()
@@ -87,7 +87,7 @@ class LiveWorld:
         """Let time pass until it is so; looked at after every turn, for the next poll may end it."""
         end, listed = self.now + seconds, list(polling)
         while not condition() and self.now < end:
-            self._turn(listed)
+            self._poll_all(listed)
         assert condition(), f"not after {seconds} s: {self.wire[-10:]}"
 
     def _request_versions(self) -> dict[str, tuple[int, int]]:

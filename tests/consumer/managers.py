@@ -26,19 +26,19 @@ def backoff() -> RetryBackoff:
 
 def found_coordinator(node_id: int = 1) -> CoordinatorRequests:
     """A coordinator that is known."""
-    made = CoordinatorRequests("g", coordinator_trace(), backoff(), 30.0)
-    made.start(NOW)
-    made.need(NOW, "a test")
-    respond(made, only(made), coordinators=[{"key": "g", "node_id": node_id, "host": "h", "port": 1}])
-    return made
+    manager = CoordinatorRequests("g", coordinator_trace(), backoff(), 30.0)
+    manager.start(NOW)
+    manager.need(NOW, "a test")
+    respond(manager, only(manager), coordinators=[{"key": "g", "node_id": node_id, "host": "h", "port": 1}])
+    return manager
 
 
 def known_topics(**topics: int) -> MetadataRequests:
     """Topics whose partitions are led by nodes 1 and 2 in turn, in epoch 5."""
-    made = MetadataRequests(OPTIONS, backoff())
-    made.watch(topics)
-    on_topics(made, only(made), **topics)
-    return made
+    manager = MetadataRequests(OPTIONS, backoff())
+    manager.watch(topics)
+    on_topics(manager, only(manager), **topics)
+    return manager
 
 
 def on_topics(
@@ -80,11 +80,11 @@ def respond(manager: Any, request: UnsentRequest, now: float = NOW, **fields: An
     """A response of these fields; structures may be given as dicts."""
     name = f"{request.api}Response"
     message = registry.message(name)
-    made = message(**{key: _made(message, name, key, value) for key, value in fields.items()})
-    return manager.on_response(request, crossed(made, request.versions[1]), now)
+    response = message(**{key: _built(message, name, key, value) for key, value in fields.items()})
+    return manager.on_response(request, crossed(response, request.versions[1]), now)
 
 
-def _made(message: Any, name: str, key: str, value: Any) -> Any:
+def _built(message: Any, name: str, key: str, value: Any) -> Any:
     if not (isinstance(value, list) and value and isinstance(value[0], dict)):
         return value
     kinds = {
@@ -104,7 +104,7 @@ def assign(
     if given is not None:
         listed = [response.TopicPartitions(topic_id=f"{topic:x<16}".encode(), partitions=[int(n) for n in given])]
         assignment = response.Assignment(topic_partitions=listed if given else [])
-    made = response(
+    message = response(
         error_code=code, member_id="m", member_epoch=epoch, heartbeat_interval_ms=5000, assignment=assignment
     )
-    return member.on_response(request, crossed(made, request.versions[1]), now)
+    return member.on_response(request, crossed(message, request.versions[1]), now)

@@ -186,7 +186,7 @@ class ShareGroupFake:
 
     def acquire(self, member: str, partition: TopicPartition, most: int, now: float) -> list[tuple[int, int, int]]:
         """Offsets of records that are free: first, last, count."""
-        share, found = self.share(partition), []
+        share, acquired = self.share(partition), []
         for batch in self.kafka.records.get(partition, []):
             header = next(iter_batches(batch))
             for offset in range(header.base_offset, header.last_offset + 1):
@@ -195,11 +195,11 @@ class ShareGroupFake:
                 most -= 1
                 share.counts[offset] = share.counts.get(offset, 0) + 1
                 share.locks[offset] = FakeLock(member, now + self.lock_s)
-                if found and found[-1][1] + 1 == offset and found[-1][2] == share.counts[offset]:
-                    found[-1] = (found[-1][0], offset, found[-1][2])
+                if acquired and acquired[-1][1] + 1 == offset and acquired[-1][2] == share.counts[offset]:
+                    acquired[-1] = (acquired[-1][0], offset, acquired[-1][2])
                 else:
-                    found.append((offset, offset, share.counts[offset]))
-        return found
+                    acquired.append((offset, offset, share.counts[offset]))
+        return acquired
 
 
 class ShareKafka(FakeKafka):
@@ -278,10 +278,10 @@ class ShareKafka(FakeKafka):
             if group.sessions.get((node_id, member)) is not session:
                 reply(response(error_code=ErrorCode.SHARE_SESSION_NOT_FOUND))
                 return True
-            made = self.fetched(response, session, reported, message.max_records, node_id, member, at)
-            if not made and not ended:
+            topics = self.fetched(response, session, reported, message.max_records, node_id, member, at)
+            if not topics and not ended:
                 return False
-            reply(response(acquisition_lock_timeout_ms=round(group.lock_s * 1000), responses=made))
+            reply(response(acquisition_lock_timeout_ms=round(group.lock_s * 1000), responses=topics))
             return True
 
         if not respond(now, message.max_wait_ms == 0 or bool(reported)):
@@ -291,7 +291,7 @@ class ShareKafka(FakeKafka):
         self, response: Any, session: FakeSession, reported: dict[TopicPartition, int], most: int, node_id: int,
         member: str, now: float,
     ) -> list[Any]:  # fmt: skip
-        made = []
+        topics = []
         for place in sorted(session.partitions | reported.keys()):
             wrong = self.leader(place) != node_id
             acquired = [] if wrong or place not in session.partitions else self.share.acquire(member, place, most, now)
@@ -311,8 +311,8 @@ class ShareKafka(FakeKafka):
                 **self.hint(response, place, code),
             )
             topic = response.ShareFetchableTopicResponse(topic_id=self.ids[place.topic], partitions=[data])
-            made.append(topic)
-        return made
+            topics.append(topic)
+        return topics
 
     def batches(self, place: TopicPartition, acquired: list[tuple[int, int, int]]) -> bytes:
         if not acquired:

@@ -39,8 +39,8 @@ class Live:
         self.places = [TopicPartition(topic.name, number) for number in range(2)]
 
     def member(self, name: str, protocol: str, **options: Any) -> Member:
-        made = self.world.member(name, group_id=self.group, **PROTOCOLS[protocol], **options)
-        return made.subscribe(self.topic.name)
+        consumer = self.world.member(name, group_id=self.group, **PROTOCOLS[protocol], **options)
+        return consumer.subscribe(self.topic.name)
 
     def produce(self, place: TopicPartition, count: int = RECORDS) -> None:
         self.raw.produce(self.topic, count, partition=place.partition)

@@ -30,9 +30,9 @@ class Manager:
 
 
 def core_of(*managers: Manager) -> ClientCore[ClientOptions]:
-    made = ClientCore(ClientOptions(group_id="g"), lambda: 0.0, None)
-    made._managers = managers
-    return made
+    core = ClientCore(ClientOptions(group_id="g"), lambda: 0.0, None)
+    core._managers = managers
+    return core
 
 
 def test_a_poll_has_the_requests_of_all_managers_and_the_earliest_time() -> None:

@@ -438,7 +438,7 @@ def test_queries_have_one_response_each() -> None:
     a.handle(UpdateMetadata())
     world.until(lambda: len(a.results()) == 2, [])
     assert a.results()[1].value == {P0: OffsetAndMetadata(3), P1: None}
-    assert {place: found.offset for place, found in a.results()[2].value.items()} == {P0: 5, P1: 0}
+    assert {place: offset_entry.offset for place, offset_entry in a.results()[2].value.items()} == {P0: 5, P1: 0}
 
 
 def test_another_assignment_drops_what_was_read_ahead() -> None:

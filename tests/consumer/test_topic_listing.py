@@ -15,14 +15,14 @@ from tests.consumer.managers import BARRED, LOST, NOW, OPTIONS, backoff, nothing
 
 def response(*topics: tuple[str, int, int]) -> Any:
     """A Metadata response of topics: name, error code, number of partitions."""
-    made = messages.MetadataResponse
-    return made(
+    response_class = messages.MetadataResponse
+    return response_class(
         topics=[
-            made.MetadataResponseTopic(
+            response_class.MetadataResponseTopic(
                 name=name,
                 error_code=code,
                 partitions=[
-                    made.MetadataResponsePartition(
+                    response_class.MetadataResponsePartition(
                         partition_index=number,
                         leader_id=1 if number else -1,
                         replica_nodes=[1, 2],

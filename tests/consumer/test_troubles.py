@@ -30,8 +30,10 @@ def request(api: str, lane: Lane = Lane.DATA, node_id: int = 1) -> UnsentRequest
 
 
 def test_a_trouble_is_present_from_its_report_until_its_end_and_the_observer_is_notified_of_both() -> None:
-    troubles, seen = Troubles(), list[tuple[str, Trouble]]()
-    troubles.observer = TroubleObserver(lambda each: seen.append(("+", each)), lambda each: seen.append(("-", each)))
+    troubles, notifications = Troubles(), list[tuple[str, Trouble]]()
+    troubles.observer = TroubleObserver(
+        lambda each: notifications.append(("+", each)), lambda each: notifications.append(("-", each))
+    )
     troubles.report(TOPIC, "a", "topic 'a' does not exist", "Check its name")
     troubles.report(TOPIC, "a", "topic 'a' does not exist", "Check its name")
     assert troubles.has(TOPIC, "a")
@@ -39,7 +41,7 @@ def test_a_trouble_is_present_from_its_report_until_its_end_and_the_observer_is_
     troubles.end(TOPIC, "a")
     troubles.end(TOPIC, "a")
     assert not troubles.is_any
-    assert [sign for sign, _ in seen] == ["+", "+", "-"]
+    assert [sign for sign, _ in notifications] == ["+", "+", "-"]
 
 
 def test_an_error_names_broken_connections_first_and_three_troubles_at_most() -> None:

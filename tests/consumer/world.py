@@ -120,11 +120,11 @@ class FakeKafka:
 
     def on_FindCoordinator(self, _: str, message: Any, reply: Any, *__: Any) -> None:
         response = registry.message("FindCoordinatorResponse")
-        found = [
+        coordinators = [
             response.Coordinator(key=key, node_id=self.coordinator, host="kafka", port=9090 + self.coordinator)
             for key in message.coordinator_keys
         ]
-        reply(response(coordinators=found))
+        reply(response(coordinators=coordinators))
 
     def on_JoinGroup(self, _: str, message: Any, reply: Any, now: float, __: int) -> None:
         self.group.join_group(message, reply, now)
@@ -329,9 +329,9 @@ class World:
         """Its process ends without a word."""
         self.members.remove(member)
 
-    def at(self, when: float, what: Callable[[], None]) -> None:
+    def at(self, when: float, action: Callable[[], None]) -> None:
         self._count += 1
-        heapq.heappush(self._due, (when, self._count, what))
+        heapq.heappush(self._due, (when, self._count, action))
 
     def settle(self) -> None:
         """Send all requests that are due; nothing arrives yet."""

@@ -144,7 +144,7 @@ def test_a_sidecar_starts_before_its_application_and_ends_after_it(
     assert ended[0] < terminated[0], described(pod)
     assert (application.status, sidecar.status) == (0, 0)
     assert (application.starts, sidecar.starts) == (1, 1)
-    assert not [event for event in pod.events if event.what == "SIGKILL"]
+    assert not [event for event in pod.events if event.kind == "SIGKILL"]
 
 
 def _is_alive(pod: Pod) -> bool:
@@ -210,7 +210,7 @@ def test_sidecars_end_in_reverse_order_after_all_containers(node: Node) -> None:
     until(lambda: pod.container("a").output() == "up\n", "the container to start", 20)
     pod.delete()
     pod.wait(30)
-    order = [(event.container, event.what) for event in pod.events]
+    order = [(event.container, event.kind) for event in pod.events]
     assert order.index(("first", "start")) < order.index(("second", "start")) < order.index(("a", "start"))
     assert order.index(("a", "exit 0")) < order.index(("second", "SIGTERM"))
     assert order.index(("second", "exit 0")) < order.index(("first", "SIGTERM"))

@@ -63,9 +63,9 @@ def repaired(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel for manylinux, which auditwheel makes of it."""
     folder = tmp_path_factory.mktemp("repaired")
     output = run(["auditwheel", "repair", "--wheel-dir", str(folder), str(built.wheel)], SOURCE_DATE_EPOCH=str(EPOCH))
-    made = list(folder.glob("*.whl"))
-    assert len(made) == 1, output
-    return made[0]
+    wheels = list(folder.glob("*.whl"))
+    assert len(wheels) == 1, output
+    return wheels[0]
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ def read(name: str) -> list[dict[str, Any]]:
 
 
 def workload(manifests: list[dict[str, Any]]) -> dict[str, Any]:
-    (found,) = [each for each in manifests if each["kind"] in ("Deployment", "StatefulSet")]
-    return found
+    (manifest,) = [each for each in manifests if each["kind"] in ("Deployment", "StatefulSet")]
+    return manifest
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def pod(name: str) -> dict[str, Any]:
 
 def container(name: str) -> dict[str, Any]:
     (only,) = pod(name)["containers"]
-    found: dict[str, Any] = only
-    return found
+    only_container: dict[str, Any] = only
+    return only_container
 
 
 def settings(name: str) -> dict[str, Any]:
@@ -43,8 +43,8 @@ def settings(name: str) -> dict[str, Any]:
 
 
 def service(name: str) -> dict[str, Any]:
-    (found,) = [each for each in read(name) if each["kind"] == "Service" and each["spec"].get("clusterIP") != "None"]
-    return found
+    (manifest,) = [each for each in read(name) if each["kind"] == "Service" and each["spec"].get("clusterIP") != "None"]
+    return manifest
 
 
 def test_the_chart_knows_how_many_workers_there_may_be() -> None:
@@ -80,14 +80,14 @@ def test_every_pod_is_restricted(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_probes_use_the_right_endpoint(name: str) -> None:
     """Brokers that are away make a pod unready, and never restart it."""
-    found = {probe: container(name)[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
-    assert {probe: get["path"] for probe, get in found.items()} == {
+    probes = {probe: container(name)[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert {probe: get["path"] for probe, get in probes.items()} == {
         "startupProbe": "/livez",
         "livenessProbe": "/livez",
         "readinessProbe": "/readyz",
     }
     ports = {port["name"]: port["containerPort"] for port in container(name)["ports"]}
-    assert {get["port"] for get in found.values()} == {"admin"}
+    assert {get["port"] for get in probes.values()} == {"admin"}
     assert settings(name)["admin"].endswith(f":{ports['admin']}")
 
 
@@ -125,8 +125,8 @@ def test_with_one_port_the_certificate_and_the_route_have_the_names_of_all_broke
 
 
 def test_node_ids_of_brokers_are_a_range_or_a_list() -> None:
-    found = {name: [port["port"] for port in service(name)["spec"]["ports"]] for name in ("load_balancer", "node_port")}
-    assert found == {"load_balancer": [19092, 19193, 19194], "node_port": [30092, 30101, 30102, 30105]}
+    ports = {name: [port["port"] for port in service(name)["spec"]["ports"]] for name in ("load_balancer", "node_port")}
+    assert ports == {"load_balancer": [19092, 19193, 19194], "node_port": [30092, 30101, 30102, 30105]}
 
 
 def test_clients_get_the_name_of_the_service_or_the_one_that_is_set() -> None:
@@ -160,10 +160,10 @@ def test_a_new_pod_of_a_single_proxy_does_not_take_the_place_of_the_old_one_whil
 
 
 def test_the_secret_of_a_fleet_is_made_and_kept_or_the_one_that_is_named() -> None:
-    made = one(read("fleet"), "Secret")
-    assert made["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    manifest = one(read("fleet"), "Secret")
+    assert manifest["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert [each for each in read("fleet_secret") if each["kind"] == "Secret"] == []
-    for name, secret in (("fleet", made["metadata"]["name"]), ("fleet_secret", "peers")):
+    for name, secret in (("fleet", manifest["metadata"]["name"]), ("fleet_secret", "peers")):
         volumes = {volume["name"]: volume for volume in pod(name)["volumes"]}
         assert volumes["peer"]["secret"] == {"secretName": secret, "defaultMode": 0o440}
         mounts = {mount["name"]: mount["mountPath"] for mount in container(name)["volumeMounts"]}

@@ -20,12 +20,12 @@ from tests.support.raw import until
 
 def test_a_reader_sees_whole_versions(tmp_path: Path) -> None:
     files = MountedFiles(tmp_path / "mounted", {"a": "0" * 10_000, "b": "0" * 10_000})
-    stop, seen = threading.Event(), set()
+    stop, versions = threading.Event(), set()
 
     def read() -> None:
         while not stop.is_set():
             with suppress(FileNotFoundError):  # as with the kubelet, a link may lead to a version that was just removed
-                seen.add(frozenset((files.folder / "a").read_text()))
+                versions.add(frozenset((files.folder / "a").read_text()))
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -33,8 +33,8 @@ def test_a_reader_sees_whole_versions(tmp_path: Path) -> None:
         files.write({"a": str(version % 10) * 10_000})
     stop.set()
     reader.join()
-    assert all(len(characters) == 1 for characters in seen)
-    assert len(seen) > 1
+    assert all(len(characters) == 1 for characters in versions)
+    assert len(versions) > 1
     assert not (files.folder / "b").exists()
 
 

@@ -85,9 +85,9 @@ def test_the_sample_of_all_settings_may_be_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump({"settings": sample}))
     manifests = documents(rendered(CHART, "--values", str(file)))
-    found = yaml.safe_load(one(manifests, "ConfigMap")["data"]["settings.yaml"])
+    settings = yaml.safe_load(one(manifests, "ConfigMap")["data"]["settings.yaml"])
     by_the_chart = {"listen", "first_port", "admin", "advertise"}
-    assert {key: value for key, value in found.items() if key not in by_the_chart} == with_value(
+    assert {key: value for key, value in settings.items() if key not in by_the_chart} == with_value(
         {key: value for key, value in sample.items() if key not in by_the_chart}
     )
 

@@ -97,8 +97,8 @@ def test_what_uv_resolves_is_written_without_urls_and_without_other_systems() ->
             {"name": "w", "version": "2", "marker": "sys_platform == 'win32'", "wheels": wheels[:1]},
         ]
     }
-    made = Pylock.from_dict(tomllib.loads("".join(lock_command().written(resolved))))
-    (package,) = made.packages
+    pylock = Pylock.from_dict(tomllib.loads("".join(lock_command().written(resolved))))
+    (package,) = pylock.packages
     assert package.wheels is not None
     assert [wheel.path for wheel in package.wheels] == [f"wheels/{names[0]}", f"wheels/{names[4]}"]
 

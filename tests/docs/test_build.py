@@ -69,9 +69,11 @@ def missing(pages: dict[Path, Page]) -> list[str]:
 
 @pytest.mark.slow
 def test_every_document_is_a_page(built: Path, pages: dict[Path, Page]) -> None:
-    made = {path.relative_to(built).with_suffix("").as_posix() for path in pages if path.name not in BUILDERS_OWN}
+    built_pages = {
+        path.relative_to(built).with_suffix("").as_posix() for path in pages if path.name not in BUILDERS_OWN
+    }
     written = {path.relative_to(documents.DOCS).with_suffix("").as_posix() for path in documents.DOCS.rglob("*.md")}
-    assert made == written
+    assert built_pages == written
 
 
 @pytest.mark.slow
@@ -97,8 +99,8 @@ def test_the_reference_is_filled_in_by_the_program(built: Path) -> None:
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     (tmp_path / "b.html").write_text('<p id="here"></p>')
     (tmp_path / "a.html").write_text('<a href="b.html#here"></a><a href="b.html#there"></a><img src="c.png">')
-    found = {path: Page(path) for path in tmp_path.glob("*.html")}
-    assert missing(found) == ["a.html: b.html#there", "a.html: c.png"]
+    pages_by_path = {path: Page(path) for path in tmp_path.glob("*.html")}
+    assert missing(pages_by_path) == ["a.html: b.html#there", "a.html: c.png"]
 
 
 @pytest.mark.parametrize("document", documents.ALL, ids=lambda path: path.name)

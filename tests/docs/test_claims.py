@@ -52,8 +52,8 @@ def options_of(command: Any) -> Iterator[str]:
 def test_each_option_that_is_named_exists(document: Path) -> None:
     text = documents.FENCE.sub("", document.read_text(encoding="utf-8"))
     codes = [code for code in INLINE.findall(text) if not BENCH.match(code)]
-    named = {option for code in codes for option in OPTION.findall(code)}
-    assert named - set(options_of(get_command(app))) - FOREIGN.keys() == set()
+    named_options = {option for code in codes for option in OPTION.findall(code)}
+    assert named_options - set(options_of(get_command(app))) - FOREIGN.keys() == set()
 
 
 @pytest.mark.parametrize("document", documents.ALL, ids=lambda path: path.name)

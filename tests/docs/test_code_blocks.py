@@ -153,13 +153,13 @@ PICTURES = ("unchanged clients",)
 
 def code_blocks(document: Path) -> list[str]:
     """Return the fenced blocks of a document that a reader may copy."""
-    found = documents.FENCE.findall(document.read_text(encoding="utf-8"))
-    return [code for info, code in found if not info.startswith("{") and not any(text in code for text in PICTURES)]
+    blocks = documents.FENCE.findall(document.read_text(encoding="utf-8"))
+    return [code for info, code in blocks if not info.startswith("{") and not any(text in code for text in PICTURES)]
 
 
 @pytest.mark.parametrize("document", documents.ALL, ids=lambda path: path.name)
 def test_each_code_block_is_run_by_one_test(document: Path) -> None:
-    texts = [text for named, text in RUN_BY if named == document]
+    texts = [text for document_name, text in RUN_BY if document_name == document]
     blocks = code_blocks(document)
     for code in blocks:
         matching = [text for text in texts if text in code]

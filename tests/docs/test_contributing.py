@@ -64,8 +64,8 @@ def test_the_documentation_is_built_as_the_test_builds_it() -> None:
 def hooks() -> list[dict[str, Any]]:
     (local,) = yaml.safe_load((CHECKOUT / ".pre-commit-config.yaml").read_text())["repos"]
     assert local["repo"] == "local"
-    found: list[dict[str, Any]] = local["hooks"]
-    return found
+    local_hooks: list[dict[str, Any]] = local["hooks"]
+    return local_hooks
 
 
 @pytest.mark.slow

@@ -123,8 +123,8 @@ def test_a_commit_by_text_moves_the_committed_offset_and_keeps_the_ranges(proxy_
             if offset:
                 consumer.commit(offsets=[TopicPartition(topic, 0, int(offset), metadata=metadata)], asynchronous=False)
                 continue
-            (found,) = consumer.committed([TopicPartition(topic, 0)], 30)
-            assert (found.offset, found.metadata) == (int(committed), ranges)
+            (committed_offset,) = consumer.committed([TopicPartition(topic, 0)], 30)
+            assert (committed_offset.offset, committed_offset.metadata) == (int(committed), ranges)
     finally:
         consumer.close()
 
@@ -138,12 +138,15 @@ def test_the_ledger_skips_finished_records_and_returns_the_commit(
     offset: int, processed: list[int], committed: tuple[int, str]
 ) -> None:
     code = documents.block(documents.INDIVIDUAL_COMMITS, "python", "OffsetLedger")
-    seen: list[int] = []
+    processed_offsets: list[int] = []
     commits: list[tuple[int, str]] = []
     names: dict[str, Any] = {"offset": 43, "metadata": "ic/1;45-47", "record": FakeRecord(offset)}
-    names |= {"process": lambda record: seen.append(record.offset), "commit": lambda *values: commits.append(values)}
+    names |= {
+        "process": lambda record: processed_offsets.append(record.offset),
+        "commit": lambda *values: commits.append(values),
+    }
     exec(compile(code, "individual-commits.md", "exec"), names)
-    assert (seen, commits) == (processed, [committed])
+    assert (processed_offsets, commits) == (processed, [committed])
 
 
 def test_the_holes_have_the_fields_that_the_command_prints() -> None:

@@ -21,8 +21,8 @@ CELL = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def generated() -> dict[str, Callable[[], str]]:
-    found: dict[str, Callable[[], str]] = runpy.run_path(str(DOCS / "reference.py"))["GENERATED"]
-    return found
+    generators: dict[str, Callable[[], str]] = runpy.run_path(str(DOCS / "reference.py"))["GENERATED"]
+    return generators
 
 
 def names(table: str) -> list[str]:
@@ -31,10 +31,10 @@ def names(table: str) -> list[str]:
 
 def keys(section: dict[str, Any], prefix: str = "") -> set[str]:
     """Return the dotted names of the settings in the sample file, sections excluded."""
-    found = set()
+    key_paths = set()
     for name, value in section.items():
-        found |= keys(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name}
-    return found
+        key_paths |= keys(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name}
+    return key_paths
 
 
 def test_every_setting_is_listed_once_and_shows_if_a_reload_applies_it(generated: dict[str, Any]) -> None:

@@ -89,9 +89,9 @@ def test_the_member_prints_and_settles_all_records(
         text = text.replace(name, own)
     command = LANGUAGES[language](text, tmp_path)
     with Raw(proxy_39.bootstrap) as raw:
-        made = raw.create_topic(topic, 1)
+        created_topic = raw.create_topic(topic, 1)
         raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
-        raw.produce(made, VALUES)
+        raw.produce(created_topic, VALUES)
         worker = Child(command, tmp_path / "worker.log")
         try:
             until(lambda: raw.share_start_offset(group, topic) == len(VALUES), f"all are settled: {worker.log}")

@@ -36,14 +36,14 @@ def own(kafka_39: Cluster, fresh: Callable[[str], str]) -> dict[str, str]:
     }
 
 
-def named(text: str, own: dict[str, str]) -> str:
+def with_own_names(text: str, own: dict[str, str]) -> str:
     for name, by in own.items():
         text = text.replace(name, by)
     return text
 
 
 def command(containing: str, own: dict[str, str]) -> list[str]:
-    (words,) = shell_examples.commands(named(documents.block(documents.START, "sh", containing), own), {})
+    (words,) = shell_examples.commands(with_own_names(documents.block(documents.START, "sh", containing), own), {})
     return shell_examples.runnable(words)
 
 
@@ -63,8 +63,8 @@ def proxy(own: dict[str, str], tmp_path: Path) -> Iterator[Child]:
 def test_two_workers_share_the_queue_and_the_group_is_shown(proxy: Child, own: dict[str, str], tmp_path: Path) -> None:
     until(lambda: " serving " in proxy.log.read_text(), f"the proxy serves: {proxy.log}")
     programs = {name: tmp_path / name for name in ("worker.py", "produce.py")}
-    programs["worker.py"].write_text(named(documents.block(documents.START, "python", "ShareConsumer"), own))
-    programs["produce.py"].write_text(named(documents.block(documents.START, "python", "Producer"), own))
+    programs["worker.py"].write_text(with_own_names(documents.block(documents.START, "python", "ShareConsumer"), own))
+    programs["produce.py"].write_text(with_own_names(documents.block(documents.START, "python", "Producer"), own))
     producer = Child([sys.executable, str(programs["produce.py"])], tmp_path / "produce.log")
     workers = [Child([sys.executable, str(programs["worker.py"])], tmp_path / f"worker-{n}.log") for n in range(2)]
     try:

@@ -41,11 +41,11 @@ class Member:
         )  # fmt: skip
         self.gives_up = True
         """True if unassigned partitions are stopped immediately."""
-        self.others: list[Member] = []
+        self.other_members: list[Member] = []
         """Members that hear of its rejoins, as over links."""
         self._events = OwnershipEvents(
             changed=self._changed,
-            rejoins=lambda: [other.part.expect_change() for other in self.others],
+            rejoins=lambda: [other.part.expect_change() for other in self.other_members],
             refused=lambda reason, error: self.refused.append((reason, error)),
         )
         self._held: set[int] = set()

@@ -19,9 +19,9 @@ from tests.support.target_brokers import TargetBrokers
 
 @pytest.fixture
 def brokers(nursery: trio.Nursery) -> TargetBrokers:
-    made = TargetBrokers(nursery, nodes=2)
-    made.target.move_coordinator(CoordinatorKind.GROUP, GROUP, 1)
-    return made
+    target_brokers = TargetBrokers(nursery, nodes=2)
+    target_brokers.target.move_coordinator(CoordinatorKind.GROUP, GROUP, 1)
+    return target_brokers
 
 
 async def test_another_coordinator_is_noticed(brokers: TargetBrokers) -> None:

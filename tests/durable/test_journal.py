@@ -56,7 +56,7 @@ class Loop:
 
         return Cancel()
 
-    def turn(self, seconds: float = 0.0) -> None:
+    def iterate(self, seconds: float = 0.0) -> None:
         """Let time pass, ring what is due, do what was planned."""
         self.time += seconds
         for alarm in [alarm for alarm in self.alarms if alarm[0] <= self.time]:
@@ -90,9 +90,9 @@ class Links:
         """Brokers that are silent, or not to be reached."""
 
     def get(self, node_id: int, purpose: str) -> Channel | None:
-        what, topic = purpose.split()
+        role, topic = purpose.split()
         assert topic == SHARE_STATE.topic
-        return None if self.down else self.channels.setdefault((node_id, what), Channel())
+        return None if self.down else self.channels.setdefault((node_id, role), Channel())
 
     def is_late(self, node_id: int, _purpose: str) -> bool:
         return node_id in self.late
@@ -135,10 +135,10 @@ class World:
     def own(self, *partitions: int) -> None:
         """Take over and serve."""
         self.journal.take_over(partitions)
-        self.loop.turn()
+        self.loop.iterate()
         for _ in partitions:
             self.identify(epoch=1)
-        self.loop.turn()
+        self.loop.iterate()
         self.produced()
         self.journal.serve(partitions)
 
@@ -172,9 +172,9 @@ class World:
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.own(PARTITION)
-    return made
+    journal_world = World()
+    journal_world.own(PARTITION)
+    return journal_world
 
 
 def key(group: str = GROUP) -> bytes:
@@ -192,11 +192,11 @@ def test_append_waits_for_those_that_are_coming_and_takes_them_along(world):
     """durable/README.md rule 34: they go out in one request, as soon as the last of them has come."""
     world.journal.coming.begin("second", world.loop.time)
     first = world.put()
-    world.loop.turn()
+    world.loop.iterate()
     assert not world.channel("Append").requested
     second = world.put(SAME)
     world.journal.coming.end("second", world.loop.time)
-    world.loop.turn()
+    world.loop.iterate()
     assert world.produced() == {PARTITION: [key(), key(SAME)]}
     assert first.done
     assert second.done
@@ -206,16 +206,16 @@ def test_append_is_sent_as_soon_as_no_other_is_expected(world):
     """The coordinator has refused the other commit: nothing of it is stored."""
     world.journal.coming.begin("refused", world.loop.time)
     world.put()
-    world.loop.turn()
+    world.loop.iterate()
     assert not world.channel("Append").requested
     world.journal.coming.end("refused", world.loop.time)
-    world.loop.turn()
+    world.loop.iterate()
     assert world.produced() == {PARTITION: [key()]}
 
 
 def test_append_that_is_alone_waits_for_nothing(world):
     world.put()
-    world.loop.turn()
+    world.loop.iterate()
     assert len(world.channel("Append").requested) == 1
 
 
@@ -223,11 +223,11 @@ def test_append_waits_for_none_that_began_after_it_was_requested(world):
     """Else a stream of commits would hold it up."""
     world.journal.coming.begin("earlier", world.loop.time)
     world.put()
-    world.loop.turn()
-    world.loop.turn(SHARE_MAX_S / 2)
+    world.loop.iterate()
+    world.loop.iterate(SHARE_MAX_S / 2)
     world.journal.coming.begin("later", world.loop.time)
     world.journal.coming.end("earlier", world.loop.time)
-    world.loop.turn()
+    world.loop.iterate()
     assert world.produced() == {PARTITION: [key()]}
 
 
@@ -235,26 +235,26 @@ def test_wait_for_appends_that_are_coming_is_bounded(world):
     """A broker that is slow with one commit holds no other up for longer."""
     world.journal.coming.begin("slow", world.loop.time)
     world.put()
-    world.loop.turn()
-    world.loop.turn(SHARE_MAX_S * 0.9)
+    world.loop.iterate()
+    world.loop.iterate(SHARE_MAX_S * 0.9)
     assert not world.channel("Append").requested
-    world.loop.turn(SHARE_MAX_S * 0.2)
+    world.loop.iterate(SHARE_MAX_S * 0.2)
     assert world.produced() == {PARTITION: [key()]}
-    world.loop.turn(LATE_S)
+    world.loop.iterate(LATE_S)
     world.put(SAME)
-    world.loop.turn()
+    world.loop.iterate()
     assert world.produced() == {PARTITION: [key(SAME)]}
 
 
 def test_what_waited_for_the_append_before_waits_no_longer_for_others(world):
     world.put()
-    world.loop.turn()
+    world.loop.iterate()
     world.journal.coming.begin("slow", world.loop.time)
     world.put(SAME)
-    world.loop.turn()
-    world.loop.turn(SHARE_MAX_S * 1.1)
+    world.loop.iterate()
+    world.loop.iterate(SHARE_MAX_S * 1.1)
     assert world.produced() == {PARTITION: [key()]}
-    world.loop.turn()
+    world.loop.iterate()
     assert world.produced() == {PARTITION: [key(SAME)]}
 
 
@@ -263,13 +263,13 @@ def test_what_waits_for_a_busy_leader_goes_to_another_as_soon_as_that_is_known()
     world, other = World(), state_records.state_partition(OTHER)
     world.own(PARTITION, other)
     world.put()
-    world.loop.turn()
+    world.loop.iterate()
     moved = world.put(OTHER)
-    world.loop.turn()
+    world.loop.iterate()
     assert len(world.channel("Append").requested) == 1
     world.journal.leaders[other] = 3
     world.journal.check_soon()
-    world.loop.turn()
+    world.loop.iterate()
     ((_, request, _),) = world.links.channels[3, "Append"].requested
     assert [data.index for data in request.topic_data[0].partition_data] == [other]
     assert not moved.done
@@ -279,13 +279,13 @@ def test_what_waits_for_a_busy_leader_is_refused_where_the_partition_is_given_up
     world, other = World(), state_records.state_partition(OTHER)
     world.own(PARTITION, other)
     first = world.put()
-    world.loop.turn()
+    world.loop.iterate()
     waiting = world.put(OTHER)
-    world.loop.turn()
+    world.loop.iterate()
     world.journal.stop([other], ErrorCode.NOT_COORDINATOR, "moved")
     assert code_of(waiting) == ErrorCode.NOT_COORDINATOR
     assert world.produced() == {PARTITION: [key()]}
-    world.loop.turn()
+    world.loop.iterate()
     assert first.done
     assert not world.channel("Append").requested
     assert not world.journal._to_check
@@ -295,11 +295,11 @@ def test_all_partitions_are_identified_together_and_taken_over_by_one_request():
     """A start must be quick: nothing waits for another partition."""
     world = World()
     world.journal.take_over(range(50))
-    world.loop.turn()
+    world.loop.iterate()
     assert len(world.channel("Identify").requested) == 50
     names = {world.identify(epoch=3).transactional_id for _ in range(50)}
     assert names == {f"__proxy-share-{n}" for n in range(50)}
-    world.loop.turn()
+    world.loop.iterate()
     assert set(world.produced()) == set(range(50))
     assert world.taken == dict.fromkeys(range(50), TakenOver(5, 7, 3))
 
@@ -313,13 +313,13 @@ def test_appends_of_one_iteration_are_sent_together(world):
     """Later ones, while it is in flight, are sent with the next request."""
     first, second = world.put(), world.put(SAME)
     assert not world.channel("Append").requested
-    world.loop.turn()
+    world.loop.iterate()
     third = world.put()
-    world.loop.turn()
+    world.loop.iterate()
     assert len(world.channel("Append").requested) == 1
     assert world.produced() == {PARTITION: [key(), key(SAME)]}
     assert (first.done, second.done, third.done) == (True, True, False)
-    world.loop.turn()
+    world.loop.iterate()
     assert world.produced() == {PARTITION: [key()]}
     assert third.result() is None
 
@@ -330,7 +330,7 @@ def test_one_produce_carries_all_partitions_of_a_leader():
     world.own(PARTITION, other)
     world.put()
     world.put(OTHER)
-    world.loop.turn()
+    world.loop.iterate()
     assert world.produced() == {PARTITION: [key()], other: [key(OTHER)]}
 
 
@@ -342,21 +342,21 @@ def test_records_of_two_state_partitions_are_no_one_append(world):
 
 def test_refusal_reaches_the_caller(world):
     promise = world.put()
-    world.loop.turn()
+    world.loop.iterate()
     world.produced(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert code_of(promise) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_no_response_is_followed_by_the_same_bytes(world):
     promise = world.put()
-    world.loop.turn()
+    world.loop.iterate()
     _, first, done = world.channel("Append").requested.pop()
     done(None)
     assert not promise.done
-    world.loop.turn(0.1)
+    world.loop.iterate(0.1)
     assert world.views, "its leader may have gone"
     world.journal.leaders[PARTITION] = LEADER
-    world.loop.turn(1.0)
+    world.loop.iterate(1.0)
     _, again, done = world.channel("Append").requested[-1]
     assert again.topic_data[0].partition_data[0].records == first.topic_data[0].partition_data[0].records
     world.produced()
@@ -365,9 +365,9 @@ def test_no_response_is_followed_by_the_same_bytes(world):
 
 def test_moved_leader_is_looked_up(world):
     world.put()
-    world.loop.turn()
+    world.loop.iterate()
     world.produced(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    world.loop.turn(0.5)
+    world.loop.iterate(0.5)
     assert world.views
     assert not world.channel("Append").requested
 
@@ -375,18 +375,18 @@ def test_moved_leader_is_looked_up(world):
 def test_append_at_a_leader_lost_without_a_word_goes_to_the_next_one(world):
     """Its outcome is unknown: the same bytes again. The leader is looked up until there is one."""
     promise = world.put()
-    world.loop.turn()
+    world.loop.iterate()
     (_, first, _) = world.channel("Append").requested[0]
     lost, world.links.late = world.channel("Append"), {LEADER}
-    world.loop.turn(SILENT_S)
+    world.loop.iterate(SILENT_S)
     for looks in range(1, 5):
         assert world.views == looks
-        world.loop.turn(CHECK_MAX_S)
+        world.loop.iterate(CHECK_MAX_S)
     assert world.links.channels[LEADER, "Append"] is lost, "nobody else leads yet"
     world.journal.leaders[PARTITION] = 3
-    world.loop.turn(CHECK_MAX_S)
+    world.loop.iterate(CHECK_MAX_S)
     assert (LEADER, "Append") not in world.links.channels
-    world.loop.turn(0.1)
+    world.loop.iterate(0.1)
     _, again, _ = world.links.channels[3, "Append"].requested[-1]
     assert again.topic_data[0].partition_data[0].records == first.topic_data[0].partition_data[0].records
     assert not promise.done
@@ -398,24 +398,24 @@ def test_append_at_a_leader_lost_without_a_word_goes_to_the_next_one(world):
 def test_leader_that_is_late_and_was_not_replaced_is_waited_for(world):
     """It waits for its replicas: nothing would be quicker anywhere else."""
     promise = world.put()
-    world.loop.turn()
+    world.loop.iterate()
     world.links.late = {LEADER}
     for _ in range(40):
-        world.loop.turn(0.1)
+        world.loop.iterate(0.1)
     assert len(world.channel("Append").requested) == 1
     world.produced()
     assert promise.result() is None
     world.links.late, world.views = set(), 0
-    world.loop.turn(10.0)
+    world.loop.iterate(10.0)
     assert not world.views
 
 
 def test_late_response_of_an_old_leader_does_not_affect_the_new_one(world):
     world.put()
-    world.loop.turn()
+    world.loop.iterate()
     world.journal.leaders[PARTITION] = 3
     world.produced(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    world.loop.turn(0.02)
+    world.loop.iterate(0.02)
     assert not world.views
     assert len(world.links.channels[3, "Append"].requested) == 1
 
@@ -424,24 +424,24 @@ def test_leader_that_is_not_to_be_dialled_is_looked_up_while_it_is_tried(world):
     world.put()
     world.links.down, world.links.late = True, {LEADER}
     for looks in range(1, 5):
-        world.loop.turn(CHECK_MAX_S)
+        world.loop.iterate(CHECK_MAX_S)
         assert world.views == looks
 
 
 def test_coordinator_lost_without_a_word_is_looked_up_and_replaced():
     world = World()
     world.journal.take_over([PARTITION])
-    world.loop.turn()
+    world.loop.iterate()
     world.links.late = {COORDINATOR}
-    world.loop.turn(SILENT_S)
+    world.loop.iterate(SILENT_S)
     assert world.views == 1
     assert PARTITION not in world.journal.coordinators, "only those that are not known are looked for"
     world.journal.coordinators[PARTITION] = 3
-    world.loop.turn(CHECK_MAX_S)
-    world.loop.turn(CHECK_MAX_S)
+    world.loop.iterate(CHECK_MAX_S)
+    world.loop.iterate(CHECK_MAX_S)
     world.links.channels[COORDINATOR, "Identify"] = world.links.channels[3, "Identify"]
     world.identify()
-    world.loop.turn()
+    world.loop.iterate()
     world.produced()
     assert PARTITION in world.taken
 
@@ -450,15 +450,15 @@ def test_dead_leader_is_looked_up_even_if_nothing_was_on_its_way(world):
     """Its partitions have new leaders by then; who only dials it again and again waits for ever."""
     world.put()
     world.links.down = True
-    world.loop.turn()
+    world.loop.iterate()
     assert not world.views
     world.journal.unreachable(LEADER)
-    world.loop.turn()
+    world.loop.iterate()
     assert world.views
     world.links.down = False
     world.links.channels[3, "Append"] = world.links.channels[LEADER, "Append"]
     world.journal.leaders[PARTITION] = 3
-    world.loop.turn(1.0)
+    world.loop.iterate(1.0)
     assert world.produced() == {PARTITION: [key()]}
 
 
@@ -466,10 +466,10 @@ def test_coordinator_that_does_not_respond_is_looked_up():
     """Its transactional ids have another one by then."""
     world = World()
     world.journal.take_over([PARTITION])
-    world.loop.turn()
+    world.loop.iterate()
     _, _, done = world.channel("Identify").requested.pop()
     done(None)
-    world.loop.turn(0.1)
+    world.loop.iterate(0.1)
     assert world.views
     world.journal.coordinators[PARTITION] = COORDINATOR
     world.journal.unreachable(COORDINATOR)
@@ -481,13 +481,13 @@ def test_what_cannot_even_be_sent_is_refused_in_time(world):
     world.links.down = True
     promise = world.put()
     for _ in range(60):
-        world.loop.turn(0.25)
+        world.loop.iterate(0.25)
     assert code_of(promise) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_replaced_owner_reports_it_and_refuses_all_requests(world):
     promise = world.put()
-    world.loop.turn()
+    world.loop.iterate()
     waiting = world.put()
     world.produced(code=ErrorCode.INVALID_PRODUCER_EPOCH)
     assert world.lost == [(PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)]
@@ -499,7 +499,7 @@ def test_replaced_owner_reports_it_and_refuses_all_requests(world):
 
 def test_responses_of_an_earlier_ownership_change_nothing(world):
     world.put()
-    world.loop.turn()
+    world.loop.iterate()
     world.journal.stop([PARTITION], ErrorCode.NOT_COORDINATOR, "another proxy")
     world.produced(code=ErrorCode.INVALID_PRODUCER_EPOCH)
     assert not world.lost
@@ -508,19 +508,19 @@ def test_responses_of_an_earlier_ownership_change_nothing(world):
 def test_new_producer_id_waits_to_be_checked():
     world = World()
     world.journal.take_over([PARTITION])
-    world.loop.turn()
+    world.loop.iterate()
     world.identify(epoch=0)
-    world.loop.turn()
+    world.loop.iterate()
     assert world.checking == [PARTITION]
     assert (LEADER, "Append") not in world.links.channels
     world.journal.proceed(PARTITION)
-    world.loop.turn()
+    world.loop.iterate()
     assert set(world.produced()) == {PARTITION}
 
 
 def test_superfluous_records_are_deleted(world):
     world.journal.forget_keys(PARTITION, [b"\0\3old"])
-    world.loop.turn()
+    world.loop.iterate()
     assert world.produced() == {PARTITION: [b"\0\3old"]}
 
 
@@ -532,8 +532,8 @@ def test_fault_of_ours_ends_ownership(world):
 
 def test_brokers_that_forget_soon_are_written_to_more_often(world):
     world.journal.keep_alive(5.0, 1000.0)
-    world.loop.turn()
-    world.loop.turn(5.1)
+    world.loop.iterate()
+    world.loop.iterate(5.1)
     assert PARTITION in world.produced()
 
 
@@ -541,7 +541,7 @@ def test_what_is_done_with_an_append_is_done_in_the_journals_own_call(world):
     """It is therefore applied when the caller continues; also when it is refused because ownership ends."""
     done: list[str] = []
     world.put().on_settled(lambda: done.append("stored"), world.journal)
-    world.loop.turn()
+    world.loop.iterate()
     world.produced()
     assert done == ["stored"]
     world.put().on_settled(lambda: done.append("refused"), world.journal)
@@ -558,7 +558,7 @@ def test_what_cannot_be_applied_ends_ownership_and_not_the_channel(world):
 
     world.put().on_settled(fails, world.journal)
     world.put().on_settled(lambda: reported.append(True), world.journal)
-    world.loop.turn()
+    world.loop.iterate()
     world.produced()
     assert world.lost == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
     assert reported == [True]
@@ -567,7 +567,7 @@ def test_what_cannot_be_applied_ends_ownership_and_not_the_channel(world):
 def test_append_to_another_log_is_reported_and_not_confirmed(world: World) -> None:
     """The topic was deleted and created again since: what is appended there does not count at a replay."""
     promise = world.put()
-    world.loop.turn()
+    world.loop.iterate()
     world.produced(offset=0)
     assert world.went_back == [PARTITION]
     assert not promise.done

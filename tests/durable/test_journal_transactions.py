@@ -32,21 +32,21 @@ class Brokers(World):
     def put_with(self, *values: bytes, topic: str = "dlq") -> Any:
         outside = [OutsideRecords(topic, 0, [Record(None, value) for value in values or (b"letter",)])]
         promise = self.journal.append_with([(StateKey("group", GROUP), b"\0\0value")], outside)
-        self.loop.turn()
+        self.loop.iterate()
         return promise
 
     def take(self, node_id: int, purpose: str, api: ApiKey) -> tuple[Any, Any]:
         """The request in flight there, and the function that responds."""
         requested = self.links.channels[node_id, purpose].requested
-        (found,) = [each for each in requested if each[0] == api]
-        requested.remove(found)
+        (in_flight,) = [each for each in requested if each[0] == api]
+        requested.remove(in_flight)
 
         def respond(response: Any) -> None:
-            found[2](response)
-            self.loop.turn(0.01)
-            self.loop.turn()
+            in_flight[2](response)
+            self.loop.iterate(0.01)
+            self.loop.iterate()
 
-        return found[1], respond
+        return in_flight[1], respond
 
     def locate(self, node_id: int = OUTSIDE, code: ErrorCode = ErrorCode.NONE) -> None:
         message = registry.message("MetadataResponse")
@@ -61,12 +61,12 @@ class Brokers(World):
         message = registry.message("AddPartitionsToTxnResponse")
         request, respond = self.take(COORDINATOR, "Transaction", ApiKey.ADD_PARTITIONS_TO_TXN)
         entry = message.AddPartitionsToTxnPartitionResult
-        others = ErrorCode.OPERATION_NOT_ATTEMPTED if code else code
+        state_code = ErrorCode.OPERATION_NOT_ATTEMPTED if code else code
         results = [
             message.AddPartitionsToTxnTopicResult(
                 name=name, results_by_partition=[entry(partition_index=number, partition_error_code=result)]
             )
-            for name, number, result in ((SHARE_STATE.topic, PARTITION, others), ("dlq", 0, code))
+            for name, number, result in ((SHARE_STATE.topic, PARTITION, state_code), ("dlq", 0, code))
         ]
         respond(message(results_by_topic_v3_and_below=results))
         return request
@@ -138,17 +138,17 @@ def test_plain_append_of_the_partition_is_in_its_own_request(brokers: Brokers) -
     brokers.put_with()
     brokers.locate()
     plain = brokers.put()
-    brokers.loop.turn()
+    brokers.loop.iterate()
     assert brokers.produced() == {PARTITION: [key()]}
     assert plain.done
     brokers.add()
     brokers.write()
     held = brokers.put()
-    brokers.loop.turn()
+    brokers.loop.iterate()
     assert brokers.channel("Append").requested == []
     brokers.write(LEADER, offset=1000)
     brokers.end()
-    brokers.loop.turn()
+    brokers.loop.iterate()
     brokers.produced(offset=2000)
     assert held.done
 
@@ -161,10 +161,10 @@ def test_plain_append_before_the_marker_is_repeated_without_a_log_event(brokers:
     brokers.write(LEADER, offset=1000)
     brokers.end()
     plain = brokers.put()
-    brokers.loop.turn()
+    brokers.loop.iterate()
     brokers.produced(code=ErrorCode.INVALID_TXN_STATE)
-    brokers.loop.turn(0.02)
-    brokers.loop.turn(0.02)
+    brokers.loop.iterate(0.02)
+    brokers.loop.iterate(0.02)
     brokers.produced(offset=2000)
     assert plain.done
     assert brokers.notes == []
@@ -189,7 +189,7 @@ def test_topic_that_cannot_be_used_refuses_without_a_transaction(brokers: Broker
     began = brokers.loop.time
     while not promise.done:
         brokers.locate(code=code)
-        brokers.loop.turn(0.3)
+        brokers.loop.iterate(0.3)
         assert brokers.loop.time < began + UNKNOWN_TOPIC_S + 1
     assert code_of(promise) == code
     assert brokers.links.channels[COORDINATOR, "Transaction"].requested == []
@@ -198,10 +198,10 @@ def test_topic_that_cannot_be_used_refuses_without_a_transaction(brokers: Broker
 def test_partition_beyond_those_of_the_topic_is_unknown(brokers: Brokers) -> None:
     outside = [OutsideRecords("dlq", 9, [Record(None, b"letter")])]
     promise = brokers.journal.append_with([(StateKey("group", GROUP), b"\0\0value")], outside)
-    brokers.loop.turn()
+    brokers.loop.iterate()
     while not promise.done:
         brokers.locate()
-        brokers.loop.turn(0.3)
+        brokers.loop.iterate(0.3)
     assert code_of(promise) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -248,7 +248,7 @@ def test_unknown_coordinator_is_looked_up(brokers: Brokers) -> None:
     assert brokers.views > views
     brokers.journal.coordinators = {PARTITION: COORDINATOR}
     brokers.journal.check_soon()
-    brokers.loop.turn()
+    brokers.loop.iterate()
     brokers.locate()
     brokers.add(ErrorCode.NOT_COORDINATOR)
     assert PARTITION not in brokers.journal.coordinators
@@ -259,11 +259,11 @@ def test_silent_coordinator_that_was_replaced_is_given_up(brokers: Brokers) -> N
     brokers.locate()
     brokers.links.late.add(COORDINATOR)
     for _ in range(3):
-        brokers.loop.turn(SILENT_S)
+        brokers.loop.iterate(SILENT_S)
     assert PARTITION not in brokers.journal.coordinators
     brokers.journal.coordinators = {PARTITION: MOVED}
     for _ in range(3):
-        brokers.loop.turn(SILENT_S)
+        brokers.loop.iterate(SILENT_S)
     assert [each[0] for each in brokers.links.channels[MOVED, "Transaction"].requested] == [
         ApiKey.ADD_PARTITIONS_TO_TXN
     ]
@@ -277,7 +277,7 @@ def test_silent_leader_of_the_state_that_was_replaced_is_given_up(brokers: Broke
     brokers.links.late.add(LEADER)
     brokers.journal.leaders = {PARTITION: MOVED}
     for _ in range(3):
-        brokers.loop.turn(SILENT_S)
+        brokers.loop.iterate(SILENT_S)
     brokers.write(MOVED, offset=1000)
     assert brokers.end().committed
 
@@ -286,7 +286,7 @@ def test_transaction_without_a_coordinator_is_aborted_in_time(brokers: Brokers) 
     brokers.journal.coordinators = {}
     promise = brokers.put_with()
     for _ in range(round(OPEN_MAX_S) + 1):
-        brokers.loop.turn(1.0)
+        brokers.loop.iterate(1.0)
     assert code_of(promise) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -309,7 +309,7 @@ def test_transaction_that_is_too_large_is_refused(brokers: Brokers) -> None:
 
 def test_journal_without_transactions_dials_no_channel_for_them(brokers: Brokers) -> None:
     brokers.put()
-    brokers.loop.turn()
+    brokers.loop.iterate()
     assert {purpose for _, purpose in brokers.links.channels} == {"Identify", "Append"}
 
 

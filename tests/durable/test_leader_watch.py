@@ -17,13 +17,13 @@ class Watched:
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.cluster, self.notes = TargetBrokers(nursery), list[str]()
-        self.seen, self.missing, self.trouble = list[TopicLeaders](), list[int](), list[str]()
+        self.reported, self.missing, self.trouble = list[TopicLeaders](), list[int](), list[str]()
         self.watch = LeaderWatch(
             TEST_STATE.topic,
             8,
             ClusterClientSettings(),
             lambda event, **_: self.notes.append(event),
-            on_leaders=self.seen.append,
+            on_leaders=self.reported.append,
             on_missing=lambda: self.missing.append(1),
             on_trouble=lambda error: self.trouble.append(str(error)),
         )
@@ -40,7 +40,7 @@ async def test_two_waiters_are_both_notified(nursery: trio.Nursery, autojump_clo
             both.start_soon(watched.watch.refresh)
     assert watched.watch.source.leaders == dict.fromkeys(range(8), NODE)
     assert watched.watch.source.by_leader([2, 3]) == {NODE: [2, 3]}
-    assert watched.seen
+    assert watched.reported
 
 
 async def test_topic_that_is_missing_is_distinguished_from_trouble(
@@ -48,7 +48,7 @@ async def test_topic_that_is_missing_is_distinguished_from_trouble(
 ) -> None:
     watched = Watched(nursery)
     await watched.watch.refresh()
-    assert (watched.missing, watched.trouble, watched.seen) == ([1], [], [])
+    assert (watched.missing, watched.trouble, watched.reported) == ([1], [], [])
     watched.cluster.leave()
     for _ in range(3):
         await watched.watch.refresh()

@@ -47,15 +47,15 @@ class Group:
         """A member that runs until its scope is cancelled."""
         client = ClusterClient([self.bootstrap], ClusterClientSettings(), self.nodes)
         notes = lambda event, **context: self.notes.append((event, context))  # noqa: E731
-        made = Membership(client, notes, name, SESSION_S, clock or boot_time, serves=SERVES)
+        membership = Membership(client, notes, name, SESSION_S, clock or boot_time, serves=SERVES)
         scope = trio.CancelScope()
 
         async def run() -> None:
             with scope:
-                await made.run(OwnershipEvents())
+                await membership.run(OwnershipEvents())
 
         self.nursery.start_soon(run)
-        return made, scope
+        return membership, scope
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -68,7 +68,7 @@ async def test_partitions_of_a_killed_member_are_divided_between_several(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a, b, c = (Member(brokers, name, nursery, fleet=True) for name in "abc")
-    a.others, b.others = [b], [a]
+    a.other_members, b.other_members = [b], [a]
     await until(lambda: len(a.part.assigned | b.part.assigned | c.part.assigned) == PARTITIONS)
     before, killed = a.part.assigned, trio.current_time()
     await c.kill()

@@ -30,9 +30,9 @@ DIALS, RESPONSES, REFUSES = "dials", "answers", "refuses"
 
 @pytest.fixture
 def brokers(nursery: trio.Nursery) -> TargetBrokers:
-    made = TargetBrokers(nursery, nodes=3)
-    move_coordinator(made, 1)
-    return made
+    target_brokers = TargetBrokers(nursery, nodes=3)
+    move_coordinator(target_brokers, 1)
+    return target_brokers
 
 
 def move_coordinator(brokers: TargetBrokers, node_id: int) -> float:
@@ -158,7 +158,7 @@ async def test_a_member_notified_of_a_rejoin_does_not_wait_for_its_next_heartbea
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
-    a.others, b.others = [b], [a]
+    a.other_members, b.other_members = [b], [a]
     await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
     await trio.sleep(CHANGING_SESSIONS * SESSION_S)
     began = trio.current_time()
@@ -208,15 +208,18 @@ async def test_lease_returns_as_soon_as_another_coordinator_is_named(
     a = Member(brokers, "a", nursery, fleet=False)
     await until(a.part.is_valid)
     lose(brokers, how)
-    since, found = trio.current_time(), brokers.requested.count(ApiKey.FIND_COORDINATOR)
+    since, earlier_queries = trio.current_time(), brokers.requested.count(ApiKey.FIND_COORDINATOR)
     await trio.sleep(LEADERS_MOVE_S)
     assert not a.part.is_valid()
     assert a.part.assigned == ALL
-    named = move_coordinator(brokers, 2)
+    moved_at = move_coordinator(brokers, 2)
     await until(a.part.is_valid)
-    assert trio.current_time() - named <= 2 * group_coordinator.RETRY_SOON_S
+    assert trio.current_time() - moved_at <= 2 * group_coordinator.RETRY_SOON_S
     seconds = trio.current_time() - since
-    assert brokers.requested.count(ApiKey.FIND_COORDINATOR) - found <= seconds / group_coordinator.RETRY_SOON_S + 5
+    assert (
+        brokers.requested.count(ApiKey.FIND_COORDINATOR) - earlier_queries
+        <= seconds / group_coordinator.RETRY_SOON_S + 5
+    )
     assert brokers.dialled.count(1) <= seconds / group_coordinator.DIAL_AGAIN_S + 5
     brokers.come_back()
     await trio.sleep(SESSION_S)
@@ -232,12 +235,12 @@ async def test_coordinator_that_loads_the_group_is_queried_again_over_the_same_c
     await until(a.part.is_valid)
     lose(brokers, REFUSES)
     await trio.sleep(SESSION_S - 1)  # the session continues at the next coordinator
-    named = move_coordinator(brokers, 2)
+    moved_at = move_coordinator(brokers, 2)
     brokers.refuse(ApiKey.HEARTBEAT, ErrorCode.NOT_COORDINATOR)
     await trio.sleep(4 * ownership_group.RETRY_MIN_S)
     brokers.faults.clear()
     await until(a.part.is_valid)
-    assert trio.current_time() - named <= group_coordinator.RETRY_SOON_S + 6 * ownership_group.RETRY_MIN_S
+    assert trio.current_time() - moved_at <= group_coordinator.RETRY_SOON_S + 6 * ownership_group.RETRY_MIN_S
     assert brokers.dialled.count(2) == 1
     move_coordinator(brokers, 3)
     await trio.sleep(SESSION_S)

@@ -33,46 +33,46 @@ def test_nothing_is_owned_before_the_first_assignment():
 
 def test_lease_counts_from_when_the_heartbeat_was_sent():
     """Its response may have been delayed, and the machine may have slept in the meantime."""
-    made = lease()
-    made.joined(100.0)
-    made.on_heartbeat(OK, 103.0)
-    assert made.is_valid(107.4)
-    assert not made.is_valid(107.5)
-    made.on_heartbeat(OK, 110.0)
-    assert made.is_valid(114.4), "the same generation goes on: nobody else was let in"
+    held_lease = lease()
+    held_lease.joined(100.0)
+    held_lease.on_heartbeat(OK, 103.0)
+    assert held_lease.is_valid(107.4)
+    assert not held_lease.is_valid(107.5)
+    held_lease.on_heartbeat(OK, 110.0)
+    assert held_lease.is_valid(114.4), "the same generation goes on: nobody else was let in"
 
 
 def test_responses_out_of_order_do_not_shorten_it():
-    made = lease()
-    made.joined(100.0)
-    made.on_heartbeat(OK, 105.0)
-    made.on_heartbeat(OK, 103.0)
-    assert made.ends == 109.5
+    held_lease = lease()
+    held_lease.joined(100.0)
+    held_lease.on_heartbeat(OK, 105.0)
+    held_lease.on_heartbeat(OK, 103.0)
+    assert held_lease.ends == 109.5
 
 
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID]
 )
 def test_any_other_response_ends_it(code):
-    made = lease()
-    made.joined(100.0)
-    made.on_heartbeat(code, 101.0)
-    assert not made.is_valid(101.0)
-    made.on_heartbeat(OK, 100.5)
-    made.joined(102.0)
-    assert made.is_valid(102.0)
+    held_lease = lease()
+    held_lease.joined(100.0)
+    held_lease.on_heartbeat(code, 101.0)
+    assert not held_lease.is_valid(101.0)
+    held_lease.on_heartbeat(OK, 100.5)
+    held_lease.joined(102.0)
+    assert held_lease.is_valid(102.0)
 
 
 def test_rebalance_is_followed_or_ends_the_membership():
     """From the first 27 on a member has the rebalance timeout to join again, whatever heartbeats return."""
-    made = lease()
-    made.joined(100.0)
-    made.on_heartbeat(REBALANCE, 102.0)
-    made.on_heartbeat(REBALANCE, 105.0)
-    assert made.is_valid(106.4)
-    assert not made.is_valid(106.5)
-    made.joined(106.0)
-    assert made.is_valid(110.4)
+    held_lease = lease()
+    held_lease.joined(100.0)
+    held_lease.on_heartbeat(REBALANCE, 102.0)
+    held_lease.on_heartbeat(REBALANCE, 105.0)
+    assert held_lease.is_valid(106.4)
+    assert not held_lease.is_valid(106.5)
+    held_lease.joined(106.0)
+    assert held_lease.is_valid(110.4)
 
 
 def test_owners_keep_their_partitions():

@@ -29,76 +29,76 @@ def replay(*batches, until=None, start=0) -> Replay:
     for pid, epoch, records in batches:
         data += build_batch(offset, records, producer_id=pid, producer_epoch=epoch, base_sequence=0)
         offset += len(records)
-    made = Replay(reign_of, offset - 1 if until is None else until)
+    replayed = Replay(reign_of, offset - 1 if until is None else until)
     for batch in iter_batches(data):
-        made.read(batch, lambda batch=batch: decode_records(data[batch.position : batch.end]))
-    return made
+        replayed.read(batch, lambda batch=batch: decode_records(data[batch.position : batch.end]))
+    return replayed
 
 
-def state(made):
-    return {key.decode(): value.decode() for key, value in made.values.items()}
+def state(replayed):
+    return {key.decode(): value.decode() for key, value in replayed.values.items()}
 
 
 def test_last_value_counts_and_deletions_delete():
-    made = replay(takeover(7, 0), put(7, 0, a="1", b="1"), put(7, 0, a="2", b=None))
-    assert state(made) == {"a": "2"}
-    assert made.done
+    replayed = replay(takeover(7, 0), put(7, 0, a="1", b="1"), put(7, 0, a="2", b=None))
+    assert state(replayed) == {"a": "2"}
+    assert replayed.done
 
 
 def test_values_that_come_again_are_in_memory_once():
     """A commit of 10,000 ranges stores 10,000 records with one value."""
-    made = replay(takeover(7, 0), put(7, 0, a="same", b="same", c="other", d="other"))
-    assert state(made) == {"a": "same", "b": "same", "c": "other", "d": "other"}
-    assert made.values[b"a"] is made.values[b"b"]
-    assert made.values[b"c"] is made.values[b"d"]
+    replayed = replay(takeover(7, 0), put(7, 0, a="same", b="same", c="other", d="other"))
+    assert state(replayed) == {"a": "same", "b": "same", "c": "other", "d": "other"}
+    assert replayed.values[b"a"] is replayed.values[b"b"]
+    assert replayed.values[b"c"] is replayed.values[b"d"]
 
 
 def test_next_owner_continues():
-    made = replay(takeover(7, 0), put(7, 0, a="1", b="1"), takeover(7, 1), put(7, 1, a="2"))
-    assert state(made) == {"a": "2", "b": "1"}
-    assert made.reign == Reign(7, 1)
-    assert made.ignored == 0
+    replayed = replay(takeover(7, 0), put(7, 0, a="1", b="1"), takeover(7, 1), put(7, 1, a="2"))
+    assert state(replayed) == {"a": "2", "b": "1"}
+    assert replayed.reign == Reign(7, 1)
+    assert replayed.ignored == 0
 
 
 def test_records_of_a_late_owner_are_ignored():
     """The broker forgot the fence and took it (durable/README.md rule 15)."""
-    made = replay(takeover(7, 0), put(7, 0, a="1"), takeover(7, 1), put(7, 0, a="late"), put(7, 1, b="1"))
-    assert state(made) == {"a": "1", "b": "1"}
-    assert made.ignored == 1
+    replayed = replay(takeover(7, 0), put(7, 0, a="1"), takeover(7, 1), put(7, 0, a="late"), put(7, 1, b="1"))
+    assert state(replayed) == {"a": "1", "b": "1"}
+    assert replayed.ignored == 1
 
 
 def test_late_owner_does_not_come_back_by_its_own_takeover_record():
-    made = replay(takeover(7, 1), put(7, 1, a="1"), takeover(7, 0), put(7, 0, a="late"))
-    assert state(made) == {"a": "1"}
-    assert made.ignored == 2
+    replayed = replay(takeover(7, 1), put(7, 1, a="1"), takeover(7, 0), put(7, 0, a="late"))
+    assert state(replayed) == {"a": "1"}
+    assert replayed.ignored == 2
 
 
 def test_new_producer_id_begins_a_reign():
     """After the transactional id expired the epoch starts at 0 again."""
-    made = replay(takeover(7, 5), put(7, 5, a="1"), takeover(8, 0), put(8, 0, b="1"), put(7, 5, a="late"))
-    assert state(made) == {"a": "1", "b": "1"}
+    replayed = replay(takeover(7, 5), put(7, 5, a="1"), takeover(8, 0), put(8, 0, b="1"), put(7, 5, a="late"))
+    assert state(replayed) == {"a": "1", "b": "1"}
 
 
 def test_records_before_the_first_takeover_are_ignored():
-    made = replay(put(7, 0, a="1"), (-1, -1, [Record(b"a", b"foreign")]), takeover(7, 0))
-    assert state(made) == {}
+    replayed = replay(put(7, 0, a="1"), (-1, -1, [Record(b"a", b"foreign")]), takeover(7, 0))
+    assert state(replayed) == {}
 
 
 def test_foreign_records_change_nothing():
     """A foreign writer with the right to write wrote a copy of a takeover record."""
-    made = replay(takeover(7, 0), (-1, -1, [Record(b"T9/0", b"owner")]), put(7, 0, a="1"), put(9, 0, a="x"))
-    assert state(made) == {"a": "1"}
+    replayed = replay(takeover(7, 0), (-1, -1, [Record(b"T9/0", b"owner")]), put(7, 0, a="1"), put(9, 0, a="x"))
+    assert state(replayed) == {"a": "1"}
 
 
 def test_nothing_after_the_own_takeover_is_read():
-    made = replay(takeover(7, 0), put(7, 0, a="1"), takeover(7, 1), put(7, 1, a="2"), until=2)
-    assert state(made) == {"a": "1"}
-    assert made.done
+    replayed = replay(takeover(7, 0), put(7, 0, a="1"), takeover(7, 1), put(7, 1, a="2"), until=2)
+    assert state(replayed) == {"a": "1"}
+    assert replayed.done
 
 
 def test_compacted_log_with_holes():
     """Compaction leaves offsets out, and empty batches of the last producer."""
-    made = Replay(reign_of, 100)
+    replayed = Replay(reign_of, 100)
     batches = [
         build_batch(3, [Record(b"T7/0", b"o", offset=3)], producer_id=7, producer_epoch=0, base_sequence=0),
         build_batch(50, [Record(b"a", b"1", offset=57)], producer_id=7, producer_epoch=0, base_sequence=9),
@@ -106,10 +106,10 @@ def test_compacted_log_with_holes():
     ]
     for data in batches:
         (batch,) = iter_batches(data)
-        made.read(batch, lambda data=data: decode_records(data))
-    assert state(made) == {"a": "1"}
-    assert made.next_offset == 101
-    assert made.done
+        replayed.read(batch, lambda data=data: decode_records(data))
+    assert state(replayed) == {"a": "1"}
+    assert replayed.next_offset == 101
+    assert replayed.done
 
 
 def test_takeovers_that_something_depends_on_stay():
@@ -117,8 +117,8 @@ def test_takeovers_that_something_depends_on_stay():
     reigns = [takeover(7, epoch) for epoch in range(TAKEOVERS_KEPT + 10)]
     reigns.insert(6, put(7, 5, a="1"))
     reigns.insert(4, put(7, 3, lost=None))
-    made = replay(*reigns)
-    superfluous = made.superfluous()
+    replayed = replay(*reigns)
+    superfluous = replayed.superfluous()
     assert len(superfluous) == TAKEOVERS_KEPT + 10 - 3
     assert not {b"T7/3", b"T7/5", b"T7/%d" % (TAKEOVERS_KEPT + 9)} & set(superfluous)
     last = TAKEOVERS_KEPT + 9
@@ -129,12 +129,12 @@ def test_takeovers_that_something_depends_on_stay():
 
 def test_batch_that_cannot_be_read_is_met_again():
     """The next reader of that partition reads it once more."""
-    made = Replay(refuse, 100)
+    replayed = Replay(refuse, 100)
     batch = next(iter_batches(build_batch(0, [Record(b"new", b"x")], producer_id=7, producer_epoch=1, base_sequence=0)))
     for _ in range(2):
         with pytest.raises(RemoteProtocolError):
-            made.read(batch, lambda: [Record(b"new", b"x")])
-        assert made.next_offset == 0
+            replayed.read(batch, lambda: [Record(b"new", b"x")])
+        assert replayed.next_offset == 0
 
 
 def refuse(key):
@@ -144,7 +144,7 @@ def refuse(key):
 def test_follower_is_given_what_counts_in_place_of_values():
     """Values are in the order of the log, deletions included, takeovers and late owners omitted."""
     given = []
-    made = Replay(reign_of, ENDLESS, sink=given.append)
+    replayed = Replay(reign_of, ENDLESS, sink=given.append)
     for epoch, records in (
         (1, [Record(b"T7/1", b"")]),
         (1, [Record(b"a", b"1"), Record(b"b", b"1")]),
@@ -152,10 +152,10 @@ def test_follower_is_given_what_counts_in_place_of_values():
         (1, [Record(b"a", b"late")]),
         (2, [Record(b"a", None)]),
     ):
-        data = build_batch(made.next_offset, records, producer_id=7, producer_epoch=epoch, base_sequence=0)
-        made.read(next(iter_batches(data)), lambda records=records: records)
+        data = build_batch(replayed.next_offset, records, producer_id=7, producer_epoch=epoch, base_sequence=0)
+        replayed.read(next(iter_batches(data)), lambda records=records: records)
     assert [(record.key, record.value) for record in given] == [(b"a", b"1"), (b"b", b"1"), (b"a", None)]
-    assert (made.values, made.ignored, made.next_offset, made.done) == ({}, 1, 6, False)
+    assert (replayed.values, replayed.ignored, replayed.next_offset, replayed.done) == ({}, 1, 6, False)
 
 
 def transactional(pid, epoch, **values):
@@ -181,10 +181,10 @@ def replay_with_markers(*batches) -> Replay:
             is_control=is_control,
         )
         offset += len(records)
-    made = Replay(reign_of, offset - 1)
+    replayed = Replay(reign_of, offset - 1)
     for batch in iter_batches(data):
-        made.read(batch, lambda batch=batch: decode_records(data[batch.position : batch.end]))
-    return made
+        replayed.read(batch, lambda batch=batch: decode_records(data[batch.position : batch.end]))
+    return replayed
 
 
 def test_transaction_counts_from_its_commit_marker_on():
@@ -201,28 +201,28 @@ def test_aborted_transaction_does_not_count():
     """Its coordinator raised the epoch of the marker if it fenced the producer."""
     begun = (takeover(7, 0), put(7, 0, a="1"), transactional(7, 0, a="2", b="2"))
     for epoch in (0, 1):
-        made = replay_with_markers(*begun, marker(7, epoch, committed=False), takeover(7, 2), put(7, 2, c="3"))
-        assert state(made) == {"a": "1", "c": "3"}
-        assert made.ignored == 0
+        replayed = replay_with_markers(*begun, marker(7, epoch, committed=False), takeover(7, 2), put(7, 2, c="3"))
+        assert state(replayed) == {"a": "1", "c": "3"}
+        assert replayed.ignored == 0
 
 
 def test_marker_ends_only_the_transaction_of_its_producer():
-    made = replay_with_markers(
+    replayed = replay_with_markers(
         takeover(7, 0), transactional(7, 0, a="1"), marker(8, 0, committed=True), marker(7, 0, committed=False)
     )
-    assert state(made) == {}
+    assert state(replayed) == {}
 
 
 def test_transaction_of_an_earlier_owner_is_ignored_when_it_is_committed_late():
-    made = replay_with_markers(
+    replayed = replay_with_markers(
         takeover(7, 0), transactional(7, 0, a="1"), takeover(8, 0), marker(7, 0, committed=True), put(8, 0, b="2")
     )
-    assert state(made) == {"b": "2"}
-    assert made.ignored == 1
+    assert state(replayed) == {"b": "2"}
+    assert replayed.ignored == 1
 
 
 def test_deletion_in_a_transaction_deletes():
-    made = replay_with_markers(
+    replayed = replay_with_markers(
         takeover(7, 0), put(7, 0, a="1"), transactional(7, 0, a=None), marker(7, 0, committed=True)
     )
-    assert state(made) == {}
+    assert state(replayed) == {}

@@ -123,8 +123,8 @@ async def test_batches_with_nothing_for_the_follower_are_not_opened(monkeypatch:
     batches, given, opened = [[takeover], [kinds[0]], [kinds[0], kinds[1]], [kinds[2], kinds[0]]], [], []
     data, offset = b"", 0
     for batch in batches:
-        made = [each if isinstance(each, Record) else Record(each, b"v", (), 2_000 + offset) for each in batch]
-        data += build_batch(offset, made, producer_id=7, producer_epoch=1, base_sequence=offset)
+        batch_records = [each if isinstance(each, Record) else Record(each, b"v", (), 2_000 + offset) for each in batch]
+        data += build_batch(offset, batch_records, producer_id=7, producer_epoch=1, base_sequence=offset)
         offset += len(batch)
     decode = records.decode_records
     monkeypatch.setattr(records, "decode_records", lambda batch: opened.append(len(batch)) or decode(batch))
@@ -146,17 +146,17 @@ def some_log(chance: random.Random) -> bytes:
         )
         if kind == "takeover":
             epoch += 1
-            made = [SHARE_STATE.takeover("p:1", number, 7, epoch)]
+            batch_records = [SHARE_STATE.takeover("p:1", number, 7, epoch)]
             flags["producer_epoch"] = epoch
         elif kind == "marker":
             flags |= {"is_transactional": True, "is_control": True, "base_sequence": -1}
-            made = [Record(chance.choice((b"\0\0\0\1", b"\0\0\0\0")), b"")]
+            batch_records = [Record(chance.choice((b"\0\0\0\1", b"\0\0\0\0")), b"")]
         else:
-            made = [some_record(chance, number) for _ in range(chance.choice((1, 1, 2, 5)))]
+            batch_records = [some_record(chance, number) for _ in range(chance.choice((1, 1, 2, 5)))]
             flags |= {"is_transactional": True} if kind == "transaction" else {}
             flags |= {"codec": compression.LZ4} if kind == "compressed" else {}
-        data += build_batch(offset, made, **flags)
-        offset += len(made)
+        data += build_batch(offset, batch_records, **flags)
+        offset += len(batch_records)
     return bytes(data)
 
 

@@ -35,9 +35,9 @@ class Journal:
 
 
 def held(count: int, size: int = 1) -> HeldTexts:
-    made = HeldTexts()
-    made.values = {f"k{number}": "v" * size for number in range(count)}
-    return made
+    texts = HeldTexts()
+    texts.values = {f"k{number}": "v" * size for number in range(count)}
+    return texts
 
 
 async def write(journal: Journal, texts: HeldTexts, partitions: set[int]) -> None:
@@ -48,8 +48,8 @@ async def write(journal: Journal, texts: HeldTexts, partitions: set[int]) -> Non
 async def test_everything_is_appended_once_to_its_partition() -> None:
     journal, texts = Journal(), held(2000)
     await write(journal, texts, set(TEST_STATE.all))
-    found = [(key, value.decode()) for _, records in journal.appends for key, value in records]
-    assert sorted(found) == sorted(texts.values.items())
+    appended = [(key, value.decode()) for _, records in journal.appends for key, value in records]
+    assert sorted(appended) == sorted(texts.values.items())
     assert all(partition_of(key) == partition for partition, records in journal.appends for key, _ in records)
     assert max(len(records) for _, records in journal.appends) == restored_state.RECORDS
 

@@ -159,9 +159,9 @@ def jumping(autojump_clock: MockClock) -> MockClock:
 
 @pytest.fixture
 def cluster(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> StateCluster:
-    made = StateCluster(nursery)
-    state_cluster.install(monkeypatch, made)
-    return made
+    fake_cluster = StateCluster(nursery)
+    state_cluster.install(monkeypatch, fake_cluster)
+    return fake_cluster
 
 
 EVERYTHING = range(PARTITIONS)
@@ -225,15 +225,15 @@ async def test_number_that_moves_moves_in_all_states(jumping: MockClock, cluster
 
 def opened(gate: StateGate) -> list[set[int]]:
     """Return the partitions of each `open` from now on, once there are some."""
-    found: list[set[int]] = []
+    opened_parts: list[set[int]] = []
     open_doors = gate.open
 
     def note(partitions: Collection[int] = ()) -> None:
-        found.append(set(partitions))
+        opened_parts.append(set(partitions))
         open_doors(partitions)
 
     gate.open = note  # type: ignore[method-assign,assignment]
-    return found
+    return opened_parts
 
 
 async def test_partitions_of_known_groups_and_of_waiting_requests_are_served_before_all_others(
@@ -258,20 +258,20 @@ async def test_request_during_a_takeover_waits_for_a_few_partitions_at_most(
     await owning(cluster)
     proxy = Proxy(cluster, "b:1", fleet=True, groups={GROUP: None})
     gate, late = proxy.share.gate, max(set(EVERYTHING) - {NUMBER})
-    opening, found = gate.open, []
+    opening, opened_parts = gate.open, []
 
     def note(partitions: Collection[int]) -> None:
-        found.append(set(partitions))
+        opened_parts.append(set(partitions))
         opening(partitions)
-        if len(found) == 2:
+        if len(opened_parts) == 2:
             gate.request({late})
 
     gate.open = note  # type: ignore[method-assign,assignment]
     proxy.owner.assign(EVERYTHING)
     await until(lambda: proxy.home.served == set(EVERYTHING))
-    assert found[0] == {NUMBER}
-    assert {late} in found[2:4]
-    assert max(map(len, found)) == PART_MAX
+    assert opened_parts[0] == {NUMBER}
+    assert {late} in opened_parts[2:4]
+    assert max(map(len, opened_parts)) == PART_MAX
 
 
 @pytest.mark.parametrize("has_more", [False, True], ids=["nothing follows", "another owner follows"])
@@ -352,9 +352,9 @@ async def test_proxy_takes_over_in_parts_while_others_serve_clients(
     proxy = Proxy(cluster, "b:1", fleet=True, groups=groups)
     proxy.owner.has_others = True
     shares = opened(proxy.share.gate)
-    others = set(EVERYTHING) - {NUMBER}
-    proxy.owner.assign(others)
-    await until(lambda: proxy.home.served == others)
+    remaining = set(EVERYTHING) - {NUMBER}
+    proxy.owner.assign(remaining)
+    await until(lambda: proxy.home.served == remaining)
     assert max(map(len, shares)) == PART_MAX
 
 
@@ -429,8 +429,8 @@ async def test_number_lost_in_one_state_is_lost_in_all(jumping: MockClock, clust
     assert code_of(promise) == ErrorCode.NOT_COORDINATOR
     assert "test-state-lost" in zombie.notes
     assert not zombie.share.gate.lets_in([3])
-    others = [n for n in EVERYTHING if n != 3]
-    assert zombie.share.gate.lets_in(others) == fleet
+    remaining = [n for n in EVERYTHING if n != 3]
+    assert zombie.share.gate.lets_in(remaining) == fleet
     before = zombie.notes.count("share-state-loaded")
     await until(lambda: zombie.notes.count("share-state-loaded") > before)
     assert zombie.home.served == set(EVERYTHING), "it was assigned all the time"

@@ -30,13 +30,13 @@ def takeover(pid, epoch):
     return Record(b"takeover-%d-%d" % (pid, epoch), b"owner")
 
 
-def made(**options) -> StateProducer:
+def new_producer(**options) -> StateProducer:
     return StateProducer(takeover, Record(b"alive"), **options)
 
 
 def ready(now=0.0, **options) -> StateProducer:
     """One that owns its partition as (7, 3)."""
-    producer = made(**options)
+    producer = new_producer(**options)
     assert producer.next_request(now) == Identify(-1, -1)
     assert producer.identified(OK, 7, 3, now) == []
     assert batch_of(producer.next_request(now)).keys == [b"takeover-7-3"]
@@ -78,7 +78,7 @@ def report(producer, outcome, now, offset=50):
 
 def test_takeover_record_is_the_first_append_of_its_epoch():
     """Sequence 0, and nothing else with it (durable/README.md rule 13)."""
-    producer = made()
+    producer = new_producer()
     add(producer, "early")
     producer.next_request(0.0)
     producer.identified(OK, 7, 3, 0.0)
@@ -294,7 +294,7 @@ def test_replaced_while_identifying_is_lost():
 
 def test_identity_that_is_not_given_yet_is_requested_again():
     """51 while an old transaction ends, 14-16 while the coordinator moves, no response: repeating changes nothing."""
-    producer, now = made(), 0.0
+    producer, now = new_producer(), 0.0
     for code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR, CUT, UNSENT):
         assert producer.next_request(now) == Identify(-1, -1)
         if code is CUT:
@@ -355,7 +355,7 @@ def test_what_waits_after_something_unknown_is_refused_in_the_end():
 
 
 def test_waiting_has_a_limit():
-    producer = made()
+    producer = new_producer()
     size = state_producer.WAITING_BYTES_MAX // 2
     assert producer.add([Record(b"k", bytes(size))], 1, 0.0)
     assert not producer.add([Record(b"k", bytes(size))], 2, 0.0)
@@ -363,7 +363,7 @@ def test_waiting_has_a_limit():
 
 def test_new_producer_id_is_checked_first():
     """It does not fence a producer with another id: the caller checks for one before the takeover record is written."""
-    producer = made()
+    producer = new_producer()
     add(producer, "a")
     producer.next_request(0.0)
     producer.identified(OK, 7, 0, 0.0)
@@ -377,7 +377,7 @@ def test_new_producer_id_is_checked_first():
 
 def test_what_it_wants_is_what_it_gives():
     """The way is found before the request is made."""
-    producer = made()
+    producer = new_producer()
     assert producer.wants(0.0) is Identify
     producer.next_request(0.0)
     assert producer.wants(0.0) is None
@@ -450,7 +450,7 @@ def story(seed, steps=400):
     """Run one writer and one leader; the broker appends and returns 3, 6, 7, 20, 56, -1 or nothing, refuses a repeated
     append, forgets the writer, loses unreplicated records, and gets a request late.
     """
-    choose, leader, producer, numbers = random.Random(seed), StateLeader(), made(), itertools.count()
+    choose, leader, producer, numbers = random.Random(seed), StateLeader(), new_producer(), itertools.count()
     stored, refused, late, now = set(), set(), [], 0.0
     for step in range(steps):
         now += choose.choice((0.3, 1.5))

@@ -44,11 +44,11 @@ async def test_missing_topic_is_made_as_decision_20_says(nursery: trio.Nursery) 
 async def test_it_is_replicated_as_the_offsets_are(
     nursery: trio.Nursery, brokers: int, offsets: int, replicas: int, in_sync: int
 ) -> None:
-    made = TargetBrokers(nursery, nodes=brokers)
+    target_brokers = TargetBrokers(nursery, nodes=brokers)
     if offsets:
-        made.target.create_topic(OFFSETS_TOPIC, 50, replication=offsets)
-    await topic_of(made).create()
-    created = made.topic(TOPIC)
+        target_brokers.target.create_topic(OFFSETS_TOPIC, 50, replication=offsets)
+    await topic_of(target_brokers).create()
+    created = target_brokers.topic(TOPIC)
     replicas_made = len(created.partitions[0].replicas)
     assert (replicas_made, created.configs.stored["min.insync.replicas"]) == (replicas, str(in_sync))
 
@@ -105,7 +105,7 @@ LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
 
 
 @pytest.mark.parametrize(
-    ("configured", "found", "reported"),
+    ("configured", "limit", "reported"),
     [
         ("2000000", 2_000_000, []),
         ("65536", 65536, [LOW]),
@@ -114,7 +114,7 @@ LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
     ],
 )
 async def test_how_large_a_batch_may_be(
-    nursery: trio.Nursery, configured: str | None, found: int, reported: list[str]
+    nursery: trio.Nursery, configured: str | None, limit: int, reported: list[str]
 ) -> None:
     """The topic's limit; without the right to read its settings, the limit that the proxy would have set."""
     brokers, notes = TargetBrokers(nursery), list[str]()
@@ -126,7 +126,7 @@ async def test_how_large_a_batch_may_be(
     topic = topic_of(brokers)
     view = await topic.leaders()
     assert view is not None
-    assert topic.message_bytes(await topic.settings(view), lambda event, **_: notes.append(event)) == found
+    assert topic.message_bytes(await topic.settings(view), lambda event, **_: notes.append(event)) == limit
     assert notes == reported
 
 

@@ -60,7 +60,7 @@ class World:
         fates = self.fates.get(name)
         return fates.pop(0) if fates else CALM
 
-    def turn(self, seconds: float = 0.0, fate: Callable[[str], Fate] | None = None) -> None:
+    def iterate(self, seconds: float = 0.0, fate: Callable[[str], Fate] | None = None) -> None:
         self.now += seconds
         for outcome in self.brokers.exchange(self.producer, self.now, fate or self.fate):
             self.note(outcome)
@@ -78,7 +78,7 @@ class World:
         for _ in range(3000):
             if condition():
                 return
-            self.turn(step_s)
+            self.iterate(step_s)
         raise AssertionError("it does not end")
 
     def put(self, token: str) -> None:
@@ -146,7 +146,7 @@ def test_plain_append_before_the_marker_is_repeated(world: World) -> None:
     assert world.result("one") == OK
     world.put("after")
     for _ in range(5):
-        world.turn(0.01)
+        world.iterate(0.01)
     assert "after" not in world.outcomes
     assert world.brokers.sent.count("append") > 1
     world.brokers.write_markers()
@@ -168,7 +168,7 @@ def test_next_transaction_begins_after_the_markers_of_the_one_before(world: Worl
         world.put_with(token)
     assert world.result("one") == OK
     for _ in range(5):
-        world.turn(0.01)
+        world.iterate(0.01)
     assert "two" not in world.outcomes
     world.brokers.write_markers()
     world.until(lambda: world.brokers.sent.count("commit") == 2)
@@ -308,7 +308,7 @@ def test_takeover_ends_the_open_transaction_of_the_last_owner(requests: int) -> 
         return CALM if done < requests else Fate(arrives=False, code=None, arrives_late=True)
 
     while len(world.brokers.sent) < min(requests, 5):
-        world.turn(0.01, dying)
+        world.iterate(0.01, dying)
     world.own()
     world.brokers.arrive()
     is_committed = world.stored() == {b"key": b"one"}
@@ -323,7 +323,7 @@ def test_takeover_ends_the_open_transaction_of_the_last_owner(requests: int) -> 
 def test_renewal_of_the_identity_waits_for_the_end_of_a_transaction(world: World) -> None:
     """InitProducerId would abort it (TransactionCoordinator.prepareInitProducerIdTransit)."""
     world.put_with("one")
-    world.turn()
+    world.iterate()
     world.producer.renew_every(1e9, 60.0, world.now - 60.0)
     assert world.producer.wants(world.now) is not Identify
     assert world.result("one") == OK
@@ -487,7 +487,7 @@ class Storm:
         else:
             world.put(token)
         for _ in range(chance.randrange(6)):
-            world.turn(chance.choice((0.001, 0.02, 0.3, 3.0)), self.fate)
+            world.iterate(chance.choice((0.001, 0.02, 0.3, 3.0)), self.fate)
             if chance.random() < 0.2:
                 world.brokers.arrive()
             if chance.random() < 0.3:

@@ -13,9 +13,9 @@ from tests.support.rights_client import ALL, RightsClient
 
 
 def client_with(bits: int = ALL, code: int = 0) -> RightsClient:
-    made = RightsClient(50, **{TOPIC: bits})
-    made.codes = {TOPIC: code}
-    return made
+    rights_client = RightsClient(50, **{TOPIC: bits})
+    rights_client.codes = {TOPIC: code}
+    return rights_client
 
 
 async def sentences(client: RightsClient) -> list[str]:
@@ -64,7 +64,7 @@ async def test_topic_that_is_not_compacted_is_an_obstacle_with_its_correction() 
 async def test_settings_that_may_not_be_read_are_reported_as_a_risk() -> None:
     client = client_with()
     client.settings_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    found = await state_rights.send_request(client, SHARE_STATE)  # type: ignore[arg-type]
-    assert list(state_rights.judge(found, SHARE_STATE)) == []
-    (risk,) = found.risks
+    rights = await state_rights.send_request(client, SHARE_STATE)  # type: ignore[arg-type]
+    assert list(state_rights.judge(rights, SHARE_STATE)) == []
+    (risk,) = rights.risks
     assert "DESCRIBE_CONFIGS" in risk

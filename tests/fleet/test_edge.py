@@ -26,9 +26,9 @@ LOST, NOT_FOUND = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.SHARE_SESSION_N
 
 @pytest.fixture
 def world() -> FarWorld:
-    made = FarWorld()
-    made.configure("g", share_auto_offset_reset="earliest")
-    return made
+    far_world = FarWorld()
+    far_world.configure("g", share_auto_offset_reset="earliest")
+    return far_world
 
 
 def test_records_never_go_to_the_owner_and_are_let_go_when_used_up(world):
@@ -93,7 +93,7 @@ def test_lost_link_ends_sessions_and_gives_records_back_with_their_delivery_coun
 
 def test_after_a_lost_link_requests_wait_for_a_new_one_and_are_refused_in_the_end(world):
     world.wire.cut()
-    world.others.peer = None
+    world.edge_fleet.peer = None
     member = world.member()
     reply = member.send_heartbeat(0, ["t"])
     assert not reply.done
@@ -223,12 +223,12 @@ def test_settings_of_a_broker_in_the_same_request_show_the_address_of_this_proxy
         configs = [listener] if kind == BROKER else []
         return message(results=[message.DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs)])
 
-    world.cluster.others = response
+    world.cluster.respond_unscripted = response
     world.edge.book = AddressBook(9300, "edge.example", lambda *_: True)
     for book in (world.edge.book, world.services.book):
         book.advertise(1, Address("10.0.0.1", 9092))
-    named = registry.message("DescribeConfigsRequest").DescribeConfigsResource
-    resources = [named(resource_type=kind, resource_name=name) for kind, name in ((BROKER, "1"), (GROUP, "g"))]
+    resource_class = registry.message("DescribeConfigsRequest").DescribeConfigsResource
+    resources = [resource_class(resource_type=kind, resource_name=name) for kind, name in ((BROKER, "1"), (GROUP, "g"))]
     broker, group = world.send_request(32, 4, resources=resources).results
     assert [entry.value for entry in broker.configs] == ["A://edge.example:9301"]
     assert group.error_code == 0

@@ -92,7 +92,7 @@ class Workers:
 
 
 @contextmanager
-def made(path: Path, **limits: Limits) -> Iterator[Workers]:
+def two_workers(path: Path, **limits: Limits) -> Iterator[Workers]:
     workers = Workers(str(path / "links.clients"), **limits)
     try:
         yield workers
@@ -102,7 +102,7 @@ def made(path: Path, **limits: Limits) -> Iterator[Workers]:
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[Workers]:
-    with made(tmp_path) as both:
+    with two_workers(tmp_path) as both:
         yield both
 
 
@@ -128,7 +128,7 @@ def moved(workers: Workers) -> tuple[Peer, Peer]:
 
 def test_a_client_moves_with_its_request_and_its_upstream_connection(workers: Workers) -> None:
     client, broker = moved(workers)
-    workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 1))
+    workers.world.iterate_until(lambda: (workers.here, workers.there) == (0, 1))
     forwarded(client, broker, 2, b"records")
     client.send(local(3))
     client.expect(response(3, OWNER))
@@ -136,7 +136,7 @@ def test_a_client_moves_with_its_request_and_its_upstream_connection(workers: Wo
     assert len(workers.world.brokers) == 1
     client.close()
     broker.expect_end()
-    workers.world.turn_until(lambda: workers.there == 0)
+    workers.world.iterate_until(lambda: workers.there == 0)
 
 
 def drains(workers: Workers) -> None:
@@ -151,7 +151,7 @@ def test_an_idle_connection_moves_when_its_worker_ends_and_its_client_sees_nothi
     client, broker = workers.world.pair()
     forwarded(client, broker, 1, b"records")
     drains(workers)
-    workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 1))
+    workers.world.iterate_until(lambda: (workers.here, workers.there) == (0, 1))
     forwarded(client, broker, 2, b"more")
     client.send(local(3))
     client.expect(response(3, OWNER))
@@ -168,7 +168,7 @@ def test_a_connection_with_a_request_in_flight_moves_after_its_response(workers:
     broker.expect(request(FETCH, 11, 1))
     drains(workers)
     client.send(request(FETCH, 11, 2))
-    workers.world.turn()
+    workers.world.iterate()
     assert (workers.here, workers.there) == (1, 0)
     broker.send(response(1, b"records"))
     client.expect(response(1, b"records"))
@@ -182,7 +182,7 @@ def test_any_number_of_connections_move_in_one_iteration(workers: Workers) -> No
     count = ARRIVING_MAX + 10
     pairs = [workers.world.pair() for _ in range(count)]
     drains(workers)
-    workers.world.turn_until(lambda: (workers.here, workers.there) == (0, count))
+    workers.world.iterate_until(lambda: (workers.here, workers.there) == (0, count))
     for client, broker in pairs:
         client.send(request(FETCH, 11, 1))
         broker.expect(request(FETCH, 11, 1))
@@ -203,7 +203,7 @@ def test_an_idle_connection_that_the_other_worker_refuses_is_closed(workers: Wor
     workers.owner.admission.close()
     drains(workers)
     client.expect_end()
-    workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 0))
+    workers.world.iterate_until(lambda: (workers.here, workers.there) == (0, 0))
     assert "connection-not-moved" in workers.world.events()
 
 
@@ -218,7 +218,7 @@ def test_a_busy_worker_takes_over_connections_of_one_that_ends(workers: Workers)
     client, broker = workers.world.pair()
     forwarded(client, broker, 1, b"records")
     drains(workers)
-    workers.world.turn_until(lambda: (workers.here, workers.there) == (0, 1))
+    workers.world.iterate_until(lambda: (workers.here, workers.there) == (0, 1))
 
 
 def gives(workers: Workers, share: int = 1) -> int:
@@ -239,7 +239,7 @@ def test_a_worker_gives_every_second_connection_of_each_client(workers: Workers)
     for place, connection in enumerate(workers.world.plane.connections()):
         connection.software = ClientSoftware("aabbab"[place])
     assert gives(workers, 2) == 3
-    workers.world.turn_until(lambda: (workers.here, workers.there) == (3, 3))
+    workers.world.iterate_until(lambda: (workers.here, workers.there) == (3, 3))
     for plane in (workers.world.plane, workers.owner):
         clients = [connection.software.client_id for connection in plane.connections() if connection.software]
         assert set(clients) == {"a", "b"}
@@ -252,9 +252,9 @@ def test_a_connection_at_work_is_given_after_its_response(workers: Workers) -> N
     client.send(request(FETCH, 11, 1))
     broker.expect(request(FETCH, 11, 1))
     assert gives(workers) == 1
-    workers.world.turn()
+    workers.world.iterate()
     client.send(request(FETCH, 11, 2))
-    workers.world.turn()
+    workers.world.iterate()
     assert (workers.here, workers.there) == (1, 0)
     broker.send(response(1, b"records"))
     client.expect(response(1, b"records"))
@@ -270,12 +270,12 @@ def test_a_connection_that_cannot_be_given_is_served_as_before(workers: Workers)
     forwarded(client, broker, 1, b"records")
     workers.owner.admission.close()
     assert gives(workers) == 1
-    workers.world.turn_until(lambda: "connection-not-moved" in workers.world.events())
+    workers.world.iterate_until(lambda: "connection-not-moved" in workers.world.events())
     forwarded(client, broker, 2, b"more")
     workers.receiver.close()
-    workers.world.turn()
+    workers.world.iterate()
     assert gives(workers) == 1
-    workers.world.turn()
+    workers.world.iterate()
     forwarded(client, broker, 3, b"more")
     assert (workers.here, workers.there) == (1, 0)
 
@@ -292,7 +292,7 @@ def test_connections_that_were_moved_or_have_state_here_are_not_moved(workers: W
 def test_a_connection_does_not_move_within_an_exchange_of_sasl(workers: Workers) -> None:
     client, broker = begun_sasl(workers)
     assert gives(workers) == 1
-    workers.world.turn()
+    workers.world.iterate()
     assert (workers.here, workers.there) == (1, 0)
     client.send(request(SASL_AUTHENTICATE, 1, 2))
     broker.expect(request(SASL_AUTHENTICATE, 1, 2))
@@ -302,7 +302,7 @@ def begun_sasl(workers: Workers) -> tuple[Peer, Peer]:
     """Return a client between the two requests of an exchange, and its broker."""
     client = workers.world.client()
     client.send(request(SASL_HANDSHAKE, 1, 1, b"\0\5PLAIN"))
-    workers.world.turn_until(lambda: workers.world.brokers)
+    workers.world.iterate_until(lambda: workers.world.brokers)
     broker = workers.world.brokers[0]
     broker.frame()
     broker.send(response(1, b"\0\0\0\0\0\0"))
@@ -331,7 +331,7 @@ def test_a_client_moves_only_after_the_responses_to_its_earlier_requests(workers
     client.expect_silence()
     assert workers.edge_calls == []
     broker.send(response(1, b"r" * 1000)[:500])
-    workers.world.turn()
+    workers.world.iterate()
     broker.send(response(1, b"r" * 1000)[500:])
     client.expect(response(1, b"r" * 1000) + response(2, OWNER))
     assert len(workers.owner_calls) == 1
@@ -346,13 +346,13 @@ def test_acks_0_before_the_moving_request_reach_the_broker_first(workers: Worker
 
 def test_a_moved_connection_is_counted_once(workers: Workers) -> None:
     client, _ = moved(workers)
-    workers.world.turn_until(lambda: workers.world.plane.is_idle)
+    workers.world.iterate_until(lambda: workers.world.plane.is_idle)
     here, there = workers.world.plane.statistics(), workers.owner.statistics()
     assert (here.connections_total, there.connections_total) == (1, 0)
     assert (here.connections_moved_total, dict(here.ended)) == (1, {})
     assert there.upstream_connections == 1
     client.close()
-    workers.world.turn_until(lambda: workers.owner.statistics().ended == {"connection-closed": 1})
+    workers.world.iterate_until(lambda: workers.owner.statistics().ended == {"connection-closed": 1})
 
 
 def test_user_software_and_age_move_too(workers: Workers) -> None:
@@ -375,7 +375,7 @@ def test_user_software_and_age_move_too(workers: Workers) -> None:
 
 
 def test_an_owner_without_room_refuses_and_the_request_is_carried(tmp_path: Path) -> None:
-    with made(tmp_path, owner_limits=Limits(connections=1)) as workers:
+    with two_workers(tmp_path, owner_limits=Limits(connections=1)) as workers:
         first, _ = moved(workers)
         client, broker = workers.world.pair()
         client.send(local(1) + request(FETCH, 11, 2))
@@ -482,7 +482,7 @@ def test_a_client_is_disconnected_if_the_owner_is_killed_before_it_responds(work
     silent = Silent(workers.path)
     client, broker = workers.world.pair()
     client.send(local(1) + request(FETCH, 11, 2))
-    workers.world.turn_until(lambda: workers.edge_calls)
+    workers.world.iterate_until(lambda: workers.edge_calls)
     end = silent.accept()
     data, descriptors, _, _ = socket.recv_fds(end, 1 << 20, 2)
     assert bytes(moved_connection.decode(data).unread) == local(1) + request(FETCH, 11, 2)
@@ -523,9 +523,9 @@ def test_a_client_that_was_sent_survives_the_sender(workers: Workers) -> None:
     silent = Silent(workers.path)
     client, broker = workers.world.pair()
     client.send(local(1))
-    workers.world.turn_until(lambda: workers.edge_calls)
+    workers.world.iterate_until(lambda: workers.edge_calls)
     workers.connection(workers.world.plane).end("connection-cut")  # as at the end of a process
-    workers.world.turn_until(lambda: workers.world.plane.is_idle)
+    workers.world.iterate_until(lambda: workers.world.plane.is_idle)
     end = silent.accept()
     data, descriptors, _, _ = socket.recv_fds(end, 1 << 20, 2)
     sockets = [socket.socket(fileno=each) for each in descriptors]
@@ -540,10 +540,10 @@ def test_a_client_that_was_sent_survives_the_sender(workers: Workers) -> None:
 def test_a_client_that_leaves_during_a_move_ends_at_the_owner(workers: Workers) -> None:
     client, broker = workers.world.pair()
     client.send(local(1))
-    workers.world.turn_until(lambda: workers.edge_calls)
+    workers.world.iterate_until(lambda: workers.edge_calls)
     client.reset()
     broker.expect_end()
-    workers.world.turn_until(lambda: workers.world.plane.is_idle and workers.owner.is_idle)
+    workers.world.iterate_until(lambda: workers.world.plane.is_idle and workers.owner.is_idle)
 
 
 def unix(path: str) -> socket.socket:
@@ -563,7 +563,7 @@ def reply(workers: Workers, end: socket.socket) -> bytes:
             return False
         return True
 
-    workers.world.turn_until(received)
+    workers.world.iterate_until(received)
     end.close()
     return got[0]
 
@@ -593,7 +593,7 @@ def test_garbage_is_refused_and_leaves_nothing(workers: Workers, data: bytes, so
     assert reported in text
     for each in ends:
         each.close()
-    workers.world.turn_until(lambda: descriptors_of() == before)
+    workers.world.iterate_until(lambda: descriptors_of() == before)
     assert workers.there == 0
 
 
@@ -606,18 +606,18 @@ def test_a_descriptor_that_is_no_socket_is_refused_and_closed(workers: Workers) 
     assert b"0 sockets instead of 2" in reply(workers, end)
     os.close(reading)
     os.close(writing)
-    workers.world.turn_until(lambda: descriptors_of() == before)
+    workers.world.iterate_until(lambda: descriptors_of() == before)
 
 
 def test_ends_without_a_message_are_bounded(workers: Workers) -> None:
     ends = [unix(workers.path) for _ in range(ARRIVING_MAX + 1)]
-    workers.world.turn_until(lambda: len(workers.receiver._arriving) == ARRIVING_MAX)
+    workers.world.iterate_until(lambda: len(workers.receiver._arriving) == ARRIVING_MAX)
     assert reply(workers, ends[0]) == b""
     client, _ = moved(workers)
     client.close()
     for end in ends[1:]:
         end.close()
-    workers.world.turn_until(lambda: not workers.receiver._arriving)
+    workers.world.iterate_until(lambda: not workers.receiver._arriving)
 
 
 def test_an_end_without_a_message_is_closed_after_a_while(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,17 +21,17 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def filled(*hosts: str) -> tuple[Strangers, list[PeerLink]]:
-    made, waiting = links(len(hosts)), Strangers()
-    for link, host in zip(made, hosts, strict=True):
+    opened_links, waiting = links(len(hosts)), Strangers()
+    for link, host in zip(opened_links, hosts, strict=True):
         waiting.add(link, host)
-    return waiting, made
+    return waiting, opened_links
 
 
 def test_the_number_of_unproven_links_is_bounded() -> None:
-    waiting, made = filled("a", "a", "a")
+    waiting, opened_links = filled("a", "a", "a")
     assert waiting.link_to_close("a") is None
     waiting.add(links(1)[0], "a")
-    assert waiting.link_to_close("a") is made[0]
+    assert waiting.link_to_close("a") is opened_links[0]
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def test_the_number_of_unproven_links_is_bounded() -> None:
 )
 def test_the_oldest_of_the_host_with_the_most_ends(hosts: tuple[str, ...], newcomer: str, ends: int) -> None:
     """Of several hosts with equally many, the newcomer's own, else the first."""
-    waiting, made = filled(*hosts)
-    assert waiting.link_to_close(newcomer) is made[ends]
+    waiting, opened_links = filled(*hosts)
+    assert waiting.link_to_close(newcomer) is opened_links[ends]
 
 
 def test_a_proven_link_no_longer_counts() -> None:
-    waiting, made = filled("a", "a", "b", "c")
+    waiting, opened_links = filled("a", "a", "b", "c")
     for _ in range(2):
-        waiting.remove(made[0])
+        waiting.remove(opened_links[0])
     assert (len(waiting), waiting.link_to_close("a")) == (3, None)
     waiting.add(links(1)[0], "b")
-    assert waiting.link_to_close("c") is made[2]
-    assert waiting.links()[0] is made[1]
+    assert waiting.link_to_close("c") is opened_links[2]
+    assert waiting.links()[0] is opened_links[1]

@@ -42,5 +42,5 @@ def local_world(handler: Callable[..., Any], limits: Limits | None = None, **opt
 
 
 def started(w: World, handler: Handler, count: int = 1) -> Call:
-    w.turn_until(lambda: len(handler.calls) >= count)
+    w.iterate_until(lambda: len(handler.calls) >= count)
     return handler.calls[count - 1]

@@ -1,6 +1,6 @@
 """A data plane on the real loop without Trio: clients and brokers over loopback, the real clock.
 
-The loop is its own host here: nothing happens but in `turn_until`, so a test says when time passes. Every wait is
+The loop is its own host here: nothing happens but in `iterate_until`, so a test says when time passes. Every wait is
 bounded.
 """
 
@@ -67,7 +67,7 @@ class Peer:
                 view = view[self.sock.send(view) :]
             except BlockingIOError:
                 assert time.monotonic() < deadline, "the proxy takes no more"
-                self.world.turn()
+                self.world.iterate()
                 for peer in self.world.peers:
                     if peer is not self and peer.sock.fileno() >= 0:
                         peer.take()
@@ -86,7 +86,7 @@ class Peer:
 
     def receive(self, count: int) -> bytes:
         """Receive exactly this many bytes more."""
-        self.world.turn_until(lambda: len(self.take()) >= count or self.ended)
+        self.world.iterate_until(lambda: len(self.take()) >= count or self.ended)
         assert len(self.data) >= count, f"ended after {len(self.data)} bytes, {count} were expected"
         data = bytes(self.data[:count])
         del self.data[:count]
@@ -103,13 +103,13 @@ class Peer:
 
     def expect_end(self) -> None:
         """Expect no further bytes, and the end of the connection."""
-        self.world.turn_until(lambda: self.take() or self.ended)
+        self.world.iterate_until(lambda: self.take() or self.ended)
         assert (bytes(self.data), self.ended) == (b"", True)
 
     def expect_silence(self, turns: int = 5) -> None:
         """Expect nothing although the loop runs."""
         for _ in range(turns):
-            self.world.turn()
+            self.world.iterate()
         assert (bytes(self.take()), self.ended) == (b"", False)
 
     def close(self) -> None:
@@ -179,35 +179,35 @@ class World:
         before = self.plane.statistics().connections_total
         sock = socket.create_connection(("127.0.0.1", port or self.port))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.turn_until(lambda: self.plane.statistics().connections_total > before)
+        self.iterate_until(lambda: self.plane.statistics().connections_total > before)
         return self.peer(sock)
 
     def pair(self, port: int | None = None) -> tuple[Peer, Peer]:
         """Return a client, and the broker it reached by a first request with a response."""
         client, before = self.client(port), len(self.brokers)
         client.send(request(FETCH, 11, 0))
-        self.turn_until(lambda: len(self.brokers) > before)
+        self.iterate_until(lambda: len(self.brokers) > before)
         broker = self.brokers[-1]
         broker.expect(request(FETCH, 11, 0))
         broker.send(response(0))
         client.expect(response(0))
         return client, broker
 
-    def turn(self) -> None:
+    def iterate(self) -> None:
         self.reactor.turn(0.01)
 
-    def turn_until(self, condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
+    def iterate_until(self, condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
         deadline = time.monotonic() + limit_s
         while not condition():
             assert time.monotonic() < deadline, "it never came about"
-            self.turn()
+            self.iterate()
 
     def events(self) -> list[str]:
         return [event for event, _ in self.notes]
 
     def reason(self) -> str:
         """Why the last connection ended."""
-        self.turn_until(lambda: self.notes)
+        self.iterate_until(lambda: self.notes)
         return str(self.notes[-1][1].get("reason", ""))
 
     def close(self) -> None:
@@ -234,11 +234,11 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 @contextmanager
 def world(routes: Routes | None = None, limits: Limits | None = None, **options: Any) -> Iterator[World]:
     """A world that is given back."""
-    made = World(routes, limits, **options)
+    plane_world = World(routes, limits, **options)
     try:
-        yield made
+        yield plane_world
     finally:
-        made.close()
+        plane_world.close()
 
 
 def some_routes(**handlers: Any) -> Routes:

@@ -12,16 +12,16 @@ from tests.forwarding.plane_world import world
 def test_one_address_gets_at_most_its_limit_and_all_of_it_again() -> None:
     with world(limits=Limits(connections_per_address=2)) as w:
         first, second = w.client(), w.client()
-        w.turn_until(lambda: w.plane.statistics().connections == 2)
+        w.iterate_until(lambda: w.plane.statistics().connections == 2)
         w.peer(socket.create_connection(("127.0.0.1", w.port))).expect_end()
         ((_, context),) = [noted for noted in w.notes if noted[0] == "connection-limit"]
         assert context["reason"] == "limits.connections_per_address (2) is reached"
         first.close()
-        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        w.iterate_until(lambda: w.plane.statistics().connections == 1)
         w.client()
-        w.turn_until(lambda: w.plane.statistics().connections == 2)
+        w.iterate_until(lambda: w.plane.statistics().connections == 2)
         second.close()
-        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        w.iterate_until(lambda: w.plane.statistics().connections == 1)
         assert sum(w.plane.admission._by_address.values()) == 1
 
 
@@ -34,7 +34,7 @@ def test_a_side_that_still_sends_after_its_connection_ended_counts_as_one() -> N
         connection.broker_left(None)
         assert (len(w.plane._lingering), w.plane.statistics().connections) == (1, 0)
         w.client()
-        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        w.iterate_until(lambda: w.plane.statistics().connections == 1)
         w.peer(socket.create_connection(("127.0.0.1", w.port))).expect_end()
 
 
@@ -46,5 +46,5 @@ def test_a_client_too_many_is_closed_with_a_note() -> None:
         third.expect_end()
         assert w.events() == ["connection-limit"]
         kept[0].close()
-        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        w.iterate_until(lambda: w.plane.statistics().connections == 1)
         w.client()

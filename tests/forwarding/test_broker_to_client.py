@@ -48,7 +48,7 @@ def test_a_response_in_small_pieces_is_collected_whole(size: int, piece: int) ->
         whole = response(2, b"b" * size)
         for start in range(0, len(whole), piece):
             broker.send(whole[start : start + piece])
-            w.turn()
+            w.iterate()
         client.expect(response(2, b"B" * size))
         client.send(request(FETCH, 11, 3))
         broker.receive(12)
@@ -64,7 +64,7 @@ def test_received_bytes_of_a_collected_response_are_read_within_a_second_or_two_
         broker.receive(12)
         broker.send(response(2, b"b" * 3_000_000)[:800_000])
         (connection,) = w.plane._connections.values()
-        w.turn_until(
+        w.iterate_until(
             lambda: connection.responses.gathering is not None and connection.responses.gathering.missing == 2_200_008
         )
 
@@ -77,7 +77,7 @@ def test_a_broker_that_disconnects_within_a_collected_response_ends_its_client(c
         broker.receive(12)
         broker.send(response(2, b"b" * 3_000_000)[:come])
         for _ in range(3):
-            w.turn()
+            w.iterate()
         broker.close()
         client.expect_end()
 
@@ -126,7 +126,7 @@ def test_a_client_that_reads_nothing_stops_its_broker_and_no_other() -> None:
                 stuck = 0
             except BlockingIOError:
                 stuck += 1
-                w.turn()
+                w.iterate()
         assert sent < len(whole)
         assert w.plane.statistics().unsent_bytes <= 512 * 1024
         other.send(request(FETCH, 11, 1))
@@ -145,7 +145,7 @@ def test_a_broker_that_closes_while_the_client_does_not_read_is_passed_on_whole(
             try:
                 sent += broker.sock.send(view[sent:])
             except BlockingIOError:
-                w.turn()
+                w.iterate()
         assert sent < len(whole)
         broker.close()
         assert client.receive(sent) == whole[:sent]

@@ -40,7 +40,7 @@ def test_a_connection_has_the_software_of_its_first_readable_api_versions() -> N
         client = w.client()
         (connection,) = w.plane.connections()
         client.send(request(API_VERSIONS, 3, 1, b"\xff"))
-        w.turn_until(lambda: w.brokers)
+        w.iterate_until(lambda: w.brokers)
         (broker,) = w.brokers
         broker.expect(request(API_VERSIONS, 3, 1, b"\xff"))
         assert connection.software is None

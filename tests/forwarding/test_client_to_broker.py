@@ -18,7 +18,7 @@ def test_many_requests_in_one_read_are_one_write() -> None:
         client, broker = w.pair()
         burst = b"".join(request(FETCH, 11, n, bytes(50)) for n in range(200))
         client.send(burst)
-        w.turn_until(lambda: len(broker.take()) >= len(burst))
+        w.iterate_until(lambda: len(broker.take()) >= len(burst))
         assert broker.data == burst
 
 
@@ -37,12 +37,12 @@ def test_frames_cut_anywhere_pass_in_order(size: int) -> None:
         )
         for at in range(0, len(requests), size):
             client.send(requests[at : at + size])
-            w.turn()
+            w.iterate()
         broker.expect(requests)
         responses = response(1) + response(2, b"two") + response(4, b"rewritten") + response(5, bytes(60))
         for at in range(0, len(responses), size):
             broker.send(responses[at : at + size])
-            w.turn()
+            w.iterate()
         client.expect(response(1) + response(2, b"two") + response(4, b"REWRITTEN") + response(5, bytes(60)))
 
 
@@ -70,7 +70,7 @@ def test_a_broker_that_reads_nothing_stops_the_client_and_memory_stays_flat() ->
                 stuck = 0
             except BlockingIOError:
                 stuck += 1
-                w.turn()
+                w.iterate()
         assert sent < len(frame)
         assert w.plane.statistics().unsent_bytes <= 512 * 1024
         assert broker.receive(sent) == frame[:sent]
@@ -124,7 +124,7 @@ def test_an_amended_request_passes_with_other_bytes_and_the_response_by_the_rout
     with world(routes) as w:
         client, broker = w.pair()
         client.send(request(HEARTBEAT, 4, 9, b"secret")[:15])
-        w.turn()
+        w.iterate()
         client.send(request(HEARTBEAT, 4, 9, b"secret")[15:] + request(FETCH, 11, 10))
         broker.expect(request(HEARTBEAT, 4, 9, bytes(6)) + request(FETCH, 11, 10))
         broker.send(response(9, b"low") + response(10, b"low"))
@@ -144,7 +144,7 @@ def test_arbitrary_bytes_of_a_client_never_end_the_loop(seed: int) -> None:
             data[rng.randrange(len(data))] = rng.randrange(256)
         client.send(bytes(data))
         for _ in range(5):
-            w.turn()
+            w.iterate()
         assert set(w.events()) <= {"client-protocol-error", "request-refused", "connection-closed"}
         survivor, broker = w.pair()
         survivor.send(request(FETCH, 11, 1))

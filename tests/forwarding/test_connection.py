@@ -24,7 +24,7 @@ def test_bytes_pass_both_ways_unchanged_and_nothing_is_dialled_before_the_first(
         client = w.client()
         assert w.dialled == []
         client.send(request(FETCH, 11, 7, b"request"))
-        w.turn_until(lambda: w.brokers)
+        w.iterate_until(lambda: w.brokers)
         w.brokers[0].expect(request(FETCH, 11, 7, b"request"))
         w.brokers[0].send(response(7, b"answer"))
         client.expect(response(7, b"answer"))
@@ -84,7 +84,7 @@ def test_both_directions_stalled_together_continue() -> None:
                     sent_down += (more := broker.sock.send(memoryview(down)[sent_down : sent_down + 500_000]))
                     stuck = 0 if count + more else stuck
                 except BlockingIOError:
-                    w.turn()
+                    w.iterate()
         assert client.receive(sent_down) == down[:sent_down]
         assert broker.receive(sent_up) == up[:sent_up]
 
@@ -111,7 +111,7 @@ def test_figures_add_up_after_connections_have_ended() -> None:
         broker.send(response(1, b"ok"))
         client.receive(10)
         client.close()
-        w.turn_until(lambda: not w.plane.statistics().connections)
+        w.iterate_until(lambda: not w.plane.statistics().connections)
         figures = w.plane.statistics()
         assert figures.bytes_up == 12 + len(produce(1, 1, 50))
         assert figures.bytes_down == 8 + 10
@@ -123,7 +123,7 @@ def test_the_world_of_these_tests_notices_silence() -> None:
     with world() as w:
         client, _ = w.pair()
         with pytest.raises(AssertionError, match="never came about"):
-            w.turn_until(lambda: client.take(), limit_s=0.05)
+            w.iterate_until(lambda: client.take(), limit_s=0.05)
     assert isinstance(w, World)
     assert PRODUCE == 0
 

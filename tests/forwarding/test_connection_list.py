@@ -39,7 +39,7 @@ def test_a_request_that_is_served_here_is_named() -> None:
         client, _ = w.pair()
         client.send(request(LOCAL, 1, 2))
         (connection,) = w.plane.connections()
-        w.turn_until(lambda: connection.in_flight)
+        w.iterate_until(lambda: connection.in_flight)
         (line,) = listed(w.plane.connections(), w.reactor.now())["connections"]
     assert line["serving"] is not None
     assert line["serving_s"] >= 0
@@ -66,6 +66,6 @@ def test_connections_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatc
         client, _ = w.pair()
         client.send(request(FETCH, 11, 1))
         quiet, busy = w.plane.connections()
-        w.turn_until(lambda: busy.requests.bytes > quiet.requests.bytes)
-        found = listed(w.plane.connections(), w.reactor.now())
-    assert ([each["connection"] for each in found["connections"]], found["left_out"]) == ([busy.id], 1)
+        w.iterate_until(lambda: busy.requests.bytes > quiet.requests.bytes)
+        page = listed(w.plane.connections(), w.reactor.now())
+    assert ([each["connection"] for each in page["connections"]], page["left_out"]) == ([busy.id], 1)

@@ -222,9 +222,9 @@ def test_connections_that_ended_leave_nothing_to_the_garbage_collector(monkeypat
             for _ in range(5):
                 client, broker = w.pair()
                 client.send(request(FETCH, 11, 5))
-                w.turn()
+                w.iterate()
                 client.close()
                 broker.close()
-            w.turn_until(lambda: alive() <= before)
+            w.iterate_until(lambda: alive() <= before)
         finally:
             gc.enable()

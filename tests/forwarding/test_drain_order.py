@@ -16,8 +16,8 @@ def test_connections_of_one_client_are_far_apart_and_the_first_waits() -> None:
         for number, connection in enumerate(connections):
             connection.software = ClientSoftware("abbbaa"[number])
         times = list(drain_order.due(connections, Spread(delay_s=0.5, seconds=6.0)))
-        named = [connection.software.client_id for connection, _ in times if connection.software]
-        assert "".join(named) == "ababab"
+        client_ids = [connection.software.client_id for connection, _ in times if connection.software]
+        assert "".join(client_ids) == "ababab"
         assert [after for _, after in times] == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
         for peer in peers:
             peer.close()

@@ -38,7 +38,7 @@ def half(w: World, size: int, come: int) -> Peer:
     """A client that has sent a part of a request which is gathered."""
     client = w.client()
     client.send(request(LIST, 1, 1, bytes(size))[:come])
-    w.turn_until(lambda: w.plane.gathered.used >= come or w.events())
+    w.iterate_until(lambda: w.plane.gathered.used >= come or w.events())
     return client
 
 
@@ -48,10 +48,10 @@ def test_a_request_is_bounded_until_the_broker_knows_the_client() -> None:
     with inspecting(limits, lambda _: False, introduction=INTRODUCTION) as w:
         client, large = w.client(), request(LIST, 1, 7, bytes(500_000))
         client.send(large[:90_000])
-        w.turn_until(lambda: w.brokers)
+        w.iterate_until(lambda: w.brokers)
         w.brokers[0].expect(INTRODUCED)
         for _ in range(20):
-            w.turn()
+            w.iterate()
         assert w.plane.gathered.used <= 90_000
         w.brokers[0].send(RESPONSE)
         client.send(large[90_000:])
@@ -65,7 +65,7 @@ def test_a_client_that_the_broker_does_not_know_gathers_nothing() -> None:
     with inspecting(limits, introduction=INTRODUCTION) as w:
         client = w.client()
         client.send(request(LIST, 1, 7, bytes(500_000))[:90_000])
-        w.turn_until(lambda: w.brokers)
+        w.iterate_until(lambda: w.brokers)
         w.brokers[0].expect(INTRODUCED)
         w.brokers[0].close()
         client.expect_end()
@@ -77,7 +77,7 @@ def test_nothing_is_decoded_before_the_broker_knows_the_client() -> None:
     with local_world(handler, introduction=INTRODUCTION) as w:
         client = w.client()
         client.send(request(LOCAL, 1, 5))
-        w.turn_until(lambda: w.brokers)
+        w.iterate_until(lambda: w.brokers)
         w.brokers[0].expect(INTRODUCED)
         assert handler.calls == []
         w.brokers[0].send(RESPONSE)
@@ -89,7 +89,7 @@ def test_nothing_is_decoded_before_the_broker_knows_the_client() -> None:
         w.brokers[0].expect_silence()
         other = w.client()
         other.send(request(LOCAL, 1, 5))
-        w.turn_until(lambda: len(w.brokers) > 1)
+        w.iterate_until(lambda: len(w.brokers) > 1)
         w.brokers[1].close()
         other.expect_end()
         assert len(handler.calls) == 2
@@ -123,7 +123,7 @@ def test_half_requests_of_all_connections_have_one_limit() -> None:
         first.expect_silence()
         for client in (first, second):
             client.reset()
-        w.turn_until(lambda: w.plane.gathered.used == 0)
+        w.iterate_until(lambda: w.plane.gathered.used == 0)
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="resident memory is told by /proc")
@@ -136,7 +136,7 @@ def test_memory_of_an_ended_connection_is_released_immediately() -> None:
             before = resident()
             for _ in range(20):
                 half(w, 4_000_000, 3_000_000)
-            w.turn_until(lambda: w.events().count("request-refused") >= 17)
+            w.iterate_until(lambda: w.events().count("request-refused") >= 17)
             assert resident() - before < (8 << 20) + (8 << 20), "60 MB came; the clients are of this process, too"
     finally:
         gc.enable()
@@ -149,7 +149,7 @@ def test_the_newest_connection_ends_where_none_is_unfinished() -> None:
         client.send(request(METADATA, 9, 2))
         broker.receive(12)
         broker.send(response(2, b"b" * 300_000)[:1000])
-        w.turn_until(lambda: w.plane.gathered.used == 300_008)
+        w.iterate_until(lambda: w.plane.gathered.used == 300_008)
         other, other_broker = w.pair()
         other.send(request(METADATA, 9, 2))
         other_broker.receive(12)
@@ -168,18 +168,18 @@ def test_a_rewritten_response_counts_until_its_client_has_read_it() -> None:
             client.send(request(METADATA, 9, 2))
             broker.receive(12)
         pairs[0][1].send(response(2, b"b" * 10_000_000))
-        w.turn_until(lambda: 1_000_000 < w.plane.gathered.used < 10_000_000)
+        w.iterate_until(lambda: 1_000_000 < w.plane.gathered.used < 10_000_000)
         pairs[1][1].send(response(2, b"b" * 10_000_000)[:1000])
         pairs[1][0].expect_end()
         assert "limits.gathered_total_bytes" in w.reason()
         assert len(pairs[0][0].frame()) == 10_000_004
-        w.turn_until(lambda: w.plane.gathered.used == 0)
+        w.iterate_until(lambda: w.plane.gathered.used == 0)
 
 
 def test_a_request_has_to_come_whole_in_time() -> None:
     with inspecting(Limits(gathering_s=1.0)) as w:
         client = half(w, 900_000, 1000)
-        w.turn_until(lambda: client.take() or client.ended)
+        w.iterate_until(lambda: client.take() or client.ended)
         assert "limits.gathering_s (1)" in w.reason()
         assert w.plane.gathered.used == 0
 
@@ -224,11 +224,11 @@ def test_a_large_request_is_read_over_several_iterations_of_the_loop_and_then_se
         w.client().send(delete_groups(["g"] * 25_000))
         turns = 0
         while not handler.calls:
-            w.turn()
+            w.iterate()
             turns += 1
         calls = handler.calls
         assert len(calls[0].message.groups_names) == 25_000
         assert turns > 20
         assert w.plane.gathered.used > 25_000
         handler.results[0].set(response(7))
-        w.turn_until(lambda: w.plane.gathered.used == 0)
+        w.iterate_until(lambda: w.plane.gathered.used == 0)

@@ -23,13 +23,13 @@ def test_a_port_above_65535_is_a_clear_error() -> None:
 
 
 def test_each_broker_has_a_listener_and_its_connections_know_it() -> None:
-    seen: list[int] = []
+    node_ids: list[int] = []
 
     def targets() -> list[Address]:
         return [Address("seven.test", 1)]
 
     async def handle(call: Any) -> bytes:
-        seen.append(call.connection.node_id)
+        node_ids.append(call.connection.node_id)
         return response(call.correlation_id)
 
     with world(some_routes(local=handle)) as w:
@@ -41,16 +41,16 @@ def test_each_broker_has_a_listener_and_its_connections_know_it() -> None:
         client = w.client()
         client.send(request(LOCAL, 1, 1) + request(FETCH, 11, 2))
         client.expect(response(1))
-        w.turn_until(lambda: w.dialled)
-        assert seen == [UNKNOWN_NODE, 7]
+        w.iterate_until(lambda: w.dialled)
+        assert node_ids == [UNKNOWN_NODE, 7]
         assert w.dialled == [[Address("seven.test", 1)]]
 
 
 def test_through_the_bootstrap_listener_a_connection_knows_the_broker_that_was_reached() -> None:
-    seen: list[tuple[int, bool]] = []
+    origins: list[tuple[int, bool]] = []
 
     async def handle(call: Any) -> bytes:
-        seen.append((call.connection.node_id, call.connection.is_bootstrap))
+        origins.append((call.connection.node_id, call.connection.is_bootstrap))
         return response(call.correlation_id)
 
     advertised = {UPSTREAM: 5}
@@ -61,7 +61,7 @@ def test_through_the_bootstrap_listener_a_connection_knows_the_broker_that_was_r
         advertised.clear()
         client.send(request(LOCAL, 1, 8))
         client.expect(response(8))
-    assert seen == [(5, True), (UNKNOWN_NODE, True)]
+    assert origins == [(5, True), (UNKNOWN_NODE, True)]
 
 
 def test_a_listener_that_closes_leaves_its_connections_alone() -> None:
@@ -69,7 +69,7 @@ def test_a_listener_that_closes_leaves_its_connections_alone() -> None:
         client, broker = w.pair()
         w.plane.ports.close_listener(UNKNOWN_NODE)
         w.plane.ports.close_listener(UNKNOWN_NODE)
-        w.turn()
+        w.iterate()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", w.port))
         client.send(request(FETCH, 11, 1))
@@ -81,7 +81,7 @@ def test_a_listener_can_be_opened_again_on_the_same_port() -> None:
         client, _ = w.pair()
         w.plane.ports.close_listener(UNKNOWN_NODE)
         client.close()
-        w.turn_until(lambda: not w.plane.statistics().connections)
+        w.iterate_until(lambda: not w.plane.statistics().connections)
         assert w.plane.ports.listen(UNKNOWN_NODE, "127.0.0.1", w.port, lambda: [UPSTREAM]) == w.port
         w.pair()
 
@@ -92,7 +92,7 @@ def test_clients_of_another_process_on_the_same_ports_are_accepted_until_it_is_b
         port = shared.getsockname()[1]
         w.plane.ports.cover(1, lambda _host, _port: [shared.dup()])
         with socket.create_connection(("127.0.0.1", port)):
-            w.turn_until(lambda: w.plane.statistics().connections == 1)
+            w.iterate_until(lambda: w.plane.statistics().connections == 1)
             w.plane.ports.uncover(1)
             w.reactor.turn(0)
             with socket.create_connection(("127.0.0.1", port)):  # waits at the socket, which is open elsewhere

@@ -140,7 +140,7 @@ class Stage:
             self.other.send(request(HEARTBEAT, 0, len(counts)))
             arrive(self.its_connection.client, 12)
             forwarded = self.its_connection.requests.bytes
-            self.world.turn()
+            self.world.iterate()
             assert self.its_connection.requests.bytes == forwarded + 12, "the other client had to wait"
             counts.append(self.treated.count - before)
         self.its_broker.expect(b"".join(request(HEARTBEAT, 0, number) for number in range(len(counts))))
@@ -169,32 +169,34 @@ def stage(routes: Routes, patch: pytest.MonkeyPatch) -> Iterator[Stage]:
     treated = Treated()
     continued: list[object] = []
     patch.setattr(response_dispatch, "deliver", treated.counted(response_dispatch.deliver))
-    with world(treated.count_in(routes)) as made:
+    with world(treated.count_in(routes)) as plane_world:
         pairs, connections = [], []
         for _ in range(2):
-            pairs.append(connected(made))
-            connections.append(next(each for each in made.plane._connections.values() if each not in connections))
-        call_in_later_iteration = made.reactor.call_in_later_iteration
+            pairs.append(connected(plane_world))
+            connections.append(
+                next(each for each in plane_world.plane._connections.values() if each not in connections)
+            )
+        call_in_later_iteration = plane_world.reactor.call_in_later_iteration
 
         def noted(owner: Any, callback: Callable[[], object]) -> None:
             continued.append(owner)
             call_in_later_iteration(owner, callback)
 
-        made.reactor.call_in_later_iteration = noted  # type: ignore[method-assign]
+        plane_world.reactor.call_in_later_iteration = noted  # type: ignore[method-assign]
         patch.setattr(reactor, "SPREAD_S", 0.0)  # one call in each iteration
         clock = scripted_clock()
         patch.setattr(reactor, "monotonic", clock)
         patch.setattr(Reactor, "now", staticmethod(clock))
         (client, broker), (other, its_broker) = pairs
-        yield Stage(made, client, broker, connections[0], other, its_broker, connections[1], treated, continued)
+        yield Stage(plane_world, client, broker, connections[0], other, its_broker, connections[1], treated, continued)
 
 
-def connected(made: World) -> tuple[Peer, Peer]:
+def connected(plane_world: World) -> tuple[Peer, Peer]:
     """Return a client and its broker, after one request and its response."""
-    client, before = made.client(), len(made.brokers)
+    client, before = plane_world.client(), len(plane_world.brokers)
     client.send(request(HEARTBEAT, 0, 0))
-    made.turn_until(lambda: len(made.brokers) > before)
-    broker = made.brokers[-1]
+    plane_world.iterate_until(lambda: len(plane_world.brokers) > before)
+    broker = plane_world.brokers[-1]
     broker.expect(request(HEARTBEAT, 0, 0))
     broker.send(response(0))
     client.expect(response(0))
@@ -282,7 +284,7 @@ def test_small_responses_to_one_client_are_spread_over_iterations(key: int, monk
     assert len(set(map(len, expected))) == 1
     with stage(FORWARDING, monkeypatch) as s:
         s.client.send(b"".join(burst))
-        s.world.turn_until(lambda: len(s.broker.take()) >= sum(map(len, burst)))
+        s.world.iterate_until(lambda: len(s.broker.take()) >= sum(map(len, burst)))
         before = s.connection.responses.bytes
         s.continued.clear()
         s.broker.send(b"".join(responses))

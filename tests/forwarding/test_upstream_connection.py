@@ -36,12 +36,12 @@ def test_what_a_client_sent_before_there_was_a_broker_reaches_it_even_if_the_cli
         w.hold_dials = True
         client = w.client()
         client.send(produce(1, 0))
-        w.turn_until(lambda: w.dials)
+        w.iterate_until(lambda: w.dials)
         client.close()
         for _ in range(5):
-            w.turn()
+            w.iterate()
         w.dials[0]()
-        w.turn_until(lambda: w.brokers)
+        w.iterate_until(lambda: w.brokers)
         w.brokers[0].expect(produce(1, 0))
         w.brokers[0].expect_end()
 
@@ -60,10 +60,10 @@ def test_bytes_that_come_while_dialling_wait_in_order() -> None:
         w.hold_dials = True
         client = w.client()
         client.send(request(FETCH, 11, 1, b"one"))
-        w.turn_until(lambda: w.dials)
+        w.iterate_until(lambda: w.dials)
         client.send(request(FETCH, 11, 2, b"two"))
         for _ in range(3):
-            w.turn()
+            w.iterate()
         w.dials[0]()
-        w.turn_until(lambda: w.brokers)
+        w.iterate_until(lambda: w.brokers)
         w.brokers[0].expect(request(FETCH, 11, 1, b"one") + request(FETCH, 11, 2, b"two"))

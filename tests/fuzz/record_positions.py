@@ -25,13 +25,13 @@ def outcome(find: Any, build: Any, area: bytes, numbers: tuple[int, int, int, in
     try:
         columns = find(area, *numbers)
         rows = len(columns) // ROW_BYTES
-        made = build(area, columns, 0, rows, Record, 0, RecordHeaders, ())
+        built_records = build(area, columns, 0, rows, Record, 0, RecordHeaders, ())
     except ValueError as error:
         return str(error)
     try:
-        return columns, made, build(other, columns, 0, rows, Record, 0, RecordHeaders, ())
+        return columns, built_records, build(other, columns, 0, rows, Record, 0, RecordHeaders, ())
     except ValueError as error:
-        return columns, made, str(error)
+        return columns, built_records, str(error)
 
 
 def order_keys_of(order_keys: Any, area: bytes, columns: bytes, first: int, last: int) -> Any:
@@ -49,13 +49,13 @@ def compare_order_keys(extension: Any, dice: random.Random, area: bytes, other: 
     for _ in range(dice.randrange(4) if some else 0):
         some[dice.randrange(len(some))] = dice.randrange(256)
     rows_of = (dice.randrange(-1, rows + 2), dice.randrange(-1, rows + 2))
-    for data, found, first, last in (
+    for data, rows_columns, first, last in (
         *((area, columns, 0, rows), (other, columns, 0, rows)),
         *((area, bytes(some), 0, rows), (area, columns[: dice.randrange(len(columns) + 1)], *rows_of)),
     ):
-        mine = order_keys_of(extension.order_keys, data, found, first, last)
-        its = order_keys_of(record_positions._python_order_keys, data, found, first, last)
-        assert mine == its, f"the keys of {data.hex()} by {found.hex()} {first}-{last} differ"
+        mine = order_keys_of(extension.order_keys, data, rows_columns, first, last)
+        its = order_keys_of(record_positions._python_order_keys, data, rows_columns, first, last)
+        assert mine == its, f"the keys of {data.hex()} by {rows_columns.hex()} {first}-{last} differ"
 
 
 def outcome_of_run(find_run: Any, data: bytes, start: int, is_checked: bool) -> Any:
@@ -66,15 +66,15 @@ def outcome_of_run(find_run: Any, data: bytes, start: int, is_checked: bool) -> 
 
 def damaged_run(dice: random.Random) -> bytes:
     """Neighbouring batches, some of them with changed bytes, most of those with a right checksum again."""
-    found = []
+    batches = []
     for number in range(dice.randrange(5)):
         batch = struct.pack(">q", 500 * number) + some_batch(dice)[8:]
         if dice.random() < 0.4:
             batch = damaged(dice, batch)
             if len(batch) >= records.HEADER.size and dice.random() < 0.8:
                 batch = with_fields(batch, [(8, ">i", len(batch) - records.LOG_OVERHEAD)])
-        found.append(batch)
-    return b"".join(found)
+        batches.append(batch)
+    return b"".join(batches)
 
 
 def compare(extension: Any, seed: int, seconds: float) -> str:

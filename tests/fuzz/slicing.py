@@ -111,8 +111,8 @@ def long_records(seed: int) -> bytes:
     """A few records whose checksums are made in several turns, of up to several pieces."""
     dice = random.Random(seed)
     sizes = [dice.choice((200, 1000, 3000, 9000)) + dice.randrange(400) for _ in range(5)]
-    found = [Record(b"key-%d" % size, dice.randbytes(size), (), 0, number) for number, size in enumerate(sizes)]
-    return records.build_batch(0, found)
+    batch_records = [Record(b"key-%d" % size, dice.randbytes(size), (), 0, number) for number, size in enumerate(sizes)]
+    return records.build_batch(0, batch_records)
 
 
 if __name__ == "__main__":

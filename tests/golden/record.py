@@ -59,8 +59,8 @@ def create_topic(address: tuple[str, int], topic: str) -> None:
     created = message.CreatableTopic(name=topic, num_partitions=2, replication_factor=1)
     send_request(address, KEYS["CreateTopics"], 7, message(topics=[created], timeout_ms=10_000))
     for _ in range(ATTEMPTS):
-        found = frames.decode_response(3, 12, send_request(address, 3, 12, query("Metadata", 12, topic)))[1]
-        if len(found.topics[0].partitions) == 2 and all(p.leader_id >= 0 for p in found.topics[0].partitions):
+        metadata = frames.decode_response(3, 12, send_request(address, 3, 12, query("Metadata", 12, topic)))[1]
+        if len(metadata.topics[0].partitions) == 2 and all(p.leader_id >= 0 for p in metadata.topics[0].partitions):
             return
         time.sleep(0.1)
     raise SystemExit(f"{topic} has no leaders")
@@ -70,7 +70,7 @@ def wait_for_coordinator(address: tuple[str, int]) -> None:
     """The first request about a group makes the broker create its offsets topic."""
     for _ in range(ATTEMPTS):
         response = send_request(address, 10, 4, query("FindCoordinator", 4, ""))
-        if all(found.error_code == 0 for found in frames.decode_response(10, 4, response)[1].coordinators):
+        if all(coordinator.error_code == 0 for coordinator in frames.decode_response(10, 4, response)[1].coordinators):
             return
         time.sleep(0.1)
     raise SystemExit("no coordinator")

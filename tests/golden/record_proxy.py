@@ -50,25 +50,25 @@ def value_of(field: specs.FieldSpec, version: int, number: int) -> Any:
 
 def values_of(fields: tuple[specs.FieldSpec, ...], version: int, number: int = 0) -> dict[str, Any]:
     """Values of all fields that there are in this version."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields:
         if version in field.versions:
             each = [value_of(field, version, number + index) for index in range(ELEMENTS if field.is_array else 1)]
-            found[field.attribute] = each if field.is_array else each[0]
-    return found
+            values[field.attribute] = each if field.is_array else each[0]
+    return values
 
 
 def built(name: str, fields: tuple[specs.FieldSpec, ...], values: Mapping[str, Any], kind: Any = None) -> Any:
     """The message with these values."""
     message = kind or registry.message(name)
-    made = {}
+    decoded = {}
     for field in fields:
         if field.attribute not in values:
             continue
         value = values[field.attribute]
         each = [_decoded(message, field, one) for one in (value if field.is_array else [value])]
-        made[field.attribute] = each if field.is_array else each[0]
-    return message(**made)
+        decoded[field.attribute] = each if field.is_array else each[0]
+    return message(**decoded)
 
 
 def _decoded(message: Any, field: specs.FieldSpec, value: Any) -> Any:
@@ -134,6 +134,6 @@ def state_records() -> Iterator[dict[str, str]]:
 
 
 if __name__ == "__main__":
-    found = {"kinds": list(MESSAGES), "messages": list(recorded()), "link": link(), "records": list(state_records())}
-    json.dump(found, sys.stdout, indent=1)
+    golden = {"kinds": list(MESSAGES), "messages": list(recorded()), "link": link(), "records": list(state_records())}
+    json.dump(golden, sys.stdout, indent=1)
     print()

@@ -34,15 +34,15 @@ def release(request: pytest.FixtureRequest) -> Any:
 
 def plain(message: Any, fields: tuple[specs.FieldSpec, ...], names: Any) -> dict[str, Any]:
     """The values of a decoded message as JSON has them, of the fields that a release knew."""
-    found: dict[str, Any] = {}
+    plain_values: dict[str, Any] = {}
     for field in fields:
         if field.attribute not in names:
             continue
         value, known = getattr(message, field.attribute), names[field.attribute]
         each, knowns = (value, known) if field.is_array else ([value], [known])
         sent = [_plain(field, *pair) for pair in zip(each, knowns, strict=True)]
-        found[field.attribute] = sent if field.is_array else sent[0]
-    return found
+        plain_values[field.attribute] = sent if field.is_array else sent[0]
+    return plain_values
 
 
 def _plain(field: specs.FieldSpec, value: Any, known: Any) -> Any:

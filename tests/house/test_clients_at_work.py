@@ -25,8 +25,8 @@ def test_the_whole_topic_is_read() -> None:
             producer.produce("t", str(number), partition=number % PARTITIONS)
         producer.produce("t", "7", partition=0)
         assert producer.flush(LIMIT_S) == 0
-        found = values_in(cluster.bootstrap, "t")
-    assert (len(found), found["7"], found["8"]) == (RECORDS, 2, 1)
+        counts = values_in(cluster.bootstrap, "t")
+    assert (len(counts), counts["7"], counts["8"]) == (RECORDS, 2, 1)
 
 
 def test_lost_repeated_and_missing_records_and_errors_are_faults() -> None:
@@ -43,12 +43,16 @@ def test_lost_repeated_and_missing_records_and_errors_are_faults() -> None:
 def test_the_lines_of_both_kinds_of_programs_are_read(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("P x-1 5\nC x-2 6\nC x-2 7\nE KafkaError{code=1}\nsomething else\n")
-    found = reported(PRODUCER, log)
-    assert (found.produced, found.consumed, found.errors) == ({"x-1": 5}, Counter({"x-2": 2}), ["E KafkaError{code=1}"])
+    report = reported(PRODUCER, log)
+    assert (report.produced, report.consumed, report.errors) == (
+        {"x-1": 5},
+        Counter({"x-2": 2}),
+        ["E KafkaError{code=1}"],
+    )
     log.write_text(
         '{"timestamp":3,"name":"producer_send_success","value":"7.1"}\n'
         '{"name":"producer_send_error","value":"7.2","exception":"class Timeout"}\n'
         '{"name":"record_data","value":"7.1"}\nSLF4J: text\n'
     )
-    found = reported(Client("java", "produce"), log)
-    assert (found.produced, found.consumed["7.1"], len(found.errors)) == ({"7.1": 3_000_000}, 1, 1)
+    report = reported(Client("java", "produce"), log)
+    assert (report.produced, report.consumed["7.1"], len(report.errors)) == ({"7.1": 3_000_000}, 1, 1)

@@ -27,15 +27,15 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
 @cache
 def names_of_modules() -> dict[str, set[str]]:
     """Module, by its last name -> every class, function and name that is set in modules of that name."""
-    found: dict[str, set[str]] = {}
+    names_by_module: dict[str, set[str]] = {}
     for path in SOURCES:
-        names = found.setdefault(path.stem, set())
+        names = names_by_module.setdefault(path.stem, set())
         for node in sources.nodes(path.read_text()):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 names.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names.add(node.id)
-    return found
+    return names_by_module
 
 
 def is_there(reference: str) -> bool:

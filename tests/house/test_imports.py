@@ -116,14 +116,14 @@ def wrong_imports(path: Path) -> list[str]:
     """Sentences for every import that breaks a rule."""
     module = module_of(path)
     room = room_of(module)
-    found = []
+    wrong = []
     for name, line in imports(path):
         where = f"{path.relative_to(SOURCE_ROOT)}:{line}"
         if name.split(".")[0] == NAME:
-            found += [f"{where}: {trouble}" for trouble in _wrong_room(module, room, name)]
+            wrong += [f"{where}: {trouble}" for trouble in _wrong_room(module, room, name)]
         elif name.split(".")[0] in _banned(module, room) or _foreign(name, room):
-            found.append(f"{where}: {module} has no business with {name.split('.')[0]}")
-    return found
+            wrong.append(f"{where}: {module} has no business with {name.split('.')[0]}")
+    return wrong
 
 
 def _wrong_room(module: str, room: str, name: str) -> Iterator[str]:
@@ -282,7 +282,7 @@ def circles(arrows: dict[str, set[str]]) -> list[frozenset[str]]:
     order: dict[str, int] = {}
     lowest: dict[str, int] = {}
     path: list[str] = []
-    found = []
+    cycles = []
 
     def visit(module: str) -> None:
         order[module] = lowest[module] = len(order)
@@ -298,12 +298,12 @@ def circles(arrows: dict[str, set[str]]) -> list[frozenset[str]]:
             circle = frozenset(path[start:])
             del path[start:]
             if len(circle) > 1:
-                found.append(circle)
+                cycles.append(circle)
 
     for module in sorted(arrows):
         if module not in order:
             visit(module)
-    return found
+    return cycles
 
 
 def arrows_of(path: Path) -> set[str]:

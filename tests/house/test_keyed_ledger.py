@@ -12,10 +12,10 @@ LATE_NS = 100
 
 def ledger(*lines: str) -> KeyedLedger:
     """Each line begins with the member's name."""
-    made = KeyedLedger()
+    keyed_ledger = KeyedLedger()
     for line in lines:
-        made.take(*line.split(" ", 1))
-    return made
+        keyed_ledger.take(*line.split(" ", 1))
+    return keyed_ledger
 
 
 IN_ORDER = (
@@ -25,9 +25,9 @@ IN_ORDER = (
 
 
 def test_records_settled_in_order_have_no_faults() -> None:
-    found = ledger(*IN_ORDER)
-    assert found.faults(KEYS, LATE_NS) == []
-    assert found.settled() == set(KEYS)
+    filled = ledger(*IN_ORDER)
+    assert filled.faults(KEYS, LATE_NS) == []
+    assert filled.settled() == set(KEYS)
 
 
 @pytest.mark.parametrize(
@@ -41,22 +41,22 @@ def test_records_settled_in_order_have_no_faults() -> None:
     ],
 )
 def test_a_fault_is_found(change: dict[str, str], fault: str) -> None:
-    found = ledger(*(change.get(line, line) for line in IN_ORDER)).faults(KEYS, LATE_NS)
-    assert any(fault in each for each in found), found
+    faults = ledger(*(change.get(line, line) for line in IN_ORDER)).faults(KEYS, LATE_NS)
+    assert any(fault in each for each in faults), faults
 
 
 def test_a_settle_that_was_refused_does_not_free_the_key() -> None:
     lines = ["x D 0 0 10 1", "x A 0 0 20", "x S 0 0 30 INVALID_RECORD_STATE", "y D 0 1 40 1", "y D 0 0 50 2"]
-    found = ledger(*lines, "y A 0 0 60", "y A 0 1 61").faults({(0, 0): b"a", (0, 1): b"a"}, LATE_NS)
-    assert found == ["key b'a': (0, 1) was delivered before (0, 0) was settled"]
+    faults = ledger(*lines, "y A 0 0 60", "y A 0 1 61").faults({(0, 0): b"a", (0, 1): b"a"}, LATE_NS)
+    assert faults == ["key b'a': (0, 1) was delivered before (0, 0) was settled"]
 
 
 def test_a_settle_without_a_result_may_have_freed_the_key() -> None:
     """Its member was killed."""
     lines = ["x D 0 0 10 1", "x A 0 0 20", "y D 0 1 40 1", "y A 0 1 50"]
-    found = ledger(*lines)
-    assert found.faults({(0, 0): b"a", (0, 1): b"a"}, LATE_NS) == []
-    assert found.settled() == set()
+    filled = ledger(*lines)
+    assert filled.faults({(0, 0): b"a", (0, 1): b"a"}, LATE_NS) == []
+    assert filled.settled() == set()
 
 
 def test_a_record_may_be_delivered_again_long_after_a_settle_with_an_unknown_outcome() -> None:

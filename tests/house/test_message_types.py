@@ -71,14 +71,14 @@ def wrong_functions(api: DeclaredApi[Any], services: Any) -> list[str]:
     given = {bytes, NoneType, bool, frames.Pieces, messages.Message, response}
     if api.key in (33, 44):  # one function for both
         given.add(messages.IncrementalAlterConfigsResponse)
-    found = []
+    wrong = []
     for function in functions_of(api, services):
         hint = get_type_hints(function)["return"]
         if not any(issubclass(request, each) for each in taken_by(function)):
-            found.append(f"{function.__module__}.{function.__qualname__} does not take {name}Request")
+            wrong.append(f"{function.__module__}.{function.__qualname__} does not take {name}Request")
         if not {*(get_args(hint) or (hint,))} <= given:
-            found.append(f"{function.__module__}.{function.__qualname__} does not give {name}Response")
-    return found
+            wrong.append(f"{function.__module__}.{function.__qualname__} does not give {name}Response")
+    return wrong
 
 
 def test_a_handler_takes_the_request_of_its_api() -> None:
@@ -105,8 +105,8 @@ def test_what_splits_a_request_names_fields_that_it_has() -> None:
 
 
 def test_no_handler_takes_just_anything() -> None:
-    found = {path.relative_to(CHECKOUT).as_posix() for path in HANDLERS if _names_any(path)}
-    assert found == set(NOT_TYPED)
+    untyped = {path.relative_to(CHECKOUT).as_posix() for path in HANDLERS if _names_any(path)}
+    assert untyped == set(NOT_TYPED)
 
 
 def _names_any(path: Path) -> bool:
@@ -115,7 +115,7 @@ def _names_any(path: Path) -> bool:
 
 def test_a_message_that_code_knows_is_not_named_by_a_string() -> None:
     """mypy cannot follow `registry.message("FetchRequest")`, nor a codec requested by a string."""
-    found = [
+    places = [
         f"{path.relative_to(CHECKOUT)}:{node.lineno}"
         for path in sorted((CHECKOUT / "proxy").rglob("*.py"))
         for node in sources.nodes(path.read_text())
@@ -124,7 +124,7 @@ def test_a_message_that_code_knows_is_not_named_by_a_string() -> None:
         and ast.unparse(node.func) in {"registry.message", "registry.codec"}
         and isinstance(node.args[0], ast.Constant)
     ]
-    assert found == []
+    assert places == []
 
 
 MISTYPED = """\
@@ -148,9 +148,9 @@ async def handle(call: Call[messages.ShareFetchRequest]) -> bytes:
 def mypy_says(path: Path) -> list[tuple[int, str]]:
     """Line and error, of one file."""
     status, output = type_checker.mypy(*MYPY, str(path))
-    found = re.findall(rf"^.*\b{re.escape(path.name)}:(\d+): error: (.*)$", output, re.MULTILINE)
-    assert status == bool(found), output
-    return [(int(line), error) for line, error in found]
+    errors = re.findall(rf"^.*\b{re.escape(path.name)}:(\d+): error: (.*)$", output, re.MULTILINE)
+    assert status == bool(errors), output
+    return [(int(line), error) for line, error in errors]
 
 
 def test_a_mistyped_field_is_found() -> None:

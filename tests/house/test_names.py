@@ -44,11 +44,11 @@ def public_classes(path: Path) -> list[str]:
 
 def repeated(classes: dict[str, list[str]]) -> dict[str, list[str]]:
     """Name -> the files that have it, of names that several have."""
-    found = defaultdict(list)
+    files_by_name = defaultdict(list)
     for file, names in classes.items():
         for name in names:
-            found[name].append(file)
-    return {name: files for name, files in found.items() if len(files) > 1}
+            files_by_name[name].append(file)
+    return {name: files for name, files in files_by_name.items() if len(files) > 1}
 
 
 def test_a_public_class_has_a_unique_name() -> None:
@@ -79,9 +79,9 @@ def test_a_story_has_few_lines_and_names_existing_files(title: str) -> None:
 
 
 def test_every_file_that_the_house_names_exists() -> None:
-    named = FILE.findall(HOUSE.read_text())
+    named_files = FILE.findall(HOUSE.read_text())
     made_in_the_example = {"views/apis/k35_describe_log_dirs.py"}
-    missing = [file for file in named if not ((PROXY / file).is_file() or (CHECKOUT / file).is_file())]
+    missing = [file for file in named_files if not ((PROXY / file).is_file() or (CHECKOUT / file).is_file())]
     assert set(missing) <= made_in_the_example
 
 

@@ -47,16 +47,16 @@ def keys_written(source: str) -> list[int]:
 
 def keys_of(call: ast.Call) -> list[ast.expr]:
     """Return what a call names as API keys."""
-    named = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
+    keys = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
     behind_connection = isinstance(call.func, ast.Name) and call.func.id == "send_request"
     if sources.called(call) in TAKE_A_KEY:
-        named += call.args[1:2] if behind_connection else call.args[:1]
-    return named
+        keys += call.args[1:2] if behind_connection else call.args[:1]
+    return keys
 
 
-def found_in_sources(look: object) -> list[str]:
-    assert callable(look)
-    return [f"{path.relative_to(CHECKOUT)}:{line}" for path in SOURCES for line in look(path.read_text())]
+def found_in_sources(find_lines: object) -> list[str]:
+    assert callable(find_lines)
+    return [f"{path.relative_to(CHECKOUT)}:{line}" for path in SOURCES for line in find_lines(path.read_text())]
 
 
 def test_received_numbers_become_error_codes_by_of() -> None:

@@ -114,9 +114,9 @@ def words_of_sources() -> frozenset[str]:
     for path in [*SOURCES, *PROXY.rglob("*.pyi"), *PROXY.rglob("*.c"), *PROXY.rglob("*.h")]:
         text = path.read_text()
         if path.suffix == ".py":
-            found, documented = sources.words(text), {line for line, _ in sources.docstrings(text)}
-            words.update(name for _, name in found.names)
-            text = "\n".join(string for line, string in found.strings if line not in documented)
+            named_and_quoted, documented = sources.words(text), {line for line, _ in sources.docstrings(text)}
+            words.update(name for _, name in named_and_quoted.names)
+            text = "\n".join(string for line, string in named_and_quoted.strings if line not in documented)
         words.update(re.findall(r"\w+", text))
     words.update(path.stem for path in CHECKOUT.rglob("*.py") if ".venv" not in path.parts)
     for path in (CHECKOUT / "schemas").rglob("*.json"):

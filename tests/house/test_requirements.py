@@ -36,8 +36,8 @@ def listed() -> dict[str, str]:
 
 
 def numbers_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    found = [*IN_WORDS.findall(ast.get_docstring(function) or ""), *IN_NAMES.findall(function.name)]
-    for proposal, numbers in found:
+    matches = [*IN_WORDS.findall(ast.get_docstring(function) or ""), *IN_NAMES.findall(function.name)]
+    for proposal, numbers in matches:
         yield from (f"{proposal.upper()}-{number}" for number in DIGITS.findall(numbers))
 
 
@@ -74,15 +74,17 @@ def shown() -> list[Shown]:
 
 def test_the_list_is_whole() -> None:
     """The same number of each kind as in the proposals, without a gap."""
-    found = [(number[:4], int(number.partition("-")[2])) for number in listed()]
+    listed_numbers = [(number[:4], int(number.partition("-")[2])) for number in listed()]
     counts = {"R000": 12, "R001": 11, "R002": 12, "R003": 9, "A000": 12, "A001": 10, "A002": 8, "A003": 9}
-    assert sorted(found) == sorted((kind, number) for kind, count in counts.items() for number in range(1, count + 1))
+    assert sorted(listed_numbers) == sorted(
+        (kind, number) for kind, count in counts.items() for number in range(1, count + 1)
+    )
 
 
 def test_each_number_has_a_test() -> None:
-    found = shown()
-    on_brokers = {each.number for each in found if each.on_brokers}
-    anywhere = {each.number for each in found}
+    shown_numbers = shown()
+    on_brokers = {each.number for each in shown_numbers if each.on_brokers}
+    anywhere = {each.number for each in shown_numbers}
     missing = {
         number: tried
         for number, tried in listed().items()
@@ -103,7 +105,7 @@ def test_a_number_is_found_in_names_and_words() -> None:
         "def test_a001_5_a_callback_of_3_sessions(): ...\n"
         "def helper(): 'A000-1'\n"
     )
-    found = {each.number for each in shown_in(source)}
-    assert found == {"A002-1", "A002-2", "A002-5", "R002-2", "R002-4", "R002-11", "A001-3", "A001-20", "A001-5"}
+    shown_numbers = {each.number for each in shown_in(source)}
+    assert shown_numbers == {"A002-1", "A002-2", "A002-5", "R002-2", "R002-4", "R002-11", "A001-3", "A001-20", "A001-5"}
     assert all(each.on_brokers for each in shown_in(source))
     assert not any(each.on_brokers for each in shown_in("def test_a000_3_the_lists(): ..."))

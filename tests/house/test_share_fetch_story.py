@@ -100,10 +100,10 @@ def world() -> World:
 @pytest.fixture
 def topic(world: World) -> Topic:
     """Topic with two batches of ten records."""
-    made = world.cluster.create("t")
+    created_topic = world.cluster.create("t")
     for _ in range(2):
-        world.cluster.produce(made, 10)
-    return made
+        world.cluster.produce(created_topic, 10)
+    return created_topic
 
 
 def check(walked: Walk, returns: int = RETURNS_MAX) -> None:

@@ -114,7 +114,7 @@ def _tests_for(path: Path) -> set[Path]:
     """tests/sharegroups/model/test_group.py for proxy/kafka_share_proxy/sharegroups/model/group.py."""
     room = path.relative_to(CHECKOUT / "proxy" / "kafka_share_proxy").parent
     folder = CHECKOUT / "tests" / (room if room.name else "public")
-    return {found for found in folder.glob("test_*.py") if found.stem == f"test_{path.stem.lstrip('_')}"}
+    return {file for file in folder.glob("test_*.py") if file.stem == f"test_{path.stem.lstrip('_')}"}
 
 
 def test_every_source_has_its_test_file() -> None:
@@ -143,10 +143,10 @@ DEPTH = 3
 @cache
 def _names_that_check() -> frozenset[str]:
     """Functions under tests/ that assert, raise, expect an exception, or call one that does."""
-    made = [function for path in sorted((CHECKOUT / "tests").rglob("*.py")) for function in functions(path)]
-    names = {function.name for function in made if any(_fails(node) for node in ast.walk(function))}
+    all_functions = [function for path in sorted((CHECKOUT / "tests").rglob("*.py")) for function in functions(path)]
+    names = {function.name for function in all_functions if any(_fails(node) for node in ast.walk(function))}
     for _ in range(DEPTH):
-        names |= {f.name for f in made if not f.name.startswith("test_") and _calls(f) & names}
+        names |= {f.name for f in all_functions if not f.name.startswith("test_") and _calls(f) & names}
     return frozenset(names)
 
 
@@ -181,14 +181,14 @@ def test_no_loop_of_the_tests_is_endless() -> None:
 
 def test_everything_is_caught_in_named_places_only() -> None:
     """`except Exception` hides bugs, unless it raises on."""
-    found = {
+    broad_catches = {
         name_of(path)
         for path in SOURCES
         for node in sources.nodes(path.read_text())
         if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not _raises_on(node)
     }
-    assert found - set(BROAD_CATCHES) == set()
-    assert set(BROAD_CATCHES) - found == set()
+    assert broad_catches - set(BROAD_CATCHES) == set()
+    assert set(BROAD_CATCHES) - broad_catches == set()
 
 
 def _is_broad(handler: ast.ExceptHandler) -> bool:
@@ -209,14 +209,14 @@ def _tracked() -> list[Path]:
 
 def test_no_file_names_a_machine() -> None:
     """No absolute path of a machine, no host name of a package registry."""
-    found = []
+    lines = []
     for path in _tracked():
         if not path.is_file() or path == Path(__file__):
             continue
         for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
             if FORBIDDEN_TEXT.search(line):
-                found.append(f"{name_of(path)}:{number}: {line.strip()[:100]}")
-    assert found == []
+                lines.append(f"{name_of(path)}:{number}: {line.strip()[:100]}")
+    assert lines == []
 
 
 def test_no_compiled_or_large_file_is_kept() -> None:

@@ -60,19 +60,19 @@ def _loaded(node: ast.AST) -> str | None:
 
 def _used() -> Counter[str]:
     """Every name that is loaded, imported or quoted, with the number of times."""
-    found: Counter[str] = Counter(re.findall(r"\w+", OTHER_TEXT))
+    uses: Counter[str] = Counter(re.findall(r"\w+", OTHER_TEXT))
     for text in _texts():
         prose = {node.value for node in sources.nodes(text) if isinstance(node, ast.Expr)}
         for node in sources.nodes(text):
             if (name := _loaded(node)) is not None:
-                found[name] += 1
+                uses[name] += 1
             elif isinstance(node, ast.ImportFrom):
-                found.update(alias.name for alias in node.names)
+                uses.update(alias.name for alias in node.names)
             elif isinstance(node, ast.MatchClass):
-                found.update(node.kwd_attrs)
+                uses.update(node.kwd_attrs)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in prose:
-                found.update(re.findall(r"\w+", node.value))
-    return found
+                uses.update(re.findall(r"\w+", node.value))
+    return uses
 
 
 def _within(node: ast.AST, name: str) -> int:
@@ -86,7 +86,7 @@ def _is_of_a_library(node: ast.ClassDef) -> bool:
     return any(_is_of_a_library(_classes()[base]) if base in _classes() else base not in known for base in _bases(node))
 
 
-def _named(node: ast.stmt) -> list[str]:
+def _names_of(node: ast.stmt) -> list[str]:
     if isinstance(node, Definition):
         return [] if node.decorator_list and not isinstance(node, ast.ClassDef) else [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -97,14 +97,14 @@ def _definitions(public: str) -> Iterator[tuple[str, str, ast.stmt]]:
     """The name to show, the name, and the statement of all that is defined by a module or class."""
     for text in _texts():
         for statement in sources.parsed(text).body:
-            yield from ((name, name, statement) for name in _named(statement))
+            yield from ((name, name, statement) for name in _names_of(statement))
             if not isinstance(statement, ast.ClassDef) or _is_of_a_library(statement):
                 continue
             if statement.decorator_list and "config" in ast.unparse(statement.decorator_list[0]):
                 continue
             if re.search(rf"\b{statement.name}\b", public) is None:
                 for each in statement.body:
-                    yield from ((f"{statement.name}.{name}", name, each) for name in _named(each))
+                    yield from ((f"{statement.name}.{name}", name, each) for name in _names_of(each))
 
 
 def test_every_definition_is_used() -> None:

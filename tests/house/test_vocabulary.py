@@ -198,9 +198,9 @@ def uses_in_prose() -> Uses:
     patterns = [(each.word, compiled(each.word)) for each in PROSE]
     for path, line, text in texts():
         for word, pattern in patterns:
-            for found in pattern.finditer(text):
-                around = text[max(found.start() - 30, 0) : found.end() + 30]
-                uses[word].append(place(path, line + text.count("\n", 0, found.start()), " ".join(around.split())))
+            for match in pattern.finditer(text):
+                around = text[max(match.start() - 30, 0) : match.end() + 30]
+                uses[word].append(place(path, line + text.count("\n", 0, match.start()), " ".join(around.split())))
     return uses
 
 

@@ -57,7 +57,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], arm64.Pytho
     """Make an environment."""
     if lacks := arm64.missing():
         pytest.skip(lacks)
-    return lambda: arm64.Python.made(SUITE, OLDEST, tmp_path_factory.mktemp("python") / "arm64")
+    return lambda: arm64.Python.create(SUITE, OLDEST, tmp_path_factory.mktemp("python") / "arm64")
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +85,16 @@ def repaired(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     words = ["auditwheel", "repair", "--wheel-dir", str(folder), str(built)]
     arm64.run([sys.executable, "-m", *words], environment={"PATH": path, "SOURCE_DATE_EPOCH": str(EPOCH)})
-    (made,) = folder.glob("*.whl")
-    return made
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="module")
 def installed(python: Callable[[], arm64.Python], repaired: Path) -> arm64.Python:
     """A Python in which pip has installed the wheel with its dependencies."""
-    made = python()
-    made.install(str(repaired))
-    return made
+    environment = python()
+    environment.install(str(repaired))
+    return environment
 
 
 def test_wheel_has_every_kernel_for_arm64(built: Path) -> None:
@@ -103,8 +103,8 @@ def test_wheel_has_every_kernel_for_arm64(built: Path) -> None:
     kernels = {name: archive.read(name) for name in archive.namelist() if name.endswith(".so")}
     assert set(kernels) == KERNELS
     assert {struct.unpack_from("<18xH", data)[0] for data in kernels.values()} == {AARCH64}
-    named = {each["name"] for each in json.loads(archive.read(BILL))["components"]}
-    assert named >= KERNELS
+    components = {each["name"] for each in json.loads(archive.read(BILL))["components"]}
+    assert components >= KERNELS
 
 
 def test_second_build_has_the_same_bytes(

@@ -81,7 +81,7 @@ def test_small_pipelined_requests_keep_no_other_client_waiting(kafka: Cluster, w
         print(f"{registry.API_KEYS[key]:28s} {request.shape} {measured}", file=sys.stderr)
         if not measured.is_fine:
             direct = at_broker(Address("127.0.0.1", kafka.nodes[0].port), request, PIPELINING, PIPELINED_S)
-            seen = f"{measured}\n{direct}\n{world.front.output()}"
-            assert not measured.trouble, seen
-            assert not direct.trouble, seen
-            assert measured.percentile_s(0.99) < 2 * direct.percentile_s(0.99), seen
+            report = f"{measured}\n{direct}\n{world.front.output()}"
+            assert not measured.trouble, report
+            assert not direct.trouble, report
+            assert measured.percentile_s(0.99) < 2 * direct.percentile_s(0.99), report

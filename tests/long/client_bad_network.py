@@ -82,7 +82,7 @@ class Application:
         self.troubles: list[str] = []
         """Exceptions of poll and commit, which a bad network may cause."""
 
-    async def turn(self) -> None:
+    async def poll_and_commit(self) -> None:
         try:
             result = await self._consumer.poll(0.5)
             assert not result.lost
@@ -98,7 +98,7 @@ class Application:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():
-            await self.turn()
+            await self.poll_and_commit()
 
 
 @pytest.mark.parametrize(("kafka", "protocol"), CASES, indirect=["kafka"])

@@ -108,8 +108,8 @@ class Produces:
 
     def __call__(self, partitions: Partitions | None = None, count: int = 10) -> None:
         for number in range(PARTITIONS) if partitions is None else sorted(each.partition for each in partitions):
-            made = [records.Record(b"key", b"%d" % next(self._numbers)) for _ in range(count)]
-            self._raw.append(self._topic, records.build_batch(0, made), number)
+            batch_records = [records.Record(b"key", b"%d" % next(self._numbers)) for _ in range(count)]
+            self._raw.append(self._topic, records.build_batch(0, batch_records), number)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +144,14 @@ async def test_another_client_leads_while_ours_delays(
                     while not going:
                         going = (await consumer.poll(0.2)).to_be_revoked
                 assert going == mine if options is EAGER else going < mine
-                for turn in range(DELAYED_POLLS):
-                    assert consumer.delay_revoke(going), turn
+                for iteration in range(DELAYED_POLLS):
+                    assert consumer.delay_revoke(going), iteration
                     produces(mine, 1)
                     result = await consumer.poll(0.2)
                     got += [(each.partition, each.offset) for each in result.records]
-                    assert result.to_be_revoked == going, turn
+                    assert result.to_be_revoked == going, iteration
                     theirs = {number for number, offset in read_by(first, second) if offset >= 10}
-                    assert theirs.isdisjoint(each.partition for each in going), turn
+                    assert theirs.isdisjoint(each.partition for each in going), iteration
                 await consumer.commit()
                 assert {number for number, offset in got if offset >= 20} <= {each.partition for each in mine - going}
 

@@ -31,8 +31,8 @@ def test_no_page_is_wider_than_a_phone(built: Path, chromium: Browser, name: str
     measured.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{MEASURE}</body>"), encoding="utf-8")
     width = WIDTHS["phone"]
     document = chromium.run("--dump-dom", f"--window-size={width},900", measured.as_uri())
-    (found,) = [part.split('"')[0] for part in document.split('data-width="')[1:]]
-    assert 0 < int(found) <= width
+    (diagram_width,) = [part.split('"')[0] for part in document.split('data-width="')[1:]]
+    assert 0 < int(diagram_width) <= width
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

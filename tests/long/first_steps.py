@@ -22,8 +22,8 @@ import pytest
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 from kafka_share_proxy.localkafka.children import Child
 
-from tests.docs.test_start import named
 from tests.docs.test_start import own as own
+from tests.docs.test_start import with_own_names
 from tests.support import distributions, documents
 from tests.support.raw import until
 
@@ -51,7 +51,7 @@ class Stranger:
         self._environment["PATH"] = f"{self.folder}/ksp/bin{os.pathsep}{self._environment['PATH']}"
 
     def block(self, language: str, containing: str, document: Path = documents.START) -> str:
-        return named(documents.block(document, language, containing), self._own)
+        return with_own_names(documents.block(document, language, containing), self._own)
 
     def run(self, script: str) -> str:
         done = subprocess.run(

@@ -106,30 +106,30 @@ def test_every_pod_is_admitted_by_the_restricted_standard(cluster: ControlPlane,
 
 
 def secret(cluster: ControlPlane, where: str) -> str:
-    found: str = cluster.get("--namespace", where, "secret", f"{NAME}-peer")["data"]["secret"]
-    return found
+    value: str = cluster.get("--namespace", where, "secret", f"{NAME}-peer")["data"]["secret"]
+    return value
 
 
 def generation(cluster: ControlPlane, where: str) -> int:
     """Return the number of the version of the StatefulSet: a new one replaces its pods."""
-    found: int = cluster.get("--namespace", where, "statefulset", NAME)["metadata"]["generation"]
-    return found
+    number: int = cluster.get("--namespace", where, "statefulset", NAME)["metadata"]["generation"]
+    return number
 
 
 def test_the_secret_of_a_fleet_survives_upgrades_and_a_removal(cluster: ControlPlane) -> None:
     where = namespace(cluster, "secrets")
     install(cluster, where, *FLEET)
-    made, before = secret(cluster, where), generation(cluster, where)
+    created, before = secret(cluster, where), generation(cluster, where)
     install(cluster, where, *FLEET, verb="upgrade")
-    assert (secret(cluster, where), generation(cluster, where)) == (made, before), "nothing has changed"
+    assert (secret(cluster, where), generation(cluster, where)) == (created, before), "nothing has changed"
     install(cluster, where, *FLEET, "--set", "settings.drain_s=20", verb="upgrade")
     assert generation(cluster, where) == before + 1
     cluster.helm("rollback", NAME, "1", "--namespace", where)
-    assert (secret(cluster, where), generation(cluster, where)) == (made, before + 2)
+    assert (secret(cluster, where), generation(cluster, where)) == (created, before + 2)
     cluster.helm("uninstall", NAME, "--namespace", where)
-    assert secret(cluster, where) == made
+    assert secret(cluster, where) == created
     install(cluster, where, *FLEET)
-    assert secret(cluster, where) == made
+    assert secret(cluster, where) == created
 
 
 def test_settings_without_a_restart_change_the_config_map_only(cluster: ControlPlane) -> None:

@@ -78,8 +78,8 @@ class World:
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Return the pods of the chart by UID."""
-        found = self.plane.get("--namespace", NAMESPACE, "pods", "--selector", f"app.kubernetes.io/name={NAME}")
-        return {item["metadata"]["uid"]: item for item in found["items"]}
+        listed = self.plane.get("--namespace", NAMESPACE, "pods", "--selector", f"app.kubernetes.io/name={NAME}")
+        return {item["metadata"]["uid"]: item for item in listed["items"]}
 
     def endpoints(self) -> list[str]:
         """Return the addresses that the controller of EndpointSlices calls ready."""
@@ -112,12 +112,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     running = Running(tmp_path_factory.mktemp("brokers"))
     kafka = running.cluster(OLD)
     with Service(NODE_IP, {KAFKA_PORT: kafka.nodes[0].port}, lambda: ["127.0.0.1"]):
-        made = World(tmp_path_factory.mktemp("cluster"), node, kafka)
+        cluster_world = World(tmp_path_factory.mktemp("cluster"), node, kafka)
         try:
-            yield made
+            yield cluster_world
         finally:
-            print(made.described())
-            made.close()
+            print(cluster_world.described())
+            cluster_world.close()
             running.close()
 
 
@@ -125,11 +125,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def bootstrap(world: World) -> Iterator[str]:
     """Install the chart. Return the address in the notes, which is served until the last test."""
     notes = world.helm("install")
-    (found,) = re.findall(r"bootstrap\.servers=(\S+)", notes)
+    (address,) = re.findall(r"bootstrap\.servers=(\S+)", notes)
     for command in re.findall(r"kubectl (--namespace .* rollout status \S+)", notes):
         world.plane.kubectl(*command.split(), f"--timeout={READY}")
-    with world.service(found):
-        yield found
+    with world.service(address):
+        yield address
 
 
 class Work:
@@ -195,7 +195,7 @@ class Work:
         self.settled += [place for place in places if place[0] in confirmed]
 
 
-def during(action: Callable[[], object], look: Callable[[], None]) -> None:
+def during(action: Callable[[], object], check: Callable[[], None]) -> None:
     """Run an action, and look at something meanwhile."""
     failed: list[BaseException] = []
 
@@ -208,7 +208,7 @@ def during(action: Callable[[], object], look: Callable[[], None]) -> None:
     thread = threading.Thread(target=run)
     thread.start()
     while thread.is_alive():
-        look()
+        check()
         time.sleep(0.1)
     if failed:
         raise failed[0]
@@ -303,7 +303,7 @@ def test_a_removed_fleet_ends_in_order_and_keeps_its_secret(world: World, bootst
     assert len(pods) == 3
     for pod in pods:
         assert pod.container("proxy").status == 0, described(pod)
-        assert [event for event in pod.events if event.what == "SIGKILL"] == []
+        assert [event for event in pod.events if event.kind == "SIGKILL"] == []
     assert world.plane.get("--namespace", NAMESPACE, "secret", f"{NAME}-peer")["data"]["secret"]
 
 

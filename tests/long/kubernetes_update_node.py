@@ -67,7 +67,7 @@ def assert_in_order(pods: Replicas, outcome: Outcome) -> None:
     assert outcome.faults() == []
     for pod in pods.former:
         assert pod.container("proxy").status == 0, pods.described()[-20_000:]
-        assert [event.what for event in pod.events if event.what == "SIGKILL"] == []
+        assert [event.kind for event in pod.events if event.kind == "SIGKILL"] == []
 
 
 @pytest.mark.broker

@@ -92,8 +92,8 @@ def on_new_connections(world: World, _: ExitStack) -> Callable[[], int]:
 
 def admin(world: World, _: ExitStack) -> Callable[[], int]:
     def show() -> int:
-        found, text = world.front.send_request("/groups")
-        assert found, text
+        status, text = world.front.send_request("/groups")
+        assert status, text
         return len(text)
 
     return show

@@ -59,10 +59,10 @@ def observed(front: Front) -> Iterator[Observed]:
 
 @pytest.fixture(scope="module")
 def browser() -> str:
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
+    browser_path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser_path is None:
         pytest.skip(f"there is none of {', '.join(BROWSERS)} on this machine")
-    return found
+    return browser_path
 
 
 class Browser:
@@ -230,12 +230,15 @@ def test_every_panel_is_drawn_by_the_components_of_grafana(
         drawn = drawn_panels.draw(filled, tab, PICTURES / f"dashboard-{scheme}.png", scheme)
     panels = [panel for panel in filled if panel["type"] != "row"]
     assert [each["title"] for each in drawn] == [panel["title"] for panel in panels]
-    for panel, seen in zip(panels, drawn, strict=True):
-        assert "No data" not in seen["text"], panel["title"]
-        assert seen["drawn"] > 0, panel["title"]
-        assert seen["hasUnit"], (panel["title"], "Grafana does not know the unit")
+    for panel, panel_state in zip(panels, drawn, strict=True):
+        assert "No data" not in panel_state["text"], panel["title"]
+        assert panel_state["drawn"] > 0, panel["title"]
+        assert panel_state["hasUnit"], (panel["title"], "Grafana does not know the unit")
         for target in panel["targets"]:
-            assert all(series["name"] in seen["text"] for series in target["series"]), (panel["title"], seen["text"])
+            assert all(series["name"] in panel_state["text"] for series in target["series"]), (
+                panel["title"],
+                panel_state["text"],
+            )
 
 
 def test_every_rule_is_evaluated_and_only_dead_letters_alert(prometheus: Prometheus, observed: Observed) -> None:

@@ -99,10 +99,10 @@ def test_the_demonstration_from_a_wheel_keeps_its_promise(installed: Installed, 
     assert even is not None
     assert float(even[1]) > 1.3 > float(measured)
     assert all(name in output for name in ("ann", "ben", "carla", "dave"))
-    made = tmp_path / "pipeline-demo"
-    assert 'src="data:image/png;base64,' in (made / "report.html").read_text()
-    assert json.loads((made / "range_plan.json").read_text())["n"] == 8
-    settled = pyarrow.dataset.dataset(made / "lake" / "deliveries", partitioning="hive").to_table().to_pylist()
+    folder = tmp_path / "pipeline-demo"
+    assert 'src="data:image/png;base64,' in (folder / "report.html").read_text()
+    assert json.loads((folder / "range_plan.json").read_text())["n"] == 8
+    settled = pyarrow.dataset.dataset(folder / "lake" / "deliveries", partitioning="hive").to_table().to_pylist()
     assert {row["outcome"] for row in settled} >= {"accept", "release", "lock_timeout"}
     assert max(row["renews"] for row in settled) >= 2
 
@@ -125,15 +125,15 @@ def session_of(command: list[str], log: Path, folder: Path, environment: dict[st
 
 def members(session: int) -> list[str]:
     """Commands of a session that are running."""
-    found = []
+    commands = []
     for each in Path("/proc").glob("[0-9]*"):
         try:
             fields = (each / "stat").read_text().rpartition(")")[2].split()
             if int(fields[3]) == session and fields[0] != "Z":
-                found.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:80])
+                commands.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:80])
         except OSError:
             continue
-    return found
+    return commands
 
 
 @pytest.mark.parametrize("step", ["2. Traffic", "3. What"])

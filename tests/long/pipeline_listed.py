@@ -90,11 +90,11 @@ def test_every_listed_command_does_its_work(kafka: Cluster, front: Front, orders
     (tmp_path / "holes.json").write_text(run("commits", "etl", "--holes", "--json", *proxy))
     assert f"{HOLE} rows of {HOLE} offsets" in run_listed("backfill", *proxy)
     assert json.loads(run("commits", "etl", "--holes", "--json", *proxy))["holes"] == []
-    named = {"--topic orders": f"--topic {orders.name}"}
-    ingested = run_listed("ingest", *proxy, **named, **{"8|range_plan.json": "range_plan.json", "CP": "ingested"})
+    own_topic = {"--topic orders": f"--topic {orders.name}"}
+    ingested = run_listed("ingest", *proxy, **own_topic, **{"8|range_plan.json": "range_plan.json", "CP": "ingested"})
     assert f"{RECORDS - HOLE} rows in " in ingested
     small = ("--option", "maxOffsetsPerTrigger=500")  # several batches, for the last one is not merged
-    assert f"; {RECORDS} offsets acknowledged" in run_listed("share", *proxy, *small, **named, CP="shared")
+    assert f"; {RECORDS} offsets acknowledged" in run_listed("share", *proxy, *small, **own_topic, CP="shared")
     assert re.search(r"1 days: ([2-9]|\d\d) files became 1\b", run_listed("compact"))
     assert "report.html: written" in run_listed("report", **{"--group G": "--group g"})
     assert "<!doctype html>" in (tmp_path / "report.html").read_text()

@@ -74,14 +74,14 @@ def front(request: pytest.FixtureRequest, running: Running) -> Front | Cluster:
 @pytest.fixture
 def topic(front: Front | Cluster, fresh: Fresh) -> Topic:
     with Raw(front.bootstrap) as raw:
-        made = raw.create_topic(fresh("orders"), PARTITIONS)
+        created_topic = raw.create_topic(fresh("orders"), PARTITIONS)
     producer = Producer({"bootstrap.servers": front.bootstrap, "linger.ms": 5, "batch.num.messages": OTHER_STEP})
     for number in range(RECORDS):
-        producer.produce(made.name, b"%d" % number, partition=number % PARTITIONS)
+        producer.produce(created_topic.name, b"%d" % number, partition=number % PARTITIONS)
         if number % 1_000 == 0:
             producer.poll(0)
     assert producer.flush(120) == 0
-    return made
+    return created_topic
 
 
 @pytest.fixture
@@ -163,11 +163,11 @@ class Other:
     def _work(self) -> None:
         with ShareMember(self._options, print) as member:
             while not self._ended.is_set():
-                found = member.fetch(OTHER_STEP, 0.2).acquired
+                acquired = member.fetch(OTHER_STEP, 0.2).acquired
                 self._ended.wait(self._pause_s)
-                refused = member.accept(found)
-                self.deliveries += sum(each.span.end - each.span.start for each in found)
-                for each in found:
+                refused = member.accept(acquired)
+                self.deliveries += sum(each.span.end - each.span.start for each in acquired)
+                for each in acquired:
                     if each not in refused:
                         self.settled.update((each.place.partition, offset) for offset in range(*each.span))
 

@@ -75,7 +75,7 @@ def every(seconds: float, act: Callable[[int], None], meanwhile: Callable[[float
     return number
 
 
-def worked_through(front: Front, folder: Path, act: Callable[[int], None], seconds: float, what: str) -> int:
+def worked_through(front: Front, folder: Path, act: Callable[[int], None], seconds: float, label: str) -> int:
     """Let all clients work while `act` is called. Return how often it was."""
     group = GroupAtWork(front.bootstrap, folder, PLAN)
     clients = ClientsAtWork(front.bootstrap, folder / "clients", EVERY, TOPIC)
@@ -93,8 +93,8 @@ def worked_through(front: Front, folder: Path, act: Callable[[int], None], secon
     finally:
         group.kill()
         clients.kill()
-    group.report(f"{times} times {what}, every {seconds:g} s")
-    clients.report(f"clients, {what}", results)
+    group.report(f"{times} times {label}, every {seconds:g} s")
+    clients.report(f"clients, {label}", results)
     upstream = str(yaml.safe_load((front.folder / "proxy.yaml").read_text())["upstream"]["bootstrap"])
     assert group.outcome.faults() == []
     assert faults(results, values_in(upstream, TOPIC)) == []

@@ -202,9 +202,9 @@ def test_an_idle_reader_is_quiet_and_at_the_end(front: Front, raw: Raw, fresh: F
 
 
 def _fetches(front: Front) -> float:
-    found = re.search(r"^\w*view_requests(?:_total)? (\S+)$", front.send_request("/metrics")[1], re.MULTILINE)
-    assert found is not None
-    return float(found.group(1))
+    match = re.search(r"^\w*view_requests(?:_total)? (\S+)$", front.send_request("/metrics")[1], re.MULTILINE)
+    assert match is not None
+    return float(match.group(1))
 
 
 @pytest.mark.parametrize("client", ["confluent-classic", "kafka-python", "aiokafka"])
@@ -235,9 +235,11 @@ def _move(raw: Raw, base: Topic, topic: str, replicas: list[int]) -> Topic:
 
     def moved() -> Topic | None:
         raw.send_request("ElectLeaders", 2, election_type=0, topic_partitions=elect, timeout_ms=10_000)
-        found = raw.topic(base.name)
-        good = found is not None and (topic != base.name or set(found.leaders.values()) == {replicas[0]})
-        return found if good else None
+        topic_metadata = raw.topic(base.name)
+        good = topic_metadata is not None and (
+            topic != base.name or set(topic_metadata.leaders.values()) == {replicas[0]}
+        )
+        return topic_metadata if good else None
 
-    found: Topic = until(moved, f"{topic} to be led by {replicas[0]}", 60)
-    return found
+    moved_topic: Topic = until(moved, f"{topic} to be led by {replicas[0]}", 60)
+    return moved_topic

@@ -114,8 +114,8 @@ class KafkaPython(Reader):
         )  # fmt: skip
         consumer.assign([Place(self.topic, partition) for partition in self.partitions])
         while not self.end.is_set():
-            for found in consumer.poll(timeout_ms=200).values():
-                self.got += [(record.partition, record.offset, record.value.decode()) for record in found]
+            for polled in consumer.poll(timeout_ms=200).values():
+                self.got += [(record.partition, record.offset, record.value.decode()) for record in polled]
         consumer.close()
 
 
@@ -134,8 +134,8 @@ class Aiokafka(Reader):
         await consumer.start()
         consumer.assign([Place(self.topic, partition) for partition in self.partitions])
         while not self.end.is_set():
-            for found in (await consumer.getmany(timeout_ms=200)).values():
-                self.got += [(record.partition, record.offset, record.value.decode()) for record in found]
+            for polled in (await consumer.getmany(timeout_ms=200)).values():
+                self.got += [(record.partition, record.offset, record.value.decode()) for record in polled]
         await consumer.stop()
 
 
@@ -169,11 +169,11 @@ class Java(Reader):
 def append(raw: Raw, topic: Topic, kind: str, first: int, last: int) -> None:
     """Records whose value says the offset they are to have."""
     for start in range(first, last, 10):
-        made = [
+        batch_records = [
             records.Record(b"key-%d" % (n % KEYS), b"%s-%d" % (kind.encode(), n), timestamp=1)
             for n in range(start, start + 10)
         ]
-        assert raw.append(topic, records.build_batch(0, made)) == start
+        assert raw.append(topic, records.build_batch(0, batch_records)) == start
 
 
 def partition_of(raw: Raw, name: str) -> Any:
@@ -191,9 +191,9 @@ def cut(kafka: Cluster, topic: Topic, new_end: int) -> None:
     kafka.wait_ready()
     with Raw(kafka.node(3).address) as raw:
         until(lambda: partition_of(raw, topic.name).leader_id == 2, "an unclean leader", LIMIT_S)
-        found = until(lambda: raw.topic(topic.name), "the topic")
-        until(lambda: raw.end_offset(found) == KEPT, "the end of what is left", LIMIT_S)
-        append(raw, found, "new", KEPT, new_end)
+        existing = until(lambda: raw.topic(topic.name), "the topic")
+        until(lambda: raw.end_offset(existing) == KEPT, "the end of what is left", LIMIT_S)
+        append(raw, existing, "new", KEPT, new_end)
 
 
 @pytest.mark.parametrize(("new_end", "stopped"), [(150, False), (150, True), (300, True)])

@@ -35,7 +35,7 @@ def front(tmp_path: Path) -> Iterator[Front]:
     running.close()
 
 
-def worked_through(front: Front, folder: Path, act: Callable[[int], None], every_s: float, what: str) -> GroupAtWork:
+def worked_through(front: Front, folder: Path, act: Callable[[int], None], every_s: float, label: str) -> GroupAtWork:
     """Return a group that worked while `act` was called TIMES times."""
     group = GroupAtWork(front.bootstrap, folder, PLAN)
     try:
@@ -51,7 +51,7 @@ def worked_through(front: Front, folder: Path, act: Callable[[int], None], every
         raise
     finally:
         group.kill()
-    group.report(f"{TIMES} times {what}, every {every_s:g} s")
+    group.report(f"{TIMES} times {label}, every {every_s:g} s")
     return group
 
 

@@ -35,9 +35,9 @@ def test_clients_that_connected_before_the_process_are_served() -> None:
 
 
 def test_an_address_without_such_a_socket_is_bound() -> None:
-    (made,) = ActivatedSockets().bind("127.0.0.1", 0)
-    with made:
-        assert made.getsockname()[0] == "127.0.0.1"
+    (sock,) = ActivatedSockets().bind("127.0.0.1", 0)
+    with sock:
+        assert sock.getsockname()[0] == "127.0.0.1"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
@@ -54,9 +54,9 @@ def test_a_socket_serves_its_address_and_one_on_all_addresses_any(host: str) -> 
 def test_a_socket_of_another_address_is_not_used() -> None:
     with socket.create_server(("127.0.0.2", 0)) as other:
         port = other.getsockname()[1]
-        (made,) = ActivatedSockets([other]).bind("127.0.0.1", port)
-        with made:
-            assert made.getsockname() == ("127.0.0.1", port)
+        (sock,) = ActivatedSockets([other]).bind("127.0.0.1", port)
+        with sock:
+            assert sock.getsockname() == ("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("environment", [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_FDS": "2"}])

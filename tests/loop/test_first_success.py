@@ -37,35 +37,35 @@ class Runners:
 async def test_a_quick_failure_is_followed_immediately(autojump_clock: trio.testing.MockClock) -> None:
     """A server that has refused is not waited for."""
     runners, refused = Runners(), OSError("refused")
-    found = await runners.race(runners.attempt(0, refused), runners.attempt(0, "b"), runners.attempt(0, "c"))
-    assert (found.winner, found.failures) == ((1, "b"), {0: refused})
+    outcome = await runners.race(runners.attempt(0, refused), runners.attempt(0, "b"), runners.attempt(0, "c"))
+    assert (outcome.winner, outcome.failures) == ((1, "b"), {0: refused})
     assert runners.begun == [0, 0]
 
 
 async def test_the_slow_one_wins_if_it_is_still_the_first(autojump_clock: trio.testing.MockClock) -> None:
     """Attempts begun in parallel are given up."""
     runners = Runners()
-    found = await runners.race(runners.attempt(2 * STAGGER_S, "a"), runners.attempt(60, "b"))
-    assert (found.winner, runners.begun, runners.discarded) == ((0, "a"), [0, STAGGER_S], [])
+    outcome = await runners.race(runners.attempt(2 * STAGGER_S, "a"), runners.attempt(60, "b"))
+    assert (outcome.winner, runners.begun, runners.discarded) == ((0, "a"), [0, STAGGER_S], [])
     assert trio.current_time() - runners.began_at == pytest.approx(2 * STAGGER_S)
 
 
 async def test_failures_are_reported_in_the_order_of_the_attempts(autojump_clock: trio.testing.MockClock) -> None:
     """Whichever was quicker."""
     runners = Runners()
-    found = await runners.race(runners.attempt(9, OSError("slow")), runners.attempt(0, OSError("quick")))
-    assert found.winner is None
-    assert [(index, str(error)) for index, error in found.failures.items()] == [(0, "slow"), (1, "quick")]
+    outcome = await runners.race(runners.attempt(9, OSError("slow")), runners.attempt(0, OSError("quick")))
+    assert outcome.winner is None
+    assert [(index, str(error)) for index, error in outcome.failures.items()] == [(0, "slow"), (1, "quick")]
     assert (await runners.race()).winner is None
 
 
 async def test_a_second_result_is_given_back(autojump_clock: trio.testing.MockClock) -> None:
     """Two that succeed in the same moment: an unused connection may not stay open."""
     runners = Runners()
-    found = await runners.race(runners.attempt(1 + STAGGER_S, "a"), runners.attempt(1, "b"))
-    assert found.winner is not None
-    assert {found.winner[1], *runners.discarded} <= {"a", "b"}
-    both = [found.winner[1], *runners.discarded]
+    outcome = await runners.race(runners.attempt(1 + STAGGER_S, "a"), runners.attempt(1, "b"))
+    assert outcome.winner is not None
+    assert {outcome.winner[1], *runners.discarded} <= {"a", "b"}
+    both = [outcome.winner[1], *runners.discarded]
     assert len(both) == len(set(both))
 
 

@@ -85,16 +85,16 @@ class Room:
                 return False
             return len(self.done) > before
 
-        self.turn_until(finished)
+        self.iterate_until(finished)
         return wrapped
 
-    def turn_until(self, condition: Callable[[], object]) -> None:
+    def iterate_until(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + 10
         while not condition():
             assert time.monotonic() < deadline
             self.reactor.turn(0.01)
 
-    def turn(self, count: int = 5) -> None:
+    def iterate(self, count: int = 5) -> None:
         for _ in range(count):
             self.reactor.turn(0.0)
 
@@ -104,7 +104,7 @@ class Room:
             transport.close()
         for peer in (*self.peers, self._listener):
             peer.close()
-        self.turn()
+        self.iterate()
         self.reactor.shut()
 
 
@@ -116,28 +116,28 @@ def has_response(peer: socket.socket) -> bool:
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., Room]]:
-    made: list[Room] = []
+    rooms: list[Room] = []
 
     def build(limits: HandshakeLimits = NO_LIMITS) -> Room:
-        made.append(Room(limits))
-        return made[-1]
+        rooms.append(Room(limits))
+        return rooms[-1]
 
     yield build
-    for room in made:
+    for room in rooms:
         room.close()
 
 
 @pytest.fixture
 def contexts(monkeypatch: pytest.MonkeyPatch) -> list[TlsTransport]:
     """TLS transports that were created for handshakes."""
-    made: list[TlsTransport] = []
+    transports: list[TlsTransport] = []
 
     def recorded(*arguments: Any, **options: Any) -> TlsTransport:
-        made.append(TlsTransport(*arguments, **options))
-        return made[-1]
+        transports.append(TlsTransport(*arguments, **options))
+        return transports[-1]
 
     monkeypatch.setattr(handshakes, "TlsTransport", recorded)
-    return made
+    return transports
 
 
 def test_a_finished_handshake_is_handed_over_once(make: Callable[..., Room]) -> None:
@@ -152,12 +152,12 @@ def test_a_peer_that_leaves_while_its_handshake_is_queued_is_noticed_before_any_
     room = make()
     monkeypatch.setattr(room.handshakes, "_next", lambda: None)
     leaves, resets = room.connect("a", HELLO), room.connect("b", HELLO)
-    room.turn()
+    room.iterate()
     assert room.handshakes.pending == 2
     leaves.close()
     resets.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     resets.close()
-    room.turn_until(lambda: not room.handshakes.pending)
+    room.iterate_until(lambda: not room.handshakes.pending)
     assert sorted(host for host, _ in room.failed) == ["a", "b"]
     assert contexts == []
 
@@ -168,18 +168,18 @@ def test_a_part_of_a_client_hello_costs_no_tls_object_until_the_rest_arrives(
 ) -> None:
     room = make()
     peer = room.connect("a", HELLO[:sent])
-    room.turn(20)
+    room.iterate(20)
     assert contexts == []
     peer.sendall(HELLO[sent:])
-    room.turn_until(lambda: contexts)
-    room.turn_until(lambda: room.handshakes.pending == 1 and has_response(peer))
+    room.iterate_until(lambda: contexts)
+    room.iterate_until(lambda: room.handshakes.pending == 1 and has_response(peer))
 
 
 def test_a_peer_that_stays_silent_ends_at_the_deadline(make: Callable[..., Room]) -> None:
     room = make(NO_LIMITS._replace(timeout_s=0.1))
     for sent in (b"", HELLO[:100], HELLO):
         room.connect("a", sent)
-    room.turn_until(lambda: len(room.failed) == 3)
+    room.iterate_until(lambda: len(room.failed) == 3)
     assert {words for _, words in room.failed} == {"TLS handshake timed out"}
     assert room.handshakes.pending == 0
 
@@ -188,7 +188,7 @@ def test_what_is_no_tls_fails_with_openssls_reason(make: Callable[..., Room]) ->
     room = make()
     room.connect("a", b"GET / HTTP/1.1\r\n\r\n")
     room.connect("b", b"\x16")
-    room.turn_until(lambda: room.failed)
+    room.iterate_until(lambda: room.failed)
     assert [(host, "TLS handshake failed" in words) for host, words in room.failed] == [("a", True)]
 
 
@@ -196,7 +196,7 @@ def test_at_the_limit_of_an_address_its_longest_waiting_handshake_makes_room(mak
     room = make(HandshakeLimits(100, 3, 600.0))
     first, *_ = [room.connect("a", HELLO) for _ in range(3)]
     other = room.connect("b")
-    room.turn_until(lambda: all(has_response(peer) for peer in room.peers[:3]))
+    room.iterate_until(lambda: all(has_response(peer) for peer in room.peers[:3]))
     room.shake(room.connect("a"))
     assert room.done == ["a"]
     assert room.handshakes.of("a") == 2
@@ -226,10 +226,10 @@ def test_a_new_connection_is_refused_where_all_handshakes_of_its_address_wait(
     monkeypatch.setattr(room.handshakes, "_next", lambda: None)
     room.connect("a", HELLO)
     room.connect("a", HELLO)
-    room.turn()
+    room.iterate()
     refused = room.connect("a", HELLO)
     assert room.handshakes.of("a") == 2
-    room.turn()
+    room.iterate()
     with pytest.raises(ConnectionResetError):
         refused.recv(1)
 
@@ -266,10 +266,10 @@ def ended_connections(room: Room, count: int) -> None:
     for number in range(count):
         peer = room.connect("a", (HELLO, HELLO[:50], b"", b"x" * 50)[number % 4])
         if number % 8 < 4:
-            room.turn(2)
+            room.iterate(2)
         peer.close()
         room.peers.remove(peer)
-    room.turn_until(lambda: not room.handshakes.pending)
+    room.iterate_until(lambda: not room.handshakes.pending)
     peer = room.shake(room.connect("a"))
     peer.close()
     room.peers.clear()
@@ -277,7 +277,7 @@ def ended_connections(room: Room, count: int) -> None:
     room.failed.clear()
     room.notes.clear()
     room.done.clear()
-    room.turn()
+    room.iterate()
 
 
 def test_ended_handshakes_leave_nothing_to_the_garbage_collector(make: Callable[..., Room]) -> None:
@@ -302,20 +302,20 @@ def test_the_memory_of_handshakes_and_connections_is_counted_and_returned(make: 
     room = make()
     memory = room.handshakes.memory
     room.connect("a", HELLO[:50])
-    room.turn()
+    room.iterate()
     assert memory.used == 0
     unfinished = room.connect("a", HELLO)
-    room.turn_until(lambda: has_response(unfinished))
+    room.iterate_until(lambda: has_response(unfinished))
     assert memory.used == HANDSHAKE_BYTES
     peer = room.shake(room.connect("a"))
     established = HANDSHAKE_BYTES + ESTABLISHED_BYTES
-    room.turn_until(lambda: established <= memory.used < established + 8192)
+    room.iterate_until(lambda: established <= memory.used < established + 8192)
     peer.send(bytes(10_000))
-    room.turn_until(lambda: memory.used > established + 10_000)
+    room.iterate_until(lambda: memory.used > established + 10_000)
     unfinished.close()
-    room.turn_until(lambda: room.handshakes.pending == 1)
+    room.iterate_until(lambda: room.handshakes.pending == 1)
     room.transports.pop().close()
-    room.turn()
+    room.iterate()
     assert memory.used == 0
 
 
@@ -325,9 +325,9 @@ def test_without_memory_new_handshakes_are_refused_and_chunks_are_small(make: Ca
     memory.limit = 2 * HANDSHAKE_BYTES
     for host in "ab":
         waiting = room.connect(host, HELLO)
-        room.turn_until(lambda waiting=waiting: has_response(waiting))  # type: ignore[misc]
+        room.iterate_until(lambda waiting=waiting: has_response(waiting))  # type: ignore[misc]
     refused = room.connect("c")
-    room.turn()
+    room.iterate()
     with pytest.raises((ConnectionResetError, AssertionError)):
         assert refused.recv(1), "closed"
     assert memory.chunk_bytes == SHORT_CHUNK_BYTES

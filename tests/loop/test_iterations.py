@@ -29,9 +29,11 @@ VERY_SLOW_S = 1.5 * LOGGED_S
 class Watched:
     """A loop with what it notes."""
 
-    def __init__(self, made: NewPump) -> None:
+    def __init__(self, new_pump_or_none: NewPump) -> None:
         self.noted: list[dict[str, Any]] = []
-        self.reactor = Reactor(made, lambda event, **context: self.noted.append({"event": event, **context}))
+        self.reactor = Reactor(
+            new_pump_or_none, lambda event, **context: self.noted.append({"event": event, **context})
+        )
         self.reactor.iterations.begin()
         self.reactor.turn(0)
 
@@ -63,11 +65,11 @@ class Owner:
 
 @pytest.fixture(params=[new_pump, no_pump], ids=["pump", "python"])
 def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
-    made = Watched(request.param)
-    if request.param is new_pump and made.reactor._pump is None:
+    watched_reactor = Watched(request.param)
+    if request.param is new_pump and watched_reactor.reactor._pump is None:
         pytest.skip("the pump could not be built in C here")
-    yield made
-    made.reactor.shut()
+    yield watched_reactor
+    watched_reactor.reactor.shut()
 
 
 def serve_once(watched: Watched, pair: tuple[socket.socket, socket.socket], seconds: float) -> None:

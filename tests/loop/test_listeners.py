@@ -17,12 +17,12 @@ from kafka_share_proxy.loop.reactor import Reactor
 
 @pytest.fixture
 def reactor() -> Iterator[Reactor]:
-    made = Reactor(new_pump)
-    yield made
-    made.shut()
+    new_reactor = Reactor(new_pump)
+    yield new_reactor
+    new_reactor.shut()
 
 
-def turn_until(reactor: Reactor, condition: Callable[[], object]) -> None:
+def iterate_until(reactor: Reactor, condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline
@@ -53,7 +53,7 @@ def test_connections_are_accepted_until_closed(reactor: Reactor) -> None:
     (sock,) = bind("127.0.0.1", 0)
     listener = Listener(reactor, sock, lambda client, host: accepted.append((client, host)), print)
     clients = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(5)]
-    turn_until(reactor, lambda: len(accepted) == 5)
+    iterate_until(reactor, lambda: len(accepted) == 5)
     assert {host for _, host in accepted} == {"127.0.0.1"}
     assert all(client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for client, _ in accepted)
     listener.close()
@@ -75,7 +75,7 @@ def test_sockets_that_share_an_address_each_get_connections(reactor: Reactor) ->
         for number, (sock,) in enumerate((first, second))
     ]
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
-    turn_until(reactor, lambda: len(accepted) == 40)
+    iterate_until(reactor, lambda: len(accepted) == 40)
     assert set(accepted) == {0, 1}
     for closing in (*clients, *listeners):
         closing.close()
@@ -88,7 +88,7 @@ def test_a_unix_socket_replaces_one_that_another_process_left(reactor: Reactor, 
     listener = Listener(reactor, bind_local(path), lambda client, host: accepted.append((client, host)), print)
     client = socket.socket(socket.AF_UNIX)
     client.connect(path)
-    turn_until(reactor, lambda: accepted)
+    iterate_until(reactor, lambda: accepted)
     assert (accepted[0][1], listener.port) == ("", 0)
     for closing in (client, accepted[0][0], listener):
         closing.close()
@@ -123,7 +123,7 @@ def test_without_descriptors_it_pauses_reports_it_and_continues(
     scarce = Scarce(sock, failures=2)
     listener = Listener(reactor, scarce, lambda client, _host: accepted.append(client), troubles.append)  # type: ignore[arg-type]
     client = socket.create_connection(("127.0.0.1", listener.port))
-    turn_until(reactor, lambda: accepted)
+    iterate_until(reactor, lambda: accepted)
     assert len(troubles) == 2
     assert scarce.tries <= 4  # not one for each turn of the loop
     listener.close()
@@ -139,9 +139,9 @@ def test_one_that_is_closed_while_it_pauses_stays_closed(reactor: Reactor, monke
     troubles: list[Exception] = []
     listener = Listener(reactor, scarce, lambda _client, _host: None, troubles.append)  # type: ignore[arg-type]
     client = socket.create_connection(("127.0.0.1", listener.port))
-    turn_until(reactor, lambda: troubles)
+    iterate_until(reactor, lambda: troubles)
     listener.close()
     start = time.monotonic()
-    turn_until(reactor, lambda: time.monotonic() > start + 0.05)
+    iterate_until(reactor, lambda: time.monotonic() > start + 0.05)
     assert scarce.tries == 1
     client.close()

@@ -101,9 +101,9 @@ def test_a_peer_that_takes_nothing_more_is_a_hang_up(kqueue: KqueuePoller, kerne
 
 @pytest.fixture
 def poller() -> Iterator[Poller]:
-    made = new_poller()
-    yield made
-    made.close()
+    selected_poller = new_poller()
+    yield selected_poller
+    selected_poller.close()
 
 
 def test_a_muted_descriptor_reports_that_its_peer_left(

@@ -474,7 +474,7 @@ class Play:
     def _later(self, owner: Party, callback: Callback) -> None:
         self.queue.append((owner, callback))
 
-    def turn(self) -> None:
+    def iterate(self) -> None:
         """Run the callbacks that exist now, like the reactor."""
         for _ in range(len(self.queue)):
             on_behalf_of(*self.queue.popleft())
@@ -496,7 +496,7 @@ class Play:
         for promise in self.promises:
             promise.set(0)
         while self.queue:
-            self.turn()
+            self.iterate()
 
     def do(self, mine: Party | None, script: Script) -> None:
         for name, *values in script:
@@ -602,7 +602,7 @@ def test_callbacks_of_one_owner_never_harm_another(pieces: list[Any], has_loop: 
     for owner, script, turns in pieces:
         play.top(owner, script)
         if turns:
-            play.turn()
+            play.iterate()
     play.finish()
     assert all(wait.ran + wait.is_forgotten == 1 for wait in play.waits)
     for number in range(PROMISES):

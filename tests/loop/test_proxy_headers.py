@@ -40,7 +40,7 @@ class Room:
     def _accept(self, sock: socket.socket, host: str) -> None:
         self.accepted.append((host, sock))
 
-    def turn_until(self, condition: Callable[[], object]) -> None:
+    def iterate_until(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + 10
         while not condition():
             assert time.monotonic() < deadline
@@ -55,14 +55,14 @@ class Room:
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., Room]]:
-    made: list[Room] = []
+    rooms: list[Room] = []
 
     def build(timeout_s: float = 600.0) -> Room:
-        made.append(Room(timeout_s))
-        return made[-1]
+        rooms.append(Room(timeout_s))
+        return rooms[-1]
 
     yield build
-    for room in made:
+    for room in rooms:
         room.close()
 
 
@@ -89,7 +89,7 @@ def test_a_header_may_arrive_byte_by_byte(make: Callable[..., Room]) -> None:
         peer.send(bytes([byte]))
         for _ in range(3):
             room.reactor.turn(0.0)
-    room.turn_until(lambda: room.accepted)
+    room.iterate_until(lambda: room.accepted)
     assert room.accepted[0][0] == "2001:db8::7"
     peer.sendall(b"more")
     for _ in range(3):
@@ -130,7 +130,7 @@ def test_a_header_that_does_not_end_is_closed_at_the_deadline(make: Callable[...
     room = make(timeout_s=0.1)
     for sent in (b"", of_client("192.0.2.7")[:-1]):
         room.connect(sent)
-    room.turn_until(lambda: len(room.failed) == 2)
+    room.iterate_until(lambda: len(room.failed) == 2)
     assert all(reason.startswith("no PROXY protocol header within 0.1 s: let the") for reason in room.failed)
     assert room.headers.pending == 0
 
@@ -139,7 +139,7 @@ def test_a_peer_that_leaves_is_no_mistake_of_the_load_balancer(make: Callable[..
     room = make()
     room.connect(of_client("192.0.2.7")[:20]).close()
     room.connect().close()
-    room.turn_until(lambda: len(room.failed) == 2)
+    room.iterate_until(lambda: len(room.failed) == 2)
     assert room.failed == [LEFT, LEFT]
 
 

@@ -40,12 +40,12 @@ class Owner:
 
 @pytest.fixture(params=[new_pump, no_pump], ids=["pump", "python"])
 def reactor(request: pytest.FixtureRequest) -> Iterator[Reactor]:
-    made = Reactor(request.param)
-    yield made
-    made.shut()
+    new_reactor = Reactor(request.param)
+    yield new_reactor
+    new_reactor.shut()
 
 
-def turn_until(reactor: Reactor, condition: object) -> None:
+def iterate_until(reactor: Reactor, condition: object) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
@@ -73,7 +73,7 @@ def test_timers_ring_in_order_at_their_time_and_not_when_cancelled(reactor: Reac
     cancelled = reactor.call_at(start + 0.005, lambda: rung.append("never"))
     cancelled.cancel()
     cancelled.cancel()
-    turn_until(reactor, lambda: len(rung) == 3)
+    iterate_until(reactor, lambda: len(rung) == 3)
     assert rung == ["overdue", "sooner", "later"]
     assert reactor.now() >= start + 0.02
 
@@ -89,7 +89,7 @@ def test_a_timer_may_set_and_cancel_others(reactor: Reactor) -> None:
         reactor.call_at(now, lambda: rung.append("third"))
 
     reactor.call_at(now, first)
-    turn_until(reactor, lambda: "third" in rung)
+    iterate_until(reactor, lambda: "third" in rung)
     assert rung == ["first", "third"]
 
 
@@ -381,14 +381,14 @@ class Pump:
 
 def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.socket, socket.socket]) -> None:
     """It gets the receive buffer, the callbacks and the iterations, and every closed socket."""
-    made: list[Pump] = []
+    pumps: list[Pump] = []
 
     def make(*given: object) -> Pump:
-        made.append(Pump(*given))
-        return made[0]
+        pumps.append(Pump(*given))
+        return pumps[0]
 
     reactor, walk = Reactor(make), object()
-    (pump,) = made
+    (pump,) = pumps
     assert pump.given[1:] == (reactor.buffer, reactor._ready, reactor.iterations)
     fd = pair[0].fileno()
     send_later = reactor.pass_on(fd, walk, 7)
@@ -411,7 +411,7 @@ def test_without_a_pump_nothing_passes_by_itself(pair: tuple[socket.socket, sock
     reactor.register(pair[0].fileno(), READ, owner.ready)
     reactor.pass_on(pair[0].fileno(), object(), 7)
     pair[1].send(b"x")
-    turn_until(reactor, lambda: owner.masks)
+    iterate_until(reactor, lambda: owner.masks)
     assert owner.masks == [READ]
     reactor.unregister(pair[0].fileno())
     reactor.shut()

@@ -25,12 +25,12 @@ def test_a_check_follows_each_period_even_after_an_exception() -> None:
     timers, looks = ManualTimers(), list[float]()
     begun = timers.now()
 
-    async def look() -> None:
+    async def check() -> None:
         looks.append(timers.now())
         if len(looks) == 1:
             raise RuntimeError("once")
 
-    check_every(timers, 10, look)
+    check_every(timers, 10, check)
     with pytest.raises(RuntimeError):
         timers.advance(10)
     timers.advance(10)

@@ -45,9 +45,9 @@ def shake(context: ssl.SSLContext, name: str | None, version: ssl.TLSVersion) ->
 
 @pytest.fixture
 def context() -> ssl.SSLContext:
-    made = server()
-    ServerNames({"broker-1.kafka.example"}.__contains__, ADVICE).require(made)
-    return made
+    tls_context = server()
+    ServerNames({"broker-1.kafka.example"}.__contains__, ADVICE).require(tls_context)
+    return tls_context
 
 
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

@@ -75,7 +75,7 @@ class TlsPeer(Peer):
                         peer.take()
             return not view
 
-        self.world.turn_until(sent)
+        self.world.iterate_until(sent)
 
     def shake(self) -> None:
         """Finish the handshake."""
@@ -87,7 +87,7 @@ class TlsPeer(Peer):
                 return False
             return True
 
-        self.world.turn_until(shaken)
+        self.world.iterate_until(shaken)
 
 
 class TlsWorld(World):
@@ -130,14 +130,14 @@ class TlsWorld(World):
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., TlsWorld]]:
-    made: list[TlsWorld] = []
+    worlds: list[TlsWorld] = []
 
     def build(**options: Any) -> TlsWorld:
-        made.append(TlsWorld(**options))
-        return made[-1]
+        worlds.append(TlsWorld(**options))
+        return worlds[-1]
 
     yield build
-    for world in made:
+    for world in worlds:
         world.close()
 
 
@@ -145,7 +145,7 @@ def talk(w: TlsWorld, client: Peer) -> Peer:
     """One request and its response; the broker of the connection."""
     before = len(w.brokers)
     client.send(request(FETCH, 11, 1, b"question"))
-    w.turn_until(lambda: len(w.brokers) > before)
+    w.iterate_until(lambda: len(w.brokers) > before)
     broker = w.brokers[-1]
     if isinstance(broker, TlsPeer):
         broker.shake()
@@ -233,7 +233,7 @@ def test_what_a_leaving_client_sent_reaches_a_broker_that_is_slow_to_read(make: 
             sent += client.sock.send(records[sent : sent + 16384])
         return sent == len(records)
 
-    w.turn_until(send)
+    w.iterate_until(send)
     client.close()
     assert broker.receive(len(records)) == records
     broker.expect_end()
@@ -251,7 +251,7 @@ def test_a_slow_client_gets_the_last_bytes_of_a_broker_that_has_closed(make: Cal
         try:
             sent += broker.sock.send(memoryview(whole)[sent:])
         except BlockingIOError:
-            w.turn()
+            w.iterate()
     assert sent < len(whole)
     broker.close()
     assert client.receive(sent) == whole[:sent]
@@ -269,9 +269,9 @@ def test_a_local_request_is_served_over_tls_and_a_leaving_client_is_noticed(make
         assert client.receive(3_000_008) == response(correlation_id, bytes(3_000_000))
     assert w.plane.budget.used == 0
     client.send(request(LOCAL, 1, 3))
-    w.turn_until(lambda: w.plane.budget.used)
+    w.iterate_until(lambda: w.plane.budget.used)
     client.reset()
-    w.turn_until(lambda: not w.plane.statistics().connections)
+    w.iterate_until(lambda: not w.plane.statistics().connections)
     assert w.plane.budget.used == 0
 
 
@@ -279,7 +279,7 @@ def test_plain_text_on_a_tls_port_is_a_clear_note(make: Callable[..., TlsWorld])
     w = make(clients=server_context())
     client = w.client()
     client.send(request(FETCH, 11, 1, bytes(50)))
-    w.turn_until(lambda: w.events())
+    w.iterate_until(lambda: w.events())
     assert w.events() == ["client-protocol-error"]
     assert "TLS handshake failed" in w.reason()
 
@@ -288,7 +288,7 @@ def test_a_broker_whose_certificate_names_another_host_is_refused(make: Callable
     w = make(brokers=server_context(), target="elsewhere.test")
     client = w.client()
     client.send(request(FETCH, 11, 1))
-    w.turn_until(lambda: w.brokers)
+    w.iterate_until(lambda: w.brokers)
     with pytest.raises((ssl.SSLError, OSError)):
         w.brokers[0].shake()  # type: ignore[attr-defined]
     client.expect_end()
@@ -300,7 +300,7 @@ def test_a_broker_whose_certificate_has_no_known_authority_is_refused(make: Call
     w = make(brokers=server_context(OTHER_CA))
     client = w.client()
     client.send(request(FETCH, 11, 1))
-    w.turn_until(lambda: w.brokers)
+    w.iterate_until(lambda: w.brokers)
     with pytest.raises((ssl.SSLError, OSError)):
         w.brokers[0].shake()  # type: ignore[attr-defined]
     client.expect_end()
@@ -314,7 +314,7 @@ def test_a_client_without_the_required_certificate_is_refused(make: Callable[...
     without = w.tls_client()
     with contextlib.suppress(OSError):
         without.shake()  # TLS 1.3: the client's part is over before the server has judged its certificate
-    w.turn_until(lambda: w.events() == ["client-protocol-error"])
+    w.iterate_until(lambda: w.events() == ["client-protocol-error"])
 
 
 def test_a_client_that_does_not_finish_its_handshake_is_closed(make: Callable[..., TlsWorld]) -> None:
@@ -345,7 +345,7 @@ def test_ciphertext_cut_anywhere_is_put_together(make: Callable[..., TlsWorld], 
         data = outgoing.read()
         for at in range(0, len(data), size):
             peer.send(data[at : at + size])
-            w.turn()
+            w.iterate()
 
     def shaken() -> bool:
         try:
@@ -358,10 +358,10 @@ def test_ciphertext_cut_anywhere_is_put_together(make: Callable[..., TlsWorld], 
         trickle()
         return True
 
-    w.turn_until(shaken)
+    w.iterate_until(shaken)
     tls.write(request(FETCH, 11, 1, b"body"))
     trickle()
-    w.turn_until(lambda: w.brokers)
+    w.iterate_until(lambda: w.brokers)
     w.brokers[0].expect(request(FETCH, 11, 1, b"body"))
 
 
@@ -372,7 +372,7 @@ def test_garbage_after_the_handshake_ends_that_connection_only(make: Callable[..
     talk(w, other)
     raw = socket.socket(fileno=client.sock.detach())
     raw.send(struct.pack(">BHH", 0x17, 0x0303, 40) + bytes(40))
-    w.turn_until(lambda: w.plane.statistics().connections == 1)
+    w.iterate_until(lambda: w.plane.statistics().connections == 1)
     raw.close()
     other.send(request(FETCH, 11, 2))
     w.brokers[1].expect(request(FETCH, 11, 2))
@@ -392,11 +392,11 @@ def test_many_tiny_records_of_one_client_do_not_keep_the_loop(
     statistics = w.plane.statistics
     while not taken or taken[-1] < len(data):
         before = statistics().bytes_up
-        w.turn()
+        w.iterate()
         taken.append(statistics().bytes_up)
         assert taken[-1] - before <= 2 * RECORDS_PER_READ, "when the kernel reports it, and when it is its turn"
         assert len(taken) < len(data)
-    w.turn_until(lambda: w.brokers)
+    w.iterate_until(lambda: w.brokers)
     w.brokers[0].expect(data)
 
 
@@ -415,13 +415,13 @@ def test_a_closed_tls_connection_leaves_nothing_to_the_garbage_collector(make: C
             client = opened(w)
             talk(w, client)
             client.close()
-            w.turn_until(lambda: not w.plane.statistics().connections)
+            w.iterate_until(lambda: not w.plane.statistics().connections)
             for peer in w.peers:
                 peer.close()
             w.peers.clear()
             w.brokers.clear()
-        w.turn()
-        w.turn()
+        w.iterate()
+        w.iterate()
         assert alive() <= before
     finally:
         gc.enable()

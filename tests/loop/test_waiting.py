@@ -94,9 +94,9 @@ def test_of_all_slices_one_runs_in_each_iteration():
 
     for name in "ab":
         Task(work(name), lambda _: None).start()
-    for turn in range(4):
-        assert len(rung) == turn + 1
-        rung[turn]()
-        assert len(order) == turn + 1
+    for iteration in range(4):
+        assert len(rung) == iteration + 1
+        rung[iteration]()
+        assert len(order) == iteration + 1
     assert order == ["a", "b", "a", "b"]
     assert len(rung) == 4

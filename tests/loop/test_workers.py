@@ -16,12 +16,12 @@ LIMIT_S = 10.0
 
 @pytest.fixture
 def reactor():
-    made = Reactor(new_pump)
-    yield made
-    made.shut()
+    new_reactor = Reactor(new_pump)
+    yield new_reactor
+    new_reactor.shut()
 
 
-def turn_until(reactor: Reactor, condition) -> None:
+def iterate_until(reactor: Reactor, condition) -> None:
     end = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < end, "the loop waited in vain"
@@ -34,7 +34,7 @@ def test_result_arrives_in_the_loop(reactor):
     waiting: list[tuple[int, int]] = []
     promise = workers.run(threading.get_ident)
     promise.on_settled(lambda: waiting.append((promise.result(), threading.get_ident())))
-    turn_until(reactor, lambda: waiting)
+    iterate_until(reactor, lambda: waiting)
     computed, here = waiting[0]
     assert here == threading.get_ident() != computed
     workers.end()
@@ -43,7 +43,7 @@ def test_result_arrives_in_the_loop(reactor):
 def test_error_arrives_as_one(reactor):
     workers = WorkerThreads(reactor)
     promise = workers.run(lambda: 1 // 0)
-    turn_until(reactor, lambda: promise.done)
+    iterate_until(reactor, lambda: promise.done)
     with pytest.raises(ZeroDivisionError):
         promise.result()
     workers.end()
@@ -54,14 +54,14 @@ def test_work_beyond_the_limit_is_refused(reactor):
     workers = WorkerThreads(reactor, threads=1, waiting_max=1)
     gate = threading.Event()
     held = workers.run(lambda: gate.wait(LIMIT_S))
-    turn_until(reactor, lambda: workers.waiting == 0)
+    iterate_until(reactor, lambda: workers.waiting == 0)
     queued = workers.run(lambda: "queued")
     mine = workers.run(threading.get_ident)
     with pytest.raises(WorkersBusy):
         mine.result()
     assert not queued.done
     gate.set()
-    turn_until(reactor, lambda: held.done and queued.done)
+    iterate_until(reactor, lambda: held.done and queued.done)
     workers.end()
 
 
@@ -70,10 +70,10 @@ def test_large_work_delays_no_other(reactor):
     workers, gate = WorkerThreads(reactor, threads=1), threading.Event()
     large = [workers.run(lambda: gate.wait(LIMIT_S), is_large=True) for _ in range(5)]
     quick = workers.run(threading.get_ident)
-    turn_until(reactor, lambda: quick.done)
+    iterate_until(reactor, lambda: quick.done)
     assert not any(promise.done for promise in large)
     gate.set()
-    turn_until(reactor, lambda: all(promise.done for promise in large))
+    iterate_until(reactor, lambda: all(promise.done for promise in large))
     workers.end()
 
 
@@ -81,13 +81,13 @@ def test_work_of_heavy_owners_runs_after_that_of_light_ones(reactor):
     """Regardless of their arrival: fifty waiting computations do not delay the one of another owner."""
     workers, gate, order = WorkerThreads(reactor, threads=1), threading.Event(), list[str]()
     greedy = workers.run(lambda: gate.wait(0.1), "greedy")
-    turn_until(reactor, lambda: greedy.done)
+    iterate_until(reactor, lambda: greedy.done)
     held = workers.run(lambda: gate.wait(LIMIT_S), "third")
-    turn_until(reactor, lambda: workers.waiting == 0)
+    iterate_until(reactor, lambda: workers.waiting == 0)
     requested = [workers.run(lambda: order.append("greedy"), "greedy") for _ in range(50)]
     requested.append(workers.run(lambda: order.append("modest"), "modest"))
     gate.set()
-    turn_until(reactor, lambda: held.done and all(promise.done for promise in requested))
+    iterate_until(reactor, lambda: held.done and all(promise.done for promise in requested))
     assert order == ["modest"] + ["greedy"] * 50
     workers.end()
 
@@ -97,7 +97,7 @@ def test_remembered_owners_are_bounded(reactor, monkeypatch):
     workers = WorkerThreads(reactor, threads=1)
     for number in range(50):
         promise = workers.run(int, number)
-        turn_until(reactor, lambda promise=promise: promise.done)
+        iterate_until(reactor, lambda promise=promise: promise.done)
     assert len(workers._lanes[0]._used) <= 10
     workers.end()
 
@@ -105,6 +105,6 @@ def test_remembered_owners_are_bounded(reactor, monkeypatch):
 def test_threads_are_few(reactor):
     workers = WorkerThreads(reactor, threads=2)
     promises = [workers.run(threading.get_ident) for _ in range(50)]
-    turn_until(reactor, lambda: all(promise.done for promise in promises))
+    iterate_until(reactor, lambda: all(promise.done for promise in promises))
     assert len({promise.result() for promise in promises}) <= 2
     workers.end()

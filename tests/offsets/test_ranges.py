@@ -108,7 +108,7 @@ def test_queries_have_the_results_of_a_set(spans: list, start: int, end: int) ->
     assert list(ranges.gaps(start, end)) == spans_of(requested - model)
     assert ranges.covers(start, end) == (requested <= model)
     held = [span for span in spans_of(model) if span[0] <= start < span[1]]
-    assert ([found] if (found := ranges.range_at(start)) else []) == held
+    assert ([containing] if (containing := ranges.range_at(start)) else []) == held
 
 
 @settings(deadline=None)

@@ -13,7 +13,7 @@ from tests.support.raw import Topic, until
 from tests.support.worlds import World
 
 LIMIT_S = 60.0
-Seen = list[list[object]]
+ValuesAndCounts = list[list[object]]
 """[value, delivery count]"""
 
 
@@ -44,7 +44,7 @@ def take(consumer: ShareConsumer, count: int, kind: AcknowledgeType | None = Non
     return got
 
 
-def seen(messages: Sequence[Message]) -> Seen:
+def values_and_counts(messages: Sequence[Message]) -> ValuesAndCounts:
     return [[(message.value() or b"").decode(), message.delivery_count()] for message in messages]
 
 
@@ -63,23 +63,23 @@ def unsubscribed_and_back(w: World) -> None:
     t = w.topic()
     with sharing(w, w.group(), t) as consumer:
         produce(w, t, "one")
-        assert w.note("first", seen(take(consumer, 1))) == [["one", 1]]
+        assert w.note("first", values_and_counts(take(consumer, 1))) == [["one", 1]]
         assert w.note("commit", committed(consumer)) == ["None"]
         consumer.unsubscribe()
         produce(w, t, "two")
         consumer.subscribe([t.name])
-        assert w.note("second", seen(take(consumer, 1))) == [["two", 1]]
+        assert w.note("second", values_and_counts(take(consumer, 1))) == [["two", 1]]
 
 
 @item(75)
 def one_by_one(w: World) -> None:
     """Records produced one after the other come once each."""
     t = w.topic()
-    got: Seen = []
+    got: ValuesAndCounts = []
     with sharing(w, w.group(), t) as consumer:
         for number in range(5):
             produce(w, t, f"{number}")
-            got += seen(take(consumer, 1))
+            got += values_and_counts(take(consumer, 1))
     assert w.note("seen", got) == [[f"{number}", 1] for number in range(5)]
 
 
@@ -95,7 +95,7 @@ def another_subscription(w: World) -> None:
         consumer.acknowledge(message, AcknowledgeType.ACCEPT)
         assert w.note("commit", committed(consumer)) == ["None"]
         produce(w, second, "new")
-        assert w.note("seen", seen(take(consumer, 1, AcknowledgeType.ACCEPT))) == [["new", 1]]
+        assert w.note("seen", values_and_counts(take(consumer, 1, AcknowledgeType.ACCEPT))) == [["new", 1]]
         committed(consumer)
 
 
@@ -110,7 +110,7 @@ def acknowledged_after_the_lock(w: World) -> None:
         consumer.acknowledge(message, AcknowledgeType.ACCEPT)
         outcome = committed(consumer)
         assert w.note("commit", outcome) == ["INVALID_RECORD_STATE"]
-        assert w.note("seen", seen(take(consumer, 1, AcknowledgeType.ACCEPT))) == [["late", 2]]
+        assert w.note("seen", values_and_counts(take(consumer, 1, AcknowledgeType.ACCEPT))) == [["late", 2]]
         committed(consumer)
 
 
@@ -123,9 +123,9 @@ def accepted_by_every_means(w: World) -> None:
         produce(w, t, "poll")
         take(consumer, 1, AcknowledgeType.ACCEPT)
         produce(w, t, "commit")
-        assert w.note("second", seen(take(consumer, 1, AcknowledgeType.ACCEPT))) == [["commit", 1]]
+        assert w.note("second", values_and_counts(take(consumer, 1, AcknowledgeType.ACCEPT))) == [["commit", 1]]
         assert w.note("commit", committed(consumer)) == ["None"]
-        assert w.note("nothing", seen(list(consumer.poll(0.5)))) == []
+        assert w.note("nothing", values_and_counts(list(consumer.poll(0.5)))) == []
 
 
 @item(86)
@@ -138,7 +138,7 @@ def the_last_word(w: World) -> None:
         consumer.acknowledge(message, AcknowledgeType.ACCEPT)
         consumer.acknowledge(message, AcknowledgeType.RELEASE)
         assert w.note("commit", committed(consumer)) == ["None"]
-        assert w.note("again", seen(take(consumer, 1, AcknowledgeType.ACCEPT))) == [["one", 2]]
+        assert w.note("again", values_and_counts(take(consumer, 1, AcknowledgeType.ACCEPT))) == [["one", 2]]
         committed(consumer)
 
 
@@ -152,7 +152,7 @@ def released_and_closed(w: World) -> None:
         messages = take(first, 2)
         first.acknowledge(messages[0], AcknowledgeType.RELEASE)
     with sharing(w, g, t, mode="explicit") as second:
-        again = seen(take(second, 2, AcknowledgeType.ACCEPT))
+        again = values_and_counts(take(second, 2, AcknowledgeType.ACCEPT))
         committed(second)
     assert w.note("again", sorted(again, key=str)) == [["released", 2], ["silent", 2]]
 
@@ -185,4 +185,4 @@ def accepted_without_a_word(w: World) -> None:
         assert w.note("commit", committed(consumer)) == ["None"]
         assert w.note("nothing", committed(consumer)) == []
     with sharing(w, g, t) as other:
-        assert w.note("seen", seen(list(other.poll(1)))) == []
+        assert w.note("seen", values_and_counts(list(other.poll(1)))) == []

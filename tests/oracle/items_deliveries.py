@@ -229,22 +229,22 @@ def altered_while_in_use(w: World) -> None:
 
 def release_everything(member: Member, topic: Topic) -> list[list[tuple[int, int, int]]]:
     """Fetch and release until nothing arrives any longer; return what each fetch acquired."""
-    seen: list[list[tuple[int, int, int]]] = []
+    acquired_ranges: list[list[tuple[int, int, int]]] = []
     for _ in range(2000):
-        response: Response = member.fetch(topic, wait_ms=50 if seen else 3000, silent=True)
+        response: Response = member.fetch(topic, wait_ms=50 if acquired_ranges else 3000, silent=True)
         got = response.acquired(topic) or member.fetch(topic, wait_ms=1000, silent=True).acquired(topic)
         if not got:
-            return seen
-        seen.append(got)
+            return acquired_ranges
+        acquired_ranges.append(got)
         acks = [(topic, 0, first, last, RELEASE) for first, last, _ in got]
         assert member.acknowledge(*acks, silent=True).code(topic) == 0
     raise AssertionError("it never ends")
 
 
-def deliveries(seen: list[list[tuple[int, int, int]]]) -> dict[int, int]:
+def deliveries(acquired_ranges: list[list[tuple[int, int, int]]]) -> dict[int, int]:
     """Return the number of deliveries of each offset."""
     counts: dict[int, int] = {}
-    for got in seen:
+    for got in acquired_ranges:
         for first, last, _ in got:
             for offset in range(first, last + 1):
                 counts[offset] = counts.get(offset, 0) + 1
@@ -258,9 +258,9 @@ def bad_records_are_isolated(w: World) -> None:
     w.raw.produce(t, 100)
     a = w.member(w.group(), topics=[t])
     a.fetch_until(lambda _: True, t, wait_ms=0, silent=True, records=0)
-    seen = w.note("deliveries", release_everything(a, t))
-    assert [sum(last - first + 1 for first, last, _ in got) for got in seen][:5] == [100, 100, 100, 50, 1]
-    assert set(deliveries(seen).values()) == {5}
+    acquired_ranges = w.note("deliveries", release_everything(a, t))
+    assert [sum(last - first + 1 for first, last, _ in got) for got in acquired_ranges][:5] == [100, 100, 100, 50, 1]
+    assert set(deliveries(acquired_ranges).values()) == {5}
 
 
 @item(128, "b")
@@ -270,14 +270,14 @@ def halves_come_in_turn(w: World) -> None:
         in_turn = [[(first, last, 4)] for first, last in halves]
         for attempt in range(ATTEMPTS if w.name == "native" else 1):
             begun = len(w.transcript)
-            seen = _released_again_and_again(w, size, attempt)
-            if seen[3:5] == in_turn:
+            acquired_ranges = _released_again_and_again(w, size, attempt)
+            if acquired_ranges[3:5] == in_turn:
                 break
             del w.transcript[begun:]  # seen once in some twenty runs: the native fetch overtook the release before it
-        w.note("deliveries", seen)
-        assert seen[:3] == [[(0, size - 1, count)] for count in (1, 2, 3)]
-        assert seen[3:5] == in_turn
-        assert set(deliveries(seen).values()) == {5}
+        w.note("deliveries", acquired_ranges)
+        assert acquired_ranges[:3] == [[(0, size - 1, count)] for count in (1, 2, 3)]
+        assert acquired_ranges[3:5] == in_turn
+        assert set(deliveries(acquired_ranges).values()) == {5}
 
 
 ATTEMPTS = 3
@@ -290,12 +290,12 @@ def _released_again_and_again(w: World, size: int, attempt: int) -> list[Any]:
     w.label(t.name, f"t{size}")
     w.raw.produce(t, size)
     a = w.member(w.group(f"g{size}-{attempt}"), f"m{size}", topics=[t])
-    got, seen = a.take(t).acquired(t), list[Any]()
+    got, acquired_ranges = a.take(t).acquired(t), list[Any]()
     while got:
-        seen.append(got)
+        acquired_ranges.append(got)
         acks = [(t, 0, first, last, RELEASE) for first, last, _ in got]
         got = a.fetch(acks=acks, wait_ms=2000, silent=True).acquired(t)
-    return seen
+    return acquired_ranges
 
 
 @item(129)
@@ -305,9 +305,9 @@ def limits_of_two_and_ten(w: World) -> None:
         t = w.topic(f"t{limit}")
         w.raw.produce(t, size)
         a = w.member(w.group(f"g{limit}", deliveries=limit), f"m{limit}", topics=[t])
-        seen = w.note("deliveries", release_everything(a, t))
-        assert set(deliveries(seen).values()) == {int(limit)}
-        assert limit == "10" or len(seen) == 2
+        acquired_ranges = w.note("deliveries", release_everything(a, t))
+        assert set(deliveries(acquired_ranges).values()) == {int(limit)}
+        assert limit == "10" or len(acquired_ranges) == 2
 
 
 @item(130)
@@ -335,8 +335,8 @@ def lowered_limit(w: World) -> None:
         assert a.take(t).acquired(t) == [(0, 3, count)]
         a.acknowledge((t, 0, 0, 3, RELEASE))
     w.raw.configure_group(a.group, {"share.delivery.count.limit": "3"})
-    seen = w.note("what is left", release_everything(a, t))
-    assert deliveries(seen) == {0: 1, 1: 1, 2: 1, 3: 1}
+    acquired_ranges = w.note("what is left", release_everything(a, t))
+    assert deliveries(acquired_ranges) == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
 @item(134)

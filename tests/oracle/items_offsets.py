@@ -15,14 +15,14 @@ NOTHING = [[-1, 0, -1, 0]]
 LOCK_S = 3.0
 
 
-def _reported(w: World, group: str, topic: Topic, what: str, *, of_all: bool = False) -> Any:
+def _reported(w: World, group: str, topic: Topic, label: str, *, of_all: bool = False) -> Any:
     """Note what DescribeShareGroupOffsets says of the topic's first partition, or of all the group has."""
     expected = None if of_all else [{"topic_name": topic.name, "partitions": [0]}]
     response = w.raw.send_request(
         "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": expected}]
     ).groups[0]  # fmt: skip
     parts = [part for each in response.topics for part in each.partitions]
-    return w.note(what, [(part.start_offset, part.leader_epoch, part.lag, part.error_code) for part in parts])
+    return w.note(label, [(part.start_offset, part.leader_epoch, part.lag, part.error_code) for part in parts])
 
 
 def _leave(member: Member) -> None:

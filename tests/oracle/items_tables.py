@@ -43,10 +43,10 @@ def _all_of_a_table(w: World, size: int, begin: list[int]) -> None:
     t = w.topic()
     w.raw.produce(t, size)
     a = w.member(w.group(deliveries="10"), topics=[t])
-    seen = w.note("deliveries", release_everything(a, t))
-    assert [got[-1][1] - got[0][0] + 1 for got in seen[: len(begin)]] == begin
-    assert [[tuple(span) for span in got] for got in seen] == throttled(size, 10)
-    assert set(deliveries(seen).values()) == {10}
+    acquired_ranges = w.note("deliveries", release_everything(a, t))
+    assert [got[-1][1] - got[0][0] + 1 for got in acquired_ranges[: len(begin)]] == begin
+    assert [[tuple(span) for span in got] for got in acquired_ranges] == throttled(size, 10)
+    assert set(deliveries(acquired_ranges).values()) == {10}
 
 
 @item(129, "b")
@@ -106,8 +106,8 @@ def aborted_records_are_cut_out(w: World) -> None:
     a = w.member(g, topics=[t])
     transact(w, t, (2, COMMITTED), (3, ABORTED), (2, COMMITTED))
     w.raw.produce(t, 1)
-    seen = a.take_all(8, t)["t", 0]
-    spans = [offset for first, last, _ in seen for offset in range(first, last + 1)]
+    spans_taken = a.take_all(8, t)["t", 0]
+    spans = [offset for first, last, _ in spans_taken for offset in range(first, last + 1)]
     assert spans == [0, 1, 2, 6, 7, 8, 9, 10]
     a.acknowledge((t, 0, 0, 2, [ACCEPT, ACCEPT, GAP]), (t, 0, 6, 10, [GAP, ACCEPT, ACCEPT, GAP, ACCEPT]))
     wait_for_lag(w, g, t, 0)

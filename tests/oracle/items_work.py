@@ -48,8 +48,8 @@ def uncommitted_transactions(w: World) -> None:
     a = w.member(w.group(), topics=[t])
     transact(w, t, (1, COMMITTED), (1, ABORTED))
     w.raw.produce(t, 1, 1)
-    seen = a.take_all(6, t)
-    ((_, spans),) = seen.items()
+    acquired_ranges = a.take_all(6, t)
+    ((_, spans),) = acquired_ranges.items()
     assert offsets(spans) == [0, 1, 2, 3, 4, 5]
     assert a.acknowledge((t, 0, 0, 5, [ACCEPT, GAP, ACCEPT, GAP, ACCEPT, ACCEPT])).code(t) == 0
     assert not a.fetch(t, wait_ms=300).acquired(t)

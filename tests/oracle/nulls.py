@@ -73,10 +73,10 @@ def in_version(spec: StructSpec, values: Mapping[str, Any], version: int) -> dic
 
 def nulls(message: Message) -> Paths:
     """The fields of a response that may be null by their kind."""
-    found: dict[str, set[str]] = defaultdict(set)
+    kinds_by_path: dict[str, set[str]] = defaultdict(set)
     for path, value in _fields("", message):
-        found[path].add(NULL if value is None else EMPTY if value == "" else GIVEN)
-    return {path: frozenset(kinds) for path, kinds in found.items()}
+        kinds_by_path[path].add(NULL if value is None else EMPTY if value == "" else GIVEN)
+    return {path: frozenset(kinds) for path, kinds in kinds_by_path.items()}
 
 
 def _fields(path: str, value: Any) -> Iterator[tuple[str, Any]]:

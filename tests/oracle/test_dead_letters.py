@@ -44,17 +44,17 @@ class Side:
     def source(self, partitions: int, count: int, value: bytes = b"v") -> Topic:
         topic = self.world.topic("source", partitions)
         for partition in range(partitions):
-            made = [
+            batch_records = [
                 Record(b"k%d" % at, value, (("trace", b"1"),), timestamp=1_000 + at, offset=at) for at in range(count)
             ]
-            self.world.raw.append(topic, records.build_batch(0, made), partition)
+            self.world.raw.append(topic, records.build_batch(0, batch_records), partition)
         return topic
 
     def member(self, letters: Topic, source: Topic, **settings: str) -> Member:
-        named = {TOPIC: letters.name} | {name.replace("_", "."): value for name, value in settings.items()}
-        return self.world.member(self.world.group(start="earliest", **named), topics=[source])
+        group_settings = {TOPIC: letters.name} | {name.replace("_", "."): value for name, value in settings.items()}
+        return self.world.member(self.world.group(start="earliest", **group_settings), topics=[source])
 
-    def found(self, letters: Topic, expected: int) -> Letters:
+    def settled_letters(self, letters: Topic, expected: int) -> Letters:
         """Return the dead letters by partition, once no more were added for QUIET_S."""
         until(lambda: sum(map(len, self._read(letters).values())) >= expected, f"{expected} dead letters")
         time.sleep(QUIET_S)
@@ -83,12 +83,12 @@ def _bytes(value: bytes | None) -> bytes | None:
 def sides(kafka_44: Cluster, proxy_39_quick: Front, fresh: Callable[[str], str]) -> Iterator[list[Side]]:
     prefix = fresh("letters")  # names are equal, so that the headers are
     bootstraps = {"native": kafka_44.bootstrap, "proxy": proxy_39_quick.bootstrap}
-    made = [
+    both_sides = [
         Side(World(name, bootstrap, prefix), prefix, {ENABLED: "true"} if name == "native" else {})
         for name, bootstrap in bootstraps.items()
     ]
-    yield made
-    for side in made:
+    yield both_sides
+    for side in both_sides:
         side.world.close()
 
 
@@ -114,10 +114,12 @@ def test_partition_is_that_of_the_source_modulo_and_order_that_of_rejections(sid
                     f"letter {expected}",
                 )
             member.acknowledge((source, partition, 5, 5, ACCEPT), silent=True)
-        return side.found(letters, 25)
+        return side.settled_letters(letters, 25)
 
-    found = equal(sides, script)
-    assert [[(each["partition"], each["offset"]) for each, _, _ in found[number]] for number in range(LETTERS)] == [
+    by_partition = equal(sides, script)
+    assert [
+        [(each["partition"], each["offset"]) for each, _, _ in by_partition[number]] for number in range(LETTERS)
+    ] == [
         [(str(partition), str(offset)) for partition in sources for offset in (4, 0, 1, 2, 3)]
         for sources in ((0, 3), (1, 4), (2,))
     ]
@@ -129,13 +131,13 @@ def test_one_request_with_every_type_yields_a_letter_for_each_reject(sides: list
         member = side.member(letters, source)
         member.take_all(6, source)
         member.acknowledge((source, 0, 0, 5, [REJECT, ACCEPT, GAP, REJECT, ACCEPT, REJECT]), silent=True)
-        return side.found(letters, 3)
+        return side.settled_letters(letters, 3)
 
-    found = equal(sides, script)
-    assert [(each["offset"], key, value) for each, key, value in found[0]] == [
+    by_partition = equal(sides, script)
+    assert [(each["offset"], key, value) for each, key, value in by_partition[0]] == [
         (offset, None, None) for offset in ("0", "3", "5")
     ]
-    assert set(found[0][0][0]) == {"topic", "partition", "offset", "group", "delivery.count", "message"}
+    assert set(by_partition[0][0][0]) == {"topic", "partition", "offset", "group", "delivery.count", "message"}
 
 
 def test_used_up_deliveries_by_release_and_by_expired_lock(sides: list[Side]) -> None:
@@ -148,10 +150,10 @@ def test_used_up_deliveries_by_release_and_by_expired_lock(sides: list[Side]) ->
             member.acknowledge((source, 0, 0, 0, RELEASE), silent=True)
             if not last:
                 member.acknowledge((source, 0, 1, 1, RELEASE), silent=True)
-        return side.found(letters, 2)
+        return side.settled_letters(letters, 2)
 
-    found = equal(sides, script)
-    assert [(each["offset"], each["delivery.count"]) for each, _, _ in found[0]] == [("0", "2"), ("1", "2")]
+    by_partition = equal(sides, script)
+    assert [(each["offset"], each["delivery.count"]) for each, _, _ in by_partition[0]] == [("0", "2"), ("1", "2")]
 
 
 def test_copied_records_have_key_and_value_and_no_headers_of_the_source(sides: list[Side]) -> None:
@@ -160,11 +162,11 @@ def test_copied_records_have_key_and_value_and_no_headers_of_the_source(sides: l
         member = side.member(letters, source, **{COPIES: "true"})
         member.take_all(3, source)
         member.acknowledge((source, 0, 0, 2, REJECT), silent=True)
-        return side.found(letters, 3)
+        return side.settled_letters(letters, 3)
 
-    found = equal(sides, script)
-    assert [(key, value) for _, key, value in found[0]] == [(b"k0", b"v"), (b"k1", b"v"), (b"k2", b"v")]
-    assert all("trace" not in headers for headers, _, _ in found[0])
+    by_partition = equal(sides, script)
+    assert [(key, value) for _, key, value in by_partition[0]] == [(b"k0", b"v"), (b"k1", b"v"), (b"k2", b"v")]
+    assert all("trace" not in headers for headers, _, _ in by_partition[0])
 
 
 def test_record_that_is_too_large_for_the_topic_becomes_a_letter_without_key_and_value(sides: list[Side]) -> None:
@@ -175,10 +177,13 @@ def test_record_that_is_too_large_for_the_topic_becomes_a_letter_without_key_and
         for offset in (0, 1):
             member.acknowledge((source, 0, offset, offset, REJECT), silent=True)
             until(lambda expected=offset + 1: len(side._read(letters)[0]) == expected, f"letter {offset}")
-        return side.found(letters, 2)
+        return side.settled_letters(letters, 2)
 
-    found = equal(sides, script)
-    assert [(each["offset"], key, value) for each, key, value in found[0]] == [("0", None, None), ("1", None, None)]
+    by_partition = equal(sides, script)
+    assert [(each["offset"], key, value) for each, key, value in by_partition[0]] == [
+        ("0", None, None),
+        ("1", None, None),
+    ]
 
 
 @pytest.mark.parametrize("name", ["__letters", "a b", "x" * 250], ids=["internal", "space", "long"])

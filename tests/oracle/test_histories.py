@@ -182,15 +182,15 @@ FAULTY: dict[str, list[Line | list[Line]]] = {
 
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_history_has_no_fault(program: Path, name: str) -> None:
-    found = judged(program, CORRECT[name])
-    assert (found.faults, found.undecided) == ([], [])
+    verdict = judged(program, CORRECT[name])
+    assert (verdict.faults, verdict.undecided) == ([], [])
 
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_fault_is_found(program: Path, name: str) -> None:
-    found = judged(program, FAULTY[name])
-    assert found.faulty == 1
-    assert len(found.faults) == 1
+    verdict = judged(program, FAULTY[name])
+    assert verdict.faulty == 1
+    assert len(verdict.faults) == 1
 
 
 def test_fault_names_the_record_and_the_operations(program: Path) -> None:
@@ -206,8 +206,8 @@ def test_history_of_a_hot_key_is_judged(program: Path) -> None:
         at, lock = 20 * offset, 2 * offset
         lines += [record(offset, "hot"), acquire("a", offset, at, lock + 1), settle("a", offset, at + 4, "release")]
         lines += [acquire("b", offset, at + 8, lock + 2, deliveries=2), settle("b", offset, at + 12)]
-    found = judged(program, lines)
-    assert found == Verdict(found.operations, 5_000, 1, 0, [], [])
+    verdict = judged(program, lines)
+    assert verdict == Verdict(verdict.operations, 5_000, 1, 0, [], [])
 
 
 def test_line_that_is_no_operation_is_refused(program: Path) -> None:

@@ -91,10 +91,10 @@ def administration(w: Requested, world: World, topic: Topic) -> None:
     w.tell("a group by another API", "DescribeGroups", groups=groups, include_authorized_operations=True)
     w.tell("share groups", "ConsumerGroupDescribe", group_ids=groups[:2])  # 3.9.1 returns less here
     w.tell("groups", "ListGroups", only=lambda response: _keep_mine(response, groups))
-    named = {"topic_name": topic.name, "partitions": [0]}  # a native broker has no entry for a partition it lacks
+    entry = {"topic_name": topic.name, "partitions": [0]}  # a native broker has no entry for a partition it lacks
     missing = {"topic_name": "nothing-of-the-kind", "partitions": [0]}
     every = {"topics": None}
-    for situation, expected in {"all topics": every, "topics": {"topics": [named, missing]}}.items():
+    for situation, expected in {"all topics": every, "topics": {"topics": [entry, missing]}}.items():
         requested = [{"group_id": name, **expected} for name in groups]
         w.tell(situation, "DescribeShareGroupOffsets", groups=requested)
     parts = [{"partition_index": index, "start_offset": 0} for index in (0, 99)]
@@ -218,10 +218,10 @@ class Named:
 def shown(w: Requested, n: Named) -> None:
     """Metadata and DescribeTopicPartitions: there, not there, a bad name, page by page."""
     for situation, name in {"there": n.topic.name, "missing": n.missing, "bad": n.bad}.items():
-        named = [{"name": name}]
+        topics = [{"name": name}]
         without_making = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": True}
-        w.tell(situation, "Metadata", since=4, topics=named, **without_making)
-        w.tell(situation, "DescribeTopicPartitions", topics=named, response_partition_limit=2000, cursor=None)
+        w.tell(situation, "Metadata", since=4, topics=topics, **without_making)
+        w.tell(situation, "DescribeTopicPartitions", topics=topics, response_partition_limit=2000, cursor=None)
     by_id = [{"name": None, "topic_id": topic_id} for topic_id in (n.topic.topic_id, NO_ID)]
     w.tell("by id", "Metadata", since=12, topics=by_id)
     w.tell("there, old versions", "Metadata", topics=[{"name": n.topic.name}])
@@ -258,8 +258,8 @@ def looked_up(w: Requested, n: Named) -> None:
     }.items():  # fmt: skip
         for timestamp in (-1, -2, 5, 1 << 60):
             part = {"partition_index": partition, "timestamp": timestamp}
-            named = [{"name": topic.name, "partitions": [part]}]
-            w.tell(f"{situation}, {timestamp}", "ListOffsets", on=n.on, replica_id=-1, topics=named)
+            topics = [{"name": topic.name, "partitions": [part]}]
+            w.tell(f"{situation}, {timestamp}", "ListOffsets", on=n.on, replica_id=-1, topics=topics)
         parts = [{"partition": partition, "leader_epoch": 0, "current_leader_epoch": -1}]
         requested = [{"topic": topic.name, "partitions": parts}]
         w.tell(situation, "OffsetForLeaderEpoch", on=n.on, replica_id=-2, topics=requested)
@@ -276,7 +276,7 @@ def refused(w: Requested, n: Named) -> None:
     w.tell("refused", "CreatePartitions", topics=widened, timeout_ms=5000)
 
 
-def made(w: Requested, n: Named) -> None:
+def created_and_deleted(w: Requested, n: Named) -> None:
     """CreateTopics and DeleteTopics: well, twice, and badly; by name and by id."""
 
     def topic(name: str, partitions: int) -> dict[str, Any]:
@@ -303,12 +303,12 @@ def joined(w: Requested, n: Named) -> None:
     group = f"nulls-{n.topic.name.strip('_')}"
     on = w.raw.on_coordinator(group)
     of = {"group_id": group, "member_id": "a-member-0123456789012", "rebalance_timeout_ms": 1000}
-    named = {"subscribed_topic_names": [n.topic.name], "topic_partitions": []}
+    subscription = {"subscribed_topic_names": [n.topic.name], "topic_partitions": []}
     until(
         lambda: w.raw.send_request("ConsumerGroupHeartbeat", 0, on=on, **of, member_epoch=-1).error_code not in LOADING,
         group,
     )
-    w.tell("joins", "ConsumerGroupHeartbeat", on=on, **of, member_epoch=0, **named)
+    w.tell("joins", "ConsumerGroupHeartbeat", on=on, **of, member_epoch=0, **subscription)
     w.tell("a stranger", "ConsumerGroupHeartbeat", on=on, **of | {"member_id": "nobody"}, member_epoch=7)
 
 
@@ -335,7 +335,7 @@ def committed(w: Requested, n: Named) -> None:
     )  # fmt: skip
 
 
-TOPIC_SCRIPTS = (shown, fetched, looked_up, refused, joined, committed, made)
+TOPIC_SCRIPTS = (shown, fetched, looked_up, refused, joined, committed, created_and_deleted)
 SHARE_ON_VIEWS = {"ShareGroupHeartbeat", "ShareFetch", "AlterShareGroupOffsets"}
 """Share groups on views are refused: `test_null_against_empty_where_share_groups_meet_views`."""
 
@@ -404,8 +404,13 @@ def test_null_against_empty_where_share_groups_meet_views(
         played = []
         for raw, group, topic in ((direct, "", Topic("nothing", NO_ID, {0: 0})), (through, fresh("g"), view)):
             w = Requested(raw, common)
-            named = [topic.name]
-            heartbeat = {"group_id": group, "member_id": "m" * 22, "member_epoch": 0, "subscribed_topic_names": named}
+            topic_names = [topic.name]
+            heartbeat = {
+                "group_id": group,
+                "member_id": "m" * 22,
+                "member_epoch": 0,
+                "subscribed_topic_names": topic_names,
+            }
             w.tell("a view", "ShareGroupHeartbeat", **heartbeat)
             expected = [
                 {"topic_id": topic.topic_id, "partitions": [{"partition_index": 0, "acknowledgement_batches": []}]}

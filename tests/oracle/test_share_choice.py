@@ -33,14 +33,14 @@ def front(running: Running, kafka_43_quick: Cluster) -> Front:
 @pytest.fixture
 def worlds(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], World]]:
     """Make worlds of a bootstrap address whose groups begin with a prefix."""
-    made: list[World] = []
+    started_worlds: list[World] = []
 
     def make(bootstrap: str, prefix: str) -> World:
-        made.append(World("world", bootstrap, f"{prefix}-{request.node.name[5:25]}"))
-        return made[-1]
+        started_worlds.append(World("world", bootstrap, f"{prefix}-{request.node.name[5:25]}"))
+        return started_worlds[-1]
 
     yield make
-    for world in made:
+    for world in started_worlds:
         world.close()
 
 

@@ -162,6 +162,6 @@ def test_a_script_that_the_native_broker_decides_by_chance_is_tried_again() -> N
 def test_list_is_complete() -> None:
     """Every number is scripted here or has its reason above, and none has both."""
     scripted = {int(name[:3]) for name in ITEMS}
-    named = [*ELSEWHERE, *CLIENT_ONLY]
-    assert sorted(named) == sorted(set(named) - scripted)
-    assert scripted.union(named) == set(range(1, 141))
+    listed_keys = [*ELSEWHERE, *CLIENT_ONLY]
+    assert sorted(listed_keys) == sorted(set(listed_keys) - scripted)
+    assert scripted.union(listed_keys) == set(range(1, 141))

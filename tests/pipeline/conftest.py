@@ -126,8 +126,8 @@ def story(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
     folder = tmp_path_factory.mktemp("story")
     stories = (audit_story.blocked_events, audit_story.load_events, audit_story.view_events, audit_story.queue_events)
-    told = [line for each in stories for line in each()]
-    audit_story.write(folder / "in", "audit.jsonl", [*told, "no event"])
+    event_lines = [line for each in stories for line in each()]
+    audit_story.write(folder / "in", "audit.jsonl", [*event_lines, "no event"])
     lines = audit_job.event_lines_in_folder(spark, str(folder / "in"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(spark.sparkContext), "parallelize", None)

@@ -31,7 +31,7 @@ def as_session(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return spark
 
 
-def named(code: str, own: dict[str, str]) -> str:
+def with_own_names(code: str, own: dict[str, str]) -> str:
     """Return a program with the names of this test. Relative paths are those of the Java that Spark runs in."""
     for name, by in own.items():
         assert name in code, name
@@ -44,7 +44,7 @@ def named(code: str, own: dict[str, str]) -> str:
 def test_a_topic_is_read_by_key_range(as_session: Any, views_front: Front, orders: Topic, tmp_path: Path) -> None:
     own = {"proxy:9092": views_front.bootstrap, 'topic="orders"': f'topic="{orders.name}"'}
     own |= {'parquet("orders")': f'parquet("{tmp_path}/orders")'}
-    code = named(documents.block(documents.SPARK, "python", 'format("keyrange")'), own)
+    code = with_own_names(documents.block(documents.SPARK, "python", 'format("keyrange")'), own)
     exec(compile(code, "spark.md", "exec"), {})
     rows = as_session.read.parquet(f"{tmp_path}/orders")
     with Raw(views_front.bootstrap) as raw:
@@ -66,7 +66,9 @@ def test_records_of_a_share_group_are_filtered_written_and_acknowledged(
     assert producer.flush(30) == 0
     own = {"proxy:9092": share_front.bootstrap, '"topic": "orders"': f'"topic": "{topic}"', '"lake"': f'"{group}"'}
     own |= {'"checkpoint"': f'"{tmp_path}/checkpoint"', "paid/batch=": f"{tmp_path}/paid/batch="}
-    program = compile(named(documents.block(documents.SPARK, "python", "ShareStream("), own), "spark.md", "exec")
+    program = compile(
+        with_own_names(documents.block(documents.SPARK, "python", "ShareStream("), own), "spark.md", "exec"
+    )
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(exec, program, {})
         try:
@@ -94,8 +96,8 @@ def test_every_option_of_the_listed_commands_exists() -> None:
     assert {name for name, _ in lines} == set(group.commands)
     for name, rest in lines:
         options = {option for parameter in group.commands[name].params for option in parameter.opts}
-        named = set(re.findall(r"(?<!\w)--?[a-z]+", rest.partition("#")[0]))
-        assert named - options == set(), name
+        used_options = set(re.findall(r"(?<!\w)--?[a-z]+", rest.partition("#")[0]))
+        assert used_options - options == set(), name
 
 
 def test_the_demonstration_prints_the_steps_that_the_page_shows() -> None:

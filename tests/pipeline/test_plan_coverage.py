@@ -60,18 +60,18 @@ def played(shape: Traffic) -> tuple[Counter[int], list[Read]]:
 
 
 def _reads(place: Place, log: list[bytes], size: int, batch: int) -> list[Read]:
-    found = []
+    reads = []
     for first in range(0, len(log), size):
-        made = [
+        batches = [
             records.build_batch(
                 base, [Record(key=key, value=b"v", offset=base + at) for at, key in enumerate(log[base:end])]
             )
             for base in range(first, min(first + size, len(log)), batch)
             for end in [min(base + batch, first + size)]
         ]
-        data = memoryview(b"".join(made))
-        found.append((place, split_complete(data)[0], data))
-    return found
+        data = memoryview(b"".join(batches))
+        reads.append((place, split_complete(data)[0], data))
+    return reads
 
 
 def planned(reads: list[Read], seed: int) -> RangePlan:

@@ -39,8 +39,8 @@ def recipe(name: str) -> Callable[..., Any]:
     (code,) = [textwrap.dedent(block) for block in blocks if f"async def {name}(" in block]
     names: dict[str, Any] = {}
     exec(compile(code, f"recipe {name}", "exec"), names)
-    found: Callable[..., Any] = names[name]
-    return found
+    function: Callable[..., Any] = names[name]
+    return function
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
@@ -62,8 +62,8 @@ async def produce(server: ControlledTarget, count: int, partition: int = 0) -> N
 
 def committed(server: ControlledTarget, partition: int = 0) -> tuple[int, str | None]:
     """Return offset and metadata, offset -1 if nothing is committed."""
-    found = server.cluster.groups.offsets("g").shown(TopicPartition("a", partition))
-    return (-1, None) if found is None else (found.offset, found.metadata)
+    committed_offset = server.cluster.groups.offsets("g").shown(TopicPartition("a", partition))
+    return (-1, None) if committed_offset is None else (committed_offset.offset, committed_offset.metadata)
 
 
 async def test_a_revoke_waits_for_the_pool_and_every_record_is_worked_on_once(autojump_clock: Clock) -> None:

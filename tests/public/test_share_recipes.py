@@ -28,8 +28,8 @@ def recipe(name: str) -> Callable[..., Any]:
     (code,) = [textwrap.dedent(block) for block in blocks if f"async def {name}(" in block]
     names: dict[str, Any] = {}
     exec(compile(code, f"recipe {name}", "exec"), names)
-    found: Callable[..., Any] = names[name]
-    return found
+    function: Callable[..., Any] = names[name]
+    return function
 
 
 @asynccontextmanager

@@ -23,10 +23,8 @@ PLAIN, SHARED = "open_consumer(", "open_share_consumer("
 
 def program(call: str) -> str:
     """The whole program of the page with a call."""
-    (found,) = [
-        each for each in documents.blocks(documents.TRIO, "python") if call in each and "trio.run(main)" in each
-    ]
-    return found
+    (code,) = [each for each in documents.blocks(documents.TRIO, "python") if call in each and "trio.run(main)" in each]
+    return code
 
 
 def mypy(*programs: str) -> str:

@@ -15,7 +15,7 @@ USED = "import kafka_share_proxy as k; print(k.__file__, k.OffsetLedger.from_com
 
 def test_the_names_are_in_the_wheel(tmp_path: Path) -> None:
     """Built from a copy, without a C compiler, and imported out of the wheel by a Python that has nothing else."""
-    source, made = tmp_path / "source", tmp_path / "made"
+    source, wheel_folder = tmp_path / "source", tmp_path / "made"
     for folder in ("proxy", "schemas", "deploy/release"):
         shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     for file in ("pyproject.toml", "README.md", "LICENSE"):
@@ -23,10 +23,15 @@ def test_the_names_are_in_the_wheel(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     environment = {**os.environ, "CC": "false"}
     done = subprocess.run(
-        [*build, "--wheel-dir", made, source], capture_output=True, text=True, timeout=240, check=False, env=environment
+        [*build, "--wheel-dir", wheel_folder, source],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env=environment,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = made.glob("kafka_share_proxy-*.whl")
+    (wheel,) = wheel_folder.glob("kafka_share_proxy-*.whl")
     inside = set(ZipFile(wheel).namelist())
     assert "kafka_share_proxy/py.typed" in inside  # PEP 561
     assert {

@@ -79,26 +79,26 @@ def test_expired_chunks_are_dropped_when_the_next_one_is_added():
 
 def test_what_was_made_of_a_chunk_counts_and_goes_first_where_one_alone_is_too_large():
     class Grown(Chunk):
-        made = 0
+        built_bytes = 0
 
         @property
         def bytes(self):
-            return len(self.records) + self.made
+            return len(self.records) + self.built_bytes
 
         def shrink(self):
-            self.made = 0
+            self.built_bytes = 0
 
     cache = cache_of(2000)
     for first in (0, 10):
         source = chunk(KEY, first, first)
         cache.add(Grown(key=KEY, fetch_offset=first, batches=source.batches, records=source.records, **TIMES))
     last = cache.newest(KEY, 0.0)
-    last.made = 1700
+    last.built_bytes = 1700
     cache.recount(last)
     assert (cache.chunks, cache.bytes) == (1, last.bytes)
-    last.made = 5000
+    last.built_bytes = 5000
     cache.recount(last)
-    assert (last.made, cache.bytes) == (0, len(last.records))
+    assert (last.built_bytes, cache.bytes) == (0, len(last.records))
 
 
 def test_another_proxys_bytes_are_found_for_its_clients_and_go_with_it():

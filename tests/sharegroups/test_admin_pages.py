@@ -26,14 +26,14 @@ RELEASE = "/groups/a%2Fg/members/m%201/release"
 @pytest.fixture
 def world() -> World:
     """Group a/g, whose member "m 1" holds ten records."""
-    made = World(journal=SlowJournal())
-    made.configure("a/g", share_auto_offset_reset="earliest")
-    topic = made.cluster.create("t")
-    made.cluster.produce(topic, 10)
-    member = made.member(group_id="a/g", member_id="m 1")
+    share_world = World(journal=SlowJournal())
+    share_world.configure("a/g", share_auto_offset_reset="earliest")
+    topic = share_world.cluster.create("t")
+    share_world.cluster.produce(topic, 10)
+    member = share_world.member(group_id="a/g", member_id="m 1")
     member.heartbeat(0, ["t"])
     assert acquired(member.fetch(topic)) == [(0, 9, 1)]
-    return made
+    return share_world
 
 
 def requested(path, method="GET", *, forbidden=""):

@@ -23,10 +23,10 @@ ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
 
 @pytest.fixture
 def world() -> World:
-    made = World(journal=SlowJournal())
-    made.configure("g", share_auto_offset_reset="earliest")
-    turn_on(made)
-    return made
+    share_world = World(journal=SlowJournal())
+    share_world.configure("g", share_auto_offset_reset="earliest")
+    turn_on(share_world)
+    return share_world
 
 
 def turn_on(world, queue_events=1000, key_samples_per_s=0.0):
@@ -37,16 +37,16 @@ def turn_on(world, queue_events=1000, key_samples_per_s=0.0):
 
 @pytest.fixture
 def topic(world):
-    made = world.cluster.create("t")
-    world.cluster.produce(made, 10)
-    return made
+    created_topic = world.cluster.create("t")
+    world.cluster.produce(created_topic, 10)
+    return created_topic
 
 
 def events(world, *kinds):
     """Return the events since the last call, of these kinds (all, without any), as written."""
     world.audit.fetches.report()
-    found = world.audit.log.take(10_000, "p1", "c", lambda topic_id: f"topic {topic_id[-1]}")
-    reported = audit_lines.events(found)
+    log_lines = world.audit.log.take(10_000, "p1", "c", lambda topic_id: f"topic {topic_id[-1]}")
+    reported = audit_lines.events(log_lines)
     return [event for event in reported if not kinds or event["kind"] in kinds]
 
 
@@ -173,11 +173,11 @@ def test_flags_of_renewed_locks_are_bounded(world, topic, monkeypatch):
         member.fetch(each)
         member.acknowledge({(each.topic_id, 0): [(0, 9, [RENEW])]}, renew=True)
     monkeypatch.setattr("kafka_share_proxy.sharegroups.audit_events.RENEW_EVENTS_MAX", 1)
-    found = []
+    topics_by_report = []
     for _ in range(4):
         world.audit.report_load()
-        found += [[event["topic"] for event in events(world, "renew")]]
-    assert found == [["topic 1"], ["topic 2"], ["topic 1"], ["topic 2"]]
+        topics_by_report += [[event["topic"] for event in events(world, "renew")]]
+    assert topics_by_report == [["topic 1"], ["topic 2"], ["topic 1"], ["topic 2"]]
 
 
 def test_reported_only_when_it_is_durable(world, topic):
@@ -265,9 +265,9 @@ def test_load_by_key(world):
     turn_on(world, key_samples_per_s=10)
     topic = world.cluster.create("t")
     keys = [b"a", b"a", b"a", None]
-    made = [records.Record(key=key, value=b"v", timestamp=WALL_MS) for key in keys]
+    batch_records = [records.Record(key=key, value=b"v", timestamp=WALL_MS) for key in keys]
     log = topic.logs[0]
-    log.batches.append((0, 3, records.build_batch(0, made, leader_epoch=5)))
+    log.batches.append((0, 3, records.build_batch(0, batch_records, leader_epoch=5)))
     log.end = 4
     world.member().fetch(topic)
     world.audit.report_load()
@@ -326,10 +326,10 @@ def test_keys_are_seen_where_the_bytes_are():
     world.audit.report_load()
     edge.report_load()
     (owners,) = events(world, "load")
-    found = audit_lines.waiting(edge.log, "p2")
+    log_events = audit_lines.waiting(edge.log, "p2")
     assert (owners["rows"], owners["sampled"]) == (10, 0)
-    assert [(event["kind"], event["sampled"]) for event in found] == [("load", 10), ("hot_keys", 10)]
-    assert (found[0]["rows"], found[0]["topic"], found[0]["partition"]) == (0, topic.topic_id.hex(), 0)
+    assert [(event["kind"], event["sampled"]) for event in log_events] == [("load", 10), ("hot_keys", 10)]
+    assert (log_events[0]["rows"], log_events[0]["topic"], log_events[0]["partition"]) == (0, topic.topic_id.hex(), 0)
 
 
 def test_off_is_the_default():
@@ -345,8 +345,8 @@ def test_who_a_member_is_is_reported_once(world, topic):
     for _ in range(2):
         world.audit.report_load()
     (reported,) = events(world, "member")
-    named = tuple(reported[name] for name in ("group", "member", "topic", "client", "host"))
-    assert named == ("g", "m1", None, "app", "10.0.0.7")
+    identity = tuple(reported[name] for name in ("group", "member", "topic", "client", "host"))
+    assert identity == ("g", "m1", None, "app", "10.0.0.7")
     world.timers.advance(MEMBERS_EVERY_S)
     world.audit.report_load()
     assert events(world, "member") == []

@@ -13,13 +13,13 @@ from kafka_share_proxy.sharegroups.settings import ShareGroups
 from tests.app.serving.test_composition import A, B, snapshot, versions
 
 
-def report(found: ShareFindings | None, **settings: Any) -> Any:
-    return ShareGroupCheck(ShareGroups.model_validate(settings)).report(found, snapshot({1: A}))
+def report(findings: ShareFindings | None, **settings: Any) -> Any:
+    return ShareGroupCheck(ShareGroups.model_validate(settings)).report(findings, snapshot({1: A}))
 
 
 def test_missing_right_is_an_obstacle_and_the_line_says_so() -> None:
-    found = ShareFindings(rights=StateRights(missing=("READ",), risks=("few replicas",)))
-    judged = report(found, serve="local")
+    findings = ShareFindings(rights=StateRights(missing=("READ",), risks=("few replicas",)))
+    judged = report(findings, serve="local")
     assert judged.obstacles == ("the proxy's own identity lacks READ on topic __proxy_share_state",)
     assert judged.risks == ("few replicas",)
     assert judged.line.startswith("Share groups: will be off")
@@ -39,10 +39,10 @@ def test_rights_do_not_matter_where_no_state_is_kept(settings: dict[str, Any]) -
 
 
 def test_findings_about_dead_letters_are_reported_where_state_is_kept() -> None:
-    found = ShareFindings(rights=StateRights(), letters=LetterFindings(("no WRITE",), ("not checked",)))
-    judged = report(found, serve="local")
+    findings = ShareFindings(rights=StateRights(), letters=LetterFindings(("no WRITE",), ("not checked",)))
+    judged = report(findings, serve="local")
     assert (judged.obstacles, judged.risks, judged.remarks) == ((), ("no WRITE",), ("not checked",))
-    judged = report(found, serve="local", state="memory")
+    judged = report(findings, serve="local", state="memory")
     assert (judged.risks, judged.remarks) == ((), ())
 
 
@@ -54,10 +54,10 @@ def test_placement_by_group_is_in_the_line() -> None:
 HERE_AND_THERE = {"state": "memory", "serve_by_group": [{"groups": "a*", "serve": "local"}]}
 
 
-def moves(found: ShareFindings, **settings: Any) -> list[str]:
+def moves(findings: ShareFindings, **settings: Any) -> list[str]:
     """Return the remarks about hand-overs, with brokers that have share groups."""
     return [
-        each for each in report(found, **HERE_AND_THERE, **settings).remarks if "hand-over" in each or "take" in each
+        each for each in report(findings, **HERE_AND_THERE, **settings).remarks if "hand-over" in each or "take" in each
     ]
 
 
@@ -69,9 +69,9 @@ def test_missing_right_for_a_take_back_is_a_remark() -> None:
 
 def test_settings_that_brokers_replace_or_do_not_have_are_remarks() -> None:
     """Only those that differ from what the brokers have."""
-    found = ShareFindings(broker_settings={"group.share.max.size": "200", "group.share.delivery.count.limit": "5"})
+    findings = ShareFindings(broker_settings={"group.share.max.size": "200", "group.share.delivery.count.limit": "5"})
     broker = {"group.share.max.size": 200, "group.share.delivery.count.limit": 7}
-    (defaults, renewals) = moves(found, broker=broker, renewal_limits=[{"renewals": 3}])
+    (defaults, renewals) = moves(findings, broker=broker, renewal_limits=[{"renewals": 3}])
     assert "group.share.delivery.count.limit 5 (here 7)" in defaults
     assert "max.size" not in defaults
     assert "share_groups.renewal_limits" in renewals

@@ -41,37 +41,37 @@ def stored_by(kept: Platform) -> list[DescribedState[Any]]:
 
 def test_state_in_a_topic_waits_until_it_is_loaded() -> None:
     kept = platform(World().services, cluster=snapshot({1: A}))
-    made = SHARE_GROUPS.build(LOCAL, kept)
+    feature = SHARE_GROUPS.build(LOCAL, kept)
     assert stored_by(kept) == [SHARE_STATE]
-    assert isinstance(made.services.journal, TopicJournal)
-    assert made.services.gate.refusal == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert made.carried is made.groups is not None
+    assert isinstance(feature.services.journal, TopicJournal)
+    assert feature.services.gate.refusal == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert feature.carried is feature.groups is not None
     assert SHARE_GROUPS.states(LOCAL, snapshot({1: A})) == (SHARE_STATE,)
-    assert made.probe.also() == {"state": "in topic __proxy_share_state"}
+    assert feature.probe.also() == {"state": "in topic __proxy_share_state"}
 
 
 def test_state_in_memory_is_served_immediately() -> None:
     settings = ShareGroups(serve="local", state="memory")
     kept = platform(World().services, cluster=snapshot({1: A}))
-    made = SHARE_GROUPS.build(settings, kept)
-    assert isinstance(made.services.journal, MemoryJournal)
-    assert (stored_by(kept), made.services.gate.is_open) == ([], True)
+    feature = SHARE_GROUPS.build(settings, kept)
+    assert isinstance(feature.services.journal, MemoryJournal)
+    assert (stored_by(kept), feature.services.gate.is_open) == ([], True)
     assert SHARE_GROUPS.states(settings, snapshot({1: A})) == ()
-    assert made.probe.also() == {"state": "in memory"}
+    assert feature.probe.also() == {"state": "in memory"}
 
 
 def test_share_groups_of_the_brokers_have_no_handlers_and_no_services() -> None:
-    made = built(ShareGroups(serve="upstream"))
-    assert (made.apis, made.services) == ({}, None)
-    assert made.probe.details() == {"share_groups": "brokers"}
+    feature = built(ShareGroups(serve="upstream"))
+    assert (feature.apis, feature.services) == ({}, None)
+    assert feature.probe.details() == {"share_groups": "brokers"}
     assert SHARE_GROUPS.offers(ShareGroups(serve="upstream"), snapshot({1: A})) == ()
 
 
 def test_audit_receives_deliveries_where_it_is_on() -> None:
     world = World()
     audit = Audit(world.timers, 100)
-    made = SHARE_GROUPS.build(LOCAL, platform(world.services, cluster=snapshot({1: A}), audit=audit))
-    assert made.services.audit is made.services.writes.audit is not None
+    feature = SHARE_GROUPS.build(LOCAL, platform(world.services, cluster=snapshot({1: A}), audit=audit))
+    assert feature.services.audit is feature.services.writes.audit is not None
     assert built().services.audit is None
 
 
@@ -114,7 +114,7 @@ def test_handlers_run_in_the_stage_of_groups() -> None:
 def test_renewal_limits_reach_the_share_requests() -> None:
     """The first that names a group holds; without any renewals are unbounded."""
     written = {"renewal_limits": [{"groups": "jobs-*", "renewals": 3}, {"held_s": 600}]}
-    made = options(ShareGroups.model_validate(written), 15.0)
-    assert made.renewal_bound("jobs-1") == RenewalBound(groups="jobs-*", renewals=3)
-    assert made.renewal_bound("other") == RenewalBound(held_s=600)
+    share_options = options(ShareGroups.model_validate(written), 15.0)
+    assert share_options.renewal_bound("jobs-1") == RenewalBound(groups="jobs-*", renewals=3)
+    assert share_options.renewal_bound("other") == RenewalBound(held_s=600)
     assert options(ShareGroups(), 15.0).renewal_bound("any") is None

@@ -79,13 +79,13 @@ def test_members_and_locks_of_all_proxies_are_known(whole: Whole) -> None:
     whole.services.followed[GROUP].members.add("here")
     place = whole.other.place
     whole.services.followed[GROUP].locks.acquired(place, 20, 29, "here", 1e9)
-    seen = whole.state()
-    assert seen.members == {"here", "there"}
-    assert seen.locks == [(place, 0, 29)]
-    assert (seen.requests, seen.has_expired, seen.trouble) == (0, False, "")
+    group_state = whole.state()
+    assert group_state.members == {"here", "there"}
+    assert group_state.locks == [(place, 0, 29)]
+    assert (group_state.requests, group_state.has_expired, group_state.trouble) == (0, False, "")
     whole.other.world.timers.advance(LOCK_S)
-    seen = whole.state()
-    assert (seen.locks, seen.has_expired) == ([(place, 20, 29)], True)
+    group_state = whole.state()
+    assert (group_state.locks, group_state.has_expired) == ([(place, 20, 29)], True)
 
 
 def test_each_step_is_taken_at_all_proxies_and_ends_there(whole: Whole) -> None:

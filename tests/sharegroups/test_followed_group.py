@@ -40,8 +40,8 @@ class Followed(Mixed):
         batches = [request.AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=k) for a, b, k in acks]
         fetched = request.FetchPartition(partition_index=0, acknowledgement_batches=batches)
         topics = [request.FetchTopic(topic_id=self.place.topic_id, partitions=[fetched])]
-        named = {"group_id": GROUP, "member_id": "m", "share_session_epoch": epoch, "topics": topics}
-        return self.send(78, 2, max_wait_ms=400, max_bytes=1 << 30, max_records=500, **named)
+        identity = {"group_id": GROUP, "member_id": "m", "share_session_epoch": epoch, "topics": topics}
+        return self.send(78, 2, max_wait_ms=400, max_bytes=1 << 30, max_records=500, **identity)
 
     def fetch(self, *acquired: tuple[int, int], **options: Any) -> Any:
         return reported(self.begin_fetch(*acquired, **options), 78, 2)

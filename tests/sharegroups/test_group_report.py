@@ -16,17 +16,17 @@ ACCEPT, RENEW = 1, 4
 
 @pytest.fixture
 def world() -> World:
-    made = World(journal=SlowJournal())
-    made.configure("g", share_auto_offset_reset="earliest")
-    return made
+    share_world = World(journal=SlowJournal())
+    share_world.configure("g", share_auto_offset_reset="earliest")
+    return share_world
 
 
 @pytest.fixture
 def topic(world):
-    made = world.cluster.create("t")
+    created_topic = world.cluster.create("t")
     for _ in range(3):
-        world.cluster.produce(made, 10)
-    return made
+        world.cluster.produce(created_topic, 10)
+    return created_topic
 
 
 def joined(world, name="m1"):

@@ -109,14 +109,14 @@ UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, SHARE_SESSION_NOT_FOUND = 25, 69, 122
 
 @pytest.fixture
 def cases(running: Running, kafka_43_quick: Cluster, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    made: list[Case] = []
+    started_cases: list[Case] = []
 
     def make(**settings: str) -> Case:
-        made.append(Case(running, kafka_43_quick, f"moves-{request.node.name[5:20]}", tmp_path, **settings))
-        return made[-1]
+        started_cases.append(Case(running, kafka_43_quick, f"moves-{request.node.name[5:20]}", tmp_path, **settings))
+        return started_cases[-1]
 
     yield make
-    for case in made:
+    for case in started_cases:
         case.world.close()
         case.front.stop()  # the next case's proxy must own the share state
 

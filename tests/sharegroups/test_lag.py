@@ -18,10 +18,10 @@ ACCEPT, RELEASE, REJECT = 1, 2, 3
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", share_auto_offset_reset="earliest")
-    made.services.coordinator.add_group("g")
-    return made
+    share_world = World()
+    share_world.configure("g", share_auto_offset_reset="earliest")
+    share_world.services.coordinator.add_group("g")
+    return share_world
 
 
 def survey(lag: ShareLag) -> LagSurvey:
@@ -38,8 +38,8 @@ def described_group(topic: Any) -> Any:
     from kafka_share_proxy.wire.definitions import messages
 
     message = messages.DescribeShareGroupOffsetsRequest
-    named = message.DescribeShareGroupOffsetsRequestTopic(topic_name=topic.name, partitions=[0])
-    return message.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[named])
+    topic_request = message.DescribeShareGroupOffsetsRequestTopic(topic_name=topic.name, partitions=[0])
+    return message.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[topic_request])
 
 
 def test_lag_is_that_of_describe_share_group_offsets(world: World) -> None:
@@ -87,9 +87,9 @@ def test_lag_sums_over_partitions_and_counts_those_without_a_known_end(world: Wo
     world.member("g", "m2", 2).fetch((topic, 1))
     unknown = ShareKey("g", b"x" * 16, 0)
     world.services.coordinator.add_share(unknown, world.services.coordinator.new_partition(unknown, 0), 1)
-    found = survey(ShareLag(world.services))
-    assert found.by_group == {"g": 20}
-    assert found.unknown == {"g": 1}
+    lag_survey = survey(ShareLag(world.services))
+    assert lag_survey.by_group == {"g": 20}
+    assert lag_survey.unknown == {"g": 1}
 
 
 def test_a_truncated_log_has_no_negative_lag(world: World) -> None:
@@ -106,6 +106,6 @@ def test_share_partitions_beyond_the_limit_have_no_known_lag(world: World, monke
     monkeypatch.setattr(share_lag, "SURVEYED_MAX", 1)
     topic = world.cluster.create("t", leaders=(1, 1))
     world.member().fetch((topic, 0), (topic, 1))
-    found = survey(ShareLag(world.services))
-    assert found.unknown == {"g": 1}
-    assert found.by_group == {"g": 0}
+    lag_survey = survey(ShareLag(world.services))
+    assert lag_survey.unknown == {"g": 1}
+    assert lag_survey.by_group == {"g": 0}

@@ -27,14 +27,14 @@ class Silent:
 @pytest.fixture
 def world() -> World:
     """Group `here` has read a partition."""
-    made = World(journal=MemoryJournal())
-    made.configure("here", share_auto_offset_reset="earliest")
-    topic = made.cluster.create("t")
-    made.cluster.produce(topic, 1)
-    made.member(group_id="here").fetch(topic)
-    made.services.coordinator.add_group("here")
-    made.services.own = Silent()
-    return made
+    share_world = World(journal=MemoryJournal())
+    share_world.configure("here", share_auto_offset_reset="earliest")
+    topic = share_world.cluster.create("t")
+    share_world.cluster.produce(topic, 1)
+    share_world.member(group_id="here").fetch(topic)
+    share_world.services.coordinator.add_group("here")
+    share_world.services.own = Silent()
+    return share_world
 
 
 def rules(serve: Literal["auto", "local", "upstream"] = "auto", *, native: bool = True) -> ShareRules:

@@ -25,15 +25,15 @@ class Brokers:
 
     def send_request(self, node_id: int, key: int, request: Any) -> Promise[Any]:
         self.requests.append(request)
-        made = self.responses[type(request).__name__.removesuffix("Request")]
+        response = self.responses[type(request).__name__.removesuffix("Request")]
         promise: Promise[Any] = Promise()
-        promise.set(made.pop(0) if isinstance(made, list) else made)
+        promise.set(response.pop(0) if isinstance(response, list) else response)
         return promise
 
 
 def coordinator(code: int = 0, key: str = "") -> Any:
-    found = messages.FindCoordinatorResponse.Coordinator(key=key, node_id=1, error_code=code, host="h", port=1)
-    return messages.FindCoordinatorResponse(coordinators=[found])
+    entry = messages.FindCoordinatorResponse.Coordinator(key=key, node_id=1, error_code=code, host="h", port=1)
+    return messages.FindCoordinatorResponse(coordinators=[entry])
 
 
 def metadata(world: World) -> Any:
@@ -61,16 +61,16 @@ def ended(world: World, brokers: Brokers, request: Callable[[NativeGroup], Any],
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.services.topology.fold(metadata(made), made.timers.now())
-    return made
+    share_world = World()
+    share_world.services.topology.fold(metadata(share_world), share_world.timers.now())
+    return share_world
 
 
 def test_coordinator_that_is_loading_is_queried_again(world: World) -> None:
     loading = [coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE), coordinator(), coordinator()]
     brokers = Brokers(FindCoordinator=loading, ShareGroupDescribe=[described(14), described()])
-    found = ended(world, brokers, lambda native: native.described(), 5)
-    assert (found.epoch, found.members) == (7, {"m"})
+    description = ended(world, brokers, lambda native: native.described(), 5)
+    assert (description.epoch, description.members) == (7, {"m"})
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_stored_state_is_read_at_the_leader_epoch_and_cut_to_its_start(world: Wo
     unread = response.PartitionResult(partition=1, start_offset=-1)
     state = response(results=[response.ReadStateResult(topic_id=topic.topic_id, partitions=[read, unread])])
     brokers = Brokers(FindCoordinator=finding, ReadShareGroupState=state, Metadata=metadata(world))
-    found = ended(world, brokers, lambda native: native.snapshots(places))
-    (snapshot,) = found.values()
+    snapshots = ended(world, brokers, lambda native: native.snapshots(places))
+    (snapshot,) = snapshots.values()
     assert (snapshot.start_offset, snapshot.state_epoch, snapshot.delivery_complete_count) == (5, 3, 2)
     assert snapshot.batches == ((5, 6, 2, 1), (7, 9, 0, 2))
     (entry,) = brokers.requests[-1].topics

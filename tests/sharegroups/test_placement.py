@@ -42,9 +42,9 @@ class Mixed:
             if key not in self.upstream:
                 return send_request(key, version, body)
             self.requested.append(registry.request(key, version).decode(body))
-            made = self.upstream[key]
-            made = made(self.requested[-1]) if callable(made) else made
-            return settled(memoryview(registry.response(key, version).encode(made)))
+            message = self.upstream[key]
+            message = message(self.requested[-1]) if callable(message) else message
+            return settled(memoryview(registry.response(key, version).encode(message)))
 
         self.client.send_request = response  # type: ignore[method-assign]
 

@@ -34,13 +34,13 @@ def test_share_groups_live_upstream_only_if_every_broker_serves_them(
 
 def test_state_that_lives_here_stays_where_brokers_have_share_groups() -> None:
     """auto looks for its topic: where it is there, groups are chosen one by one."""
-    seen = snapshot({1: A})
+    cluster_snapshot = snapshot({1: A})
     topic = registry.message("MetadataResponse").MetadataResponseTopic
     for code, local in ((0, True), (3, False), (29, False)):
-        seen.metadata[0].topics = [topic(name="__proxy_share_state", error_code=code)]
-        assert serving_side.decide(ShareGroups(), seen)[0] is local
-        assert serving_side.decide(ShareGroups(serve="upstream"), seen)[0] is False
-    assert serving_side.rules(ShareGroups(), seen).are_mixed
+        cluster_snapshot.metadata[0].topics = [topic(name="__proxy_share_state", error_code=code)]
+        assert serving_side.decide(ShareGroups(), cluster_snapshot)[0] is local
+        assert serving_side.decide(ShareGroups(serve="upstream"), cluster_snapshot)[0] is False
+    assert serving_side.rules(ShareGroups(), cluster_snapshot).are_mixed
 
 
 def test_rules_by_group_that_send_some_here_have_them_served_here() -> None:

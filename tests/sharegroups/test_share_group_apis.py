@@ -50,11 +50,11 @@ def test_every_handler_has_all_versions_of_its_api() -> None:
     """ListGroups and the share group APIs are always served here; of the others the selected requests."""
     built, served = routes()
     for key, entry in served.items():
-        found = [route for route in built.values() if route.key == key]
+        api_routes = [route for route in built.values() if route.key == key]
         lowest, highest = registry.versions(key)
-        assert sorted(route.version for route in found) == list(range(lowest, highest + 1))
-        assert {route.handler for route in found} == {entry.handler}
-        assert {route.kind for route in found} == {Kind.LOCAL if key in ALWAYS else Kind.INSPECT}
+        assert sorted(route.version for route in api_routes) == list(range(lowest, highest + 1))
+        assert {route.handler for route in api_routes} == {entry.handler}
+        assert {route.kind for route in api_routes} == {Kind.LOCAL if key in ALWAYS else Kind.INSPECT}
 
 
 def test_no_handler_takes_what_the_plane_must_see_itself() -> None:

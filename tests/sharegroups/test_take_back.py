@@ -100,14 +100,14 @@ def front(running: Running, kafka_43_quick: Cluster) -> Front:
 
 @pytest.fixture
 def cases(front: Front, kafka_43_quick: Cluster, request: pytest.FixtureRequest) -> Iterator[Any]:
-    made: list[Case] = []
+    started_cases: list[Case] = []
 
     def make(**settings: str) -> Case:
-        made.append(Case(front, kafka_43_quick, f"back-{request.node.name[5:20]}", **settings))
-        return made[-1]
+        started_cases.append(Case(front, kafka_43_quick, f"back-{request.node.name[5:20]}", **settings))
+        return started_cases[-1]
 
     yield make
-    for case in made:
+    for case in started_cases:
         case.close()
 
 

@@ -125,7 +125,7 @@ class Run:
         story = self.story
         story.since = time.monotonic()
         self._begin(lambda: self._settle(member, topic))
-        self._begin(lambda: self._look(front))
+        self._begin(lambda: self._observe(front))
         time.sleep(CALM_S)
         story.since, before = time.monotonic(), story.since
         story.settled[:] = [(sent - (story.since - before), at - (story.since - before)) for sent, at in story.settled]
@@ -160,7 +160,7 @@ class Run:
                 time.sleep(LOOK_S)
         story.problem = f"nothing was settled for {LONGEST_S:g} s"
 
-    def _look(self, front: Front) -> None:
+    def _observe(self, front: Front) -> None:
         failure = ""
         while not self._enough.wait(LOOK_S):
             ready, text = front.send_request("/readyz/share-groups")
@@ -214,8 +214,8 @@ def _cpu_s(front: Front) -> float:
 
 
 def _coordinator(raw: Raw) -> int | None:
-    found = raw.send_request("FindCoordinator", 4, key_type=0, coordinator_keys=[PROXIES]).coordinators[0]
-    return None if found.error_code else int(found.node_id)
+    coordinator = raw.send_request("FindCoordinator", 4, key_type=0, coordinator_keys=[PROXIES]).coordinators[0]
+    return None if coordinator.error_code else int(coordinator.node_id)
 
 
 def _led_by_others(raw: Raw, victim: Node) -> bool:

@@ -132,9 +132,9 @@ class Member:
 
     def _take(self, line: str) -> None:
         if self.family == "java":
-            found = _JAVA.search(line)
-            if found is not None:
-                partition, offset, count = map(int, found.groups())
+            match = _JAVA.search(line)
+            if match is not None:
+                partition, offset, count = map(int, match.groups())
                 self._ledger.deliver(self.name, (partition, offset), count, time.time_ns())
             return
         if not line.endswith("\n"):
@@ -199,24 +199,24 @@ class Soak:
         proxy_killed, kill_at, reported_at = False, time.monotonic() + KILL_EVERY_S, time.monotonic()
         while True:
             time.sleep(0.2)
-            now, seen = time.monotonic(), len(self.ledger.delivered)
+            now, delivered = time.monotonic(), len(self.ledger.delivered)
             self._replace_ended()
             if now - reported_at > 10:
                 reported_at = now
-                print(f"{seen:,} of {self._records:,} delivered, {dict(self.ledger.kinds)}", flush=True)
-            if not proxy_killed and seen >= PROXY_KILLED_AT * self._records:
+                print(f"{delivered:,} of {self._records:,} delivered, {dict(self.ledger.kinds)}", flush=True)
+            if not proxy_killed and delivered >= PROXY_KILLED_AT * self._records:
                 proxy_killed = True
                 self._front.kill()
                 self._front.start()
                 self.kills["proxy"] += 1
-            if seen < self._records and now > kill_at:
+            if delivered < self._records and now > kill_at:
                 kill_at = now + KILL_EVERY_S
                 self._kill_one()
-            if seen >= self._records and not producing.is_alive() and self._lag() == 0:
+            if delivered >= self._records and not producing.is_alive() and self._lag() == 0:
                 return
             if now - self.ledger.reported_at > QUIET_S:
                 raise AssertionError(
-                    f"{QUIET_S:.0f} s without a delivery, {seen} of {self._records}, lag {self._lag()}"
+                    f"{QUIET_S:.0f} s without a delivery, {delivered} of {self._records}, lag {self._lag()}"
                 )
 
     def _kill_one(self) -> None:

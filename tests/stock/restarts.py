@@ -42,26 +42,26 @@ def native_coordinators(raw: Raw) -> KeptAt:
         response = raw.send_request(
             "FindCoordinator", 6, key_type=SHARE_KEY, coordinator_keys=[f"{group}:{topic_id}:0"]
         )
-        (found,) = response.coordinators
+        (coordinator,) = response.coordinators
         at_group = next(node for node, address in raw.brokers().items() if address == raw.coordinator(group))
-        return {at_group, found.node_id}
+        return {at_group, coordinator.node_id}
 
     return kept_at
 
 
 def _group_at(node: int, kafka: Cluster, name: str, topic: Topic, kept_at: KeptAt) -> str:
     """The id of a group whose state is at this node; where the node was away before, it leads again what it should."""
-    found: list[str] = []
+    group_ids: list[str] = []
 
-    def look() -> bool:
+    def find_group() -> bool:
         with Raw(kafka.bootstrap) as raw:
             raw.send_request("ElectLeaders", 2, election_type=PREFERRED, topic_partitions=None, timeout_ms=10_000)
         groups = (f"{name}-g{number}" for number in range(GROUPS_TRIED))
-        found.extend(itertools.islice((group for group in groups if kept_at(group, topic) == {node}), 1))
-        return bool(found)
+        group_ids.extend(itertools.islice((group for group in groups if kept_at(group, topic) == {node}), 1))
+        return bool(group_ids)
 
-    until(look, f"a group whose state is at node {node}")
-    return found[0]
+    until(find_group, f"a group whose state is at node {node}")
+    return group_ids[0]
 
 
 def groups_survive_a_node(w: World, kafka: Cluster, name: str, kept_at: KeptAt) -> None:
@@ -122,8 +122,8 @@ def _lag(w: World, group: str, t: Topic) -> int | None:
     ).groups[0]  # fmt: skip
     if response.error_code:
         return None
-    (found,) = response.topics[0].partitions
-    return None if found.error_code else int(found.lag)
+    (partition_response,) = response.topics[0].partitions
+    return None if partition_response.error_code else int(partition_response.lag)
 
 
 def _goes_on(member: Member) -> bool:

@@ -52,8 +52,10 @@ class AuditedFront:
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
         """Return the events of complete lines."""
-        found = audit_lines.events(line for line in self.lines() if line.startswith(b"{") and line.endswith(b"}\n"))
-        return [event for event in found if not kinds or event["kind"] in kinds]
+        log_events = audit_lines.events(
+            line for line in self.lines() if line.startswith(b"{") and line.endswith(b"}\n")
+        )
+        return [event for event in log_events if not kinds or event["kind"] in kinds]
 
 
 @pytest.fixture
@@ -63,9 +65,9 @@ def audited(running: Running, kafka_39: Cluster, tmp_path: Path) -> AuditedFront
 
 @pytest.fixture
 def world(audited: AuditedFront, fresh: Callable[[str], str]) -> Iterator[World]:
-    made = World("proxy", audited.front.bootstrap, fresh("a")[-20:].strip("-"))
-    yield made
-    made.close()
+    audited_world = World("proxy", audited.front.bootstrap, fresh("a")[-20:].strip("-"))
+    yield audited_world
+    audited_world.close()
 
 
 def filled(world: World, batches: int = 1) -> Topic:
@@ -74,8 +76,8 @@ def filled(world: World, batches: int = 1) -> Topic:
     keys = [b"hot" if at % 3 == 0 else b"key-%d" % at for at in range(RECORDS)]
     size = RECORDS // batches
     for base in range(0, RECORDS, size):
-        made = [Record(key, b"v" * 200, offset=at) for at, key in enumerate(keys[base : base + size])]
-        world.raw.append(topic, records.build_batch(0, made))
+        batch_records = [Record(key, b"v" * 200, offset=at) for at, key in enumerate(keys[base : base + size])]
+        world.raw.append(topic, records.build_batch(0, batch_records))
     return topic
 
 
@@ -126,8 +128,8 @@ def test_files_contain_every_event_once_across_rotation_and_death(world: World, 
 
 def _ends_with_load(audited: AuditedFront) -> bool:
     """True if the line that will be cut is no delivery."""
-    found = audited.events()
-    return bool(found) and found[-1]["kind"] in ("load", "hot_keys")
+    log_events = audited.events()
+    return bool(log_events) and log_events[-1]["kind"] in ("load", "hot_keys")
 
 
 def _is_event(line: bytes) -> bool:

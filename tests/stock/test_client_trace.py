@@ -55,13 +55,13 @@ def post(front: Front, path: str) -> dict[str, Any]:
 
 def traced(front: Front) -> list[dict[str, Any]]:
     """Return all lines of the trace."""
-    found: list[dict[str, Any]] = []
+    trace_lines: list[dict[str, Any]] = []
     path = "/trace"
     for _ in range(PAGES_MAX):
         body = json.loads(front.send_request(path)[1])
         if not body["lines"]:
-            return found
-        found += [json.loads(line) for line in body["lines"]]
+            return trace_lines
+        trace_lines += [json.loads(line) for line in body["lines"]]
         path = f"/trace/after/{body['position']}"
     raise AssertionError("the trace does not end")
 
@@ -129,8 +129,12 @@ def test_share_groups_and_views_that_the_proxy_serves_are_traced(front: Front, f
     settings = {"bootstrap.servers": front.bootstrap, "client.id": client, "group.id": fresh("viewers")}
     consumer = Consumer(settings | {"auto.offset.reset": "earliest"})
     consumer.subscribe([view])
-    seen: list[Any] = []
-    until(lambda: seen.extend(consumer.consume(RECORDS, 0.5)) or len(seen) >= RECORDS, "the view's records", LIMIT_S)
+    messages: list[Any] = []
+    until(
+        lambda: messages.extend(consumer.consume(RECORDS, 0.5)) or len(messages) >= RECORDS,
+        "the view's records",
+        LIMIT_S,
+    )
     consumer.close()
     lines = traced(front)
     post(front, "/trace/end")

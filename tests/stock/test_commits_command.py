@@ -60,18 +60,18 @@ class Side:
 
 @pytest.fixture(scope="module", params=[f"{OLD} topic", f"{OLD} metadata", f"{NEW} topic"])
 def side(request: pytest.FixtureRequest, running: Running) -> Iterator[Side]:
-    made = Side(running, *request.param.split())
-    yield made
-    made.close()
+    new_side = Side(running, *request.param.split())
+    yield new_side
+    new_side.close()
 
 
 def test_what_is_done_and_what_is_not_is_reported_with_no_proxy_running(side: Side, fresh: Fresh) -> None:
     """Ranges in their topic, of a client without a proxy, plain offsets, and how old the oldest hole is."""
     group, topic, old = fresh("group"), fresh("topic"), fresh("topic")
-    made = side.direct.create_topic(topic, 3)
+    created = side.direct.create_topic(topic, 3)
     for partition in range(3):
-        side.direct.produce(made, 60, partition=partition)
-    topic_id = topic_id_text(made.topic_id)
+        side.direct.produce(created, 60, partition=partition)
+    topic_id = topic_id_text(created.topic_id)
     side.direct.create_topic(old, 1)
     written = time.time()
     side.commit(side.direct, group, topic, 10, "ic/1;12-13", partition=1)
@@ -152,13 +152,13 @@ def test_ranges_of_a_topic_that_was_made_anew_are_not_shown(side: Side, fresh: F
     side.front.start()
     side.through = Raw(side.front.bootstrap)
     group, topic = fresh("group"), fresh("topic")
-    made = side.direct.create_topic(topic, 2)
+    created = side.direct.create_topic(topic, 2)
     for partition in range(2):
-        side.direct.produce(made, 60, partition=partition)
+        side.direct.produce(created, 60, partition=partition)
         side.commit(side.through, group, topic, 3, "ic/1;5-7", partition=partition)
     side.commit(side.direct, group, topic, 1, partition=1)
     assert [each["range_count"] for each in side.reported(group)["partitions"]] == [1, 0]
-    side.direct.delete_topic(made)
+    side.direct.delete_topic(created)
     again = side.direct.create_topic(topic, 2)
     side.direct.produce(again, 60)
     side.commit(side.direct, group, topic, 4)

@@ -97,9 +97,9 @@ def started(front: Front, clients: list[Client]) -> Client:
 
 @pytest.fixture
 def clients() -> Iterator[list[Client]]:
-    made: list[Client] = []
-    yield made
-    for client in made:
+    started_clients: list[Client] = []
+    yield started_clients
+    for client in started_clients:
         client.raw.close()
 
 
@@ -132,12 +132,12 @@ def test_proxy_that_waits_refuses_what_would_be_a_rewind_and_takes_over(
 
 def fleet_of(running: Running, kafka: Cluster, states: Sequence[str]) -> list[Front]:
     """Proxies that share the groups, each with its `commits.state`."""
-    made = []
+    fronts = []
     for state in states:
         peer = {"listen": f"{HOST}:{free_ports(1)[0]}", "secret": "of this fleet alone"}
         settings = {"cluster": {"mode": "fleet", "peer": peer}, "commits": {"state": state}}
-        made.append(running.front(kafka.bootstrap, settings))
-    return made
+        fronts.append(running.front(kafka.bootstrap, settings))
+    return fronts
 
 
 @pytest.mark.parametrize(

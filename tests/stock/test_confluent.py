@@ -253,35 +253,35 @@ def test_share_consumer_acknowledges(front: Front, fresh: Fresh) -> None:
         "release": AcknowledgeType.RELEASE,
         "reject": AcknowledgeType.REJECT,
     }
-    seen: list[tuple[str, int | None]] = []
+    deliveries: list[tuple[str, int | None]] = []
     with sharing(front, group, topic, "explicit") as consumer:
         for count, kind in ((3, None), (4, AcknowledgeType.ACCEPT)):
-            while_missing(consumer, seen, count, lambda text, kind=kind: kind or kinds[text])
+            while_missing(consumer, deliveries, count, lambda text, kind=kind: kind or kinds[text])
             assert all(error is None for error in consumer.commit_sync(LIMIT_S).values())
         assert len(consumer.poll(1)) == 0
-    assert sorted(seen) == [("accept", 1), ("reject", 1), ("release", 1), ("release", 2)]
+    assert sorted(deliveries) == [("accept", 1), ("reject", 1), ("release", 1), ("release", 2)]
 
 
 def produce_to_one(front: Front, topic: str, values: Sequence[str]) -> None:
     with Raw(front.bootstrap) as raw:
-        found = raw.topic(topic)
-        assert found is not None
-        raw.produce(found, [text.encode() for text in values])
+        existing = raw.topic(topic)
+        assert existing is not None
+        raw.produce(existing, [text.encode() for text in values])
 
 
 def while_missing(
     consumer: ShareConsumer,
-    seen: list[tuple[str, int | None]],
+    deliveries: list[tuple[str, int | None]],
     count: int,
     kind: Callable[[str], AcknowledgeType],
     limit_s: float = LIMIT_S,
 ) -> None:
     """Poll and acknowledge until this many deliveries were seen."""
     end = time.monotonic() + limit_s
-    while len(seen) < count:
-        assert time.monotonic() < end, seen
+    while len(deliveries) < count:
+        assert time.monotonic() < end, deliveries
         for message in consumer.poll(0.5):
-            seen.append((value(message), message.delivery_count()))
+            deliveries.append((value(message), message.delivery_count()))
             consumer.acknowledge(message, kind(value(message)))
 
 
@@ -294,11 +294,11 @@ def test_share_consumer_closed_without_acknowledging(front: Front, fresh: Fresh)
     with sharing(front, group, topic, "explicit") as first:
         held: list[str] = []
         until(lambda: held.extend(value(message) for message in first.poll(0.5)) or len(held) == 2, "both records")
-    seen: list[tuple[str, int | None]] = []
+    deliveries: list[tuple[str, int | None]] = []
     with sharing(front, group, topic, "explicit") as second:
-        while_missing(second, seen, 2, lambda _: AcknowledgeType.ACCEPT, BEFORE_LOCK_S)
+        while_missing(second, deliveries, 2, lambda _: AcknowledgeType.ACCEPT, BEFORE_LOCK_S)
         second.commit_sync(LIMIT_S)
-    assert sorted(seen) == [("one", 2), ("two", 2)]
+    assert sorted(deliveries) == [("one", 2), ("two", 2)]
 
 
 @pytest.mark.parametrize(("isolation", "expected"), [

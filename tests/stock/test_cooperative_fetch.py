@@ -61,16 +61,16 @@ class Group:
 
     def spans(self, member: Child) -> dict[int, list[Span]]:
         """Offset -> when the member worked on it."""
-        found: dict[int, list[Span]] = defaultdict(list)
-        for what, at, offset in self.reported(member):
-            if what == "begin":
-                found[offset].append(Span(at, float("inf")))
+        spans_by_offset: dict[int, list[Span]] = defaultdict(list)
+        for kind, at, offset in self.reported(member):
+            if kind == "begin":
+                spans_by_offset[offset].append(Span(at, float("inf")))
             else:
-                found[offset][-1] = found[offset][-1]._replace(end=at)
-        return found
+                spans_by_offset[offset][-1] = spans_by_offset[offset][-1]._replace(end=at)
+        return spans_by_offset
 
     def done(self) -> set[int]:
-        return {offset for member in self.members for what, _, offset in self.reported(member) if what == "end"}
+        return {offset for member in self.members for kind, _, offset in self.reported(member) if kind == "end"}
 
 
 @pytest.fixture

@@ -46,16 +46,16 @@ def letters_in(bootstrap: str, topic: str, count: int) -> list[confluent_kafka.M
             "auto.offset.reset": "earliest",
         }
     )
-    found: list[confluent_kafka.Message] = []
+    messages: list[confluent_kafka.Message] = []
     consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(2)])
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
-            found.append(message)
-            end = min(end, time.monotonic() + QUIET_S) if len(found) >= count else end
+            messages.append(message)
+            end = min(end, time.monotonic() + QUIET_S) if len(messages) >= count else end
     consumer.close()
-    return found
+    return messages
 
 
 def fields(message: confluent_kafka.Message) -> dict[str, str]:
@@ -132,8 +132,8 @@ def test_kill_9_of_the_proxy_loses_and_doubles_no_dead_letter(kafka: Cluster, fr
             if goal < count:
                 front.kill()
                 front.start()
-    found = letters_in(kafka.bootstrap, queue.letters, count)
-    offsets = sorted(int(fields(each)["offset"]) for each in found)
+    letters = letters_in(kafka.bootstrap, queue.letters, count)
+    offsets = sorted(int(fields(each)["offset"]) for each in letters)
     assert offsets == sorted(set(offsets)), "some records have two dead letters"
     assert offsets == list(range(count)), "some records have no dead letter"
 

@@ -47,13 +47,13 @@ cli.main()
 
 def letters(group: str, topic: Topic, offsets: Sequence[int], *, copies: bool = True, rejected: bool = True) -> bytes:
     """Return a batch of dead letters."""
-    made = []
+    letter_records = []
     for offset in offsets:
         record = Record(b"key %d" % offset, b"value %d" % offset) if copies else None
         letter = DeadLetter(offset, 2, is_rejected=rejected)
         source = LetterSource(group, topic.name, 0)
-        made.append(letter_of(source, letter, record, now_ms=WRITTEN_MS, copies_headers=False))
-    return records.build_batch(0, made)
+        letter_records.append(letter_of(source, letter, record, now_ms=WRITTEN_MS, copies_headers=False))
+    return records.build_batch(0, letter_records)
 
 
 def values(raw: Raw, topic: Topic, partition: int = 0) -> list[bytes | None]:
@@ -63,8 +63,8 @@ def values(raw: Raw, topic: Topic, partition: int = 0) -> list[bytes | None]:
         "Fetch", 12, on=raw.kept(raw.node(topic.leaders[partition])), max_wait_ms=0, min_bytes=0, session_epoch=-1,
         isolation_level=1, topics=[{"topic": topic.name, "partitions": [expected]}],
     ).responses[0].partitions[0]  # fmt: skip
-    found = fetched_records(bytes(entry.records or b""), 0, entry.aborted_transactions or ())
-    return [record.value for batch in found for record in batch.records]
+    batches = fetched_records(bytes(entry.records or b""), 0, entry.aborted_transactions or ())
+    return [record.value for batch in batches for record in batch.records]
 
 
 def await_values(raw: Raw, topic: Topic, expected: list[bytes], partition: int = 0) -> None:
@@ -95,8 +95,8 @@ def test_dead_letters_of_one_group_are_listed_with_their_source(kafka: Cluster, 
         raw.append(dead, letters("g", source, [3, 4]))
         raw.append(dead, letters("other", source, [5]), partition=1)
         raw.append(dead, letters("g", source, [6], copies=False, rejected=False), partition=1)
-        found = listed(kafka, "g", "list", "--topic", dead.name)
-        assert [(each["offset"], each["deliveries"], each["key"], each["is_copied"]) for each in found] == [
+        listed_letters = listed(kafka, "g", "list", "--topic", dead.name)
+        assert [(each["offset"], each["deliveries"], each["key"], each["is_copied"]) for each in listed_letters] == [
             (3, 2, "key 3", True),
             (4, 2, "key 4", True),
             (6, 2, None, False),
@@ -153,8 +153,8 @@ def test_a_redrive_that_is_killed_four_times_delivers_each_record_once(kafka: Cl
         source, dead, group = raw.create_topic(fresh("source"), 2), raw.create_topic(fresh("dlq"), 2), fresh("group")
         for partition in range(2):
             for first in range(0, 50, 10):
-                made = letters(group, source, range(first + 100 * partition, first + 100 * partition + 10))
-                raw.append(dead, made, partition=partition)
+                letter_batch = letters(group, source, range(first + 100 * partition, first + 100 * partition + 10))
+                raw.append(dead, letter_batch, partition=partition)
         arguments = ["dead-letters", group, "redrive", "--topic", dead.name, "--bootstrap", kafka.bootstrap]
         for point in ("_add_offsets:before", "_produce:after", "_commit_offsets:after", "_end:after"):
             done = subprocess.run([sys.executable, "-c", KILLED, point, *arguments, "--limit", "30"], check=False)
@@ -194,12 +194,12 @@ def test_dead_letters_of_kafka_4_4_are_listed_and_redriven(running: Running, fre
         assert member.acknowledge(*[(source, partition, 0, 0, 3) for partition in range(3)]).error == 0
 
         def written() -> list[dict[str, Any]]:
-            found = listed(kafka, group, "list")
-            return found if len(found) == 3 else []
+            listed_letters = listed(kafka, group, "list")
+            return listed_letters if len(listed_letters) == 3 else []
 
-        found = until(written, "three dead letters")
-        assert {(each["partition"], each["at"]["partition"]) for each in found} == {(0, 0), (1, 1), (2, 0)}
-        assert {(each["error"], each["deliveries"]) for each in found} == {("Offset rejected by client.", 1)}
+        written_letters = until(written, "three dead letters")
+        assert {(each["partition"], each["at"]["partition"]) for each in written_letters} == {(0, 0), (1, 1), (2, 0)}
+        assert {(each["error"], each["deliveries"]) for each in written_letters} == {("Offset rejected by client.", 1)}
         assert "3 dead letters were" in ran(kafka, group, "redrive")
         for partition in range(3):
             await_values(raw, source, [b"%d" % partition] * 2, partition)

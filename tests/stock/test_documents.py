@@ -35,9 +35,9 @@ def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callabl
     own = {"proxy.example:19092": proxy_39.bootstrap, '"workers"': f'"{group}"', "orders": topic}
     file = program(documents.README, "ShareConsumer(", own, tmp_path / "worker.py")
     with Raw(proxy_39.bootstrap) as raw:
-        made = raw.create_topic(topic, 1)
+        created = raw.create_topic(topic, 1)
         raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
-        raw.produce(made, [b"one", b"two", b"three"])
+        raw.produce(created, [b"one", b"two", b"three"])
         worker = Child([sys.executable, str(file)], tmp_path / "worker.log")
         try:
             until(lambda: raw.share_start_offset(group, topic) == 3, f"all three are settled: {worker.log}")
@@ -52,8 +52,8 @@ def test_the_consumer_prints_what_there_is(kafka_39: Cluster, fresh: Callable[[s
     own = {"kafka-1:9092": kafka_39.bootstrap, '"billing"': f'"{group}"', "orders": topic}
     file = program(documents.TRIO, "async with open_consumer(\n", own, tmp_path / "consumer.py")
     with Raw(kafka_39.bootstrap) as raw:
-        made = raw.create_topic(topic, 1)
-        raw.produce(made, [b"one", b"two", b"three"])
+        created = raw.create_topic(topic, 1)
+        raw.produce(created, [b"one", b"two", b"three"])
         reader = Child([sys.executable, "-u", str(file)], tmp_path / "consumer.log")
         try:
             until(lambda: committed(raw, group, topic, [0]) == [3], f"all three are committed: {reader.log}")
@@ -78,8 +78,8 @@ def test_the_program_reads_a_view_that_does_not_exist_yet(
     own = {"proxy.example:19092": proxy_39.bootstrap, '"billing"': f'"{group}"', "orders": topic}
     file = program(documents.VIEWS, "Consumer(", own, tmp_path / "reader.py")
     with Raw(proxy_39.bootstrap) as raw:
-        made = raw.create_topic(topic, 1)
-        raw.produce(made, [b"one", b"two", b"three"])
+        created = raw.create_topic(topic, 1)
+        raw.produce(created, [b"one", b"two", b"three"])
     readers = [Child([sys.executable, "-u", str(file)], tmp_path / f"reader-{n}.log") for n in range(2)]
 
     def printed() -> set[str]:

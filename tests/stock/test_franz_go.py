@@ -22,8 +22,8 @@ def program() -> Path:
 def test_franz_go(front: Front, program: Path, fresh: Callable[[str], str]) -> None:
     """Produce, consume, rebalance, transactions and admin do what they do without the proxy."""
     prefix = fresh("run")
-    seen = json.loads(output_of([str(program), front.bootstrap, prefix]))
-    assert seen == {
+    output = json.loads(output_of([str(program), front.bootstrap, prefix]))
+    assert output == {
         "produced": 40,
         "consumed": 40,
         "assigned": [2, 2],
@@ -35,6 +35,6 @@ def test_franz_go(front: Front, program: Path, fresh: Callable[[str], str]) -> N
 
 def test_franz_go_renews(proxy_39_quick: Front, program: Path, fresh: Callable[[str], str]) -> None:
     """A share consumer keeps a record for five times its lock by renewing it; another record is delivered again."""
-    seen = json.loads(output_of([str(program), proxy_39_quick.bootstrap, fresh("run"), "share"]))
-    assert seen["redelivered"] == ["1 delivery 2"]
-    assert seen["renewals"] >= 5
+    output = json.loads(output_of([str(program), proxy_39_quick.bootstrap, fresh("run"), "share"]))
+    assert output["redelivered"] == ["1 delivery 2"]
+    assert output["renewals"] >= 5

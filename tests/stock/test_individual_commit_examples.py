@@ -44,8 +44,8 @@ class Produced(NamedTuple):
     def unfinished(self, partition: int) -> list[tuple[int, int]]:
         """Return what can not be done while that work continues: those records with the markers before them."""
         offsets = self.offsets[partition]
-        found = [(offsets[n - 1] + 1 if n else 0, offsets[n] + 1) for n in ENDLESS[partition]]
-        return list(OffsetRanges(found))
+        spans = [(offsets[n - 1] + 1 if n else 0, offsets[n] + 1) for n in ENDLESS[partition]]
+        return list(OffsetRanges(spans))
 
 
 @pytest.fixture
@@ -84,9 +84,9 @@ def committed(raw: Raw, group: str, topic: str) -> dict[int, tuple[int, str]]:
     response = raw.send_request("OffsetFetch", 5, on=raw.on_coordinator(group), group_id=group, topics=expected)
     if response.error_code:  # the group's coordinator is only becoming one
         return dict.fromkeys(range(PARTITIONS), (-1, ""))
-    found = response.topics[0].partitions
-    assert [each.error_code for each in found] == [0] * PARTITIONS
-    return {each.partition_index: (each.committed_offset, each.metadata) for each in found}
+    partitions = response.topics[0].partitions
+    assert [each.error_code for each in partitions] == [0] * PARTITIONS
+    return {each.partition_index: (each.committed_offset, each.metadata) for each in partitions}
 
 
 def left(state: tuple[int, str], end: int) -> list[tuple[int, int]] | None:

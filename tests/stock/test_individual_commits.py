@@ -51,10 +51,10 @@ class Side:
 
     def topic(self, name: str, records: int = 60, partitions: int = 1) -> str:
         """Create a topic with this many records in each partition, their values being their offsets."""
-        made = self.raw.create_topic(name, partitions)
+        created = self.raw.create_topic(name, partitions)
         if records:
             for partition in range(partitions):
-                self.raw.produce(made, [b"%d" % number for number in range(records)], partition=partition)
+                self.raw.produce(created, [b"%d" % number for number in range(records)], partition=partition)
         return name
 
     def shown(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
@@ -114,22 +114,22 @@ def side(request: pytest.FixtureRequest, running: Running, fronts: dict[str, tup
         fronts[name] = kafka, front
     until(lambda: front.send_request("/readyz/commits")[0], "ranges to be loaded")
     oracle = CommitTopic(kafka.bootstrap, in_metadata=state == "metadata")
-    made = Side(kafka, front, oracle, Raw(front.bootstrap), is_classic=properties == CLASSIC)
-    yield made
-    made.oracle.close()
-    made.raw.close()
+    new_side = Side(kafka, front, oracle, Raw(front.bootstrap), is_classic=properties == CLASSIC)
+    yield new_side
+    new_side.oracle.close()
+    new_side.raw.close()
 
 
 @pytest.fixture
 def members(side: Side) -> Iterator[Callable[..., Member]]:
-    made: list[Member] = []
+    started_members: list[Member] = []
 
     def join(client: str, group: str, topic: str) -> Member:
-        made.append(MEMBERS[client](side.front.bootstrap, group, topic))
-        return made[-1]
+        started_members.append(MEMBERS[client](side.front.bootstrap, group, topic))
+        return started_members[-1]
 
     yield join
-    for member in made:
+    for member in started_members:
         member.close()
 
 
@@ -426,11 +426,11 @@ def test_topics_by_id_all_topics_and_several_groups(side: Side, fresh: Fresh) ->
             "OffsetFetch", version, on=side.raw.on_coordinator(group),
             groups=[{"group_id": name, "topics": topics} for name in (other, group)],
         )  # fmt: skip
-        found = {
+        committed_by_group = {
             entry.group_id: [(each.committed_offset, each.metadata) for t in entry.topics for each in t.partitions]
             for entry in response.groups
         }
-        assert found == {other: [(7, "text of its own")], group: [(43, "ic/1;45-47")]}
+        assert committed_by_group == {other: [(7, "text of its own")], group: [(43, "ic/1;45-47")]}
 
 
 def test_members_of_the_consumer_protocol_commit_individually(side: Side, fresh: Fresh) -> None:
@@ -469,7 +469,7 @@ def test_epochs_of_the_consumer_protocol_are_judged_by_both_releases(side: Side,
         )  # fmt: skip
         return described.error_code, described.member_id, described.member_epoch
 
-    code, member_id, epoch = until(lambda: (found := heartbeat("", 0))[0] == 0 and found, "the member to join")
+    code, member_id, epoch = until(lambda: (response := heartbeat("", 0))[0] == 0 and response, "the member to join")
     assert (code, epoch > 0) == (0, True)
 
     def commit(offset: int, text: str, at: int) -> int:
@@ -571,8 +571,8 @@ def test_a004_13_topic_of_ranges_that_is_deleted_costs_duplicates_only(
 
     def is_made_anew() -> bool:
         with Raw(side.kafka.bootstrap) as raw:
-            found = raw.topic(TOPIC)
-            return found is not None and found.topic_id != stored.topic_id
+            existing = raw.topic(TOPIC)
+            return existing is not None and existing.topic_id != stored.topic_id
 
     until(is_made_anew, "the topic of ranges made anew")
     expected = (41, "ic/1;43-45" if side.in_metadata else "")

@@ -19,8 +19,8 @@ def test_kafkajs(front: Front, fresh: Callable[[str], str]) -> None:
     install = [npm, "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
     folder = built("kafkajs", install, "node_modules")
     prefix = fresh("run")
-    seen = json.loads(output_of([node, str(folder / "main.js"), front.bootstrap, prefix]))
-    assert seen == {
+    output = json.loads(output_of([node, str(folder / "main.js"), front.bootstrap, prefix]))
+    assert output == {
         "produced": 40,
         "consumed": 40,
         "assigned": {"first": 2, "second": 2},

@@ -115,7 +115,7 @@ class Member:
             self._connection.close()
         self._connection = None
 
-    def work(self, until_true: Callable[[], object], what: str) -> None:
+    def work(self, until_true: Callable[[], object], description: str) -> None:
         """Send heartbeats until the condition is true, and one succeeds after that."""
 
         def is_done() -> bool:
@@ -124,7 +124,7 @@ class Member:
             assert code in (None, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, *REPEATED)
             return bool(until_true()) and code == ErrorCode.NONE
 
-        until(is_done, what, 60)
+        until(is_done, description, 60)
 
 
 def post(front: Front, path: str) -> int:

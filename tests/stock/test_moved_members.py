@@ -53,12 +53,12 @@ def metric(front: Front, name: str) -> float:
 
 @contextmanager
 def world(front: Front, prefix: str) -> Iterator[World]:
-    made = World("proxy", front.bootstrap, prefix)
+    proxy_world = World("proxy", front.bootstrap, prefix)
     try:
-        yield made
+        yield proxy_world
     finally:
         with suppress(OSError, RawError):
-            made.close()
+            proxy_world.close()
 
 
 def owner(front: Front, group: str) -> str:

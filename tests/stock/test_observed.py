@@ -143,12 +143,12 @@ def test_audit_reports_deliveries_in_file_and_topic(w: World, folder: Path, kafk
 
 
 def _in_topic(raw: Raw, topic: Topic) -> list[dict[str, Any]]:
-    found = []
+    log_events = []
     for partition in topic.leaders:
         expected = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         response = raw.send_request(
             "Fetch", 12, on=raw.connect(raw.node(topic.leaders[partition])), replica_id=-1, max_wait_ms=0, min_bytes=0,
             max_bytes=1 << 20, session_id=0, session_epoch=-1, topics=[{"topic": topic.name, "partitions": [expected]}],
         )  # fmt: skip
-        found += [audit_lines.event(value) for _, value in values_of(response.responses[0].partitions[0].records)]
-    return found
+        log_events += [audit_lines.event(value) for _, value in values_of(response.responses[0].partitions[0].records)]
+    return log_events

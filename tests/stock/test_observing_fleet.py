@@ -18,11 +18,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 @pytest.fixture(scope="module")
 def fleet(running: Running) -> Fleet:
-    made = Fleet(running, running.cluster(OLD))
-    made.start("a")
-    made.start("b")
-    made.settled("a", "b")
-    return made
+    two_proxies = Fleet(running, running.cluster(OLD))
+    two_proxies.start("a")
+    two_proxies.start("b")
+    two_proxies.settled("a", "b")
+    return two_proxies
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def test_the_status_page_shows_the_other_proxy_and_how_many_groups_it_has(
         held_by.append({name for name in names if not name.startswith("release ")})
     assert not held_by[0] & held_by[1]
     assert held_by[0] | held_by[1] == {observed.held, observed.ordered, observed.delayed, observed.letters}
-    for front, others in zip(fronts, reversed(held_by), strict=True):
-        if others:
-            note = f"Other proxies of the fleet hold {len(others)} groups."
+    for front, groups_elsewhere in zip(fronts, reversed(held_by), strict=True):
+        if groups_elsewhere:
+            note = f"Other proxies of the fleet hold {len(groups_elsewhere)} groups."
             until(lambda front=front, note=note: note in status(front).text, note)
 
 

@@ -92,15 +92,15 @@ class Files:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     need_namespaces()
-    made = Files(tmp_path_factory.mktemp("certificates"), trustme.CA())
-    made.authority.cert_pem.write_to_path(made.path("ca"))
-    made.issue("server", BOOTSTRAP, "*.kafka.example")
-    made.issue("client", "client@kafka.example")
-    (made.folder / "java.properties").write_text(
+    new_files = Files(tmp_path_factory.mktemp("certificates"), trustme.CA())
+    new_files.authority.cert_pem.write_to_path(new_files.path("ca"))
+    new_files.issue("server", BOOTSTRAP, "*.kafka.example")
+    new_files.issue("client", "client@kafka.example")
+    (new_files.folder / "java.properties").write_text(
         "security.protocol=SSL\nssl.truststore.type=PEM\nssl.keystore.type=PEM\n"
-        f"ssl.truststore.location={made.path('ca')}\nssl.keystore.location={made.path('client-both')}\n"
+        f"ssl.truststore.location={new_files.path('ca')}\nssl.keystore.location={new_files.path('client-both')}\n"
     )
-    return made
+    return new_files
 
 
 @pytest.fixture(scope="module")
@@ -112,14 +112,14 @@ def kafka(kafka_39_three: Cluster) -> Cluster:
 def fleet(running: Running, kafka: Cluster, files: Files) -> list[Front]:
     """Two proxies with the same names and the same port, at two addresses."""
     port, *peers = free_ports(3)
-    made = []
+    fronts = []
     for host, peer in zip(HOSTS, peers, strict=True):
         links = {"mode": "fleet", "peer": {"listen": f"{HOST}:{peer}", "secret": "of this fleet alone"}}
         settings = {"listen": f"{host}:{port}", "cluster": links}
-        made.append(running.front(kafka.bootstrap, files.settings | settings))
-        made[-1].port = port
-    until(lambda: sum(map(owned, made)) == STATE_PARTITIONS and min(map(owned, made)) > 0, "an even share")
-    return made
+        fronts.append(running.front(kafka.bootstrap, files.settings | settings))
+        fronts[-1].port = port
+    until(lambda: sum(map(owned, fronts)) == STATE_PARTITIONS and min(map(owned, fronts)) > 0, "an even share")
+    return fronts
 
 
 @pytest.fixture
@@ -247,8 +247,8 @@ def test_a_client_without_a_known_name_gets_an_alert_and_the_log_says_what_to_do
 
     def is_logged() -> bool:
         lines = (json.loads(line) for line in front.log.read_text().splitlines())
-        found = [line for line in lines if line["event"] == "server-name-refused"]
-        return any(line["reason"].startswith(f"{words}: {advice}") for line in found)
+        refusals = [line for line in lines if line["event"] == "server-name-refused"]
+        return any(line["reason"].startswith(f"{words}: {advice}") for line in refusals)
 
     until(is_logged, "the line")
 

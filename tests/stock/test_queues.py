@@ -35,10 +35,10 @@ class Queue:
         self.configure(**settings)
 
     def configure(self, **settings: str) -> None:
-        named = {name.replace("_", "."): value for name, value in settings.items()}
+        group_settings = {name.replace("_", "."): value for name, value in settings.items()}
         base = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
         with Raw(self.bootstrap) as raw:
-            raw.configure_group(self.group, base | named)
+            raw.configure_group(self.group, base | group_settings)
 
     def produce(self, keys: Sequence[str | None], **settings: Any) -> None:
         """Each value is the number of its record."""
@@ -57,13 +57,13 @@ class Queue:
             "share.acknowledgement.mode": "explicit",
             "log_level": 0,  # one that is left behind by `close` would write to the standard error of other tests
         }
-        made = [ShareConsumer(options) for _ in range(count)]
+        consumers = [ShareConsumer(options) for _ in range(count)]
         try:
-            for member in made:
+            for member in consumers:
                 member.subscribe([self.topic])
-            yield made
+            yield consumers
         finally:
-            close(made)
+            close(consumers)
 
 
 def close(members: Sequence[ShareConsumer]) -> None:
@@ -180,12 +180,12 @@ def test_other_keys_do_not_wait_for_a_hot_key(proxy_39_quick: Front, fresh: Fres
 
 def delivered(member: ShareConsumer, count: int = 1) -> tuple[list[confluent_kafka.Message], float]:
     """Wait for records; they, and the time at which the first arrived."""
-    end, found, first = time.monotonic() + LIMIT_S, list[confluent_kafka.Message](), 0.0
-    while len(found) < count:
-        assert time.monotonic() < end, f"{len(found)} of {count} records arrived"
-        found += [each for each in member.poll(0.05) or [] if each.error() is None]
-        first = first or (time.monotonic() if found else 0.0)
-    return found, first
+    end, messages, first = time.monotonic() + LIMIT_S, list[confluent_kafka.Message](), 0.0
+    while len(messages) < count:
+        assert time.monotonic() < end, f"{len(messages)} of {count} records arrived"
+        messages += [each for each in member.poll(0.05) or [] if each.error() is None]
+        first = first or (time.monotonic() if messages else 0.0)
+    return messages, first
 
 
 def test_a_released_record_is_not_redelivered_before_its_delay_which_grows(proxy_39_quick: Front, fresh: Fresh) -> None:

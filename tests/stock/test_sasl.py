@@ -284,7 +284,7 @@ def test_proxy_without_an_identity(running: Running, kafka: Cluster, topic: str)
         kafka.bootstrap, {"upstream": upstream, "commits": {"state": "memory"}, "share_groups": {"state": "memory"}}
     )
     with Raw(front.bootstrap, sasl=ALICE) as raw:
-        assert {node_id: found.port for node_id, found in raw.brokers().items()} == {1: front.first_port + 1}
+        assert {node_id: address.port for node_id, address in raw.brokers().items()} == {1: front.first_port + 1}
     _produce(Producer(_settings(front, ALICE)), topic, {"one"})
     with ExitStack() as stack:
         sharing = stack.enter_context(ShareConsumer(_settings(front, ALICE, **{"group.id": topic})))

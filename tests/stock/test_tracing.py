@@ -54,7 +54,7 @@ class Collector:
             self.resources.append({pair.key: pair.value.string_value for pair in each.resource.attributes})
             self.spans += [span for scope in each.scope_spans for span in scope.spans]
 
-    def named(self, prefix: str) -> list[Span]:
+    def spans_named(self, prefix: str) -> list[Span]:
         return [span for span in self.spans if span.name.startswith(prefix)]
 
     def stop(self) -> None:
@@ -65,11 +65,11 @@ class Collector:
 
 @pytest.fixture(scope="module")
 def collector() -> Iterator[Collector]:
-    made = Collector()
+    running_collector = Collector()
     try:
-        yield made
+        yield running_collector
     finally:
-        made.stop()
+        running_collector.stop()
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_spans_of_a_share_group_reach_the_collector(front: Front, collector: Col
     acquiring: list[Span] = []
     while not acquiring:
         assert time.monotonic() < end, sorted({span.name for span in collector.spans})
-        fetches = collector.named(f"ShareFetch {topic}")
+        fetches = collector.spans_named(f"ShareFetch {topic}")
         acquiring = [span for span in fetches if attributes(span).get("messaging.batch.message_count")]
     assert sum(int(attributes(span)["messaging.batch.message_count"]) for span in acquiring) == RECORDS
     (span, *_) = acquiring
@@ -127,8 +127,8 @@ def test_spans_of_a_share_group_reach_the_collector(front: Front, collector: Col
     assert "Fetch" in {each.name for each in below}, "the read that this member made upstream"
     assert {each.trace_id for each in below} == {span.trace_id}
     assert collector.resources[0]["service.name"] == "kafka-share-proxy"
-    assert collector.named("ShareGroupHeartbeat")
-    assert not collector.named("Produce"), "it is forwarded"
+    assert collector.spans_named("ShareGroupHeartbeat")
+    assert not collector.spans_named("Produce"), "it is forwarded"
 
 
 def test_the_last_spans_are_exported_before_the_end(
@@ -143,7 +143,7 @@ def test_the_last_spans_are_exported_before_the_end(
         raw.configure_group("last", {"share.auto.offset.reset": "earliest"})
 
     def exported() -> list[Span]:
-        return [span for span in collector.named("IncrementalAlterConfigs") if span.start_time_unix_nano > began]
+        return [span for span in collector.spans_named("IncrementalAlterConfigs") if span.start_time_unix_nano > began]
 
     assert exported() == []
     front.stop()

@@ -83,14 +83,14 @@ def test_metadata_shows_a_view_and_what_needs_it_creates_it(raw: Raw, broker: Ra
     shown = create(raw, view)
     assert [part.leader_id for part in shown[view].partitions] == [base.leaders[p] for p in (0, 0, 0, 1, 1, 1)]
     assert shown[view].is_internal is False
-    made = broker.topic(view)
-    assert made is not None
-    assert (bytes(shown[view].topic_id), len(made.leaders)) == (made.topic_id, 6)
+    view_topic = broker.topic(view)
+    assert view_topic is not None
+    assert (bytes(shown[view].topic_id), len(view_topic.leaders)) == (view_topic.topic_id, 6)
     for version in range(13):
         again = metadata(raw, view, version=version)
         assert {name: len(topic.partitions) for name, topic in again.items()} == {view: 6}
     by_id = raw.send_request(
-        "Metadata", 12, topics=[{"name": None, "topic_id": each} for each in (made.topic_id, base.topic_id)]
+        "Metadata", 12, topics=[{"name": None, "topic_id": each} for each in (view_topic.topic_id, base.topic_id)]
     )
     assert {topic.name: len(topic.partitions) for topic in by_id.topics} == {view: 6, base.name: 2}
     every = raw.send_request("Metadata", 12, topics=None)
@@ -108,7 +108,7 @@ def test_administrators_see_a_view_page_by_page(raw: Raw, fresh: Fresh) -> None:
     )
     assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in requested.topics] == [(view, 0, 8)]
     create(raw, view)
-    seen: list[tuple[str, int]] = []
+    listed_partitions: list[tuple[str, int]] = []
     cursor = None
     for _ in range(10):
         page = raw.send_request(
@@ -117,11 +117,11 @@ def test_administrators_see_a_view_page_by_page(raw: Raw, fresh: Fresh) -> None:
         )  # fmt: skip
         for topic in page.topics:
             assert {part.leader_id for part in topic.partitions} <= set(base.leaders.values())
-            seen += [(topic.name, part.partition_index) for part in topic.partitions]
+            listed_partitions += [(topic.name, part.partition_index) for part in topic.partitions]
         if page.next_cursor is None:
             break
         cursor = {"topic_name": page.next_cursor.topic_name, "partition_index": page.next_cursor.partition_index}
-    assert sorted(seen) == sorted([(base.name, p) for p in range(2)] + [(view, p) for p in range(8)])
+    assert sorted(listed_partitions) == sorted([(base.name, p) for p in range(2)] + [(view, p) for p in range(8)])
     every = raw.send_request("DescribeTopicPartitions", 0, topics=[], response_partition_limit=2000, cursor=None)
     assert not [topic.name for topic in every.topics if topic.name.startswith(("__view.", "__proxy_"))]
 
@@ -163,8 +163,8 @@ def test_bad_input_gets_its_error(raw: Raw, broker: Raw, fresh: Fresh) -> None:
     expected = [
         {"name": f"__view.r{slots}.{base.name}", "num_partitions": 5, "replication_factor": -1} for slots in (5, 6)
     ]
-    made = raw.send_request("CreateTopics", 7, topics=expected, timeout_ms=5000)
-    assert {each.name: each.error_code for each in made.topics} == {expected[0]["name"]: 0, expected[1]["name"]: 37}
+    response = raw.send_request("CreateTopics", 7, topics=expected, timeout_ms=5000)
+    assert {each.name: each.error_code for each in response.topics} == {expected[0]["name"]: 0, expected[1]["name"]: 37}
 
 
 def _produced(raw: Raw, on: Any, *names: str) -> dict[str, int]:
@@ -268,7 +268,7 @@ def test_a_base_made_anew_begins_a_new_view(raw: Raw, broker: Raw, fresh: Fresh)
     lost = metadata(raw, view)[view]
     assert (lost.error_code, list(lost.partitions)) == (3, [])
     broker.create_topic(base.name, 2)
-    after = until(lambda: (found := metadata(raw, view)[view]) and not found.error_code and found, "the new view")
+    after = until(lambda: (entry := metadata(raw, view)[view]) and not entry.error_code and entry, "the new view")
     assert bytes(after.topic_id) != bytes(before.topic_id)
     assert len(after.partitions) == 4
     until(lambda: committed(raw, group, view, [0]) == [-1], "the old offsets to be gone")

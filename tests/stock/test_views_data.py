@@ -27,8 +27,8 @@ ROUNDS_MAX = 200
 
 @pytest.fixture
 def raw(front: Front) -> Iterator[Raw]:
-    with Raw(front.bootstrap) as made:
-        yield made
+    with Raw(front.bootstrap) as connection:
+        yield connection
 
 
 def fill(front: Front, topic: str, count: int, **options: Any) -> None:
@@ -44,11 +44,11 @@ def view_of(raw: Raw, name: str, partitions: int) -> Topic:
     """The view, made ready by asking for it."""
 
     def there() -> Topic | None:
-        found = raw.view(name)
-        return found if found is not None and len(found.leaders) == partitions else None
+        existing = raw.view(name)
+        return existing if existing is not None and len(existing.leaders) == partitions else None
 
-    found: Topic = until(there, f"view {name}")
-    return found
+    topic: Topic = until(there, f"view {name}")
+    return topic
 
 
 def fetch(on: Connection, version: int, *expected: tuple[Topic, Mapping[int, int]], **options: Any) -> Any:
@@ -124,14 +124,14 @@ def test_a004_22_transactions_in_both_isolation_levels(front: Front, raw: Raw, f
         producer = Producer({"bootstrap.servers": front.bootstrap, "transactional.id": fresh(f"x{number}")})
         producer.init_transactions(20)
         producers.append(producer)
-    for turn in range(6):
+    for round_number in range(6):
         for number, producer in enumerate(producers):
             producer.begin_transaction()
             for n in range(30):
-                producer.produce(base.name, b"%d-%d-%d" % (turn, number, n), b"key-%d" % (n % 17), 0)
+                producer.produce(base.name, b"%d-%d-%d" % (round_number, number, n), b"key-%d" % (n % 17), 0)
             producer.flush(10)
         producers[0].commit_transaction(20)
-        (producers[1].abort_transaction if turn % 2 else producers[1].commit_transaction)(20)
+        (producers[1].abort_transaction if round_number % 2 else producers[1].commit_transaction)(20)
     stable = 6 * 2 * (30 + 1)
     until(lambda: raw.end_offset(base) == stable, "the markers of all transactions")
     producers[0].begin_transaction()
@@ -155,16 +155,16 @@ def _by_stock_consumer(front: Front, topic: str, isolation: int, end: int) -> li
     )
     place = TopicPartition(topic, 0, 0)
     consumer.assign([place])
-    found: list[records.Record] = []
+    consumed: list[records.Record] = []
 
     def at_end() -> bool:
         messages = [message for message in consumer.consume(1000, 0.5) if message.error() is None]
-        found.extend(records.Record(message.key(), message.value(), offset=message.offset()) for message in messages)
-        return bool(consumer.position([place])[0].offset >= end or (found and found[-1].offset >= end - 2))
+        consumed.extend(records.Record(message.key(), message.value(), offset=message.offset()) for message in messages)
+        return bool(consumer.position([place])[0].offset >= end or (consumed and consumed[-1].offset >= end - 2))
 
     until(at_end, "the base to be read")
     consumer.close()
-    return found
+    return consumed
 
 
 def test_offsets_and_epochs_of_a_view_are_those_of_its_base(
@@ -180,9 +180,11 @@ def test_offsets_and_epochs_of_a_view_are_those_of_its_base(
         plain = [{"partition_index": p, "timestamp": timestamp} for p in range(2)]
         topics = [{"name": view.name, "partitions": expected}, {"name": base.name, "partitions": plain}]
         response = raw.send_request("ListOffsets", 7, on=on, replica_id=-1, topics=topics)
-        found = [[(e.error_code, e.timestamp, e.offset, e.leader_epoch) for e in t.partitions] for t in response.topics]
-        assert found[0] == [found[1][0]] * 2 + [found[1][1]] * 2
-        assert {entry[0] for entry in found[1]} == {0}
+        offsets = [
+            [(e.error_code, e.timestamp, e.offset, e.leader_epoch) for e in t.partitions] for t in response.topics
+        ]
+        assert offsets[0] == [offsets[1][0]] * 2 + [offsets[1][1]] * 2
+        assert {entry[0] for entry in offsets[1]} == {0}
     requested = [{"partition": v, "leader_epoch": 0, "current_leader_epoch": -1} for v in range(4)]
     response = raw.send_request(
         "OffsetForLeaderEpoch", 4, on=on, replica_id=-1, topics=[{"topic": view.name, "partitions": requested}]

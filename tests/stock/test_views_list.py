@@ -76,10 +76,10 @@ def test_groups_on_views_are_listed_with_assignor_and_balance(
     assert "no plan balances" not in lines[in_turn]
 
     def members(group: str) -> list[dict[str, Any]]:
-        found = audit_lines.events(
+        log_events = audit_lines.events(
             line for line in audit_file.read_bytes().splitlines(keepends=True) if line[-1:] == b"\n"
         )
-        return [event for event in found if event["kind"] == "view_member" and event["group"] == group]
+        return [event for event in log_events if event["kind"] == "view_member" and event["group"] == group]
 
     for group, protocol, assignor in (
         (by_range, "classic", "range"), (in_turn, "classic", "roundrobin"), (uniform, "consumer", "uniform"),

@@ -38,14 +38,14 @@ def kafka(request: pytest.FixtureRequest) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def others(running: Running) -> Callable[[Cluster], Front]:
+def other_fronts(running: Running) -> Callable[[Cluster], Front]:
     """A proxy more in front of a cluster, one for all tests of this file."""
-    found: dict[str, Front] = {}
+    fronts_by_cluster: dict[str, Front] = {}
 
     def other(kafka: Cluster) -> Front:
-        if kafka.bootstrap not in found:
-            found[kafka.bootstrap] = running.front(kafka.bootstrap, VIEWS)
-        return found[kafka.bootstrap]
+        if kafka.bootstrap not in fronts_by_cluster:
+            fronts_by_cluster[kafka.bootstrap] = running.front(kafka.bootstrap, VIEWS)
+        return fronts_by_cluster[kafka.bootstrap]
 
     return other
 
@@ -104,12 +104,12 @@ def check(described: Sequence[Mapping[str, Any]], bases: Mapping[str, Topic], br
 
 @pytest.mark.parametrize("front", ["39", "43"], indirect=True)
 def test_clients_of_both_make_the_same_views_at_the_same_moment(
-    front: Front, kafka: Cluster, others: Callable[[Cluster], Front], fresh: Fresh
+    front: Front, kafka: Cluster, other_fronts: Callable[[Cluster], Front], fresh: Fresh
 ) -> None:
     """Each view has one topic, whichever proxy created it; also when they grow, and when their bases are created
     again.
     """
-    fronts = [front, others(kafka)]
+    fronts = [front, other_fronts(kafka)]
     with Raw(kafka.bootstrap) as broker:
         bases = {
             f"__view.r{SLOTS}.{base.name}": base for base in (broker.create_topic(fresh("b")) for _ in range(BASES))

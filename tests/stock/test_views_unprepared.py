@@ -130,12 +130,12 @@ class Reading:
 
 def readings(stack: ExitStack, front: Front, clients: Mapping[str, Command], base: Topic, *user: str) -> list[Reading]:
     """Start all of them, each for a different view."""
-    found = []
+    started = []
     for number, (name, command_of) in enumerate(clients.items()):
         arguments = command_of(front.bootstrap, f"{base.name}-{name}", view_of(base, number), *user)
-        found.append(Reading(name, arguments))
-        stack.callback(found[-1].close)
-    return found
+        started.append(Reading(name, arguments))
+        stack.callback(started[-1].close)
+    return started
 
 
 def view_of(base: Topic, number: int) -> str:

@@ -199,17 +199,17 @@ def no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
     ports = [b":%d" % port for n in kafka.nodes for port in (n.port, n.internal_port, n.controller_port)]
     with Raw(kafka.bootstrap) as native, Raw(front.bootstrap) as raw:
         requested = ((native, NODES), (raw, NODES), (raw, (None,)))
-        for seen, listeners in requested:
+        for side, listeners in requested:
             for node, version, beside in product(listeners, (1, 4), ([], [(GROUP_RESOURCE, "g")])):
-                connection = seen.kept(None if node is None else seen.node(node))
+                connection = side.kept(None if node is None else side.node(node))
                 expected = [(BROKER_RESOURCE, str(each)) for each in ((node,) if node else NODES)] + beside
                 response = _settings(connection, version, expected)
                 encoded = registry.response(32, version).encode(response)
-                found = {port for port in ports if port in encoded}
-                if seen is native:
-                    assert found or (beside and kafka.release == OLD), "the test looks for what is not there"
+                named_ports = {port for port in ports if port in encoded}
+                if side is native:
+                    assert named_ports or (beside and kafka.release == OLD), "the test looks for what is not there"
                 else:
-                    assert not found
+                    assert not named_ports
         for node, address in raw.brokers().items():
             shown = raw.describe(BROKER_RESOURCE, str(node), on=raw.kept(address))
             assert shown["advertised.listeners"] == ",".join(

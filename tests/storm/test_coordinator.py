@@ -56,10 +56,10 @@ def _snapshot_of_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
     def snapshot(self, *transitions):
         for run in self.runs:
             run.count += 1
-        made = free(self, *transitions)
+        outcome = free(self, *transitions)
         for run in self.runs:
             run.count -= 1
-        return made
+        return outcome
 
     monkeypatch.setattr(SharePartition, "snapshot", snapshot)
 

@@ -57,7 +57,7 @@ class Python:
     command: Path
 
     @classmethod
-    def made(cls, suite: str, version: str, folder: Path) -> Python:
+    def create(cls, suite: str, version: str, folder: Path) -> Python:
         """Make an environment, as venv would do. Its `python` may be started by any program."""
         root = unpacked(suite, "arm64", (f"python{version}", f"libpython{version}-dev"))
         emulator = unpacked(EMULATOR_SUITE, "amd64", ("qemu-user-static",)) / EMULATOR
@@ -102,8 +102,8 @@ class Python:
             CC=compiler, LDSHARED=f"{compiler} -shared", PYTHONPATH=f"{tools}:{source}/deploy/release",
             CFLAGS=f"-I{headers} -I{self.root}/usr/include/python{self.version}",
         )  # fmt: skip
-        (made,) = folder.glob("*.whl")
-        return made
+        (wheel_path,) = folder.glob("*.whl")
+        return wheel_path
 
 
 def run(command: Sequence[str], cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> str:

@@ -92,8 +92,8 @@ def build(name: str, **values: Any) -> Any:
     return _build(root, root, values)
 
 
-def _build(root: Any, made: Any, values: dict[str, Any]) -> Any:
-    structs = {field.attribute: field.struct for field in made.SPEC.fields if field.struct is not None}
+def _build(root: Any, message_class: Any, values: dict[str, Any]) -> Any:
+    structs = {field.attribute: field.struct for field in message_class.SPEC.fields if field.struct is not None}
     full = {}
     for name, value in values.items():
         struct_of = structs.get(name)
@@ -104,4 +104,4 @@ def _build(root: Any, made: Any, values: dict[str, Any]) -> Any:
             full[name] = [_build(root, nested, each) if isinstance(each, dict) else each for each in value]
         else:
             full[name] = value
-    return made(**full)
+    return message_class(**full)

@@ -91,9 +91,9 @@ class Measured:
 
     def __str__(self) -> str:
         p99, worst = (1e3 * self.percentile_s(0.99), 1e3 * max(self.waits_s)) if self.waits_s else (0.0, 0.0)
-        turn = 1e3 * self.longest_turn_s
+        longest_turn_ms = 1e3 * self.longest_turn_s
         return (
-            f"{self.sent:4d} requests up to {self.largest:9,d} bytes, longest turn {turn:7.1f} ms, "
+            f"{self.sent:4d} requests up to {self.largest:9,d} bytes, longest turn {longest_turn_ms:7.1f} ms, "
             f"bystander of {len(self.waits_s):4d}: p99 {p99:7.1f} ms, worst {worst:7.1f} ms {self.trouble}"
         )
 

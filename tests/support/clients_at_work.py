@@ -100,9 +100,9 @@ class ClientsAtWork:
         for child in self.children.values():
             child.kill()
 
-    def report(self, what: str, all_reported: Mapping[Client, Reported]) -> None:
+    def report(self, title: str, all_reported: Mapping[Client, Reported]) -> None:
         """Print the longest pause of each producer, and how much was received twice."""
-        print(f"\n{what}:")
+        print(f"\n{title}:")
         for client, each in all_reported.items():
             if client.produces:
                 pause = gaps(each.produced.values(), self.since, self.until)[0][0] / 1e9
@@ -202,6 +202,6 @@ def values_in(bootstrap: str, topic: str) -> Counter[str]:
     raise TimeoutError(f"{topic} was not read to its end within {READ_S:g} s")
 
 
-def _some(what: str, values: list[str]) -> list[str]:
+def _some(label: str, values: list[str]) -> list[str]:
     more = f" and {len(values) - FAULTS_SHOWN} more" if len(values) > FAULTS_SHOWN else ""
-    return [f"{what}: {values[:FAULTS_SHOWN]}{more}"] if values else []
+    return [f"{label}: {values[:FAULTS_SHOWN]}{more}"] if values else []

@@ -88,11 +88,11 @@ class Coordinator:
                 if code == ErrorCode.NONE:
                     place = request.group_id, str(self._name(topic)), entry.partition_index
                     epoch = entry.committed_leader_epoch
-                    made = Committed(entry.committed_offset, entry.committed_metadata or "", epoch)
+                    committed = Committed(entry.committed_offset, entry.committed_metadata or "", epoch)
                     if is_transaction:
-                        self.pending[place] = request.producer_id, made
+                        self.pending[place] = request.producer_id, committed
                     else:
-                        self.committed[place] = made
+                        self.committed[place] = committed
                 partition = getattr(response, f"{name}ResponsePartition")
                 partitions.append(partition(partition_index=entry.partition_index, error_code=code))
             made_topic = getattr(response, f"{name}ResponseTopic")
@@ -114,11 +114,11 @@ class Coordinator:
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """EndTxn of all that this producer has pending."""
-        for place, (producer, made) in list(self.pending.items()):
+        for place, (producer, committed) in list(self.pending.items()):
             if producer == producer_id:
                 del self.pending[place]
                 if commit:
-                    self.committed[place] = made
+                    self.committed[place] = committed
 
     def _fetch(self, version: int, request: Any) -> Any:
         response = registry.message("OffsetFetchResponse")
@@ -247,7 +247,7 @@ class CommitWorld:
         for name in ("t", "u"):
             self.cluster.create(name, leaders=(1, 1, 1, 1))
         self.coordinator = Coordinator(self.world)
-        self.cluster.others = self.coordinator.respond
+        self.cluster.respond_unscripted = self.coordinator.respond
         self.cluster.scripted = self.cluster.scripted - {OFFSET_DELETE}
         self.journal: SlowJournal = SlowJournal()
         self.journal.slow = slow
@@ -392,10 +392,10 @@ class CommitWorld:
         topics: dict[str, Any] = {}
         for topic, partition, offset, text in commits:
             known = self.cluster.topics.get(topic)
-            made = topics.setdefault(
+            topic_entry = topics.setdefault(
                 topic, topic_class(name=topic, topic_id=known.topic_id if known else b"x" * 16, partitions=[])
             )
-            made.partitions.append(
+            topic_entry.partitions.append(
                 partition_class(
                     partition_index=partition,
                     committed_offset=offset,

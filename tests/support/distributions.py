@@ -45,8 +45,8 @@ def sdist(source: Path, folder: Path) -> Path:
     environment = {**os.environ, "PYTHONPATH": str(source / "deploy" / "release")}
     folder.mkdir(exist_ok=True)
     _run([sys.executable, "-c", program, str(folder)], source, environment)
-    (made,) = folder.glob("*.tar.gz")
-    return made
+    (archive,) = folder.glob("*.tar.gz")
+    return archive
 
 
 def wheel(source: Path, folder: Path, **environment: str) -> Path:
@@ -54,8 +54,8 @@ def wheel(source: Path, folder: Path, **environment: str) -> Path:
     quiet = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "wheel", *quiet, "--wheel-dir", str(folder), "."]
     _run(command, source, {**os.environ, **environment})
-    (made,) = folder.glob("*.whl")
-    return made
+    (wheel_path,) = folder.glob("*.whl")
+    return wheel_path
 
 
 def unpacked(archive: Path, folder: Path) -> Path:

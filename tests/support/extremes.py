@@ -105,8 +105,10 @@ class Mirror:
             registry.response_spec(key).root, registry.message(f"{registry.API_KEYS[key]}Response"), request
         )
 
-    def _struct(self, struct: StructSpec, made: type[Any], request: Any, outer: type[Any] | None = None) -> Any:
-        outer = outer or made
+    def _struct(
+        self, struct: StructSpec, message_class: type[Any], request: Any, outer: type[Any] | None = None
+    ) -> Any:
+        outer = outer or message_class
         values: dict[str, Any] = {}
         for field in present(struct, self._version):
             if field.is_array and field.struct is not None:
@@ -122,7 +124,7 @@ class Mirror:
                 )
                 if copied is not None and isinstance(copied, type(field.default if field.type != "uuid" else b"")):
                     values[field.attribute] = copied
-        return made(**values)
+        return message_class(**values)
 
 
 def _entries(request: Any) -> list[Any]:
@@ -138,7 +140,7 @@ class Shares:
     def __init__(self, seed: object) -> None:
         self.world = world = ViewWorld()
         self._mirror = Mirror(seed)
-        world.cluster.others = self._mirror.respond
+        world.cluster.respond_unscripted = self._mirror.respond
         topics = [world.topic(name, (1, 2)) for name in ("t", "u")]
         for topic in topics:
             world.produce(topic, [b"a", b"b", None])

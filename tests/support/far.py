@@ -102,9 +102,9 @@ class FarWorld(World):
         )
         self.edge.gate.closing(self.edge.gate.all, ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere")
         self.generations = [1, 1]
-        self.others = One()
+        self.edge_fleet = One()
         edge: Any = self.edge
-        edge.fleet = self.others
+        edge.fleet = self.edge_fleet
         self.served = share_group_apis.served(self.edge)
         self.link()
 
@@ -123,7 +123,7 @@ class FarWorld(World):
             _numbers,
         )
         self.wire.users = [self.peer, self.owner]
-        self.others.peer = self.peer
+        self.edge_fleet.peer = self.peer
 
     def send(self, connection: Connection, key: int, version: int, request: Any) -> Reply:
         decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))

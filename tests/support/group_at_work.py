@@ -60,12 +60,12 @@ class GroupAtWork:
         for member in self._members:
             member.child.kill()
 
-    def report(self, what: str) -> None:
+    def report(self, title: str) -> None:
         """Print what happened."""
         outcome, ledger = self.outcome, self.outcome.ledger
         again = sum(len(each) - 1 for each in ledger.deliveries.values())
         print(
-            f"\n{what}: {len(outcome.produced):,} records, {len(ledger.confirmed):,} confirmed, {again:,} delivered "
+            f"\n{title}: {len(outcome.produced):,} records, {len(ledger.confirmed):,} confirmed, {again:,} delivered "
             f"again; longest time without a settled record {outcome.longest_gap_s():.1f} s, without a produced one "
             f"{gaps(outcome.produced_at, outcome.since, outcome.until)[0][0] / 1e9:.1f} s"
         )

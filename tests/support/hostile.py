@@ -116,13 +116,13 @@ def small(key: int, version: int) -> Iterator[Hostile]:
 def filled_request(key: int, version: int) -> Any:
     """A request with one element in each array."""
     spec, names = registry.request_spec(key), Names("group", "topic", bytes(16), "host")
-    return _made(registry.message(spec.name), spec.root, version, (), 0, names, names)
+    return _built_message(registry.message(spec.name), spec.root, version, (), 0, names, names)
 
 
 def filled_response(key: int, version: int) -> Any:
     """A response with one element in each array."""
     spec, names = registry.response_spec(key), Names("group", "topic", bytes(16), "host")
-    return _made(registry.message(spec.name), spec.root, version, (), 0, names, names)
+    return _built_message(registry.message(spec.name), spec.root, version, (), 0, names, names)
 
 
 def _arrays(root: StructSpec, version: int, above: tuple[FieldSpec, ...] = ()) -> Iterator[tuple[FieldSpec, ...]]:
@@ -139,11 +139,11 @@ def _arrays(root: StructSpec, version: int, above: tuple[FieldSpec, ...] = ()) -
 def _message(key: int, version: int, path: tuple[FieldSpec, ...], count: int, names: Names, inner: Names) -> bytes:
     """A frame with one element in each array, `count` (0 or 1) in the one at the end of the path."""
     spec = registry.request_spec(key)
-    made = _made(registry.message(spec.name), spec.root, version, path, count, names, inner)
-    return frames.request(key, version, 1, "hostile", made)
+    message = _built_message(registry.message(spec.name), spec.root, version, path, count, names, inner)
+    return frames.request(key, version, 1, "hostile", message)
 
 
-def _made(
+def _built_message(
     root: type[Any], spec: StructSpec, version: int, path: tuple[FieldSpec, ...], count: int, names: Names, inner: Names
 ) -> Any:
     values = {}
@@ -156,15 +156,15 @@ def _made(
             values[field.attribute] = [_element(root, field, version, below, count, names, inner)]
         else:
             values[field.attribute] = _element(root, field, version, below, count, names, inner)
-    made = root if spec.name == root.__name__ else getattr(root, spec.name)
-    return made(**values)
+    message_class = root if spec.name == root.__name__ else getattr(root, spec.name)
+    return message_class(**values)
 
 
 def _element(
     root: type[Any], field: FieldSpec, version: int, path: tuple[FieldSpec, ...], count: int, names: Names, inner: Names
 ) -> Any:
     if field.struct is not None:
-        return _made(root, field.struct, version, path, count, names, inner)
+        return _built_message(root, field.struct, version, path, count, names, inner)
     if field.type == "string":
         return _string(field, names)
     if field.type in ("bytes", "records"):

@@ -50,10 +50,10 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert len({name for name, _ in attrs}) == len(attrs), f"an attribute of {tag} twice: {attrs}"
-        made = Element(tag, {name: value or "" for name, value in attrs})
-        self._open[-1].children.append(made)
+        element = Element(tag, {name: value or "" for name, value in attrs})
+        self._open[-1].children.append(element)
         if tag not in VOID:
-            self._open.append(made)
+            self._open.append(element)
 
     def handle_endtag(self, tag: str) -> None:
         assert self._open[-1].tag == tag, f"</{tag}> inside {self._open[-1].tag}"

@@ -22,12 +22,12 @@ STEP_S = 0.01
 
 
 class JudgedClient:
-    """One client with any number of connections. `found` has the ids of the rules that it violated."""
+    """One client with any number of connections. `violated_rules` has the ids of the rules that it violated."""
 
     def __init__(self) -> None:
         self.judge = Judge(OFFERED)
         self.at = 1_000.0
-        self.found: set[str] = set()
+        self.violated_rules: set[str] = set()
         self._correlation_ids = count(1)
         self._connections: set[int] = set()
 
@@ -42,7 +42,7 @@ class JudgedClient:
         delivered: bool = True,
         responds: bool = True,
         negotiates: bool = True,
-        **seen: Any,
+        **frame_fields: Any,
     ) -> ReceivedRequest:
         """Send a request, after ApiVersions on a new connection, and receive the response: an empty one, or this."""
         key = type(request).SPEC.name.removesuffix("Request")
@@ -55,11 +55,11 @@ class JudgedClient:
             self.send(versions_request(), connection=connection, node=node)
         self._connections.add(connection)
         version = OFFERED[api][1] if version is None else version
-        event = ReceivedRequest(**self._frame(api, version, request, connection, node, seen))
+        event = ReceivedRequest(**self._frame(api, version, request, connection, node, frame_fields))
         self._observe(event)
         if responds:
-            made = registry.response(api, version).message_class() if response is None else response
-            self._observe(SentResponse(at=self.at, received=event, response=made, delivered=delivered))
+            message = registry.response(api, version).message_class() if response is None else response
+            self._observe(SentResponse(at=self.at, received=event, response=message, delivered=delivered))
         return event
 
     def refuse(self, key: int, version: int, reason: str = "the message ends too early") -> None:
@@ -89,12 +89,14 @@ class JudgedClient:
 
     def inspect(self) -> None:
         """Look for what is missing."""
-        self.found |= {finding.rule.id for finding in self.judge.inspect(self.at)}
+        self.violated_rules |= {finding.rule.id for finding in self.judge.inspect(self.at)}
 
-    def _frame(self, key: int, version: int, request: Any, connection: int, node: int, seen: Any) -> dict[str, Any]:
+    def _frame(
+        self, key: int, version: int, request: Any, connection: int, node: int, frame_fields: Any
+    ) -> dict[str, Any]:
         self.at += STEP_S
-        correlation_id = seen.pop("correlation_id", None) or next(self._correlation_ids)
-        client_id = seen.pop("client_id", "c")
+        correlation_id = frame_fields.pop("correlation_id", None) or next(self._correlation_ids)
+        client_id = frame_fields.pop("client_id", "c")
         return {
             "at": self.at,
             "received_at": self.at,
@@ -107,11 +109,11 @@ class JudgedClient:
             "client_id": client_id,
             "frame": frames.request(key, version, correlation_id, client_id, request)[4:],
             "request": request,
-            **seen,
+            **frame_fields,
         }
 
     def _observe(self, event: Any) -> None:
-        self.found |= {finding.rule.id for finding in self.judge.observe(event)}
+        self.violated_rules |= {finding.rule.id for finding in self.judge.observe(event)}
 
 
 Steps = Callable[[JudgedClient], object]
@@ -122,7 +124,7 @@ def found_after(steps: Steps) -> set[str]:
     client = JudgedClient()
     steps(client)
     client.inspect()
-    return client.found
+    return client.violated_rules
 
 
 def versions_request(name: str = "client", version: str = "1.0") -> messages.ApiVersionsRequest:
@@ -131,10 +133,15 @@ def versions_request(name: str = "client", version: str = "1.0") -> messages.Api
 
 def batch(count: int = 1, *, producer: tuple[int, int, int] = (-1, -1, -1), transactional: bool = False) -> bytes:
     """Return a batch. `producer`: id, epoch and first sequence number."""
-    made = [records.Record(value=b"v", timestamp=0) for _ in range(count)]
+    batch_records = [records.Record(value=b"v", timestamp=0) for _ in range(count)]
     producer_id, epoch, sequence = producer
     return records.build_batch(
-        0, made, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=transactional
+        0,
+        batch_records,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=transactional,
     )
 
 

@@ -21,7 +21,7 @@ Shares = tuple[float, float]
 LINES = {AcknowledgeType.ACCEPT: "A", AcknowledgeType.RELEASE: "R"}
 
 
-def say(*lines: Printed) -> None:
+def print_lines(*lines: Printed) -> None:
     """Write the lines with one call, so that they outlive a kill."""
     if lines:
         sys.stdout.write("".join(" ".join(map(str, line)) + "\n" for line in lines))
@@ -31,14 +31,16 @@ def say(*lines: Printed) -> None:
 def on_result(acknowledged: dict[Any, set[int]], error: KafkaException | None) -> None:
     word = "-" if error is None else error.args[0].name()
     now = time.monotonic_ns()
-    say(*(("S", place.partition, offset, now, word) for place, offsets in acknowledged.items() for offset in offsets))
+    print_lines(
+        *(("S", place.partition, offset, now, word) for place, offsets in acknowledged.items() for offset in offsets)
+    )
 
 
 def acknowledge(consumer: ShareConsumer, messages: Sequence[Message], dice: random.Random, shares: Shares) -> None:
     """Acknowledge the messages. Rejected ones have no line."""
     chosen = [(_type(dice.random(), shares), message) for message in messages]
     now = time.monotonic_ns()
-    say(*((LINES[kind], each.partition(), each.offset(), now) for kind, each in chosen if kind in LINES))
+    print_lines(*((LINES[kind], each.partition(), each.offset(), now) for kind, each in chosen if kind in LINES))
     for kind, message in chosen:
         consumer.acknowledge(message, kind)
 
@@ -60,21 +62,21 @@ def main() -> None:
     consumer = ShareConsumer(options)
     consumer.set_acknowledgement_commit_callback(on_result)
     consumer.subscribe([topic])
-    turn = 0
+    iteration = 0
     while True:
         try:
             messages = [each for each in consumer.poll(0.5) if each.error() is None]
             now = time.monotonic_ns()
-            say(*(("D", m.partition(), m.offset(), now, m.delivery_count() or 0) for m in messages))
+            print_lines(*(("D", m.partition(), m.offset(), now, m.delivery_count() or 0) for m in messages))
             if messages:
-                turn += 1
+                iteration += 1
                 if dice.random() < float(hanging):
-                    say(("H",))
+                    print_lines(("H",))
                     time.sleep(float(hang_ms) / 1000)
                 acknowledge(consumer, messages, dice, shares)
-                consumer.commit_sync() if turn % 2 else consumer.commit_async()
+                consumer.commit_sync() if iteration % 2 else consumer.commit_async()
         except KafkaException as error:
-            say(("E", " ".join(str(error).split())))
+            print_lines(("E", " ".join(str(error).split())))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class SocketWatch:
     """Knows whether this process has made a socket. It cannot be taken off again."""
 
     def __init__(self) -> None:
-        self._made = False
+        self._has_opened_socket = False
         sys.addaudithook(self._received)
         gc.set_threshold(*RARELY)
 
@@ -41,13 +41,13 @@ class SocketWatch:
     def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
         """After all fixtures of the test have ended."""
         yield
-        if self._made:
-            self._made = False
+        if self._has_opened_socket:
+            self._has_opened_socket = False
             _collect(item)
 
     def _received(self, event: str, _arguments: tuple[object, ...]) -> None:
         if event == "socket.__new__":
-            self._made = True
+            self._has_opened_socket = True
 
 
 def _collect(item: pytest.Item) -> None:
@@ -64,8 +64,8 @@ def _collect(item: pytest.Item) -> None:
 
 
 def _words(ignored: sys.UnraisableHookArgs) -> str:
-    made = tracemalloc.get_object_traceback(ignored.object) if tracemalloc.is_tracing() else None
-    return "\n".join([repr(ignored.exc_value), *(made.format() if made is not None else ())])
+    allocation = tracemalloc.get_object_traceback(ignored.object) if tracemalloc.is_tracing() else None
+    return "\n".join([repr(ignored.exc_value), *(allocation.format() if allocation is not None else ())])
 
 
 def pytest_configure(config: pytest.Config) -> None:

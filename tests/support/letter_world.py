@@ -72,7 +72,7 @@ class LetterWorld(World):
         """Topics of CreateTopics requests."""
         self.unknown_configs = {"errors.deadletterqueue.group.enable"} - self.configs.keys()
         """Settings that the broker does not know."""
-        self.cluster.others = self._respond
+        self.cluster.respond_unscripted = self._respond
         if partitions:
             self.cluster.create(TOPIC, leaders=(1,) * partitions)
         self.learn_brokers()

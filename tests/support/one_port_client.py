@@ -20,9 +20,9 @@ CA, CERT, KEY = (os.environ.get(f"KSP_TEST_{name}", "") for name in ("CA", "CERT
 
 
 def context() -> ssl.SSLContext:
-    made = ssl.create_default_context(cafile=CA)
-    made.load_cert_chain(CERT, KEY)
-    return made
+    tls_context = ssl.create_default_context(cafile=CA)
+    tls_context.load_cert_chain(CERT, KEY)
+    return tls_context
 
 
 def librdkafka() -> dict[str, Any]:

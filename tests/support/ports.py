@@ -172,8 +172,8 @@ class Log:
         """One record batch more; its offsets. `keys`: of its first records; the others have none."""
         first = self.end
         padded = [*keys, *[None] * (count - len(keys))]
-        made = [records.Record(key, value, timestamp=timestamp) for key in padded]
-        data = records.build_batch(first, made, leader_epoch=self.epoch, **batch)
+        batch_records = [records.Record(key, value, timestamp=timestamp) for key in padded]
+        data = records.build_batch(first, batch_records, leader_epoch=self.epoch, **batch)
         self.batches.append((first, first + count - 1, data))
         self.end += count
         return range(first, self.end)
@@ -218,7 +218,7 @@ class Cluster:
         """API key -> errors for the partitions of its next responses."""
         self.scripted = frozenset({1, 2, 3, 10, 12, 15, 47, 69})
         """API keys with the responses below."""
-        self.others: Callable[[int, int, Any], Any] = _no_member
+        self.respond_unscripted: Callable[[int, int, Any], Any] = _no_member
         """Function that serves all other requests: (key, version, request)."""
         self.throttle_ms = 0
         self.held: set[int] = set()
@@ -242,7 +242,7 @@ class Cluster:
 
     def wake_fetches(self) -> None:
         for fetch in list(self._fetches):
-            fetch.look()
+            fetch.respond_if_ready()
 
     def delete_records(self, topic: Topic, before: int, partition: int = 0) -> None:
         log = topic.logs[partition]
@@ -288,7 +288,7 @@ class Cluster:
     def _response(self, connection: Connection, key: int, version: int, request: Any) -> Any:
         self._version = version
         if key not in self.scripted:
-            return self.others(key, version, request)
+            return self.respond_unscripted(key, version, request)
         return {
             2: self._list_offsets,
             3: self._metadata,
@@ -441,11 +441,11 @@ class _WaitingFetch:
         timers = self.cluster.timers
         self.cluster._fetches.append(self)
         self.timer = timers.call_at(timers.now() + self.request.max_wait_ms / 1000, self.end)
-        self.look()
+        self.respond_if_ready()
         if not self.promise.done and self.request.max_wait_ms == 0:
             self.end()
 
-    def look(self) -> None:
+    def respond_if_ready(self) -> None:
         response = self._response()
         partitions = [p for topic in response.responses for p in topic.partitions]
         if any(p.error_code for p in partitions) or sum(len(p.records) for p in partitions) >= self.request.min_bytes:

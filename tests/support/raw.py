@@ -41,12 +41,12 @@ def address(text: str) -> Address:
     return Address(host, int(port))
 
 
-def until(condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S, pause_s: float = 0.05) -> Any:
+def until(condition: Callable[[], Any], description: str, limit_s: float = LIMIT_S, pause_s: float = 0.05) -> Any:
     """Return what the condition returns once that is true; raises TimeoutError."""
     end = time.monotonic() + limit_s
     while not (value := condition()):
         if time.monotonic() > end:
-            raise TimeoutError(f"waited {limit_s:.0f} s for {what}")
+            raise TimeoutError(f"waited {limit_s:.0f} s for {description}")
         time.sleep(pause_s)
     return value
 
@@ -283,9 +283,9 @@ def _whole(topic: Topic | None, count: int) -> Topic | None:
     return topic if topic is not None and len(topic.leaders) == count else None
 
 
-def _check(response: Any, what: str) -> None:
+def _check(response: Any, api: str) -> None:
     if response.error_code:
-        raise RawError(f"{what}: error {response.error_code} {getattr(response, 'error_message', '')}")
+        raise RawError(f"{api}: error {response.error_code} {getattr(response, 'error_message', '')}")
 
 
 def values_of(data: Any) -> Iterable[tuple[int, bytes | None]]:

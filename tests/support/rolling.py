@@ -17,7 +17,7 @@ from kafka_share_proxy.localkafka.cluster import Cluster, Node
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 from tests.support.raw import Raw, until
-from tests.support.rolling_times import Lookout, Seen
+from tests.support.rolling_times import Changes, Lookout
 from tests.support.settlements import Ledger, Place, gaps
 from tests.support.share_members import ShareMember
 
@@ -97,7 +97,7 @@ class Outcome:
     produced_at: list[int] = field(default_factory=list)
     """When brokers confirmed them."""
     ended: list[Ended] = field(default_factory=list)
-    seen: Seen = field(default_factory=Seen)
+    changes: Changes = field(default_factory=Changes)
     since: int = 0
     """When the first broker was to be ended: the group worked by then."""
     until: int = 0
@@ -124,22 +124,22 @@ class Outcome:
         for ended, end in zip(self.ended, ends, strict=True):
             length, begin = self.ledger.gaps(ended.at, end)[0]
             produced = gaps(self.produced_at, ended.at, end)[0][0]
-            times = {what: (at - ended.at) / 1e9 for what, at in self._times(ended, end) if at is not None}
+            times = {event: (at - ended.at) / 1e9 for event, at in self._times(ended, end) if at is not None}
             yield Gap(ended, (begin - self.since) / 1e9, length / 1e9, produced / 1e9, times)
 
     def _times(self, ended: Ended, end: int) -> Iterator[tuple[str, int | None]]:
         """Yield what happened when, until another broker was ended."""
-        seen, node_id, since = self.seen, ended.node_id, ended.at
-        missed = seen.missed(node_id, since, end)
+        changes, node_id, since = self.changes, ended.node_id, ended.at
+        missed = changes.missed(node_id, since, end)
         yield "missed", missed
-        for what in seen.moved:
-            yield f"{what} led", seen.moved_away(node_id, what, since, end)
-        refused = seen.refused(since, end) or (None, None)
+        for event in changes.moved:
+            yield f"{event} led", changes.moved_away(node_id, event, since, end)
+        refused = changes.refused(since, end) or (None, None)
         yield from zip(("without a lease", "with a lease"), refused, strict=True)
         deliveries = (each.at for all_of in self.ledger.deliveries.values() for each in all_of)
         settled = (each.at for all_of in self.ledger.confirmed.values() for each in all_of)
-        for what, moments in ("produced", self.produced_at), ("delivered", deliveries), ("settled", settled):
-            yield what, min((at for at in moments if (missed or since) <= at < end), default=None)
+        for event, moments in ("produced", self.produced_at), ("delivered", deliveries), ("settled", settled):
+            yield event, min((at for at in moments if (missed or since) <= at < end), default=None)
 
 
 class Producing:
@@ -217,7 +217,7 @@ class Rolling:
         try:
             until(self._all_work, "every member to settle records", self._plan.settle_s)
             with Lookout(self._cluster, self._led(), self._refusal) as lookout:
-                self.outcome.since, self.outcome.seen = time.monotonic_ns(), lookout.seen
+                self.outcome.since, self.outcome.changes = time.monotonic_ns(), lookout.changes
                 self._restart_brokers()
         finally:
             producing.stop()
@@ -334,7 +334,7 @@ def report(name: str, outcome: Outcome) -> None:
             f"{gap.settled_s:5.2f} s without a settled record, from {gap.from_s:.1f} s; "
             f"{gap.produced_s:5.2f} s without a produced one"
         )
-        print("            " + ", ".join(f"{what} +{seconds:.2f}" for what, seconds in gap.times.items()))
+        print("            " + ", ".join(f"{event} +{seconds:.2f}" for event, seconds in gap.times.items()))
     print(f"  nothing left {outcome.drained_s:.1f} s after the last record was produced")
     print(f"  longest time without a settled record: {outcome.longest_gap_s():.2f} s", flush=True)
     for fault in outcome.faults()[:FAULTS_SHOWN]:

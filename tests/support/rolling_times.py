@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 
 @dataclass
-class Seen:
+class Changes:
     """Changes, in the order of time."""
 
     brokers: list[tuple[int, frozenset[int]]] = field(default_factory=list)
@@ -38,10 +38,10 @@ class Seen:
         """When the cluster first did not name a broker any longer."""
         return next((at for at, node_ids in self.brokers if since <= at < until and node_id not in node_ids), None)
 
-    def moved_away(self, node_id: int, what: str, since: int, until: int) -> int | None:
+    def moved_away(self, node_id: int, label: str, since: int, until: int) -> int | None:
         """When the last partition of it got another leader than this broker."""
         return max(
-            (at for at, old_node in self.moved[what] if old_node == node_id and since <= at < until), default=None
+            (at for at, old_node in self.moved[label] if old_node == node_id and since <= at < until), default=None
         )
 
     def refused(self, since: int, until: int) -> tuple[int, int] | None:
@@ -60,9 +60,9 @@ class Lookout:
     """
 
     def __init__(self, cluster: Cluster, led: Mapping[str, Sequence[Place]], refusal: Callable[[], str] | None) -> None:
-        self.seen = Seen(moved={what: [] for what in led})
+        self.changes = Changes(moved={label: [] for label in led})
         self._refusal = refusal
-        self._called = {place: what for what, places in led.items() for place in places}
+        self._called = {place: label for label, places in led.items() for place in places}
         self._leaders: dict[Place, tuple[int, int]] = {}
         """(epoch, node id) of the last leader."""
         self._raws: dict[int, Raw] = {}
@@ -71,7 +71,7 @@ class Lookout:
         # Each broker is queried by a separate thread, because a suspended one blocks its caller.
         looks: list[Callable[[], None]] = [partial(self._look_at_broker, node) for node in cluster.nodes]
         looks += [self._look_at_proxy] if refusal else []
-        self._threads = [threading.Thread(target=self._repeat, args=[look], daemon=True) for look in looks]
+        self._threads = [threading.Thread(target=self._repeat, args=[observe], daemon=True) for observe in looks]
 
     def __enter__(self) -> Lookout:
         for thread in self._threads:
@@ -87,15 +87,15 @@ class Lookout:
         for raw in self._raws.values():
             raw.close()
 
-    def _repeat(self, look: Callable[[], None]) -> None:
+    def _repeat(self, observe: Callable[[], None]) -> None:
         while not self._enough.wait(LOOK_S):
-            look()
+            observe()
 
     def _look_at_proxy(self) -> None:
         assert self._refusal is not None
         why = self._refusal()
-        if not self.seen.refusals or self.seen.refusals[-1][1] != why:
-            self.seen.refusals.append((time.monotonic_ns(), why))
+        if not self.changes.refusals or self.changes.refusals[-1][1] != why:
+            self.changes.refusals.append((time.monotonic_ns(), why))
 
     def _look_at_broker(self, node: Node) -> None:
         """Every responding broker is queried: the stopped one does not know."""
@@ -124,8 +124,8 @@ class Lookout:
                     self._take_leader(now, (topic.name, each.partition_index), each)
 
     def _take_brokers(self, now: int, node_ids: frozenset[int]) -> None:
-        if not self.seen.brokers or self.seen.brokers[-1][1] != node_ids:
-            self.seen.brokers.append((now, node_ids))
+        if not self.changes.brokers or self.changes.brokers[-1][1] != node_ids:
+            self.changes.brokers.append((now, node_ids))
 
     def _take_leader(self, now: int, place: Place, partition: Any) -> None:
         leader = (partition.leader_epoch, partition.leader_id)
@@ -133,4 +133,4 @@ class Lookout:
         if leader > before:
             self._leaders[place] = leader
             if leader[1] != before[1]:
-                self.seen.moved[self._called[place]].append((now, before[1]))
+                self.changes.moved[self._called[place]].append((now, before[1]))

@@ -38,12 +38,12 @@ async def _serve(respond: Respond, stream: trio.SocketStream) -> None:
             while data := await stream.receive_some(65536):
                 for frame in reader.receive_data(data):
                     header, message = frames.decode_request(frame)
-                    made = respond(registry.API_KEYS[header.key], header.version, message)
-                    if made is None:
+                    reply = respond(registry.API_KEYS[header.key], header.version, message)
+                    if reply is None:
                         return
-                    if not isinstance(made, bytes):
-                        made = frames.response(header.key, header.version, header.correlation_id, made)
-                    await stream.send_all(made)
+                    if not isinstance(reply, bytes):
+                        reply = frames.response(header.key, header.version, header.correlation_id, reply)
+                    await stream.send_all(reply)
         except (OSError, trio.BrokenResourceError):
             return
 
@@ -55,7 +55,7 @@ def response(api: str, **fields: Any) -> Any:
 
 def versions(**ranges: tuple[int, int]) -> Any:
     """Return an ApiVersions response with these APIs."""
-    made = registry.message("ApiVersionsResponse")
+    response_class = registry.message("ApiVersionsResponse")
     keys = {name: key for key, name in registry.API_KEYS.items()}
-    listed = [made.ApiVersion(api_key=keys[n], min_version=a, max_version=b) for n, (a, b) in ranges.items()]
-    return made(api_keys=listed)
+    listed = [response_class.ApiVersion(api_key=keys[n], min_version=a, max_version=b) for n, (a, b) in ranges.items()]
+    return response_class(api_keys=listed)

@@ -19,9 +19,9 @@ def from_the_start(world: World) -> World:
 
 def ten_records(world: World) -> Topic:
     """Topic t with the offsets 0-9."""
-    made = world.cluster.create("t")
-    world.cluster.produce(made, 10)
-    return made
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    return topic
 
 
 def held(world: World, topic: Topic, name: str = "m1") -> Member:

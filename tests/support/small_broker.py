@@ -25,7 +25,7 @@ class Broker:
 
     def __init__(self, node_id: int = 1, mechanism: str = "", ranges: dict[int, tuple[int, int]] | None = None) -> None:
         self.node_id = node_id
-        self.named = {node_id: Address(f"b{node_id}", 9092)}
+        self.metadata_brokers = {node_id: Address(f"b{node_id}", 9092)}
         """The brokers that its Metadata names."""
         self.share_level = 1
         self.groups: dict[str, str] = {}
@@ -53,7 +53,7 @@ class Broker:
         opened = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, self.serve, opened)
         address = Address(*opened[0].socket.getsockname()[:2])
-        self.named[self.node_id] = address
+        self.metadata_brokers[self.node_id] = address
         return address
 
     async def serve(self, stream: trio.abc.Stream) -> None:
@@ -96,7 +96,7 @@ class Broker:
         response = registry.message("MetadataResponse")
         brokers = [
             response.MetadataResponseBroker(node_id=node_id, host=address.host, port=address.port)
-            for node_id, address in self.named.items()
+            for node_id, address in self.metadata_brokers.items()
         ]
         topics = [response.MetadataResponseTopic(name=topic.name, error_code=3) for topic in request.topics]
         return response(brokers=brokers, cluster_id="c", controller_id=1, topics=topics)

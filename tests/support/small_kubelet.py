@@ -59,7 +59,7 @@ class Event:
 
     at: float
     container: str
-    what: str
+    kind: str
 
 
 @dataclass
@@ -194,12 +194,12 @@ class Pod:
         self.delete(grace_s=0)
         self.wait(30)
 
-    def note(self, container: str, what: str) -> None:
-        self.events.append(Event(time.monotonic(), container, what))
+    def note(self, container: str, kind: str) -> None:
+        self.events.append(Event(time.monotonic(), container, kind))
 
-    def times(self, container: str, what: str) -> list[float]:
+    def times(self, container: str, kind: str) -> list[float]:
         """Return when something happened to a container."""
-        return [event.at for event in self.events if (event.container, event.what) == (container, what)]
+        return [event.at for event in self.events if (event.container, event.kind) == (container, kind)]
 
     # What containers have
 
@@ -402,5 +402,5 @@ def shell(text: str) -> list[str]:
 def described(pod: Pod) -> str:
     """Return the events of a pod, and what its containers wrote."""
     began = pod.events[0].at if pod.events else 0.0
-    lines = [f"{event.at - began:8.3f} {event.container} {event.what}" for event in pod.events]
+    lines = [f"{event.at - began:8.3f} {event.container} {event.kind}" for event in pod.events]
     return "\n".join([*lines, *(f"--- {each.name}\n{each.output()}" for each in (*pod.inits, *pod.containers))])

@@ -142,8 +142,8 @@ async def follow(port: int, bootstrap: str) -> None:
         nursery.start_soon(serve, port, response)
 
 
-def main(port: str, what: str, *arguments: str) -> int:
-    if what == "follow":
+def main(port: str, mode: str, *arguments: str) -> int:
+    if mode == "follow":
         trio.run(follow, int(port), arguments[0])
         return 0
     _, file = arguments

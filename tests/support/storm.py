@@ -342,7 +342,7 @@ class Storm:
 
     # What is seen
 
-    def look(self) -> None:
+    def check_state(self) -> None:
         """Compare all there is."""
         for partition in self.partitions:
             share = self.coordinator.share(partition.key)
@@ -401,7 +401,7 @@ class Storm:
             lost = set(range(partition.first, partition.end)) - partition.final.keys() - partition.maybe
             least = self.reported[partition.key.group_id].least
             assert all(partition.count[offset] >= least for offset in lost), f"lost: {sorted(lost)[:5]}"
-        self.look()
+        self.check_state()
 
     # How
 
@@ -643,7 +643,7 @@ def every_tiny_storm(steps: int) -> int:
             for _ in range(steps):
                 storm.step()
                 if choices.new:  # else an earlier story began in the same way
-                    storm.look()
+                    storm.check_state()
             storm.drain()
         except Exception as error:
             error.add_note("\n".join(storm.story))
@@ -660,7 +660,7 @@ def run(chooser: Chooser, steps: int, kind: type[Storm] = Storm, check_every: in
         for number in range(steps):
             storm.step()
             if number % check_every == 0:
-                storm.look()
+                storm.check_state()
         storm.drain()
     except Exception as error:
         error.add_note(f"step {len(storm.story)}:\n" + "\n".join(storm.story[-STORY_SHOWN:]))

@@ -38,7 +38,7 @@ class CommitStorm:
 
     def step(self) -> None:
         """Something happens; then everything is compared."""
-        what = self._random.choice(
+        action = self._random.choice(
             (
                 self._commit_individually,
                 self._commit_individually,
@@ -52,7 +52,7 @@ class CommitStorm:
                 self._fetch,
             )
         )
-        what()
+        action()
         self.compare()
 
     def compare(self) -> None:

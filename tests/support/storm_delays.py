@@ -101,8 +101,8 @@ class DelayedStorm(AdminStorm):
                 assert due.earliest <= self.now + EPSILON_S, f"{offset} was acquired at {self.now}, and waits: {due}"
         return taken
 
-    def look(self) -> None:
-        super().look()
+    def check_state(self) -> None:
+        super().check_state()
         for partition in self.partitions:
             share = self.coordinator.share(partition.key)
             if share is not None and self._is_steady(partition):
@@ -201,6 +201,6 @@ class DelayedStorm(AdminStorm):
 
 def run(chooser: Chooser, steps: int, **sizes: int) -> DelayedStorm:
     """One storm; what went wrong is raised with the end of its story."""
-    made = storm.run(chooser, steps, DelayedStorm, **sizes)
-    assert isinstance(made, DelayedStorm)
-    return made
+    finished_storm = storm.run(chooser, steps, DelayedStorm, **sizes)
+    assert isinstance(finished_storm, DelayedStorm)
+    return finished_storm

@@ -112,8 +112,8 @@ class OrderedStorm(AdminStorm):
             assert self.settles.get(life, -1) < offset, f"{offset} was settled after {self.settles[life]}"
             self.settles[life] = offset
 
-    def look(self) -> None:
-        super().look()
+    def check_state(self) -> None:
+        super().check_state()
         for partition in self.partitions:
             share = self.coordinator.share(partition.key)
             if share is not None and isinstance(share.partition, QueuePartition) and share.partition.order is not None:
@@ -155,6 +155,6 @@ def _unsettled(partition: SharePartition, end: int) -> set[int]:
 
 def run(chooser: Chooser, steps: int, **sizes: int) -> OrderedStorm:
     """One storm; what went wrong is raised with the end of its story."""
-    made = storm.run(chooser, steps, OrderedStorm, **sizes)
-    assert isinstance(made, OrderedStorm)
-    return made
+    finished_storm = storm.run(chooser, steps, OrderedStorm, **sizes)
+    assert isinstance(finished_storm, OrderedStorm)
+    return finished_storm

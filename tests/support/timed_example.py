@@ -19,8 +19,8 @@ def main() -> None:
     sys.path.insert(0, sys.argv.pop(1))
     example = importlib.import_module("individual_commits_confluent")
 
-    def reported(what: str, message: Any) -> None:
-        line = f"{what} {time.monotonic()} {message.partition()} {message.offset()}\n"
+    def reported(kind: str, message: Any) -> None:
+        line = f"{kind} {time.monotonic()} {message.partition()} {message.offset()}\n"
         os.write(1, line.encode())  # whole, whatever other threads write, and before a process is killed
 
     def work(message: Any, _: float) -> None:

@@ -94,7 +94,7 @@ class Flood:
                     self._begin()
                 else:
                     time.sleep(0.001)
-                self._look()
+                self._check()
         finally:
             for sock in list(self._open):
                 self._close(sock)
@@ -110,7 +110,7 @@ class Flood:
         self._open[sock] = time.monotonic()
         self._selector.register(sock, selectors.EVENT_WRITE)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         for key, mask in self._selector.select(0):
             sock = key.fileobj
             assert isinstance(sock, socket.socket)
@@ -256,8 +256,8 @@ def main(arguments: list[str]) -> None:
     try:
         while thread.is_alive():
             thread.join(1.0)
-            made = attack.records if isinstance(attack, TinyRecords) else attack.connections
-            print(made, f"{rss_mib(given.pid):.0f} MiB" if given.pid else "", file=sys.stderr)
+            attempts = attack.records if isinstance(attack, TinyRecords) else attack.connections
+            print(attempts, f"{rss_mib(given.pid):.0f} MiB" if given.pid else "", file=sys.stderr)
     finally:
         attack.ended.set()
         thread.join()

@@ -23,7 +23,7 @@ class ToolShell:
     """Runs one tool after the other, for any caller. Threads left by a tool end with the shell."""
 
     def __init__(self, release: str = "4.3.0") -> None:
-        self._turn = Lock()
+        self._lock = Lock()
         self._java = subprocess.Popen(
             java_program("AdminTools", release), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )  # fmt: skip
@@ -41,7 +41,7 @@ class ToolShell:
         """Return the output of a tool; raises AssertionError when Java ends, or the tool takes longer than RUN_S
         seconds.
         """
-        with self._turn:
+        with self._lock:
             return self._run(tool, *arguments)
 
     def _run(self, tool: str, *arguments: str) -> Printed:

@@ -364,6 +364,6 @@ class _Recording(MemoryViewStore):
 
 def build(name: str, values: Mapping[str, Any]) -> Any:
     """A message from plain values; entries of lists are mappings."""
-    from tests.support.blocking_connection import build as made
+    from tests.support.blocking_connection import build as build_message
 
-    return made(name, **values)
+    return build_message(name, **values)

@@ -261,9 +261,9 @@ def produce(raw: Raw, topic: Topic, first: int, last: int, keys: int = 97) -> li
         key = b"key-%d" % (number % keys)
         partition = (number % keys) % len(topic.leaders)
         by_partition[partition].append(records.Record(key, b"%d" % number, timestamp=now))
-    for partition, made in by_partition.items():
-        for start in range(0, len(made), 50):
-            raw.append(topic, records.build_batch(0, made[start : start + 50]), partition)
+    for partition, partition_records in by_partition.items():
+        for start in range(0, len(partition_records), 50):
+            raw.append(topic, records.build_batch(0, partition_records[start : start + 50]), partition)
     return [str(number) for number in range(first, last)]
 
 

@@ -133,11 +133,11 @@ class ViewWorld(World):
         """Append one batch with these keys; the value of each record is its offset."""
         log: Log = topic.logs[partition]
         first = log.end
-        made = [
+        batch_records = [
             records.Record(key=key, value=b"%d" % (first + index), timestamp=1_700_000_000_000)
             for index, key in enumerate(keys)
         ]
-        data = records.build_batch(first, made, leader_epoch=log.epoch, **batch)
+        data = records.build_batch(first, batch_records, leader_epoch=log.epoch, **batch)
         log.batches.append((first, first + len(keys) - 1, data))
         log.end += len(keys)
         self.cluster.wake_fetches()

@@ -30,8 +30,8 @@ FLUSH_S = 120.0
 STOP = threading.Event()
 
 
-def tell(what: str, value: object) -> None:
-    print(what, value, time.time_ns(), flush=True)
+def tell(kind: str, value: object) -> None:
+    print(kind, value, time.time_ns(), flush=True)
 
 
 def failed(error: object) -> None:

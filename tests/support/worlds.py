@@ -77,10 +77,10 @@ class World:
             member.join(topics)
         return member
 
-    def note(self, what: str, response: Any) -> Any:
+    def note(self, label: str, response: Any) -> Any:
         """Write a response down; returns it as plain values."""
         plain = self.plain(response)
-        self.transcript.append((what, plain))
+        self.transcript.append((label, plain))
         return plain
 
     def plain(self, value: Any) -> Any:

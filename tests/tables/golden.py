@@ -34,10 +34,10 @@ def rewritten(key: int, version: int, frame: bytes) -> bytes:
 def replaced(key: int, version: int, frame: bytes) -> bytes:
     """The same bytes with the one broker's address exchanged by search and replace, with size."""
     body = headers.response_body_offset(key, version, frame)
-    found = endpoints.locator(key, version)(frame, body)
-    theirs = {(endpoint.host, endpoint.port) for endpoint in found}
+    located = endpoints.locator(key, version)(frame, body)
+    theirs = {(endpoint.host, endpoint.port) for endpoint in located}
     assert len(theirs) == 1, registry.API_KEYS[key]
     old = endpoints.encode(key, version, *theirs.pop())
-    assert frame.count(old) == len(found)
+    assert frame.count(old) == len(located)
     new = frame.replace(old, endpoints.encode(key, version, *OURS))
     return len(new).to_bytes(4, "big") + new

@@ -32,8 +32,8 @@ class AuditedWorld(ViewWorld):
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
         self.audit.end()
-        found = self.audit.log.take(1_000_000, "p", "c", bytes.hex)
-        return [event for event in audit_lines.events(found) if event["kind"] in kinds]
+        log_lines = self.audit.log.take(1_000_000, "p", "c", bytes.hex)
+        return [event for event in audit_lines.events(log_lines) if event["kind"] in kinds]
 
 
 @pytest.fixture
@@ -120,10 +120,10 @@ def test_a_plan_is_reported_when_it_becomes_known(world: AuditedWorld) -> None:
 @pytest.mark.parametrize("slots", [1, 3, 7, 1024])
 def test_even_slots_have_the_hashes_that_the_cut_gives_them(slots: int) -> None:
     cut = EvenCut(slots)
-    found = [hashes_of(cut, slot) for slot in range(slots)]
-    assert [each.low for each in found] == [0, *(each.end for each in found[:-1])]
-    assert found[-1].end == HASH_SPACE
-    for slot, each in enumerate(found):
+    ranges = [hashes_of(cut, slot) for slot in range(slots)]
+    assert [each.low for each in ranges] == [0, *(each.end for each in ranges[:-1])]
+    assert ranges[-1].end == HASH_SPACE
+    for slot, each in enumerate(ranges):
         assert (each.low * slots >> 32, (each.end - 1) * slots >> 32, each.ranges) == (slot, slot, 1)
 
 

@@ -72,8 +72,8 @@ def test_a_topic_without_metadata_counts_as_missing() -> None:
 def test_many_partitions_are_created_by_several_requests(world: World) -> None:
     """A controller refuses all topics of a request with more than 10,000 partitions; one alone is left to it."""
     expected = {"a": 6_000, "b": 4_000, "c": 1, "d": 9_999, "e": 2, "f": 10_001, "g": 3}
-    made = world.run(broker_requests.create(world.client, {1: expected}, 5.0, validate_only=True))
-    assert {name: code for name, (code, _) in made.items()} == dict.fromkeys(expected, 0) | {"f": 44}
+    results = world.run(broker_requests.create(world.client, {1: expected}, 5.0, validate_only=True))
+    assert {name: code for name, (code, _) in results.items()} == dict.fromkeys(expected, 0) | {"f": 44}
     requested = [[topic.name for topic in request.topics] for key, request in world.cluster.requested if key == 19]
     assert requested == [["a", "b"], ["c", "d"], ["e"], ["f"], ["g"]]
     assert not {*expected} & {*world.cluster.topics}

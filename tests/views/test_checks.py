@@ -94,7 +94,7 @@ async def test_topic_that_is_not_compacted_is_an_obstacle() -> None:
     """Plans and bases of views would be lost."""
     client = Client()
     client.settings = {"cleanup.policy": "delete"}
-    found = await checks.send_request(client)  # type: ignore[arg-type]
-    (text,) = checks.obstacles(CONFIG, found)
+    findings = await checks.send_request(client)  # type: ignore[arg-type]
+    (text,) = checks.obstacles(CONFIG, findings)
     assert f"--entity-name {TOPIC} --add-config cleanup.policy=compact" in text
-    assert list(checks.obstacles(Views(state="memory"), found)) == []
+    assert list(checks.obstacles(Views(state="memory"), findings)) == []

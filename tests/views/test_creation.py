@@ -30,12 +30,12 @@ def world() -> World:
 def test_a_view_that_is_missing_is_made_with_a_partition_for_every_slot(world: World) -> None:
     """Replicated as its base, nothing can be written into it, and it is known and tied to its base afterwards."""
     assert world.ensure(V) == {V: 0}
-    made = world.cluster.topics[V]
-    assert (made.partitions, made.replicas) == (8, [1, 2])
-    assert made.configs["max.message.bytes"] == "0"
+    view_topic = world.cluster.topics[V]
+    assert (view_topic.partitions, view_topic.replicas) == (8, [1, 2])
+    assert view_topic.configs["max.message.bytes"] == "0"
     view = world.catalog.by_name(V)
     assert view is not None
-    assert (view.topic_id, view.base_id) == (made.topic_id, world.cluster.topics["orders"].topic_id)
+    assert (view.topic_id, view.base_id) == (view_topic.topic_id, world.cluster.topics["orders"].topic_id)
     assert (view.base_partitions, view.slots) == (2, 4)
     assert list(world.stored) == [state_records.binding_key(V)]
     assert world.noted("view-created") == [{"view": V, "partitions": 8}]

@@ -45,18 +45,18 @@ def test_views_are_kept_in_the_cluster_by_default() -> None:
 
 def test_switched_off_there_is_nothing() -> None:
     """No handler, no store, no watch."""
-    made = built(Views(serve=False))
-    assert (made.apis, made.tasks, made.guards) == ({}, (), ())
-    assert "views.serve" in made.probe.off
+    feature = built(Views(serve=False))
+    assert (feature.apis, feature.tasks, feature.guards) == ({}, (), ())
+    assert "views.serve" in feature.probe.off
 
 
 def test_produce_is_only_inspected_while_a_view_is_known() -> None:
     """It is the hottest path of all; everything else is the same."""
-    made = built(Views())
-    catalog, book = made.services.catalog, AddressBook(20000, "h", lambda *_: True)
-    all_routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), made.apis[Stage.NAMES])
-    assert made.narrow is not None
-    routes = made.narrow(all_routes)
+    feature = built(Views())
+    catalog, book = feature.services.catalog, AddressBook(20000, "h", lambda *_: True)
+    all_routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), feature.apis[Stage.NAMES])
+    assert feature.narrow is not None
+    routes = feature.narrow(all_routes)
     produce = header(0, 9)
     assert routes()[produce].kind is Kind.PRODUCE
     assert routes()[produce].serve_here is None
@@ -75,18 +75,18 @@ def test_produce_is_only_inspected_while_a_view_is_known() -> None:
 )
 def test_settings_reach_their_parts(setting: str, value: float) -> None:
     """They have the same name."""
-    made = built(Views.model_validate({setting: value}))
-    assert getattr(made.services.options, setting) == value
+    feature = built(Views.model_validate({setting: value}))
+    assert getattr(feature.services.options, setting) == value
 
 
 def test_plans_that_become_known_are_reported_where_audit_is_on() -> None:
     world = World()
     audit = Audit(world.timers, 100)
-    made = VIEWS.build(Views(), platform(world.services, audit=audit))
-    made.services.catalog.add_plan(Plan("b", (0, 5)))
-    found = audit_lines.waiting(audit.log)
-    assert [event["plan_id"] for event in found if event["kind"] == "plan_loaded"] == ["b"]
-    assert made.services.reads.audit is not None
+    feature = VIEWS.build(Views(), platform(world.services, audit=audit))
+    feature.services.catalog.add_plan(Plan("b", (0, 5)))
+    log_events = audit_lines.waiting(audit.log)
+    assert [event["plan_id"] for event in log_events if event["kind"] == "plan_loaded"] == ["b"]
+    assert feature.services.reads.audit is not None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_base_of_a_view_is_in_its_name(topic: str, base: str) -> None:
 
 
 def test_a_denied_produce_keeps_its_handler_while_no_view_is_known() -> None:
-    made, all_routes = built(Views()), Routes()
+    feature, all_routes = built(Views()), Routes()
     all_routes.add(denied_route(ApiKey.PRODUCE, 9))
-    assert made.narrow is not None
-    assert made.narrow(all_routes)() == all_routes
+    assert feature.narrow is not None
+    assert feature.narrow(all_routes)() == all_routes

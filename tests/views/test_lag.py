@@ -23,20 +23,20 @@ def survey(lag: ViewLag) -> ViewLagSurvey:
 
 @pytest.fixture
 def world() -> ViewWorld:
-    made = ViewWorld()
-    base = made.topic("t", (1, 1))
+    view_world = ViewWorld()
+    base = view_world.topic("t", (1, 1))
     for partition in (0, 1):
-        made.produce(base, KEYS, partition)
-    return made
+        view_world.produce(base, KEYS, partition)
+    return view_world
 
 
 def test_lag_is_that_of_the_slowest_slot_of_each_base_partition(world: ViewWorld) -> None:
     view = world.view("__view.r2.t")
     client, lag = world.connect(), ViewLag(world.views)
     world.fetch(client, {view: {0: 100, 1: 30, 2: 0}}, wait_ms=0)
-    found = survey(lag)
-    assert found.slowest == {("__view.r2.t", 0): 70, ("__view.r2.t", 1): 100}
-    assert found.by_view() == {"__view.r2.t": 170}
+    lag_survey = survey(lag)
+    assert lag_survey.slowest == {("__view.r2.t", 0): 70, ("__view.r2.t", 1): 100}
+    assert lag_survey.by_view() == {"__view.r2.t": 170}
 
 
 def test_lag_grows_while_no_reader_fetches(world: ViewWorld) -> None:

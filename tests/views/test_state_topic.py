@@ -27,9 +27,9 @@ def without_topic(nursery: trio.Nursery, nodes: int = 1) -> TargetBrokers:
 
 
 def there(nursery: trio.Nursery, nodes: int = 1) -> TargetBrokers:
-    made = without_topic(nursery, nodes)
-    made.make(TOPIC)
-    return made
+    brokers = without_topic(nursery, nodes)
+    brokers.make(TOPIC)
+    return brokers
 
 
 async def test_it_is_made_compacted_and_led(nursery: trio.Nursery) -> None:

@@ -46,10 +46,10 @@ def without_topic(nursery: trio.Nursery, users: dict[str, str] | None = None) ->
 
 
 def there(nursery: trio.Nursery, *facts: tuple[bytes | None, bytes | None]) -> World:
-    made = without_topic(nursery)
-    made.brokers.make(TOPIC)
-    made.write(*facts)
-    return made
+    world = without_topic(nursery)
+    world.brokers.make(TOPIC)
+    world.write(*facts)
+    return world
 
 
 async def settled(promise: Promise[None]) -> None:

@@ -25,12 +25,12 @@ def batches_of_records(draw: st.DrawFn) -> tuple[int, list[Record], int]:
     """Base offset, records with gaps between them, last offset of the batch."""
     base = draw(st.integers(0, 1 << 40))
     gaps = draw(st.lists(st.integers(0, 200), max_size=12))
-    found, offset = [], base
+    drawn, offset = [], base
     for gap in gaps:
         offset += gap
-        found.append(Record(draw(_CONTENT), draw(_CONTENT), draw(_HEADERS), draw(_TIMESTAMPS), offset))
+        drawn.append(Record(draw(_CONTENT), draw(_CONTENT), draw(_HEADERS), draw(_TIMESTAMPS), offset))
         offset += 1
-    return base, found, max(base, offset - 1 + draw(st.integers(0, 5)))
+    return base, drawn, max(base, offset - 1 + draw(st.integers(0, 5)))
 
 
 def as_construct_reads_them(batch: bytes) -> list[Record]:
@@ -52,14 +52,14 @@ def as_construct_reads_them(batch: bytes) -> list[Record]:
 
 def some_batch(dice: random.Random, codec: int = 0, *, least: int = 0, **options: Any) -> bytes:
     """A batch of up to 12 records, with gaps."""
-    found, offset = [], 1000
+    batch_records, offset = [], 1000
     for number in range(dice.randrange(least, 12)):
         key = dice.choice((None, b"", b"%d" % number, dice.randbytes(dice.randrange(70))))
         value = dice.choice((None, b"", dice.randbytes(dice.randrange(200))))
         headers = [("h", dice.choice((None, b"", b"x" * 80))) for _ in range(dice.choice((0, 0, 0, 1, 3)))]
-        found.append(Record(key, value, headers, 1_700_000_000_000 + dice.randrange(-5000, 5000), offset))
+        batch_records.append(Record(key, value, headers, 1_700_000_000_000 + dice.randrange(-5000, 5000), offset))
         offset += dice.choice((1, 1, 2, 100))
-    return records.build_batch(1000, found, codec=codec, last_offset=offset, **options)
+    return records.build_batch(1000, batch_records, codec=codec, last_offset=offset, **options)
 
 
 def damaged(dice: random.Random, area: bytes) -> bytes:

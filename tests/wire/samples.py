@@ -37,14 +37,14 @@ class Samples:
         self._class = registry.message(spec.name)
         return self._struct(spec.root, self._class, hint)
 
-    def _struct(self, struct: StructSpec, made: type[Any], hint: Any) -> Any:
+    def _struct(self, struct: StructSpec, message_class: type[Any], hint: Any) -> Any:
         values = {}
         for index, field in enumerate(present(struct, self._version)):
             values[field.attribute] = self._field(field, hint and hint[index])
         if self._tags and self._version in self._spec.flexible and self._random.random() < 0.5:
             values["unknown_tags"] = tuple(self._random.sample(UNKNOWN_TAGS, self._random.randint(1, 3)))
             values["unknown_tags"] = tuple(sorted(values["unknown_tags"]))
-        return made(**values)
+        return message_class(**values)
 
     def _field(self, field: FieldSpec, hint: Any) -> Any:
         if field.is_nullable(self._version) and not self._random.randrange(4):

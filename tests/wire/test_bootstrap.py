@@ -7,8 +7,8 @@ from kafka_share_proxy.wire.bootstrap import BadServer, servers
 
 
 def test_servers_are_listed_each_once_in_their_order() -> None:
-    found = servers(["b:9093, a", "[::1]:9094,b:9093", "::1", ""])
-    assert list(found) == [("b", 9093), ("a", 9092), ("::1", 9094), ("::1", 9092)]
+    addresses = servers(["b:9093, a", "[::1]:9094,b:9093", "::1", ""])
+    assert list(addresses) == [("b", 9093), ("a", 9092), ("::1", 9094), ("::1", 9092)]
     assert servers([" , "]) == ()
 
 

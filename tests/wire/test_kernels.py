@@ -22,10 +22,10 @@ def nothing_chosen_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def extension(version: int | None) -> ModuleType:
-    made = ModuleType("_kernel")
+    module = ModuleType("_kernel")
     if version is not None:
-        made.VERSION = version  # type: ignore[attr-defined]
-    return made
+        module.VERSION = version  # type: ignore[attr-defined]
+    return module
 
 
 def test_an_extension_of_this_source_is_used() -> None:

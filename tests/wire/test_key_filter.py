@@ -7,8 +7,12 @@ from kafka_share_proxy.wire.key_filter import LAYOUT_VERSION, MURMUR2, TAG, Null
 
 
 def test_defaults_of_the_field_are_the_layout_and_the_hash_that_are_known() -> None:
-    made = messages.KeyFilter()
-    assert (made.filter_version, made.hash, made.null_keys) == (LAYOUT_VERSION, MURMUR2, NullKeys.DROP)
+    key_filter = messages.KeyFilter()
+    assert (key_filter.filter_version, key_filter.hash, key_filter.null_keys) == (
+        LAYOUT_VERSION,
+        MURMUR2,
+        NullKeys.DROP,
+    )
 
 
 def test_the_field_crosses_a_fetch_under_its_tag() -> None:

@@ -36,12 +36,12 @@ class Hint(NamedTuple):
 
 def hints(entity: type[Any]) -> list[Hint]:
     """kio's fields of a structure, in order."""
-    found = []
+    field_hints = []
     for field in dataclasses.fields(entity):
         kind = classify_field(field)
         nested = hints(kind.type_) if isinstance(kind, EntityField | EntityTupleField) else None
-        found.append(Hint(field.metadata.get("kafka_type", ""), "None" in str(field.type), nested))
-    return found
+        field_hints.append(Hint(field.metadata.get("kafka_type", ""), "None" in str(field.type), nested))
+    return field_hints
 
 
 def restrict(_field: FieldSpec, hint: Hint, value: Any) -> Any:

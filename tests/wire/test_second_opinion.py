@@ -19,24 +19,34 @@ CASES = [(18, version) for version in range(4)] + [(3, version) for version in r
 def request(key: int, version: int) -> Any:
     """One without null."""
     if key == 18:
-        made = registry.message("ApiVersionsRequest")
-        return made(client_software_name="me", client_software_version="1") if version >= 3 else made()
-    made = registry.message("MetadataRequest")
-    return made(topics=[made.MetadataRequestTopic(name="one"), made.MetadataRequestTopic(name="two")])
+        message_class = registry.message("ApiVersionsRequest")
+        return (
+            message_class(client_software_name="me", client_software_version="1") if version >= 3 else message_class()
+        )
+    message_class = registry.message("MetadataRequest")
+    return message_class(
+        topics=[message_class.MetadataRequestTopic(name="one"), message_class.MetadataRequestTopic(name="two")]
+    )
 
 
 def response(key: int, version: int) -> Any:
     """One with two entries of each kind."""
     if key == 18:
-        made = registry.message("ApiVersionsResponse")
-        return made(error_code=35, api_keys=[made.ApiVersion(api_key=k, min_version=1, max_version=4) for k in (3, 18)])
-    made = registry.message("MetadataResponse")
-    partitions = [made.MetadataResponsePartition(partition_index=i, leader_id=2, replica_nodes=[2, 1]) for i in (0, 1)]
-    return made(
-        brokers=[made.MetadataResponseBroker(node_id=i, host=f"host-{i}", port=9092, rack="r") for i in (1, 2)],
+        message_class = registry.message("ApiVersionsResponse")
+        return message_class(
+            error_code=35, api_keys=[message_class.ApiVersion(api_key=k, min_version=1, max_version=4) for k in (3, 18)]
+        )
+    message_class = registry.message("MetadataResponse")
+    partitions = [
+        message_class.MetadataResponsePartition(partition_index=i, leader_id=2, replica_nodes=[2, 1]) for i in (0, 1)
+    ]
+    return message_class(
+        brokers=[
+            message_class.MetadataResponseBroker(node_id=i, host=f"host-{i}", port=9092, rack="r") for i in (1, 2)
+        ],
         cluster_id="cluster",
         controller_id=1,
-        topics=[made.MetadataResponseTopic(name="one", topic_id=bytes(range(9, 25)), partitions=partitions)],
+        topics=[message_class.MetadataResponseTopic(name="one", topic_id=bytes(range(9, 25)), partitions=partitions)],
     )
 
 

@@ -42,9 +42,9 @@ async def found_by(
     return result
 
 
-def printed(settings: Config, found: Findings) -> str:
+def printed(settings: Config, findings: Findings) -> str:
     stream = io.StringIO()
-    show(settings, found, judge(settings, found), Console(file=stream, width=120), apis=True)
+    show(settings, findings, judge(settings, findings), Console(file=stream, width=120), apis=True)
     return stream.getvalue()
 
 
@@ -52,9 +52,9 @@ async def test_brackets_of_settings_are_printed_as_they_are(autojump_clock: trio
     """Not read as markup of the terminal library."""
     settings = config(advertise="fd00::5", commits={"groups": "[a-z]*", "state": "memory"})
     broker = Broker(1)
-    found, stream = await found_by({A: broker, B1: broker}, settings), io.StringIO()
-    works = replace(judge(settings, found), obstacles=())
-    show(settings, found, works, Console(file=stream, width=120))
+    findings, stream = await found_by({A: broker, B1: broker}, settings), io.StringIO()
+    works = replace(judge(settings, findings), obstacles=())
+    show(settings, findings, works, Console(file=stream, width=120))
     assert "Clients bootstrap from [fd00::5]:19092." in stream.getvalue()
     assert "groups [a-z]*" in stream.getvalue()
 
@@ -62,12 +62,12 @@ async def test_brackets_of_settings_are_printed_as_they_are(autojump_clock: trio
 async def test_a_cluster_that_works_has_no_obstacles(autojump_clock: trio.testing.MockClock) -> None:
     """Brokers with the addresses they become, versions, and where share groups live."""
     broker = Broker(1)
-    found = await found_by({A: broker, B1: broker})
-    verdict = judge(config(), found)
+    findings = await found_by({A: broker, B1: broker})
+    verdict = judge(config(), findings)
     assert verdict.obstacles == ()
     assert verdict.common == RANGES
     assert verdict.offered[1] == (4, 15)
-    text = printed(config(), found)
+    text = printed(config(), findings)
     assert "b1:9092" in text
     assert "h:19094" in text
     assert "Share groups: all served by the brokers" in text
@@ -77,10 +77,10 @@ async def test_a_cluster_that_works_has_no_obstacles(autojump_clock: trio.testin
 async def test_share_groups_here_are_shown_as_such(autojump_clock: trio.testing.MockClock) -> None:
     """An old broker's share APIs come from the proxy."""
     broker = Broker(1, ranges={key: versions for key, versions in RANGES.items() if key != 78})
-    found = await found_by({A: broker, B1: broker})
-    verdict = judge(config(), found)
+    findings = await found_by({A: broker, B1: broker})
+    verdict = judge(config(), findings)
     assert (verdict.offered[78], 78 in verdict.common) == ((1, 2), False)
-    line = next(line for line in printed(config(), found).splitlines() if "ShareFetch" in line)
+    line = next(line for line in printed(config(), findings).splitlines() if "ShareFetch" in line)
     assert "1-2" in line
     assert "proxy" in line
 
@@ -144,9 +144,9 @@ async def test_authentication_upstream_needs_an_identity_or_a_list_of_brokers(
     broker = Broker(1, mechanism="PLAIN")
     upstream = {"bootstrap": ["a:1"], **settings}
     own = None if identity is None else Identity(mechanism="PLAIN", username="proxy", password=lambda: identity)
-    found = await found_by({A: broker, B1: broker}, config(upstream=upstream), own)
-    verdict = judge(config(upstream=upstream), found)
-    assert found.mechanisms == ("PLAIN",)
+    findings = await found_by({A: broker, B1: broker}, config(upstream=upstream), own)
+    verdict = judge(config(upstream=upstream), findings)
+    assert findings.mechanisms == ("PLAIN",)
     assert bool(verdict.obstacles) == bool(obstacle)
     assert obstacle in " ".join(verdict.obstacles)
     assert remark in " ".join(verdict.remarks)
@@ -208,8 +208,8 @@ def test_share_groups_of_the_brokers_that_would_be_hidden_are_named() -> None:
     """Serving here hides what lives there."""
     settings = config(share_groups={"serve": "local"})
     findings = ShareFindings(groups=tuple(f"g{number}" for number in range(2 * GROUPS_SHOWN)))
-    found = Findings(servers={A: ""}, of_features={"share groups": findings})
-    remark = next(text for text in judge(settings, found).remarks if "share groups of their own" in text)
+    cluster_findings = Findings(servers={A: ""}, of_features={"share groups": findings})
+    remark = next(text for text in judge(settings, cluster_findings).remarks if "share groups of their own" in text)
     assert "g0, g1" in remark
     assert f"g{GROUPS_SHOWN}," not in remark
 
@@ -225,8 +225,8 @@ async def test_share_groups_upstream_are_found_by_a_request(autojump_clock: trio
     """Groups of other types do not matter here."""
     broker = Broker(1)
     broker.groups = {"mine": "share", "other": "classic"}
-    found = await found_by({A: broker, B1: broker})
-    findings = found.of_features["share groups"]
+    cluster_findings = await found_by({A: broker, B1: broker})
+    findings = cluster_findings.of_features["share groups"]
     assert (findings.groups, findings.sees_all_groups) == (("mine",), True)
 
 
@@ -234,23 +234,23 @@ async def test_an_identity_that_may_not_see_all_groups_is_remarked(autojump_cloc
     """Silence about groups is no proof then."""
     broker = Broker(1)
     broker.cluster_bits = 0
-    found = await found_by({A: broker, B1: broker})
-    remarks = judge(config(share_groups={"serve": "local"}), found).remarks
+    findings = await found_by({A: broker, B1: broker})
+    remarks = judge(config(share_groups={"serve": "local"}), findings).remarks
     assert any("may not DESCRIBE the cluster" in remark for remark in remarks)
 
 
 async def test_what_the_limit_of_open_files_leaves_is_shown(autojump_clock: trio.testing.MockClock) -> None:
     broker = Broker(1)
-    found = await found_by({A: broker, B1: broker})
-    found.room = Room(20_256, 10_000)
-    assert "Client connections: up to 10000 (limit of open files: 20256)" in printed(config(), found)
-    assert not any("open files" in remark for remark in judge(config(), found).remarks)
-    found.room = Room(1024, 384)
-    text = printed(config(), found)
+    findings = await found_by({A: broker, B1: broker})
+    findings.room = Room(20_256, 10_000)
+    assert "Client connections: up to 10000 (limit of open files: 20256)" in printed(config(), findings)
+    assert not any("open files" in remark for remark in judge(config(), findings).remarks)
+    findings.room = Room(1024, 384)
+    text = printed(config(), findings)
     assert "Client connections: up to 384 (limit of open files: 1024)" in text
     assert "note: the limit of open files (1024) leaves room for 384 client connections" in text
-    found.room = Room(128, 0)
-    assert any("no room for client connections" in obstacle for obstacle in judge(config(), found).obstacles)
+    findings.room = Room(128, 0)
+    assert any("no room for client connections" in obstacle for obstacle in judge(config(), findings).obstacles)
 
 
 def free(purpose: str, address: str, trouble: str = "") -> Listening:
@@ -260,17 +260,17 @@ def free(purpose: str, address: str, trouble: str = "") -> Listening:
 def test_a_listener_that_cannot_be_opened_is_an_obstacle() -> None:
     """Each has its verdict in the table, and a sentence."""
     listening = (free("bootstrap", "h:19092"), free("broker 1", "h:19094", "Address already in use"))
-    found = Findings(servers={A: ""}, listening=listening)
-    assert "cannot listen on h:19094 (broker 1): Address already in use" in judge(config(), found).obstacles
-    text = printed(config(), found)
+    findings = Findings(servers={A: ""}, listening=listening)
+    assert "cannot listen on h:19094 (broker 1): Address already in use" in judge(config(), findings).obstacles
+    text = printed(config(), findings)
     assert [line.count("free") for line in text.splitlines() if "h:19092" in line and "bootstrap " in line] == [1]
     assert any("h:19094" in line and "already in use" in line for line in text.splitlines() if "│" in line)
 
 
 def test_an_address_of_a_broker_is_an_obstacle() -> None:
     """Clients would receive the broker's address."""
-    found = Findings(servers={A: ""}, brokers={1: Address("h", 19094)})
-    obstacles = judge(config(), found).obstacles
+    findings = Findings(servers={A: ""}, brokers={1: Address("h", 19094)})
+    obstacles = judge(config(), findings).obstacles
     assert [text for text in obstacles if "bypass the proxy" in text] == [
         "broker 1 becomes h:19094, which is a broker's own address: clients would bypass the proxy; choose another"
     ]
@@ -278,11 +278,11 @@ def test_an_address_of_a_broker_is_an_obstacle() -> None:
 
 def test_the_summary_is_first_and_the_apis_are_last_on_demand() -> None:
     """Required actions are listed first."""
-    found = Findings(servers={A: ""}, silent={3: "Connection refused"})
+    findings = Findings(servers={A: ""}, silent={3: "Connection refused"})
     stream = io.StringIO()
-    show(config(), found, judge(config(), found), Console(file=stream, width=120))
+    show(config(), findings, judge(config(), findings), Console(file=stream, width=120))
     assert "API versions" not in stream.getvalue()
-    text = printed(config(), found)
+    text = printed(config(), findings)
     assert text.startswith("This would")
     assert text.index("note: broker 3") < text.index("Share groups") < text.index("API versions")
 
@@ -315,13 +315,13 @@ async def test_with_one_port_brokers_are_shown_by_name(autojump_clock: trio.test
     """And what the certificate says about these names."""
     settings = config(exposure="sni", advertise="kafka.example", advertise_port=443, broker_names="b{id}.kafka.example")
     broker = Broker(70_000)
-    found = await found_by({A: broker, B70: broker}, settings)
-    found.certificate = CertificateNames({"b70000.kafka.example": "Hostname mismatch"}, any_broker=False)
-    verdict = judge(settings, found)
+    findings = await found_by({A: broker, B70: broker}, settings)
+    findings.certificate = CertificateNames({"b70000.kafka.example": "Hostname mismatch"}, any_broker=False)
+    verdict = judge(settings, findings)
     assert verdict.obstacles == ()
     assert any("refuse it for b70000.kafka.example (Hostname mismatch)" in text for text in verdict.warnings)
-    text = printed(settings, found)
+    text = printed(settings, findings)
     assert "b70000.kafka.example:443" in text
     assert "Clients bootstrap from kafka.example:443" in text
-    found.certificate = CertificateNames({}, any_broker=True)
-    assert any("every b{id}.kafka.example by a wildcard" in text for text in judge(settings, found).remarks)
+    findings.certificate = CertificateNames({}, any_broker=True)
+    assert any("every b{id}.kafka.example by a wildcard" in text for text in judge(settings, findings).remarks)

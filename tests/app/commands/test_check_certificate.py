@@ -19,21 +19,21 @@ YESTERDAY = datetime.now(UTC) - timedelta(days=1)
 def settings(tmp_path: Path) -> Any:
     """Return the settings with a certificate for these names."""
 
-    def make(*names: str, expires: datetime | None = None, **others: Any) -> Config:
+    def make(*names: str, expires: datetime | None = None, **further: Any) -> Config:
         pair = CA.issue_cert(*names, not_after=expires)
         cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
         cert.write_bytes(b"".join(each.bytes() for each in pair.cert_chain_pems))
         key.write_bytes(pair.private_key_pem.bytes())
         tls = {"cert_file": str(cert), "key_file": str(key), "client_ca_file": str(cert)}
         one_port = {"exposure": "sni", "advertise": "kafka.example", "broker_names": "broker-{id}.kafka.example"}
-        return Config(**{"listen": "127.0.0.1:9092", "client_tls": tls, **one_port, **others})
+        return Config(**{"listen": "127.0.0.1:9092", "client_tls": tls, **one_port, **further})
 
     return make
 
 
 def reported(config: Config, *node_ids: int) -> list[str]:
-    found = check_certificate.coverage(config, node_ids)
-    return [*check_certificate.mistakes(config, found), *check_certificate.remarks(config, found)]
+    names = check_certificate.coverage(config, node_ids)
+    return [*check_certificate.mistakes(config, names), *check_certificate.remarks(config, names)]
 
 
 def test_a_wildcard_covers_every_broker(settings: Any) -> None:

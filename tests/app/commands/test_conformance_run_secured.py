@@ -25,14 +25,14 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """Two authorities, of which the first signs the certificate, and two passwords, of which the first is right."""
     folder = tmp_path_factory.mktemp("secured")
-    found = {name: folder / name for name in ("right-ca", "wrong-ca", "pair", "right-password", "wrong-password")}
+    paths = {name: folder / name for name in ("right-ca", "wrong-ca", "pair", "right-password", "wrong-password")}
     right, wrong = trustme.CA(), trustme.CA()
-    right.cert_pem.write_to_path(str(found["right-ca"]))
-    wrong.cert_pem.write_to_path(str(found["wrong-ca"]))
-    right.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(str(found["pair"]))
-    found["right-password"].write_text(SECRET + "\n")
-    found["wrong-password"].write_text("a guess\n")
-    return found
+    right.cert_pem.write_to_path(str(paths["right-ca"]))
+    wrong.cert_pem.write_to_path(str(paths["wrong-ca"]))
+    right.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(str(paths["pair"]))
+    paths["right-password"].write_text(SECRET + "\n")
+    paths["wrong-password"].write_text("a guess\n")
+    return paths
 
 
 @pytest.fixture(scope="module")

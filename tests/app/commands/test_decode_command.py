@@ -24,10 +24,10 @@ def test_requests_are_printed_from_binary_and_hex(captured: bytes, capsys: pytes
 def test_responses_are_printed_by_api_or_by_their_request(capsys: pytest.CaptureFixture[str]) -> None:
     """A response does not contain its API."""
     decode_command.show(RESPONSE, (18, 3), b"")
-    named = capsys.readouterr().out
+    output = capsys.readouterr().out
     decode_command.show(RESPONSE, None, REQUEST)
-    assert capsys.readouterr().out == named
-    assert "ErrorCode: 35 (UNSUPPORTED_VERSION)" in named
+    assert capsys.readouterr().out == output
+    assert "ErrorCode: 35 (UNSUPPORTED_VERSION)" in output
 
 
 def test_an_empty_capture_is_a_mistake() -> None:

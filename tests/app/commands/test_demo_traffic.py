@@ -30,17 +30,17 @@ class Acknowledged:
     """Share consumer that notes acknowledgements. The brokers refuse them with a code, or locks are lost before."""
 
     def __init__(self, code: int = 0, *, lost: bool = False) -> None:
-        self.said: list[tuple[int, list[int]]] = []
+        self.acknowledgements: list[tuple[int, list[int]]] = []
         self._code, self._lost = code, lost
 
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType = ACCEPT) -> bool:
-        if not self.said or self.said[-1][0] != kind:
-            self.said.append((kind, []))
-        self.said[-1][1].append(record.offset)
+        if not self.acknowledgements or self.acknowledgements[-1][0] != kind:
+            self.acknowledgements.append((kind, []))
+        self.acknowledgements[-1][1].append(record.offset)
         return not self._lost
 
     async def renew(self, *records: ShareRecord) -> None:
-        self.said.append((RENEW, [record.offset for record in records]))
+        self.acknowledgements.append((RENEW, [record.offset for record in records]))
 
     async def commit(self) -> dict[TopicPartition, ConsumerError | None]:
         return {P0: BrokerRefused("ShareAcknowledge", self._code) if self._code else None}
@@ -51,10 +51,10 @@ def given(count: int) -> list[ShareRecord]:
 
 
 def member(habit: Any) -> DemoMember:
-    made = DemoMember("ann", "nowhere:1", "billing", "orders", habit)
-    made.polls = 1
-    made.end()  # no waiting
-    return made
+    demo_member = DemoMember("ann", "nowhere:1", "billing", "orders", habit)
+    demo_member.polls = 1
+    demo_member.end()  # no waiting
+    return demo_member
 
 
 def left_by(habit: Any, client: Acknowledged, count: int = 20, polls: int = 1) -> list[int]:
@@ -75,19 +75,19 @@ def test_habits_do_what_the_demonstration_says_of_them() -> None:
     client = Acknowledged()
     assert left_by(demo_traffic.accepts, client) == list(range(20))
     assert left_by(demo_traffic.forgets, client) == []
-    assert client.said == []
+    assert client.acknowledgements == []
     assert left_by(demo_traffic.releases, client) == [offset for offset in range(20) if offset % 10]
-    assert client.said == [(RELEASE, [0, 10])]
+    assert client.acknowledgements == [(RELEASE, [0, 10])]
     client = Acknowledged()
     assert left_by(demo_traffic.renews, client, 3) == [0]
-    assert client.said == [(ACCEPT, [1, 2]), *[(RENEW, [0])] * 2 * demo_traffic.RENEWED_LOCKS]
+    assert client.acknowledgements == [(ACCEPT, [1, 2]), *[(RENEW, [0])] * 2 * demo_traffic.RENEWED_LOCKS]
 
 
 @pytest.mark.parametrize("habit", [demo_traffic.forgets, demo_traffic.releases, demo_traffic.renews])
 def test_odd_habits_end_so_that_all_records_are_accepted(habit: Any) -> None:
     client = Acknowledged()
     assert left_by(habit, client, polls=demo_traffic.ODD_POLLS + 1) == list(range(20))
-    assert client.said == []
+    assert client.acknowledgements == []
 
 
 def test_a_lock_that_ran_out_is_no_trouble_and_its_records_are_not_done() -> None:

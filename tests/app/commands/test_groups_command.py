@@ -28,14 +28,14 @@ runner = CliRunner()
 @pytest.fixture
 def world() -> World:
     """Group g, whose member holds 0-9 of t."""
-    made = World()
-    made.configure("g", share_auto_offset_reset="earliest")
-    topic = made.cluster.create("t", leaders=(1, 1, 1))
-    made.cluster.produce(topic, 10)
-    member = made.member(member_id="[red]m\x1b1")
+    share_world = World()
+    share_world.configure("g", share_auto_offset_reset="earliest")
+    topic = share_world.cluster.create("t", leaders=(1, 1, 1))
+    share_world.cluster.produce(topic, 10)
+    member = share_world.member(member_id="[red]m\x1b1")
     member.heartbeat(0, ["t"])
     member.fetch(topic)
-    return made
+    return share_world
 
 
 def printed(renderable) -> str:
@@ -114,9 +114,9 @@ class Listener:
 
 @pytest.fixture
 def listener():
-    made = Listener()
-    yield made
-    made.close()
+    running_listener = Listener()
+    yield running_listener
+    running_listener.close()
 
 
 def run(*arguments: str):

@@ -14,9 +14,9 @@ from tests.app.commands.test_groups_command import Listener
 
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    made = Listener()
-    yield made
-    made.close()
+    running_listener = Listener()
+    yield running_listener
+    running_listener.close()
 
 
 def run(*arguments: str, command: str = "reload") -> tuple[int, str]:

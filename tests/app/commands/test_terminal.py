@@ -53,14 +53,14 @@ def test_json_is_ascii_and_means_the_same() -> None:
 def test_check_prints_no_control_characters() -> None:
     """Ids of share groups and racks are what clients and administrators chose."""
     config = Config(listen="h:19092", upstream={"bootstrap": ["a:1"]}, share_groups={"serve": "local"})
-    found = check.Findings(
+    findings = check.Findings(
         servers={Address("a", 1): ""},
         brokers={1: Address(EVIL, 1)},
         of_features={"share groups": ShareFindings(groups=(EVIL,))},
         silent={1: EVIL},
     )
     console = screen()
-    check.show(config, found, check.judge(config, found), console)
+    check.show(config, findings, check.judge(config, findings), console)
     assert text_of(console).count("a?]0;owned??2J?b") >= 2
     assert not [c for c in text_of(console) if not c.isprintable() and c != "\n"]
 

@@ -22,9 +22,9 @@ LINE = {
 
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    made = Listener()
-    yield made
-    made.close()
+    running_listener = Listener()
+    yield running_listener
+    running_listener.close()
 
 
 def run(*arguments: str) -> tuple[int, str]:

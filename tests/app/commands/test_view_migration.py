@@ -41,8 +41,8 @@ def test_no_record_is_lost(old_commits: list[int], slots: int, keys: list[bytes]
     """Every record that an old slot had not read is after the start of its new slot."""
     old, new = EvenCut(len(old_commits)), EvenCut(slots)
     committed = {slot: offset for slot, offset in enumerate(old_commits) if offset >= 0}
-    found = starts(committed, Sliced("old", old.slots), Sliced("new", slots), 1, {0: 0})
+    start_offsets = starts(committed, Sliced("old", old.slots), Sliced("new", slots), 1, {0: 0})
     for offset, key in enumerate(keys):
         unread = offset >= max(old_commits[old.slot_of(key, offset)], 0)
-        if unread and found:
-            assert offset >= found[new.slot_of(key, offset)]
+        if unread and start_offsets:
+            assert offset >= start_offsets[new.slot_of(key, offset)]

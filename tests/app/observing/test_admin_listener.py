@@ -257,16 +257,16 @@ async def test_a_look_up_that_does_not_end_holds_up_a_scrape_only_for_a_while(mo
 )
 async def test_through_a_load_balancer_rights_are_those_of_its_client(before: bytes, forbidden: str) -> None:
     """A load balancer on this machine would otherwise be local for all of its clients."""
-    seen: list[str] = []
+    refusals: list[str] = []
 
     async def page(request: AdminRequest) -> Page:
-        seen.append(request.forbidden)
+        refusals.append(request.forbidden)
         return HTTPStatus.OK, {}
 
     pages = AdminPages(own={"reload": page})
     async with running(pages=pages, balancers=[ipaddress.ip_network("127.0.0.0/8")]) as (dial, _):
         assert (await send_request(dial, before + get("/reload", "POST")))[0] == 200
-    assert seen == [forbidden]
+    assert refusals == [forbidden]
 
 
 async def test_a_load_balancer_without_a_header_is_refused() -> None:

@@ -27,9 +27,9 @@ class Received:
 
 @pytest.fixture
 def brokers(nursery: trio.Nursery) -> TargetBrokers:
-    made = TargetBrokers(nursery, nodes=1, wall_ms=time.time_ns() // 1_000_000)
-    made.make("audit", 2, {})
-    return made
+    target_brokers = TargetBrokers(nursery, nodes=1, wall_ms=time.time_ns() // 1_000_000)
+    target_brokers.make("audit", 2, {})
+    return target_brokers
 
 
 def batches(brokers: TargetBrokers, partition: int) -> list[list[bytes | None]]:

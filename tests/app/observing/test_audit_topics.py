@@ -30,13 +30,13 @@ class Broker:
         if self.is_away:
             raise UpstreamLost("nobody")
         entry = messages.MetadataResponse.MetadataResponseTopic
-        found = [
+        topic_entries = [
             entry(topic_id=topic_id, name="orders")
             if topic_id == KNOWN
             else entry(topic_id=topic_id, name=None, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
             for topic_id in self.requested[-1]
         ]
-        return messages.MetadataResponse(topics=found), None
+        return messages.MetadataResponse(topics=topic_entries), None
 
     async def aclose(self) -> None:
         self.closed += 1

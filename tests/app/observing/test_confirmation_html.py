@@ -25,18 +25,18 @@ def form(**facts: object) -> Element:
 
 
 def test_every_text_of_the_form_is_escaped() -> None:
-    made = form(group=HOSTILE, **{"a <fact>": 1})
-    assert not list(made.all("script"))
-    assert not list(made.all("img"))
-    assert [each.text for each in made.all("p")][:2] == [f"Release {HOSTILE}?", HOSTILE]
-    assert made.table("Details") == [["group", HOSTILE], ["a <fact>", "1"]]
-    assert made.first("button").text == HOSTILE
+    element = form(group=HOSTILE, **{"a <fact>": 1})
+    assert not list(element.all("script"))
+    assert not list(element.all("img"))
+    assert [each.text for each in element.all("p")][:2] == [f"Release {HOSTILE}?", HOSTILE]
+    assert element.table("Details") == [["group", HOSTILE], ["a <fact>", "1"]]
+    assert element.first("button").text == HOSTILE
 
 
 def test_form_has_its_whole_action_and_hidden_fields() -> None:
-    (made,) = form().all("form")
-    assert made.attributes == {"method": "post", "action": f"/status/confirm/{LONG}?a=1&b={HOSTILE}"}
-    assert made.first("input").attributes == {"type": "hidden", "name": "token", "value": HOSTILE}
+    (element,) = form().all("form")
+    assert element.attributes == {"method": "post", "action": f"/status/confirm/{LONG}?a=1&b={HOSTILE}"}
+    assert element.first("input").attributes == {"type": "hidden", "name": "token", "value": HOSTILE}
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_form_has_its_whole_action_and_hidden_fields() -> None:
 )
 def test_result_shows_reasons_as_notes_and_facts_as_rows(status: HTTPStatus, title: str) -> None:
     body = {"reason": HOSTILE, "reasons": ["a", "b"], "released_records": 3, "durable": False}
-    made = page(confirmation_html.result(status, body))
-    assert made.first("h2").text == title
-    assert [each.text for each in made.first("section").all("p")] == [HOSTILE, "a", "b"]
-    assert made.table("Details") == [["released records", "3"], ["durable", "no"]]
-    assert made.first("a").attributes["href"] == "/status"
+    element = page(confirmation_html.result(status, body))
+    assert element.first("h2").text == title
+    assert [each.text for each in element.first("section").all("p")] == [HOSTILE, "a", "b"]
+    assert element.table("Details") == [["released records", "3"], ["durable", "no"]]
+    assert element.first("a").attributes["href"] == "/status"
 
 
 def test_policy_allows_the_form_and_nothing_else() -> None:

@@ -17,15 +17,15 @@ def statistics() -> PlaneStatistics:
 
 def test_all_figures_are_shown_with_their_values() -> None:
     """Nothing the plane counts is left out, and nothing raises while it is idle."""
-    made = parts(config())
-    made.open(snapshot({0: A}))
-    made.plane = SimpleNamespace(statistics=statistics)
+    serving_parts = parts(config())
+    serving_parts.open(snapshot({0: A}))
+    serving_parts.plane = SimpleNamespace(statistics=statistics)
     notes = LogNotes(lambda *_: None)
     notes("serving")
-    made.served_times.observe(78, 0.2)
+    serving_parts.served_times.observe(78, 0.2)
     metrics = Metrics()
     figures.of_events(metrics, notes)
-    figures.of_parts(metrics, made)
+    figures.of_parts(metrics, serving_parts)
     page = metrics.render().decode()
     assert 'ksp_events_total{event="serving"} 1.0' in page
     assert 'ksp_ended_total{reason="connection-closed"} 3.0' in page
@@ -58,15 +58,15 @@ def test_figures_of_state_are_shown_where_share_groups_live_upstream() -> None:
 
 def page_of_state(*, local: bool) -> str:
     """Figures of a proxy that keeps state in a topic."""
-    made = parts(config(), local=local)
-    made.open(snapshot({0: A}))
-    made.plane = SimpleNamespace(statistics=statistics)
+    serving_parts = parts(config(), local=local)
+    serving_parts.open(snapshot({0: A}))
+    serving_parts.plane = SimpleNamespace(statistics=statistics)
     links = SimpleNamespace(linked=["other:1"], requests_waiting=2, far_clients=3)
     guard = SimpleNamespace(topic="__proxy_share_state", unsafe="it is deleted", risks={"min-insync-replicas": "x"})
     hosted = [SimpleNamespace(guard=guard)]
-    made.home = SimpleNamespace(served={1, 2}, appends=7, links=links, states=hosted)
+    serving_parts.home = SimpleNamespace(served={1, 2}, appends=7, links=links, states=hosted)
     metrics = Metrics()
-    figures.of_parts(metrics, made)
+    figures.of_parts(metrics, serving_parts)
     return metrics.render().decode()
 
 
@@ -78,8 +78,8 @@ def test_every_field_of_the_plane_s_statistics_is_shown() -> None:
 
 def test_share_figures_are_absent_where_share_groups_live_upstream() -> None:
     """A constant 0 would look like trouble."""
-    made = parts(config(), local=False)
+    serving_parts = parts(config(), local=False)
     metrics = Metrics()
-    made.plane = SimpleNamespace(statistics=statistics)
-    figures.of_parts(metrics, made)
+    serving_parts.plane = SimpleNamespace(statistics=statistics)
+    figures.of_parts(metrics, serving_parts)
     assert b"ksp_share" not in metrics.render()

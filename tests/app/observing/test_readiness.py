@@ -46,8 +46,8 @@ def _home(why_not: str, off: str, **home: Any) -> SimpleNamespace:
     return SimpleNamespace(why_not=lambda _topic: why_not, missing=lambda _topic: off, off=off, **home)
 
 
-def readiness(made: Any, *, stopping: bool = False, **watch: Any) -> Readiness:
-    return Readiness(SimpleNamespace(**(OK | watch)), lambda: made, lambda: stopping, PATHS)  # type: ignore[arg-type]  # as much of a watch as is looked at
+def readiness(serving_parts: Any, *, stopping: bool = False, **watch: Any) -> Readiness:
+    return Readiness(SimpleNamespace(**(OK | watch)), lambda: serving_parts, lambda: stopping, PATHS)  # type: ignore[arg-type]  # as much of a watch as is looked at
 
 
 def ready(of: Readiness) -> tuple[bool, bool, bool]:
@@ -65,7 +65,7 @@ def test_a_standby_forwards_and_does_not_serve_share_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "watch", "expected"),
+    ("serving_parts", "watch", "expected"),
     [
         (parts({}), {}, (True, True, True)),
         (parts(), {}, (True, True, True)),
@@ -76,9 +76,9 @@ def test_a_standby_forwards_and_does_not_serve_share_groups() -> None:
         (parts({"off": "no identity"}), {}, (True, False, True)),
     ],
 )
-def test_each_probe_has_its_own_response(made: Any, watch: Any, expected: tuple[bool, bool, bool]) -> None:
+def test_each_probe_has_its_own_response(serving_parts: Any, watch: Any, expected: tuple[bool, bool, bool]) -> None:
     """State loaded, in memory; views off; no broker; a wrong password; share groups without an identity."""
-    assert ready(readiness(made, **watch)) == expected
+    assert ready(readiness(serving_parts, **watch)) == expected
 
 
 def test_who_stops_is_ready_for_nothing() -> None:
@@ -104,7 +104,7 @@ def test_a_missing_right_is_listed_as_missing_not_as_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "expected", "reported"),
+    ("serving_parts", "expected", "reported"),
     [
         (parts({}, commits=committing()), True, []),
         (parts(commits=committing(is_stored=False)), True, []),
@@ -115,10 +115,10 @@ def test_a_missing_right_is_listed_as_missing_not_as_a_reason() -> None:
         (None, False, ["waiting for every broker to report its versions"]),
     ],
 )
-def test_individual_commits_are_ready_by_themselves(made: Any, expected: bool, reported: list[str]) -> None:
+def test_individual_commits_are_ready_by_themselves(serving_parts: Any, expected: bool, reported: list[str]) -> None:
     """Loaded, in memory; on standby; marks not read; no identity; switched off; no cluster yet."""
-    responded, body = readiness(made).feature("commits")
+    responded, body = readiness(serving_parts).feature("commits")
     assert (responded, body["reasons"]) == (expected, reported)
-    if made is not None:
-        is_up = readiness(made).forwarding()[1]
+    if serving_parts is not None:
+        is_up = readiness(serving_parts).forwarding()[1]
         assert (is_up["ready"], is_up["commits_ready"]) == (True, expected)

@@ -172,14 +172,14 @@ def test_each_request_is_a_separate_trace() -> None:
 
 
 def test_provider_names_service_version_and_proxy_and_samples() -> None:
-    made = spans.provider("0.2.0", "proxy:9092", 0.0)
+    provider = spans.provider("0.2.0", "proxy:9092", 0.0)
     try:
-        attributes = made.resource.attributes
+        attributes = provider.resource.attributes
         names = ("service.name", "service.version", "service.instance.id")
         assert [attributes[name] for name in names] == ["kafka-share-proxy", "0.2.0", "proxy:9092"]
-        assert not made.get_tracer("x").start_span("y").is_recording()
+        assert not provider.get_tracer("x").start_span("y").is_recording()
     finally:
-        made.shutdown()
+        provider.shutdown()
 
 
 def test_what_opentelemetry_cannot_export_is_in_the_log_of_the_proxy(capfd: pytest.CaptureFixture[str]) -> None:

@@ -103,10 +103,10 @@ def test_heat_is_shown_by_classes_and_in_words() -> None:
 
 
 def test_details_keep_their_id_and_differ() -> None:
-    made = [StatusSection("s", details=[Detail("a"), Detail("b")]), StatusSection("t", details=[Detail("a")])]
-    ids = [each.attributes["id"] for each in page_of(*made).all("details")]
+    sections = [StatusSection("s", details=[Detail("a"), Detail("b")]), StatusSection("t", details=[Detail("a")])]
+    ids = [each.attributes["id"] for each in page_of(*sections).all("details")]
     assert len(set(ids)) == 3
-    assert ids == [each.attributes["id"] for each in page_of(*made).all("details")]
+    assert ids == [each.attributes["id"] for each in page_of(*sections).all("details")]
     assert all(re.fullmatch(r"[a-z0-9]+", each) for each in ids)
 
 

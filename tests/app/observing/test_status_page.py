@@ -72,8 +72,8 @@ READY: ReadyProbes = {
 }
 
 
-def page_of(made: Any, ready: ReadyProbes = READY) -> Element:
-    return read(b"".join(StatusPage(lambda: made, ready).steps()).decode())
+def page_of(serving_parts: Any, ready: ReadyProbes = READY) -> Element:
+    return read(b"".join(StatusPage(lambda: serving_parts, ready).steps()).decode())
 
 
 def test_readiness_is_shown_with_the_reasons() -> None:
@@ -123,9 +123,9 @@ def test_of_many_connections_those_are_shown_that_wait_longest_and_clients_are_s
         clients = [w.pair()[0] for _ in range(DETAIL_ROWS_MAX + 5)]
         connections = list(w.plane.connections())
         connections[-1].timeouts.waits_s = 9
-        made = parts(connections=connections * 50)
-        page = page_of(made)
-        pauses = list(StatusPage(lambda: made, READY).steps()).count(b"")
+        serving_parts = parts(connections=connections * 50)
+        page = page_of(serving_parts)
+        pauses = list(StatusPage(lambda: serving_parts, READY).steps()).count(b"")
         del clients
     rows = page.table("Waiting longest")
     assert len(rows) == DETAIL_ROWS_MAX
@@ -135,11 +135,11 @@ def test_of_many_connections_those_are_shown_that_wait_longest_and_clients_are_s
 
 
 def test_every_feature_with_a_section_is_shown_and_clients_are_served_in_between() -> None:
-    made = parts(feature("Views", HOSTILE, steps=3), Feature(probe=Probe(path="bare")), feature("Others", "x"))
-    page = page_of(made)
+    serving_parts = parts(feature("Views", HOSTILE, steps=3), Feature(probe=Probe(path="bare")), feature("Others", "x"))
+    page = page_of(serving_parts)
     assert [each.text for each in page.all("h2")] == ["Readiness", "This proxy", "Connections", "Views", "Others"]
     assert page.table("Things") == [[HOSTILE]]
-    assert list(StatusPage(lambda: made, READY).steps()).count(b"") == 3
+    assert list(StatusPage(lambda: serving_parts, READY).steps()).count(b"") == 3
 
 
 def pages() -> Any:

@@ -32,9 +32,9 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]
     yield from kept_small(Garbage, lambda: False)
 
 
-def kept_small(made: type[Garbage], is_idle: Callable[[], bool]) -> Iterator[list[Callable[[], object]]]:
+def kept_small(garbage_class: type[Garbage], is_idle: Callable[[], bool]) -> Iterator[list[Callable[[], object]]]:
     waiting: list[Callable[[], object]] = []
-    garbage = made(waiting.append, is_idle)
+    garbage = garbage_class(waiting.append, is_idle)
     garbage.begin()
     yield waiting
     garbage.end()
@@ -66,17 +66,17 @@ def test_what_became_garbage_afterwards_is_found_when_as_much_was_kept_again(
     chores: list[Callable[[], object]],
 ) -> None:
     lost = Circle()
-    seen = weakref.ref(lost)
+    reference = weakref.ref(lost)
     gc.collect()
     work_off(chores)
     del lost
     gc.collect()
     work_off(chores)
-    assert seen() is not None, "frozen: not looked at"
+    assert reference() is not None, "frozen: not looked at"
     kept = [Circle() for _ in range(gc.get_freeze_count())]
     gc.collect()
     work_off(chores)
-    assert seen() is None
+    assert reference() is None
     assert kept
 
 
@@ -107,7 +107,7 @@ def test_a_walk_before_the_start_counts_towards_the_time_of_the_next_one(monkeyp
     garbage.begin(walk_s)
     alive = gc.get_freeze_count()
     lost = Circle()
-    seen = weakref.ref(lost)
+    reference = weakref.ref(lost)
     kept = [Circle() for _ in range(2 * alive)]
     gc.collect()
     work_off(waiting)
@@ -115,7 +115,7 @@ def test_a_walk_before_the_start_counts_towards_the_time_of_the_next_one(monkeyp
     kept += [Circle() for _ in range(alive // 2)]
     gc.collect()
     work_off(waiting)
-    assert seen() is not None, "a walk while clients are connected"
+    assert reference() is not None, "a walk while clients are connected"
     garbage.end()
     gc.unfreeze()
     assert kept
@@ -124,7 +124,7 @@ def test_a_walk_before_the_start_counts_towards_the_time_of_the_next_one(monkeyp
 def test_while_clients_are_connected_a_long_walk_waits_for_more_growth(busy: list[Callable[[], object]]) -> None:
     alive = gc.get_freeze_count()
     lost = Circle()
-    seen = weakref.ref(lost)
+    reference = weakref.ref(lost)
     kept: list[object] = [Circle() for _ in range(alive)]
     gc.collect()
     work_off(busy)
@@ -132,11 +132,11 @@ def test_while_clients_are_connected_a_long_walk_waits_for_more_growth(busy: lis
     gc.collect()
     work_off(busy)
     assert gc.get_freeze_count() > 2 * alive
-    assert seen() is not None, "frozen: not looked at"
+    assert reference() is not None, "frozen: not looked at"
     kept += [Circle() for _ in range((GROWTH_MAX - 1) * alive)]
     gc.collect()
     work_off(busy)
-    assert seen() is None
+    assert reference() is None
 
 
 def test_frozen_objects_are_not_counted_for_each_portion(
@@ -172,10 +172,10 @@ def test_what_a_start_leaves_is_collected_and_the_rest_is_frozen() -> None:
     garbage.begin()
     try:
         lost, kept = Circle(), Circle()
-        seen, before = weakref.ref(lost), gc.get_freeze_count()
+        reference, before = weakref.ref(lost), gc.get_freeze_count()
         del lost
         garbage.give_back()
-        assert (seen(), gc.get_freeze_count() > before) == (None, True)
+        assert (reference(), gc.get_freeze_count() > before) == (None, True)
         assert kept not in gc.get_objects()
     finally:
         garbage.end()

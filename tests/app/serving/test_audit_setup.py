@@ -42,8 +42,8 @@ def test_a_file_and_a_topic(tmp_path: Path) -> None:
 
 def scopes(shipping: audit_setup.AuditShipping) -> dict[str, str]:
     """Return subject -> its coverage, as the stream reports it."""
-    found = audit_lines.waiting(shipping.audit.log)
-    return {event["subject"]: event["sees"] for event in found if event["kind"] == "scope"}
+    log_events = audit_lines.waiting(shipping.audit.log)
+    return {event["subject"]: event["sees"] for event in log_events if event["kind"] == "scope"}
 
 
 @pytest.mark.parametrize(("samples_per_s", "sees"), [(10, "part"), (0, "none")])

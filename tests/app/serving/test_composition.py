@@ -61,7 +61,7 @@ class Plane:
 
     taken: set[int] = field(default_factory=set)
     listening: dict[int, tuple[int, Any]] = field(default_factory=dict)
-    named: dict[int, tuple[str, Any]] = field(default_factory=dict)
+    by_name: dict[int, tuple[str, Any]] = field(default_factory=dict)
 
     def listen(self, node_id: int, host: str, port: int, targets: Any, name: str) -> int:
         if port in self.taken:
@@ -70,10 +70,10 @@ class Plane:
         return port
 
     def serve_by_name(self, node_id: int, name: str, targets: Any) -> None:
-        self.named[node_id] = (name, targets)
+        self.by_name[node_id] = (name, targets)
 
     def close_listener(self, node_id: int) -> None:
-        del (self.named if node_id in self.named else self.listening)[node_id]
+        del (self.by_name if node_id in self.by_name else self.listening)[node_id]
 
 
 class RecordedNotes:
@@ -95,21 +95,21 @@ def parts(settings: Config, local: bool = True) -> ServingParts:
     settings = settings.model_copy(update={"share_groups": _placed(settings, local)})
     notes, timers = RecordedNotes(), Timers()
     listeners = BrokerListeners(settings, notes, timers.now)
-    seen = snapshot({})
+    cluster_snapshot = snapshot({})
     services = shared_services.build(
         limits=Limits(),
         timers=timers,
         notes=notes,
         book=listeners.book,
         topology=ClusterMetadata(),
-        versions=EffectiveVersions(features.offer(settings, seen)),
+        versions=EffectiveVersions(features.offer(settings, cluster_snapshot)),
     )
     platform = Platform(
         services=services,
         settings=ClusterClientSettings(),
         client=OwnClientOfNobody,
         workers=InlineWorkers(),
-        cluster=seen,
+        cluster=cluster_snapshot,
         is_displayed=True,
     )
     built = tuple(each.build(getattr(settings, each.section), platform) for each in features.FEATURES[:1])
@@ -137,10 +137,10 @@ def snapshot(
     brokers: dict[int, Address], reported: list[BrokerVersions] | None = None, silent: bool = False
 ) -> ClusterSnapshot:
     message = registry.message("MetadataResponse")
-    named = [message.MetadataResponseBroker(node_id=n, host=a.host, port=a.port) for n, a in brokers.items()]
+    broker_entries = [message.MetadataResponseBroker(node_id=n, host=a.host, port=a.port) for n, a in brokers.items()]
     return ClusterSnapshot(
         brokers=brokers,
-        metadata=(message(brokers=named, topics=[], cluster_id="c"),),
+        metadata=(message(brokers=broker_entries, topics=[], cluster_id="c"),),
         versions=dict(zip(brokers, reported or [versions()] * len(brokers), strict=True)),
         silent={9: "gone"} if silent else {},
     )
@@ -148,37 +148,37 @@ def snapshot(
 
 def test_brokers_that_begin_to_serve_share_groups_are_noticed_once() -> None:
     """Groups with state stay, so no restart is needed. The routes are built again, with a choice for each group."""
-    made = parts(config(), local=True)
-    made.open(snapshot({0: A}, [versions(level=0)]))
+    serving_parts = parts(config(), local=True)
+    serving_parts.open(snapshot({0: A}, [versions(level=0)]))
     rebuilt: list[str] = []
-    (feature,) = made.features
-    feature.on_apis(lambda: rebuilt.append(made.features[0].probe.details()["share_groups"]))  # type: ignore[arg-type,func-returns-value]
-    made.on_cluster(snapshot({0: A}, [versions(level=0)]))
+    (feature,) = serving_parts.features
+    feature.on_apis(lambda: rebuilt.append(serving_parts.features[0].probe.details()["share_groups"]))  # type: ignore[arg-type,func-returns-value]
+    serving_parts.on_cluster(snapshot({0: A}, [versions(level=0)]))
     assert (rebuilt, feature.apis[Stage.GROUPS][78].wants) == ([], None)
     for _ in range(2):
-        made.on_cluster(snapshot({0: A}))
+        serving_parts.on_cluster(snapshot({0: A}))
     assert rebuilt == ["proxy or brokers, by group"]
-    assert made.services.notes.events.count("share-groups-of-brokers-noticed") == 1
-    assert "share-groups-need-restart" not in made.services.notes.events
+    assert serving_parts.services.notes.events.count("share-groups-of-brokers-noticed") == 1
+    assert "share-groups-need-restart" not in serving_parts.services.notes.events
     assert feature.apis[Stage.GROUPS][78].wants is not None
     assert "share-groups-of-brokers-noticed" not in _after_a_silent_broker()
 
 
 def test_brokers_that_no_longer_serve_share_groups_change_nothing_until_a_restart() -> None:
     """A group on the brokers would be created here once more."""
-    made = parts(config(), local=True)
-    made.open(snapshot({0: A}, [versions(level=0)]))
+    serving_parts = parts(config(), local=True)
+    serving_parts.open(snapshot({0: A}, [versions(level=0)]))
     for level in (1, 0, 0):
-        made.on_cluster(snapshot({0: A}, [versions(level=level)]))
-    assert made.services.notes.events.count("share-groups-need-restart") == 1
-    assert made.state()["share_groups"] == "proxy or brokers, by group"
+        serving_parts.on_cluster(snapshot({0: A}, [versions(level=level)]))
+    assert serving_parts.services.notes.events.count("share-groups-need-restart") == 1
+    assert serving_parts.state()["share_groups"] == "proxy or brokers, by group"
 
 
 def _after_a_silent_broker() -> list[str]:
-    made = parts(config(), local=True)
-    made.open(snapshot({0: A}, [versions(level=0)]))
-    made.on_cluster(snapshot({0: A}, silent=True))
-    return made.services.notes.events
+    serving_parts = parts(config(), local=True)
+    serving_parts.open(snapshot({0: A}, [versions(level=0)]))
+    serving_parts.on_cluster(snapshot({0: A}, silent=True))
+    return serving_parts.services.notes.events
 
 
 def test_the_planned_routes_are_those_of_a_running_proxy() -> None:
@@ -192,9 +192,9 @@ def test_preloaded_routes_compile_nothing_later(monkeypatch: pytest.MonkeyPatch)
     composition.preload()
     compiled: list[str] = []
 
-    def compile_and_note(text: str, name: str, *arguments: Any, **named: Any) -> Any:
+    def compile_and_note(text: str, name: str, *arguments: Any, **options: Any) -> Any:
         compiled.append(name)
-        return compile(text, name, *arguments, **named)
+        return compile(text, name, *arguments, **options)
 
     monkeypatch.setattr(source, "compile", compile_and_note, raising=False)
     everything = {key: registry.versions(key) for key in registry.API_KEYS}
@@ -213,13 +213,13 @@ def test_produce_is_inspected_from_the_moment_a_view_is_known() -> None:
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            made = composition.compose(
+            serving_parts = composition.compose(
                 settings, reactor, RecordedNotes(), nursery, snapshot({0: A}), tls=TlsContexts(None, None, None)
             )
-            looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
-            made.features[2].services.catalog.bind("__view.r2.t", Binding(b"v" * 16, b"b" * 16))
-            looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
-            made.plane.close()
+            looked.append(serving_parts.plane.routes[header(0, 9)].serve_here is not None)
+            serving_parts.features[2].services.catalog.bind("__view.r2.t", Binding(b"v" * 16, b"b" * 16))
+            looked.append(serving_parts.plane.routes[header(0, 9)].serve_here is not None)
+            serving_parts.plane.close()
             nursery.cancel_scope.cancel()
 
     reactor.run(main)
@@ -249,7 +249,7 @@ def test_the_proxy_s_own_connections_follow_the_settings() -> None:
     """Identity, name to verify, limits."""
     sasl = {"mechanism": "PLAIN", "username": "u", "password": "p"}
     upstream = {"bootstrap": ["a:1"], "sasl": sasl, "tls": {"server_name": "n"}}
-    made = cluster_client_settings(config(upstream=upstream, limits={"dial_timeout_s": 3}), None)
-    assert (made.server_name, made.dial_timeout_s) == ("n", 3)
-    assert (made.identity.username, made.identity.password()) == ("u", "p")
+    client_settings = cluster_client_settings(config(upstream=upstream, limits={"dial_timeout_s": 3}), None)
+    assert (client_settings.server_name, client_settings.dial_timeout_s) == ("n", 3)
+    assert (client_settings.identity.username, client_settings.identity.password()) == ("u", "p")
     assert cluster_client_settings(config(), None).identity is None

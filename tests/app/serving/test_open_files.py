@@ -17,10 +17,10 @@ class Limit:
     def __init__(self, soft: int, hard: int, refuses: bool = False) -> None:
         self.now, self.refuses = (soft, hard), refuses
 
-    def get(self, _what: int) -> tuple[int, int]:
+    def get(self, _limit: int) -> tuple[int, int]:
         return self.now
 
-    def set(self, _what: int, expected: tuple[int, int]) -> None:
+    def set(self, _limit: int, expected: tuple[int, int]) -> None:
         if self.refuses:
             raise ValueError("current limit exceeds maximum limit")
         self.now = expected
@@ -28,13 +28,13 @@ class Limit:
 
 @pytest.fixture
 def limited(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]  # a function that makes a Limit
-    def made(soft: int, hard: int, refuses: bool = False) -> Limit:
+    def set_limit(soft: int, hard: int, refuses: bool = False) -> Limit:
         limit = Limit(soft, hard, refuses)
         monkeypatch.setattr(resource, "getrlimit", limit.get)
         monkeypatch.setattr(resource, "setrlimit", limit.set)
         return limit
 
-    return made
+    return set_limit
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ async def test_new_handshakes_get_a_replaced_certificate_and_connections_stay(
         new = await until_serial_is_not(old, running.port)
 
         (tmp_path / "two/cert.pem").write_text("broken")
-        await running.said("reload-refused")
+        await running.until_logged("reload-refused")
         assert await serial(running.port) == new
         await opened.send_request(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
         await opened.aclose()
@@ -163,8 +163,8 @@ async def test_sighup_and_the_command_apply_the_settings_file(tmp_path: Path, nu
         await running.until(200)
         file.write_text("log_level: debug\nfirst_port: 1000")
         running.process.send_signal(signal.SIGHUP)
-        await running.said("reloaded")
-        await running.said("reload-needs-restart")
+        await running.until_logged("reloaded")
+        await running.until_logged("reload-needs-restart")
         (line,) = [each for each in running.log() if each["event"] == "reload-needs-restart"]
         assert line["settings"] == "first_port"
         file.write_text("log_level: loud")

@@ -83,7 +83,7 @@ class Running:
                 await trio.sleep(0.02)
         return response[1]
 
-    async def said(self, event: str) -> None:
+    async def until_logged(self, event: str) -> None:
         """Wait until the log has this event."""
         with trio.fail_after(LATE_S):
             while event not in self.events():  # noqa: ASYNC110 - the log of another process
@@ -170,11 +170,11 @@ async def test_upstream_that_is_not_there_yet_is_waited_for(tmp_path: Path, nurs
         nobody = Address(HOST, taken.getsockname()[1])
     async with proxy(tmp_path, nobody) as running:
         body = await running.until(503)
-        await running.said("upstream-not-reachable")
+        await running.until_logged("upstream-not-reachable")
         assert "Connection refused" in str((await running.ready())[1]["reasons"])
         assert body["ready"] is False
         broker = Broker(1)
-        broker.named = {1: nobody}
+        broker.metadata_brokers = {1: nobody}
         opened = await trio.open_tcp_listeners(nobody.port, host=HOST)
         nursery.start_soon(trio.serve_listeners, broker.serve, opened)
         await running.until(200)
@@ -198,7 +198,7 @@ async def test_requests_in_flight_are_finished_before_the_end_and_a_second_signa
         nursery.start_soon(_request_and_ignore, opened)
         await trio.sleep(0.3)
         running.process.send_signal(signal.SIGTERM)
-        await running.said("stopping")
+        await running.until_logged("stopping")
         await trio.sleep(0.3)
         assert running.process.returncode is None
         assert (await running.ready())[0] == 503
@@ -242,14 +242,14 @@ async def test_a_broker_that_appears_later_gets_a_listener_and_one_that_vanished
     settings = {"upstream.metadata_interval_s": 0.2, "vanished_broker_grace_s": 0.5}
     async with proxy(tmp_path, upstream, settings) as running:
         await running.until(200)
-        broker.named[1] = second
+        broker.metadata_brokers[1] = second
         first_port = running.port + 1
         expected = {0: Address(HOST, first_port), 1: Address(HOST, first_port + 1)}
         assert await request_metadata(running.bootstrap) == expected
-        other.named = dict(broker.named)
+        other.metadata_brokers = dict(broker.metadata_brokers)
         assert await request_metadata(expected[1]) == expected
-        del broker.named[1]
-        await running.said("broker-forgotten")
+        del broker.metadata_brokers[1]
+        await running.until_logged("broker-forgotten")
         with trio.fail_after(LATE_S):  # the socket is closed at the end of the loop iteration that logs it
             while await _accepts(expected[1]):  # noqa: ASYNC110 - by another process
                 await trio.sleep(0.02)
@@ -277,11 +277,11 @@ async def test_share_groups_are_served_where_every_broker_can(
         assert (await running.until(200))["share_groups"] == where
         broker.ranges, broker.share_level = {**RANGES, 78: (1, 2)}, 1 - level
         broker.cut()
-        await running.said("share-groups-served")
+        await running.until_logged("share-groups-served")
         if where == "brokers":
-            await running.said("share-groups-need-restart")
+            await running.until_logged("share-groups-need-restart")
         elif share_fetch == (1, 2):
-            await running.said("share-groups-of-brokers-noticed")
+            await running.until_logged("share-groups-of-brokers-noticed")
             where = "proxy or brokers, by group"
         assert (await running.until(200))["share_groups"] == where
 
@@ -304,7 +304,7 @@ async def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path, nursery: tr
 async def test_all_ports_that_are_taken_are_named_together(tmp_path: Path, nursery: trio.Nursery) -> None:
     """All taken ports are named, so that one restart is enough after freeing them."""
     broker = Broker(1)
-    upstream = broker.named[2] = await broker.listen(nursery)
+    upstream = broker.metadata_brokers[2] = await broker.listen(nursery)
     first = free_ports(8)[0]
     for taken in ((first, first + 7), (first + 2, first + 3)):
         with socket.create_server((HOST, taken[0])), socket.create_server((HOST, taken[1])):

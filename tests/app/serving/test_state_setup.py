@@ -41,30 +41,30 @@ class Texts(FeatureKind):
 
 def composed(kinds: features.Kinds = features.FEATURES, **settings: Any) -> Any:
     reactor = Reactor(new_pump)
-    made: list[Any] = []
+    composed_parts: list[Any] = []
 
     async def main() -> None:
         import trio
 
         async with trio.open_nursery() as nursery:
-            seen = snapshot({0: A})
-            made.append(
+            cluster_snapshot = snapshot({0: A})
+            composed_parts.append(
                 compose(
                     config(**settings),
                     reactor,
                     RecordedNotes(),
                     nursery,
-                    seen,
+                    cluster_snapshot,
                     tls=TlsContexts(None, None, None),
                     kinds=kinds,
                 )
             )
-            made[0].plane.close()
+            composed_parts[0].plane.close()
             nursery.cancel_scope.cancel()
 
     reactor.run(main)
     reactor.shut()
-    return made[0]
+    return composed_parts[0]
 
 
 def test_features_in_memory_need_no_home() -> None:
@@ -90,21 +90,21 @@ def test_another_state_lives_next_to_share_state_or_alone() -> None:
 
 
 def test_fleet_has_one_set_of_links() -> None:
-    made = composed(**STORED | FLEET)
-    assert made.home.links is made.features[0].services.fleet is not None
+    serving_parts = composed(**STORED | FLEET)
+    assert serving_parts.home.links is serving_parts.features[0].services.fleet is not None
 
 
 @pytest.mark.parametrize(("name", "instance"), [(None, "proxy-{}"), ("pod-a", "proxy-pod-a")])
 def test_a_proxy_is_known_by_its_name_or_else_by_its_address(name: str | None, instance: str) -> None:
-    made = platform(World().services)
-    owner = state_setup.membership(config(cluster={"name": name}), made, [SHARE_STATE])
-    assert owner._instance == instance.format(made.address)
+    services_platform = platform(World().services)
+    owner = state_setup.membership(config(cluster={"name": name}), services_platform, [SHARE_STATE])
+    assert owner._instance == instance.format(services_platform.address)
 
 
 def test_links_carry_nothing_without_a_fleet() -> None:
-    made = platform(World().services, client=dict)
+    services_platform = platform(World().services, client=dict)
     owner: Any = object()
-    assert state_setup.links(config(), made, owner, owner, CarriedFeatures()) is None
+    assert state_setup.links(config(), services_platform, owner, owner, CarriedFeatures()) is None
 
 
 def test_fleet_needs_a_clock_that_counts_sleep(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ ONE_PORT: dict[str, Any] = {
 }
 
 
-def found(**settings: Any) -> dict[str, str]:
+def mistakes_of(**settings: Any) -> dict[str, str]:
     """Mistakes by dotted path, of settings that would work but for these."""
     base: dict[str, Any] = {"listen": "h:9092", "upstream": {"bootstrap": ["a:1"]}}
     upstream = base["upstream"] | settings.pop("upstream", {})
@@ -27,17 +27,17 @@ def found(**settings: Any) -> dict[str, str]:
 
 def test_what_works_has_no_mistakes() -> None:
     """The base of the tests below."""
-    assert found() == {}
-    assert found(cluster={"mode": "fleet", "peer": {"listen": "h:1", "secret": "x" * 16}}) == {}
-    assert found(cluster={"mode": "fleet", "peer": {"listen": "h:1", "insecure": True}}) == {}
+    assert mistakes_of() == {}
+    assert mistakes_of(cluster={"mode": "fleet", "peer": {"listen": "h:1", "secret": "x" * 16}}) == {}
+    assert mistakes_of(cluster={"mode": "fleet", "peer": {"listen": "h:1", "insecure": True}}) == {}
 
 
 def test_one_port_has_room_for_every_broker() -> None:
     """Node ids are no ports. The names of brokers and the bootstrap name may be alike."""
-    assert found(**ONE_PORT, upstream={"nodes": {60_000: "a:1"}}) == {}
-    assert found(**ONE_PORT | {"listen": "h:65535", "advertise_port": 443}) == {}
-    assert found(**ONE_PORT | {"advertise": "b.k.example"}) == {}
-    assert found(**ONE_PORT | {"advertise": "b01x.k.example"}) == {}
+    assert mistakes_of(**ONE_PORT, upstream={"nodes": {60_000: "a:1"}}) == {}
+    assert mistakes_of(**ONE_PORT | {"listen": "h:65535", "advertise_port": 443}) == {}
+    assert mistakes_of(**ONE_PORT | {"advertise": "b.k.example"}) == {}
+    assert mistakes_of(**ONE_PORT | {"advertise": "b01x.k.example"}) == {}
 
 
 def test_tls_between_proxies_takes_all_of_its_files() -> None:
@@ -45,7 +45,7 @@ def test_tls_between_proxies_takes_all_of_its_files() -> None:
     peer = {"listen": "h:1", "insecure": True}
     files = [f"cluster.peer.tls.{name}" for name in ("ca_file", "cert_file", "key_file")]
     for tls, missing in (({"server_name": "h"}, files), ({"cert_file": __file__, "key_file": __file__}, files[:1])):
-        mistakes = found(cluster={"mode": "fleet", "peer": {**peer, "tls": tls}})
+        mistakes = mistakes_of(cluster={"mode": "fleet", "peer": {**peer, "tls": tls}})
         assert sorted(mistakes) == missing
 
 
@@ -126,7 +126,7 @@ def test_secret_of_a_fleet_is_read_without_its_line_end(tmp_path: Path) -> None:
 )
 def test_each_impossible_combination_is_named_by_its_path(settings: dict[str, Any], path: str) -> None:
     """The path is the setting to change."""
-    assert path in found(**settings)
+    assert path in mistakes_of(**settings)
 
 
 def test_a_password_twice_is_a_mistake(tmp_path: Path) -> None:
@@ -134,14 +134,14 @@ def test_a_password_twice_is_a_mistake(tmp_path: Path) -> None:
     file = tmp_path / "p"
     file.write_text("x")
     sasl = {"mechanism": "PLAIN", "username": "u", "password": "p", "password_file": str(file)}
-    assert "upstream.sasl.password" in found(upstream={"sasl": sasl})
+    assert "upstream.sasl.password" in mistakes_of(upstream={"sasl": sasl})
     del sasl["password"]
-    assert found(upstream={"sasl": sasl}) == {}
+    assert mistakes_of(upstream={"sasl": sasl}) == {}
 
 
 def test_files_that_are_not_there_are_named() -> None:
     """With the system's own words."""
-    mistakes = found(client_tls={"cert_file": "/nowhere/c", "key_file": "/nowhere/k"})
+    mistakes = mistakes_of(client_tls={"cert_file": "/nowhere/c", "key_file": "/nowhere/k"})
     assert mistakes == {
         "client_tls.cert_file": "cannot read /nowhere/c: No such file or directory",
         "client_tls.key_file": "cannot read /nowhere/k: No such file or directory",
@@ -149,8 +149,8 @@ def test_files_that_are_not_there_are_named() -> None:
 
 
 def test_tracing_needs_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(tracing={"export": "otlp"}) == {}
+    assert mistakes_of(tracing={"export": "otlp"}) == {}
     monkeypatch.setattr(config_consistency, "TRACING_LIBRARIES", ("opentelemetry.absent.deeper",))
-    assert found(tracing={"export": "none"}) == {}
-    mistakes = found(tracing={"export": "otlp"})
+    assert mistakes_of(tracing={"export": "none"}) == {}
+    mistakes = mistakes_of(tracing={"export": "otlp"})
     assert "pip install 'kafka-share-proxy[tracing]'" in mistakes["tracing.export"]

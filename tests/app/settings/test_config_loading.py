@@ -79,8 +79,8 @@ share_groups: {serve: sometimes, broker: {group.share.max.size: 0, group.share.n
 client_tls: {cert_file: /nowhere/cert.pem}
 cluster: {mode: many}
 """
-    found = mistakes(tmp_path, yaml, {}, KSP_DRAIN_S="soon")
-    paths = [line.split(" ")[0].rstrip(":") for line in found]
+    reported = mistakes(tmp_path, yaml, {}, KSP_DRAIN_S="soon")
+    paths = [line.split(" ")[0].rstrip(":") for line in reported]
     assert paths == sorted(paths)
     assert set(paths) == {
         "client_tls.cert_file",
@@ -100,7 +100,7 @@ cluster: {mode: many}
         "upstream.sasl.password",
         "upstream.sasl.username",
     }
-    text = "\n".join(found)
+    text = "\n".join(reported)
     assert "did you mean log_format?" in text
     assert "did you mean limits.connections?" in text
     assert "environment variable KSP_DRAIN_S" in text
@@ -179,8 +179,8 @@ def test_upstream_tls_is_on_when_any_of_its_keys_is_set(tmp_path: Path) -> None:
     """`enabled` needs to be said only where the system's list of authorities is enough."""
     assert config_loading.load({**REQUIRED, "upstream.tls.enabled": "true"}, {}).upstream.tls.on
     assert config_loading.load({**REQUIRED, "upstream.tls.verify": False}, {}).upstream.tls.on
-    found = mistakes(tmp_path, "upstream: {tls: {enabled: false, verify: false}}")
-    assert [line.split(" ")[0].rstrip(":") for line in found] == ["upstream.tls.enabled"]
+    reported = mistakes(tmp_path, "upstream: {tls: {enabled: false, verify: false}}")
+    assert [line.split(" ")[0].rstrip(":") for line in reported] == ["upstream.tls.enabled"]
 
 
 @pytest.mark.parametrize(
@@ -193,10 +193,10 @@ def test_upstream_tls_is_on_when_any_of_its_keys_is_set(tmp_path: Path) -> None:
 )
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, yaml: str, words: str) -> None:
     """Broken YAML, a key written twice, and a list where a map belongs; what else it may say is not called missing."""
-    found = "\n".join(mistakes(tmp_path, yaml))
-    assert words in found
-    assert "missing" not in found
-    assert found.count("config") == 1
+    reported = "\n".join(mistakes(tmp_path, yaml))
+    assert words in reported
+    assert "missing" not in reported
+    assert reported.count("config") == 1
 
 
 def test_a_missing_file_is_a_mistake() -> None:
@@ -207,8 +207,8 @@ def test_a_missing_file_is_a_mistake() -> None:
 
 def test_a_scalar_where_a_section_belongs_is_a_mistake(tmp_path: Path) -> None:
     """`upstream: kafka:9092` is not silently dropped."""
-    found = mistakes(tmp_path, "upstream: kafka:9092", {"listen": "127.0.0.1:1"})
-    assert any(line.startswith("upstream (") for line in found)
+    reported = mistakes(tmp_path, "upstream: kafka:9092", {"listen": "127.0.0.1:1"})
+    assert any(line.startswith("upstream (") for line in reported)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +216,6 @@ def test_a_scalar_where_a_section_belongs_is_a_mistake(tmp_path: Path) -> None:
 )
 def test_a_list_of_the_wrong_shape_is_a_mistake_with_its_path(tmp_path: Path, value: str) -> None:
     """Any mistake inside a list: the settings are refused, with its path."""
-    found = mistakes(tmp_path, f"share_groups: {{serve_by_group: {value}}}", REQUIRED)
-    assert found
-    assert all(line.startswith("share_groups.serve_by_group") for line in found)
+    reported = mistakes(tmp_path, f"share_groups: {{serve_by_group: {value}}}", REQUIRED)
+    assert reported
+    assert all(line.startswith("share_groups.serve_by_group") for line in reported)

@@ -87,8 +87,8 @@ def test_limits_are_changed_in_place() -> None:
 
 
 def test_the_files_of_tls_are_watched() -> None:
-    found = watched_files(config(client_tls=PAIR | {"client_ca_file": "/c"}, upstream={"tls": {"ca_file": "/d"}}))
-    assert sorted(found) == ["/a", "/b", "/c", "/d"]
+    paths = watched_files(config(client_tls=PAIR | {"client_ca_file": "/c"}, upstream={"tls": {"ca_file": "/d"}}))
+    assert sorted(paths) == ["/a", "/b", "/c", "/d"]
     assert watched_files(config()) == []
 
 

@@ -16,13 +16,13 @@ SAMPLE = Path(__file__).resolve().parents[3] / "deploy" / "settings.yaml"
 
 def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted key -> value; an empty map counts as not set."""
-    found: dict[str, Any] = {}
+    by_path: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            found |= leaves(value, f"{prefix}{key}.")
+            by_path |= leaves(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = value or None if isinstance(value, dict | list | tuple) else value
-    return found
+            by_path[f"{prefix}{key}"] = value or None if isinstance(value, dict | list | tuple) else value
+    return by_path
 
 
 def test_the_sample_has_every_setting_with_its_default() -> None:

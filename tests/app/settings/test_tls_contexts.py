@@ -41,9 +41,9 @@ def test_clients_need_a_certificate_only_if_an_authority_is_set(files: dict[str,
 
 def test_brokers_are_verified_by_default(files: dict[str, str]) -> None:
     """With a named authority only that one counts; verify: false is possible, and explicit."""
-    named = tls_contexts.towards_brokers(UpstreamTls(ca_file=files["ca"]))
-    assert (named.current.verify_mode, named.current.check_hostname) == (ssl.CERT_REQUIRED, True)
-    assert len(named.current.get_ca_certs()) == 1
+    private_ca = tls_contexts.towards_brokers(UpstreamTls(ca_file=files["ca"]))
+    assert (private_ca.current.verify_mode, private_ca.current.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert len(private_ca.current.get_ca_certs()) == 1
     system = tls_contexts.towards_brokers(UpstreamTls(enabled=True))
     assert system.current.verify_mode == ssl.CERT_REQUIRED
     loose = tls_contexts.towards_brokers(UpstreamTls(verify=False, cert_file=files["cert"], key_file=files["key"]))

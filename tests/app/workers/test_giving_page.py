@@ -54,15 +54,15 @@ def post(*parts: str) -> AdminRequest:
 @pytest.fixture
 def choices(monkeypatch: pytest.MonkeyPatch) -> list[WorkerPlaces]:
     """Places with which connections were chosen: number 10 for place 0, and 20 for a new place."""
-    seen: list[WorkerPlaces] = []
+    chosen_places: list[WorkerPlaces] = []
 
     def misplaced(_self: FairShare, _connections: Any, places: WorkerPlaces, _now: float) -> list[Any]:
-        seen.append(places)
+        chosen_places.append(places)
         return [(0, 10)]
 
     monkeypatch.setattr(FairShare, "misplaced", misplaced)
     monkeypatch.setattr(fair_share, "share_of", lambda new, _connections, _places: [(new, 20)])
-    return seen
+    return chosen_places
 
 
 async def test_connections_that_others_should_serve_are_given_to_their_sockets(choices: list[WorkerPlaces]) -> None:

@@ -17,9 +17,9 @@ FLEET = Config.model_validate({"listen": "127.0.0.1:9092", "workers": 2, "cluste
 
 @pytest.fixture
 def places() -> Iterator[Places]:
-    made = Places()
-    yield made
-    made.remove()
+    worker_places = Places()
+    yield worker_places
+    worker_places.remove()
 
 
 def test_workers_of_a_single_proxy_have_names_and_a_secret_of_their_own(places: Places) -> None:

@@ -69,11 +69,11 @@ def test_a_worker_gets_its_seat(ends: tuple[socket.socket, socket.socket]) -> No
     ours, theirs = ends
     places = Places()
     responding(ours, lambda _: (places.seat(CONFIG, 1), []))
-    made = SupervisorLink(theirs).seat()
+    assigned = SupervisorLink(theirs).seat()
     places.remove()
-    assert (made.number, made.name, made.peer_listen) == (1, "127.0.0.1:9092/1", None)
-    assert made.paths[made.name] == made.links
-    assert len(made.secret or b"") == 32
+    assert (assigned.number, assigned.name, assigned.peer_listen) == (1, "127.0.0.1:9092/1", None)
+    assert assigned.paths[assigned.name] == assigned.links
+    assert len(assigned.secret or b"") == 32
 
 
 def test_a_supervisor_that_has_ended_is_an_error(ends: tuple[socket.socket, socket.socket]) -> None:

@@ -85,9 +85,9 @@ class Proxy:
 
 @pytest.fixture
 def places() -> Iterator[Places]:
-    made = Places()
-    yield made
-    made.remove()
+    worker_places = Places()
+    yield worker_places
+    worker_places.remove()
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ def body(worker: int, *lines: float, on: bool = True) -> dict[str, Any]:
 
 def test_lines_are_ordered_by_time_and_have_the_number_of_their_worker() -> None:
     whole = merged({0: body(0, 1.25, 3.5), 1: body(1, 2.5)})
-    found = [json.loads(line) for line in whole["lines"]]
-    assert [(line["worker"], line["at"]) for line in found] == [(0, 1.25), (1, 2.5), (0, 3.5)]
+    trace_lines = [json.loads(line) for line in whole["lines"]]
+    assert [(line["worker"], line["at"]) for line in trace_lines] == [(0, 1.25), (1, 2.5), (0, 3.5)]
     assert (whole["position"], whole["connections_left_out"], whole["seconds_left"]) == ("0:2,1:1", 2, 6.0)
 
 

@@ -19,9 +19,9 @@ def test_groups_are_listed_or_there_is_one() -> None:
 def test_response_contains_each_group(version: int) -> None:
     request, response = registry.message("OffsetFetchRequest"), registry.message("OffsetFetchResponse")
     if version < 8:
-        requested, made = request(group_id="g"), response(error_code=16)
+        requested, fetched = request(group_id="g"), response(error_code=16)
     else:
         requested = request(groups=[request.OffsetFetchRequestGroup(group_id="g")])
-        made = response(groups=[response.OffsetFetchResponseGroup(group_id="g", error_code=16)])
+        fetched = response(groups=[response.OffsetFetchResponseGroup(group_id="g", error_code=16)])
     assert [group.group_id for group in requested_groups(requested, version)] == ["g"]
-    assert [(name, group.error_code) for name, group in responded_groups(requested, made, version)] == [("g", 16)]
+    assert [(name, group.error_code) for name, group in responded_groups(requested, fetched, version)] == [("g", 16)]

@@ -452,8 +452,8 @@ def test_ranges_of_a_view_are_not_those_of_its_base_or_of_another_view(world: Co
 def test_response_has_the_order_of_the_request_and_the_brokers_throttle(world: CommitWorld) -> None:
     world.begin(5, "9-9")
     sent = world.commit_many([("u", 2, 5, None), ("t", 1, 5, "ic/1;x"), ("t", 0, 5, "ic/1;7-8"), ("u", 0, 1, None)])
-    found = [(topic.name, entry.partition_index) for topic in sent.response.topics for entry in topic.partitions]
-    assert found == [("u", 2), ("u", 0), ("t", 1), ("t", 0)]
+    partitions = [(topic.name, entry.partition_index) for topic in sent.response.topics for entry in topic.partitions]
+    assert partitions == [("u", 2), ("u", 0), ("t", 1), ("t", 0)]
 
 
 def test_a004_18_thousand_overlapping_commits_in_any_order_come_to_their_union(world: CommitWorld) -> None:

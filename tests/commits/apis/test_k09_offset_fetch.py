@@ -13,9 +13,9 @@ from tests.support.commit_world import OFFSET_FETCH, Committed, CommitWorld
 
 @pytest.fixture
 def world() -> CommitWorld:
-    made = CommitWorld()
-    made.begin(43, "45-47,50-50")
-    return made
+    commit_world = CommitWorld()
+    commit_world.begin(43, "45-47,50-50")
+    return commit_world
 
 
 @pytest.mark.parametrize("version", range(1, 11))
@@ -45,13 +45,13 @@ def test_several_groups_of_which_some_have_ranges(world: CommitWorld) -> None:
     topics = [request.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     groups = [request.OffsetFetchRequestGroup(group_id=name, topics=topics) for name in ("other", "g", "third")]
     response = world.send(OFFSET_FETCH, 9, request(groups=groups)).response
-    found = [
+    committed = [
         (group.group_id, entry.committed_offset, entry.metadata)
         for group in response.groups
         for topic in group.topics
         for entry in topic.partitions
     ]
-    assert found == [("other", 7, "plain text"), ("g", 43, "ic/1;45-47,50-50"), ("third", -1, "")]
+    assert committed == [("other", 7, "plain text"), ("g", 43, "ic/1;45-47,50-50"), ("third", -1, "")]
 
 
 def test_groups_without_ranges_are_served_by_the_broker_alone(world: CommitWorld) -> None:

@@ -11,9 +11,9 @@ from tests.support.commit_world import PRODUCER, CommitWorld
 
 @pytest.fixture
 def world() -> CommitWorld:
-    made = CommitWorld()
-    made.begin(43, "45-47")
-    return made
+    commit_world = CommitWorld()
+    commit_world.begin(43, "45-47")
+    return commit_world
 
 
 def test_a004_25_ranges_count_when_the_transaction_is_committed(world: CommitWorld) -> None:

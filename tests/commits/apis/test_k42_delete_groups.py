@@ -11,10 +11,10 @@ from tests.support.commit_world import DELETE_GROUPS, CommitWorld
 
 @pytest.fixture
 def world() -> CommitWorld:
-    made = CommitWorld()
-    made.begin(43, "45-47")
-    made.begin(7, "9-9", group="other")
-    return made
+    commit_world = CommitWorld()
+    commit_world.begin(43, "45-47")
+    commit_world.begin(7, "9-9", group="other")
+    return commit_world
 
 
 def delete(world: CommitWorld, *names: str) -> dict[str, int]:

@@ -11,10 +11,10 @@ from tests.support.commit_world import OFFSET_DELETE, CommitWorld, Sent
 
 @pytest.fixture
 def world() -> CommitWorld:
-    made = CommitWorld()
-    made.begin(43, "45-47")
-    made.commit(7, "ic/1;9-9", partition=1)
-    return made
+    commit_world = CommitWorld()
+    commit_world.begin(43, "45-47")
+    commit_world.commit(7, "ic/1;9-9", partition=1)
+    return commit_world
 
 
 def delete(world: CommitWorld, group: str = "g") -> Sent:

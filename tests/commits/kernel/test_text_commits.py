@@ -26,19 +26,19 @@ LARGEST = "9" * 18
 
 def request(version: int, text: str | None, offset: int = COMMITTED, epoch: int = 3) -> tuple[bytes, Any]:
     """Return an OffsetCommit of one partition, and its entry as read."""
-    made = messages.OffsetCommitRequest
-    entry = made.OffsetCommitRequestPartition(
+    request_class = messages.OffsetCommitRequest
+    entry = request_class.OffsetCommitRequestPartition(
         partition_index=2,
         committed_offset=offset,
         committed_leader_epoch=epoch if version >= EPOCH_SINCE else -1,
         committed_metadata=text,
     )
-    topic = made.OffsetCommitRequestTopic(
+    topic = request_class.OffsetCommitRequestTopic(
         name="orders" if version < IDS_SINCE else "",
         topic_id=b"t" * 16 if version >= IDS_SINCE else b"",
         partitions=[entry],
     )
-    frame = bytes(frames.request(ApiKey.OFFSET_COMMIT, version, 77, "c", made(group_id="g", topics=[topic])))
+    frame = bytes(frames.request(ApiKey.OFFSET_COMMIT, version, 77, "c", request_class(group_id="g", topics=[topic])))
     parts = commit_frames.read(frame, version)
     assert parts is not None
     return frame, parts[3][0]
@@ -84,8 +84,8 @@ def test_request_carries_all_ranges_and_is_otherwise_unchanged(plan: Any, versio
     ],
 )
 def test_range_is_merged(plan: Any, held: str, text: str, after: str, merged: tuple[int, ...]) -> None:
-    frame, found = planned(plan, PREFIX + text, held)
-    assert (metadata_of(frame), found) == (PREFIX + after, merged)
+    frame, planned_merge = planned(plan, PREFIX + text, held)
+    assert (metadata_of(frame), planned_merge) == (PREFIX + after, merged)
 
 
 @pytest.mark.parametrize("plan", KERNELS)
@@ -140,9 +140,9 @@ def test_extension_fallback_and_model_agree(version: int) -> None:
         text, room = a_text(chance), chance.choice((ROOM, 20, 40))
         frame, entry = request(version, text)
         arguments = (frame, version, entry, COMMITTED, held.starts, held.ends, room, 8, None)
-        found = text_commits.plan(*arguments)
-        assert found == _python_plan(*arguments), (text, held)
-        if found is None:
+        planned_commit = text_commits.plan(*arguments)
+        assert planned_commit == _python_plan(*arguments), (text, held)
+        if planned_commit is None:
             continue
         taken += 1
         done = one_range(text)
@@ -150,9 +150,9 @@ def test_extension_fallback_and_model_agree(version: int) -> None:
         partition.records = TopicRecords(is_bound=True)
         plan = partition.plan_kept(PartitionCommit(COMMITTED, done), room - len(PREFIX) - text.endswith("\0"), 8)
         assert plan is not None
-        assert metadata_of(found[0]).rstrip("\0") == PREFIX + plan.ranges
-        partition.merging = found[1]
-        assert partition.merged(found[1], 3)
+        assert metadata_of(planned_commit[0]).rstrip("\0") == PREFIX + plan.ranges
+        partition.merging = planned_commit[1]
+        assert partition.merged(planned_commit[1], 3)
         assert str(partition.ranges) == plan.ranges
     assert taken > 50
 

@@ -11,11 +11,11 @@ from tests.support.judged import JudgedClient, batch, produce, share_fetch
 
 def test_a_finding_has_the_rule_the_client_and_the_request() -> None:
     client = JudgedClient()
-    seen = client.send(messages.MetadataRequest(topics=[]), unread=2)
+    request = client.send(messages.MetadataRequest(topics=[]), unread=2)
     (finding,) = client.judge.findings
     assert (finding.rule.id, finding.client_id, finding.connection) == ("unread-bytes", "c", 1)
     assert finding.detail == "2 bytes after the last field of Metadata v13"
-    assert finding.frame == seen.frame
+    assert finding.frame == request.frame
 
 
 def test_a_repeated_violation_is_counted() -> None:

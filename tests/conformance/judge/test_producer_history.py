@@ -39,5 +39,5 @@ def test_after_a_failure_a_bounded_number_of_batches_may_have_any_sequence_numbe
 
 def test_records_that_are_no_batch_have_no_header() -> None:
     client = JudgedClient()
-    seen = client.send(produce(b"\0" * 80), produced(), version=9)
-    assert list(batches(seen)) == [(("t", 0), None)]
+    request = client.send(produce(b"\0" * 80), produced(), version=9)
+    assert list(batches(request)) == [(("t", 0), None)]

@@ -33,10 +33,10 @@ def test_a_request_that_cannot_be_decoded_is_shown_as_bytes() -> None:
 def test_json_has_rule_source_and_request() -> None:
     client = JudgedClient()
     client.send(messages.MetadataRequest(topics=[]), unread=1)
-    (found,) = reports.as_json(client.judge.findings)["findings"]
-    assert (found["rule"], found["severity"], found["count"]) == ("unread-bytes", "error", 1)
-    assert found["source"] == "message definitions"
-    assert found["request"][0].startswith("frame 0: MetadataRequest v13")
+    (finding,) = reports.as_json(client.judge.findings)["findings"]
+    assert (finding["rule"], finding["severity"], finding["count"]) == ("unread-bytes", "error", 1)
+    assert finding["source"] == "message definitions"
+    assert finding["request"][0].startswith("frame 0: MetadataRequest v13")
 
 
 def test_junit_has_a_case_for_each_rule() -> None:

@@ -199,7 +199,7 @@ def test_an_epoch_that_was_sent_before_the_new_one_arrived_is_no_finding() -> No
     join(client)
     join(client, 2)
     client.send(heartbeat(1))
-    assert client.found == set()
+    assert client.violated_rules == set()
 
 
 def test_a_member_that_could_not_read_its_epoch_may_send_the_former_one() -> None:
@@ -208,7 +208,7 @@ def test_a_member_that_could_not_read_its_epoch_may_send_the_former_one() -> Non
     client.send(consumer_heartbeat(1), consumer_response(2), delivered=False)
     client.at += 5
     client.send(consumer_heartbeat(1), consumer_response(2))
-    assert client.found == set()
+    assert client.violated_rules == set()
 
 
 def test_a_member_that_the_cluster_removed_need_not_leave() -> None:
@@ -217,4 +217,4 @@ def test_a_member_that_the_cluster_removed_need_not_leave() -> None:
     client.send(heartbeat(1), messages.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     client.close()
     client.inspect()
-    assert client.found == set()
+    assert client.violated_rules == set()

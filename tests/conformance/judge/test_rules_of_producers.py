@@ -132,4 +132,4 @@ def test_a_request_without_response_may_be_repeated_on_the_next_connection() -> 
     client.send(produce(batch(2, producer=(7, 0, 0))), version=9, connection=2, responds=False)
     client.close(2)
     client.send(produce(batch(2, producer=(7, 0, 0))), produced(), version=9, connection=3)
-    assert client.found == set()
+    assert client.violated_rules == set()

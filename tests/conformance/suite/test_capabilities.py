@@ -15,10 +15,12 @@ def a_peer(api: str, _version: int, message: Any) -> Any:
     """A broker that has share groups switched off and refuses to create topics."""
     if api == "ApiVersions":
         apis = ("ApiVersions", "CreateTopics", "Metadata", "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch")
-        made = versions(**dict.fromkeys((*apis, "ShareAcknowledge", "DeleteTopics"), (0, 7)))
-        made.supported_features = [made.SupportedFeatureKey(name="metadata.version", min_version=7, max_version=29)]
-        made.finalized_features = [made.FinalizedFeatureKey(name="share.version", max_version_level=0)]
-        return made
+        api_versions = versions(**dict.fromkeys((*apis, "ShareAcknowledge", "DeleteTopics"), (0, 7)))
+        api_versions.supported_features = [
+            api_versions.SupportedFeatureKey(name="metadata.version", min_version=7, max_version=29)
+        ]
+        api_versions.finalized_features = [api_versions.FinalizedFeatureKey(name="share.version", max_version_level=0)]
+        return api_versions
     if api == "ShareGroupDescribe":
         return response(api, groups=[registry.message(f"{api}Response").DescribedGroup(error_code=35)])
     if api == "CreateTopics":
@@ -28,22 +30,22 @@ def a_peer(api: str, _version: int, message: Any) -> Any:
 
 async def test_a_peer_is_described_by_what_it_offers() -> None:
     async with scripted_peer(a_peer) as address:
-        _, found = await discover(Dialling([address]))
-    assert found.release == "4.2"
-    assert found.features == {"share.version": 0}
-    assert found.missing["share"] == "share groups are switched off (share.version 0)"
-    assert found.missing["consumer-groups"] == "ConsumerGroupHeartbeat is not offered"
-    assert "TOPIC_AUTHORIZATION_FAILED" in found.missing["views"]
-    assert "short-locks" in found.missing
-    assert found.missing["several-nodes"] == "Metadata shows fewer than two brokers"
+        _, capabilities = await discover(Dialling([address]))
+    assert capabilities.release == "4.2"
+    assert capabilities.features == {"share.version": 0}
+    assert capabilities.missing["share"] == "share groups are switched off (share.version 0)"
+    assert capabilities.missing["consumer-groups"] == "ConsumerGroupHeartbeat is not offered"
+    assert "TOPIC_AUTHORIZATION_FAILED" in capabilities.missing["views"]
+    assert "short-locks" in capabilities.missing
+    assert capabilities.missing["several-nodes"] == "Metadata shows fewer than two brokers"
 
 
 def test_the_first_missing_need_is_the_reason() -> None:
-    found = Capabilities("4.3", {1: (4, 17)}, {}, {"share": "off"})
-    assert found.lacks(("Fetch:12",)) is None
-    assert found.lacks(("Fetch:18", "share")) == "Fetch is offered in versions 4 to 17"
-    assert found.lacks(("share",)) == "off"
-    assert found.lacks(("Produce:3",)) == "Produce is not offered"
+    capabilities = Capabilities("4.3", {1: (4, 17)}, {}, {"share": "off"})
+    assert capabilities.lacks(("Fetch:12",)) is None
+    assert capabilities.lacks(("Fetch:18", "share")) == "Fetch is offered in versions 4 to 17"
+    assert capabilities.lacks(("share",)) == "off"
+    assert capabilities.lacks(("Produce:3",)) == "Produce is not offered"
 
 
 def test_the_differences_of_the_proxy_hold_on_any_release() -> None:

@@ -19,10 +19,10 @@ KNOWN = {18: (0, 3)}
 async def test_a_condition_is_awaited_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(case_run, "PAUSE_S", 0.001)
     run = CaseRun(ClusterUnderTest(Dialling([]), KNOWN), Capabilities("4.3", KNOWN, {}))
-    seen = iter([0, 0, 7])
+    results = iter([0, 0, 7])
 
     async def condition() -> int:
-        return next(seen, 0)
+        return next(results, 0)
 
     assert await run.until(condition, "a number") == 7
     with pytest.raises(Mismatch, match="a number: expected within 0 s"):

@@ -11,21 +11,21 @@ async def body(_run: object) -> None:
     """Check nothing."""
 
 
-def made(case_id: str) -> Case:
+def case(case_id: str) -> Case:
     return Case(case_id, "A sentence.", "KIP-0", body)
 
 
 def filled(*ids: str) -> Registry:
     registry = Registry()
     for each in ids:
-        registry.add(made(each))
+        registry.add(case(each))
     return registry
 
 
 def test_an_id_is_used_once() -> None:
     registry = filled("a.b.c")
     with pytest.raises(DuplicateCase, match=r"a\.b\.c"):
-        registry.add(made("a.b.c"))
+        registry.add(case("a.b.c"))
 
 
 def test_cases_are_selected_by_suite_and_pattern() -> None:
@@ -38,7 +38,7 @@ def test_cases_are_selected_by_suite_and_pattern() -> None:
 
 
 def test_each_row_becomes_a_case_with_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, seen = Registry(), []
+    own, rows = Registry(), []
     monkeypatch.setattr(CASES, "add", own.add)
 
     @case_for_each(
@@ -47,10 +47,10 @@ def test_each_row_becomes_a_case_with_its_values(monkeypatch: pytest.MonkeyPatch
     )  # fmt: skip
     async def declared(_run: object, number: int, text: str) -> None:
         """{0} is {1}."""
-        seen.append((number, text))
+        rows.append((number, text))
 
     low, high = own.select()
     assert (low.id, low.sentence, low.needs, low.differs) == ("s.subject.low", "1 is x.", ("Fetch:1",), {})
     assert high.differs == {"3.9": "why"}
     trio.run(high.body, None)
-    assert seen == [(9, "y")]
+    assert rows == [(9, "y")]

@@ -28,11 +28,15 @@ class Peer:
 
     def __call__(self, api: str, _version: int, message: Any) -> Any:
         if api == "CreateTopics":
-            made = registry.message("CreateTopicsResponse")
-            return made(topics=[made.CreatableTopicResult(error_code=self._create_error, error_message="no room")])
+            response_class = registry.message("CreateTopicsResponse")
+            return response_class(
+                topics=[response_class.CreatableTopicResult(error_code=self._create_error, error_message="no room")]
+            )
         if api == "FindCoordinator":
-            made = registry.message("FindCoordinatorResponse")
-            return made(coordinators=[made.Coordinator(key="g", host=self.address.host, port=self.address.port)])
+            response_class = registry.message("FindCoordinatorResponse")
+            return response_class(
+                coordinators=[response_class.Coordinator(key="g", host=self.address.host, port=self.address.port)]
+            )
         if api == "DeleteTopics":
             self.deleted += message.topic_names
         if api == "DeleteGroups":

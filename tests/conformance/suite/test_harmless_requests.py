@@ -38,5 +38,5 @@ def test_every_api_of_clients_is_covered() -> None:
 
 def test_the_value_at_a_path_is_found() -> None:
     response = registry.message("MetadataResponse")
-    made = response(topics=[response.MetadataResponseTopic(error_code=17)])
-    assert newest()["Metadata"].value(made) == 17
+    metadata = response(topics=[response.MetadataResponseTopic(error_code=17)])
+    assert newest()["Metadata"].value(metadata) == 17

@@ -22,9 +22,13 @@ async def test_topics_are_named_by_name_or_id_as_the_version_requires() -> None:
 
     def respond(_api: str, _version: int, message: Any) -> Any:
         sent.append(message)
-        made = registry.message("FetchResponse")
-        topics = [made.FetchableTopicResponse(partitions=[made.PartitionData(partition_index=0, high_watermark=9)])]
-        return made(responses=topics)
+        response_class = registry.message("FetchResponse")
+        topics = [
+            response_class.FetchableTopicResponse(
+                partitions=[response_class.PartitionData(partition_index=0, high_watermark=9)]
+            )
+        ]
+        return response_class(responses=topics)
 
     async with scripted_peer(respond) as address:
         run = CaseRun(ClusterUnderTest(Dialling([address]), KNOWN), Capabilities("4.3", KNOWN, {}))

@@ -20,9 +20,9 @@ from tests.support.raw import address
 @asynccontextmanager
 async def a_run() -> AsyncIterator[CaseRun]:
     async with open_target() as server:
-        cluster, found = await discover(Dialling([address(each) for each in server.bootstrap.split(",")]))
-        assert placed_topics.NEEDS not in found.missing
-        run = CaseRun(cluster, found)
+        cluster, capabilities = await discover(Dialling([address(each) for each in server.bootstrap.split(",")]))
+        assert placed_topics.NEEDS not in capabilities.missing
+        run = CaseRun(cluster, capabilities)
         yield run
         await run.aclose()
 

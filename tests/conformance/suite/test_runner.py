@@ -43,22 +43,27 @@ async def test_a_case_without_a_mismatch_passes() -> None:
     [("share", "switched off"), ("Fetch:12", "Fetch is offered in versions 4 to 11"), ("Produce:3", "not offered")],
 )
 async def test_what_is_not_offered_is_skipped_with_its_reason(need: str, reason: str) -> None:
-    seen = await outcome(wrong, needs=(need,))
-    assert seen.status is Status.SKIPPED
-    assert reason in seen.reason
+    case_outcome = await outcome(wrong, needs=(need,))
+    assert case_outcome.status is Status.SKIPPED
+    assert reason in case_outcome.reason
 
 
 async def test_a_case_may_find_out_itself_that_something_is_missing() -> None:
     async def body(_run: CaseRun) -> None:
         raise NotOffered("no such thing")
 
-    seen = await outcome(body)
-    assert (seen.status, seen.reason) == (Status.SKIPPED, "no such thing")
+    case_outcome = await outcome(body)
+    assert (case_outcome.status, case_outcome.reason) == (Status.SKIPPED, "no such thing")
 
 
 async def test_a_mismatch_fails_with_what_was_expected_and_seen() -> None:
-    seen = await outcome(wrong)
-    assert (seen.status, seen.reason, seen.expected, seen.actual) == (Status.FAILED, "number", "2", "1")
+    case_outcome = await outcome(wrong)
+    assert (case_outcome.status, case_outcome.reason, case_outcome.expected, case_outcome.actual) == (
+        Status.FAILED,
+        "number",
+        "2",
+        "1",
+    )
 
 
 async def test_a_known_difference_of_a_release_is_no_failure() -> None:
@@ -70,8 +75,8 @@ async def test_a_case_is_bounded_in_time() -> None:
     async def body(_run: CaseRun) -> None:
         await trio.sleep_forever()
 
-    seen = await outcome(body, limit_s=0.05)
-    assert (seen.status, seen.reason) == (Status.FAILED, "duration")
+    case_outcome = await outcome(body, limit_s=0.05)
+    assert (case_outcome.status, case_outcome.reason) == (Status.FAILED, "duration")
 
 
 async def test_a_lost_connection_fails_the_case_and_shows_the_exchange() -> None:
@@ -79,19 +84,19 @@ async def test_a_lost_connection_fails_the_case_and_shows_the_exchange() -> None
         await run.request("ApiVersions")
 
     async with scripted_peer(lambda *_: None) as address:
-        seen = await outcome(body, address)
-    assert seen.status is Status.FAILED
-    assert "closed the connection" in seen.actual
-    assert [each.name for each in seen.exchanges] == ["ApiVersions v4"]
+        case_outcome = await outcome(body, address)
+    assert case_outcome.status is Status.FAILED
+    assert "closed the connection" in case_outcome.actual
+    assert [each.name for each in case_outcome.exchanges] == ["ApiVersions v4"]
 
 
 async def test_a_refused_set_up_fails_the_case_and_says_that_its_rule_was_not_tested() -> None:
     async def body(_run: CaseRun) -> None:
         raise SetUpFailed("cannot create a topic: INVALID_CONFIG")
 
-    seen = await outcome(body)
-    assert (seen.status, seen.reason) == (Status.FAILED, SET_UP)
-    assert seen.actual == "cannot create a topic: INVALID_CONFIG"
+    case_outcome = await outcome(body)
+    assert (case_outcome.status, case_outcome.reason) == (Status.FAILED, SET_UP)
+    assert case_outcome.actual == "cannot create a topic: INVALID_CONFIG"
 
 
 async def test_a_response_that_lacks_an_entry_fails_the_case() -> None:
@@ -99,9 +104,9 @@ async def test_a_response_that_lacks_an_entry_fails_the_case() -> None:
         equal("key", (await run.request("ApiVersions")).api_keys[3].api_key, 1)
 
     async with scripted_peer(lambda *_: versions(Fetch=(4, 11))) as address:
-        seen = await outcome(body, address)
-    assert (seen.status, seen.reason) == (Status.FAILED, "shape of the response")
-    assert "api_keys[3]" in seen.expected
+        case_outcome = await outcome(body, address)
+    assert (case_outcome.status, case_outcome.reason) == (Status.FAILED, "shape of the response")
+    assert "api_keys[3]" in case_outcome.expected
 
 
 async def test_members_leave_after_a_failure_too() -> None:
@@ -130,9 +135,9 @@ async def test_a_run_returns_the_outcomes_in_the_order_of_the_cases(monkeypatch:
 
     monkeypatch.setattr(runner, "discover", discover)
     monkeypatch.setattr(runner, "run_case", run_case)
-    cases, seen = [Case(each, "A sentence.", "KIP-0", nothing) for each in delays], []
+    cases, outcomes = [Case(each, "A sentence.", "KIP-0", nothing) for each in delays], []
     async with scripted_peer(lambda *_: versions()) as address:
-        report = await runner.run_suite(Dialling([address]), cases, seen.append)
+        report = await runner.run_suite(Dialling([address]), cases, outcomes.append)
     assert [each.case.id for each in report.outcomes] == ["s.a.slow", "s.a.quick"]
-    assert [each.case.id for each in seen] == ["s.a.quick", "s.a.slow"]
+    assert [each.case.id for each in outcomes] == ["s.a.quick", "s.a.slow"]
     assert (report.release, report.count(Status.PASSED), report.failed) == ("4.3", 2, [])

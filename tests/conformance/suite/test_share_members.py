@@ -76,10 +76,12 @@ async def test_a_renewing_fetch_requests_nothing() -> None:
 
 
 def test_entries_are_found_by_topic_id_and_partition() -> None:
-    made = registry.message("ShareFetchResponse")
-    spans = [made.AcquiredRecords(first_offset=3, last_offset=5, delivery_count=2)]
-    part = made.PartitionData(partition_index=1, acquired_records=spans)
-    message = made(responses=[made.ShareFetchableTopicResponse(topic_id=TOPIC.topic_id, partitions=[part])])
+    response_class = registry.message("ShareFetchResponse")
+    spans = [response_class.AcquiredRecords(first_offset=3, last_offset=5, delivery_count=2)]
+    part = response_class.PartitionData(partition_index=1, acquired_records=spans)
+    message = response_class(
+        responses=[response_class.ShareFetchableTopicResponse(topic_id=TOPIC.topic_id, partitions=[part])]
+    )
     assert acquired(message, TOPIC, 1) == [(3, 5, 2)]
     assert acquired(message, TOPIC, 0) == []
     with pytest.raises(Mismatch, match="partition 0"):

@@ -22,15 +22,17 @@ pytestmark = pytest.mark.broker
 
 STEPS = 60
 ScriptOf = Callable[[str, str, random.Random], Script]
-Found = Generator[Step, Any, Any]
+Steps = Generator[Step, Any, Any]
 
 
 # Records
 
 
 def a_batch(rng: random.Random, count: int, **header: Any) -> bytes:
-    found = [Record(None, b"v%d" % rng.randrange(1000), timestamp=START_MS + rng.randrange(5000)) for _ in range(count)]
-    return records.build_batch(0, found, **header)
+    batch_records = [
+        Record(None, b"v%d" % rng.randrange(1000), timestamp=START_MS + rng.randrange(5000)) for _ in range(count)
+    ]
+    return records.build_batch(0, batch_records, **header)
 
 
 def produce(topic: str, batch: bytes, *, version: int = 9, acks: int = -1, transactional_id: str | None = None) -> Step:
@@ -102,7 +104,7 @@ def records_script(topic: str, _: str, rng: random.Random) -> Script:
             yield query("DeleteRecords", 2, timeout_ms=5000, topics=[{"name": topic, "partitions": [partition]}])
 
 
-def _idempotent(topic: str, producer: list[int], rng: random.Random) -> Found:
+def _idempotent(topic: str, producer: list[int], rng: random.Random) -> Steps:
     producer_id, epoch, sequence = producer
     count, shift = rng.randint(1, 3), rng.choice([0, 0, 0, 0, -1, 1, 5])
     if rng.random() < 0.1:
@@ -116,7 +118,7 @@ def _idempotent(topic: str, producer: list[int], rng: random.Random) -> Found:
         producer[1:] = [max(epoch, 0), first + count]
 
 
-def _odd(topic: str, rng: random.Random) -> Found:
+def _odd(topic: str, rng: random.Random) -> Steps:
     data = bytearray(a_batch(rng, 2))
     kind = rng.choice(["crc", "two", "base", "empty", "unknown topic", "unknown partition", "control", "compressed"])
     if kind == "crc":
@@ -141,7 +143,7 @@ def _odd(topic: str, rng: random.Random) -> Found:
 # Transactions
 
 
-def again(step: Step, code_of: Callable[[Any], int]) -> Found:
+def again(step: Step, code_of: Callable[[Any], int]) -> Steps:
     """Repeat a request while another transaction of the producer is being completed; then once for the trace."""
     for _ in range(2000):
         response = yield Step(step.api, step.version, step.values, step.connection, is_traced=False)
@@ -150,7 +152,7 @@ def again(step: Step, code_of: Callable[[Any], int]) -> Found:
     raise TimeoutError(step.api)
 
 
-def completed(transactional_id: str) -> Found:
+def completed(transactional_id: str) -> Steps:
     """Wait until the markers are written."""
     for _ in range(5000):
         step = Step("DescribeTransactions", 0, {"transactional_ids": [transactional_id]}, is_traced=False)
@@ -187,7 +189,7 @@ def transactions_script(topic: str, name: str, rng: random.Random) -> Script:
             yield from _offsets_in_transaction(topic, name, producer, rng)
 
 
-def _produce_in(topic: str, name: str, producer: list[int], rng: random.Random) -> Found:
+def _produce_in(topic: str, name: str, producer: list[int], rng: random.Random) -> Steps:
     header = {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": producer[2]}
     data = a_batch(rng, 2, is_transactional=True, **header)
     step = produce(topic, data, version=rng.choice([10, 12]), transactional_id=name)
@@ -201,7 +203,7 @@ def _not_enough_replicas(response: Any) -> int:
     return 51 if response.responses[0].partition_responses[0].error_code == 19 else 0
 
 
-def _end(name: str, producer: list[int], rng: random.Random) -> Found:
+def _end(name: str, producer: list[int], rng: random.Random) -> Steps:
     version, committed = rng.choice([4, 5]), rng.random() < 0.5
     values = {"transactional_id": name, "producer_id": producer[0], "producer_epoch": producer[1]}
     response = yield from traced_again(query("EndTxn", version, committed=committed, **values), _code)
@@ -210,7 +212,7 @@ def _end(name: str, producer: list[int], rng: random.Random) -> Found:
         producer[:] = [response.producer_id, response.producer_epoch, 0]
 
 
-def _init(name: str, producer: list[int], rng: random.Random) -> Found:
+def _init(name: str, producer: list[int], rng: random.Random) -> Steps:
     known = {"producer_id": producer[0], "producer_epoch": producer[1]} if rng.random() < 0.5 else {}
     step = query("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000, **known)
     response = yield from traced_again(step, _code)
@@ -222,7 +224,7 @@ def _code(response: Any) -> int:
     return int(response.error_code)
 
 
-def traced_again(step: Step, code_of: Callable[[Any], int]) -> Found:
+def traced_again(step: Step, code_of: Callable[[Any], int]) -> Steps:
     """Repeat a request until no earlier transaction is in its way, and trace its last response by its codes."""
     response = yield from again(step, code_of)
     yield Step(NOTE, step.version, {"response": response})
@@ -240,7 +242,7 @@ def _add(topic: str, name: str, producer: list[int]) -> Step:
     )  # fmt: skip
 
 
-def _offsets_in_transaction(topic: str, name: str, producer: list[int], rng: random.Random) -> Found:
+def _offsets_in_transaction(topic: str, name: str, producer: list[int], rng: random.Random) -> Steps:
     group = f"{name}-group"
     values = {"transactional_id": name, "producer_id": producer[0], "producer_epoch": producer[1], "group_id": group}
     if rng.random() < 0.3:
@@ -308,7 +310,7 @@ def classic_script(topic: str, group: str, rng: random.Random) -> Script:
     yield from _classic_steps(topic, group, [first, second], generation, rng)
 
 
-def _classic_steps(topic: str, group: str, members: list[str], generation: int, rng: random.Random) -> Found:
+def _classic_steps(topic: str, group: str, members: list[str], generation: int, rng: random.Random) -> Steps:
     for _ in range(STEPS // 2):
         member, wrong = rng.choice([*members, "stranger"]), generation + rng.choice([0, 0, 0, 1, -1])
         kind = rng.choice(["heartbeat", "commit", "commit", "fetch", "sync", "describe", "rejoin", "static", "delete"])
@@ -360,8 +362,8 @@ def commit(group: str, topic: str, rng: random.Random, generation: int, member: 
 
 
 def offsets_of(group: str, topic: str, **values: Any) -> Step:
-    named = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0, 1]}], **values}
-    return query("OffsetFetch", 9, groups=[named, {"group_id": group + "-none", "topics": None}])
+    group_request = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0, 1]}], **values}
+    return query("OffsetFetch", 9, groups=[group_request, {"group_id": group + "-none", "topics": None}])
 
 
 def static_script(topic: str, group: str, rng: random.Random) -> Script:
@@ -457,7 +459,7 @@ def share_script(topic: str, group: str, rng: random.Random) -> Script:
             epochs[member] = epoch + 1
 
 
-def _joined(topic: str, group: str) -> Found:
+def _joined(topic: str, group: str) -> Steps:
     """Join, and wait for the assignment: before it a broker has not initialized the group's state."""
     pause = fetch(topic, 3, 1000, max_wait_ms=100, min_bytes=1 << 20)
     epoch, topics = 0, [topic]
@@ -471,7 +473,7 @@ def _joined(topic: str, group: str) -> Found:
     raise TimeoutError(group)
 
 
-def _started(topic_id: bytes, group: str) -> Found:
+def _started(topic_id: bytes, group: str) -> Steps:
     """Wait until the broker has initialized the share partition, and give back what was acquired."""
     names = {"group_id": group, "member_id": "first"}
     topics = [{"topic_id": topic_id, "partitions": [{"partition_index": 0}]}]
@@ -508,14 +510,14 @@ def acknowledge(
 
 def a_few(rng: random.Random, *, renew: bool = False) -> list[dict[str, Any]]:
     first = rng.randrange(12)
-    found = []
+    batches = []
     for _ in range(rng.randint(1, 2)):
         last = first + rng.choice([0, 0, 1, 2])
         kinds = [1, 1, 2, 2, 3, 4] if renew else [1, 1, 2, 2, 3, 0, 4]
         types = [rng.choice(kinds) for _ in range(rng.choice([1, last - first + 1]))]
-        found.append({"first_offset": first, "last_offset": last, "acknowledge_types": types})
+        batches.append({"first_offset": first, "last_offset": last, "acknowledge_types": types})
         first = last + rng.choice([1, 1, 2])
-    return found
+    return batches
 
 
 # The tests
@@ -539,8 +541,8 @@ async def test_random_scripts_have_the_same_responses(
 
 
 def _has_coordinator(raw: Raw, name: str) -> bool:
-    found = raw.send_request("FindCoordinator", 4, key_type=1, coordinator_keys=[name]).coordinators[0]
-    return not found.error_code
+    coordinator = raw.send_request("FindCoordinator", 4, key_type=1, coordinator_keys=[name]).coordinators[0]
+    return not coordinator.error_code
 
 
 def _on_native(script: ScriptOf, seed: int, kafka: Cluster, topic: str, group: str) -> Trace:

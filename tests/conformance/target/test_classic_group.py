@@ -20,16 +20,16 @@ async def test_a_member_that_does_not_rejoin_is_dropped_after_the_rebalance_time
         group.members[first].session_timeout_ms = 60_000
         group.heartbeat(first, None, 1)
         second = (await caller.join("g", session_timeout_ms=60_000)).member_id
-        found = []
+        join_responses = []
 
         async def join() -> None:
-            found.append(await Caller(cluster, number=2).join("g", second, session_timeout_ms=60_000))
+            join_responses.append(await Caller(cluster, number=2).join("g", second, session_timeout_ms=60_000))
 
         nursery.start_soon(join)
         await trio.testing.wait_all_tasks_blocked()
         assert group.state is ClassicState.PREPARING
         await advance(cluster, 20)
-        assert [(each.generation_id, each.leader, len(each.members)) for each in found] == [(2, second, 1)]
+        assert [(each.generation_id, each.leader, len(each.members)) for each in join_responses] == [(2, second, 1)]
         assert group.member_error(first, None) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -49,20 +49,20 @@ async def test_a_static_member_returns_without_a_rebalance() -> None:
 async def test_the_first_rebalance_waits_for_more_members() -> None:
     settings = ClusterSettings(group_initial_rebalance_delay_ms=3000)
     async with running_cluster(settings=settings) as cluster, trio.open_nursery() as nursery:
-        found = []
+        generations = []
 
         async def join(number: int) -> None:
             caller = Caller(cluster, number=number)
             member_id = (await caller.join("g")).member_id
-            found.append((await caller.join("g", member_id)).generation_id)
+            generations.append((await caller.join("g", member_id)).generation_id)
 
         for number in (1, 2):
             nursery.start_soon(join, number)
             await trio.testing.wait_all_tasks_blocked()
             await advance(cluster, 2)
-        assert found == []
+        assert generations == []
         await advance(cluster, 3)
-        assert found == [1, 1]
+        assert generations == [1, 1]
 
 
 async def test_a_group_without_members_is_empty() -> None:

@@ -34,29 +34,29 @@ def of_text(offset: int, metadata: str = "") -> RequestedOffset:
 
 
 def shown(offsets: GroupOffsets) -> tuple[int, str]:
-    found = offsets.shown(PARTITION) or CommittedOffset(-1)
-    return found.offset, found.metadata
+    committed = offsets.shown(PARTITION) or CommittedOffset(-1)
+    return committed.offset, committed.metadata
 
 
 def test_ranges_are_merged_and_moved_over() -> None:
     offsets = GroupOffsets()
-    found = []
+    steps = []
     for offset, text in ((0, ""), (0, "ic/1;4-5"), (0, "ic/1;7-7"), (3, ""), (4, ""), (1, "")):
         assert offsets.commit(PARTITION, of_text(offset, text)) == ErrorCode.NONE
-        found.append(shown(offsets))
-    assert found == [(0, ""), (0, "ic/1;4-5"), (0, "ic/1;4-5,7-7"), (3, "ic/1;4-5,7-7"), (6, "ic/1;7-7"), (1, "")]
+        steps.append(shown(offsets))
+    assert steps == [(0, ""), (0, "ic/1;4-5"), (0, "ic/1;4-5,7-7"), (3, "ic/1;4-5,7-7"), (6, "ic/1;7-7"), (1, "")]
 
 
 def test_the_leader_epoch_is_that_of_the_committed_offset() -> None:
     offsets = GroupOffsets()
-    found = []
+    epochs = []
     for offset, text in ((2, ""), (2, "ic/1;5-5"), (1, "ic/1;7-7"), (3, "ic/1;3-4")):
         committed = RequestedOffset(CommittedOffset(offset, 9), of_text(offset, text).done)
         offsets.commit(PARTITION, committed)
         held = offsets.shown(PARTITION)
         assert held is not None
-        found.append((held.offset, held.leader_epoch))
-    assert found == [(2, 9), (2, 9), (2, 9), (6, -1)]
+        epochs.append((held.offset, held.leader_epoch))
+    assert epochs == [(2, 9), (2, 9), (2, 9), (6, -1)]
 
 
 @pytest.mark.parametrize(("commits", "expected"), [(True, (5, "ic/1;8-8")), (False, (0, "ic/1;4-4"))])

@@ -21,9 +21,9 @@ def test_what_cannot_be_read_is_none() -> None:
 
 
 def test_a_later_version_is_read_as_the_last_known() -> None:
-    found = read_subscription(b"\0\7" + subscription(["t"])[2:] + b"\0\0\0\1\0\1r")
-    assert found is not None
-    assert (found.topics, found.generation_id, found.rack_id) == (["t"], 1, "r")
+    parsed = read_subscription(b"\0\7" + subscription(["t"])[2:] + b"\0\0\0\1\0\1r")
+    assert parsed is not None
+    assert (parsed.topics, parsed.generation_id, parsed.rack_id) == (["t"], 1, "r")
 
 
 async def test_an_assignment_has_the_version_of_the_metadata_and_existing_topics() -> None:
@@ -31,9 +31,9 @@ async def test_an_assignment_has_the_version_of_the_metadata_and_existing_topics
         topic = cluster.create_topic("t", 3)
         partitions = {TopicIdPartition(topic.topic_id, 2), TopicIdPartition(topic.topic_id, 0)}
         data = write_assignment({*partitions, TopicIdPartition(b"?" * 16, 0)}, cluster.topics, subscription(["t"]))
-        found = read_assignment(data)
-        assert found is not None
-        assert (data[:2], found.assigned_partitions[0].partitions) == (b"\0\1", [0, 2])
-        assert existing_partitions(found.assigned_partitions, cluster.topics) == partitions
+        parsed = read_assignment(data)
+        assert parsed is not None
+        assert (data[:2], parsed.assigned_partitions[0].partitions) == (b"\0\1", [0, 2])
+        assert existing_partitions(parsed.assigned_partitions, cluster.topics) == partitions
         cluster.delete_topic("t")
-        assert existing_partitions(found.assigned_partitions, cluster.topics) == set()
+        assert existing_partitions(parsed.assigned_partitions, cluster.topics) == set()

@@ -48,8 +48,8 @@ async def test_the_report_has_the_findings() -> None:
     async with served() as server:
         client = await connected(server)
         await client.call(METADATA)
-        (found,) = (await request(server, "GET", "/report"))[1]["findings"]
-        assert (found["rule"], found["client_id"]) == ("api-versions-missing", "test")
+        (finding,) = (await request(server, "GET", "/report"))[1]["findings"]
+        assert (finding["rule"], finding["client_id"]) == ("api-versions-missing", "test")
         assert (
             '<testcase classname="judge" name="api-versions-missing">'
             in ((await request(server, "GET", "/report.junit"))[1])

@@ -41,8 +41,8 @@ def test_the_level_selects_the_field() -> None:
 
 def test_plain_keys_and_partitions_become_entries() -> None:
     find = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b"])
-    found: Any = error_responses.build(ApiKey.FIND_COORDINATOR, 4, find, CODE)
-    assert [(each.key, each.error_code) for each in found.coordinators] == [("a", CODE), ("b", CODE)]
+    built: Any = error_responses.build(ApiKey.FIND_COORDINATOR, 4, find, CODE)
+    assert [(each.key, each.error_code) for each in built.coordinators] == [("a", CODE), ("b", CODE)]
     kinds = messages.OffsetFetchRequest
     topic = kinds.OffsetFetchRequestTopics(name="t", partition_indexes=[0, 3])
     fetch = kinds(groups=[kinds.OffsetFetchRequestGroup(group_id="g", topics=[topic])])

@@ -91,16 +91,16 @@ async def test_waiting_requests_end_with_the_upgrade() -> None:
         caller = Caller(cluster)
         await classic_member(caller, assignment({"t": [0, 1]}))
         second = (await caller.join("g", **METADATA)).member_id
-        found = []
+        error_codes = []
 
         async def join() -> None:
-            found.append((await Caller(cluster, number=2).join("g", second, **METADATA)).error_code)
+            error_codes.append((await Caller(cluster, number=2).join("g", second, **METADATA)).error_code)
 
         nursery.start_soon(join)
         await trio.testing.wait_all_tasks_blocked()
         assert (await caller.join_consumer("g", "modern", "t")).error_code == 0
         await trio.testing.wait_all_tasks_blocked()
-        assert found == [ErrorCode.REBALANCE_IN_PROGRESS]
+        assert error_codes == [ErrorCode.REBALANCE_IN_PROGRESS]
 
 
 @pytest.mark.parametrize("how", ["leave", "session"])

@@ -16,11 +16,11 @@ from kafka_share_proxy.wire.errors import ErrorCode
 
 
 def test_a_text_has_ranges_and_the_clients_own_metadata() -> None:
-    found = requested_offset(3, 1, "ic/1;5-6,8-8;pr=1-2;u=mine\0")
-    assert isinstance(found, RequestedOffset)
-    assert found.done == OffsetRanges([(5, 7), (8, 9)])
-    assert found.committed == CommittedOffset(3, 1, "mine\0", ((1, 2),))
-    assert with_ranges(found.committed, found.done).metadata == "ic/1;5-6,8-8;pr=1-2;u=mine\0"
+    requested = requested_offset(3, 1, "ic/1;5-6,8-8;pr=1-2;u=mine\0")
+    assert isinstance(requested, RequestedOffset)
+    assert requested.done == OffsetRanges([(5, 7), (8, 9)])
+    assert requested.committed == CommittedOffset(3, 1, "mine\0", ((1, 2),))
+    assert with_ranges(requested.committed, requested.done).metadata == "ic/1;5-6,8-8;pr=1-2;u=mine\0"
 
 
 def test_other_metadata_is_kept() -> None:

@@ -28,7 +28,7 @@ PARTITIONS = 12
 STEPS = 60
 SEEDS = (0, 2)
 """Without 1: two runs at one broker differ at its end, because random member ids decide which partition moves."""
-Found = Generator[Step, Any, Any]
+Steps = Generator[Step, Any, Any]
 
 
 class Members:
@@ -51,8 +51,8 @@ class Members:
     def here(self, kind: str) -> list[str]:
         return sorted(name for name in self.epochs if name.startswith(kind))
 
-    def _note(self, what: str, *values: Any) -> Step:
-        return Step(NOTE, 0, {"response": [what, *values]})
+    def _note(self, label: str, *values: Any) -> Step:
+        return Step(NOTE, 0, {"response": [label, *values]})
 
     def _send(self, api: str, version: int, name: str, **values: Any) -> Step:
         full = {"group_id": self.group, **values}
@@ -68,7 +68,7 @@ class Members:
         }  # fmt: skip
         return self._send("JoinGroup", version, name, **{**full, **values})
 
-    def joined(self, name: str, response: Any) -> Found:
+    def joined(self, name: str, response: Any) -> Steps:
         if response.error_code in (0, 79):
             self.ids[name] = response.member_id
         if response.error_code == 0:
@@ -78,7 +78,7 @@ class Members:
             bool(response.leader), bool(response.members), bool(response.member_id), response.skip_assignment,
         )  # fmt: skip
 
-    def join(self, name: str, **values: Any) -> Found:
+    def join(self, name: str, **values: Any) -> Steps:
         response = yield self.join_step(name, **values)
         yield from self.joined(name, response)
 
@@ -94,10 +94,10 @@ class Members:
         full = {"member_id": self.ids[name], "generation_id": self.epochs[name], "assignments": parts}
         return self._send("SyncGroup", 5, name, **{**full, "protocol_type": "consumer", "protocol_name": "a", **values})
 
-    def synced(self, name: str, response: Any) -> Found:
+    def synced(self, name: str, response: Any) -> Steps:
         data = bytes(response.assignment)
-        found = read_assignment(data)
-        topics = [] if found is None else found.assigned_partitions
+        assigned = read_assignment(data)
+        topics = [] if assigned is None else assigned.assigned_partitions
         if response.error_code == 0:
             self.owned[name] = [index for topic in topics for index in topic.partitions]
         shape = [(topic.topic, len(topic.partitions)) for topic in topics]
@@ -105,16 +105,16 @@ class Members:
             "sync", name, response.error_code, response.protocol_type, response.protocol_name, data[:2], shape
         )
 
-    def sync(self, name: str, **values: Any) -> Found:
+    def sync(self, name: str, **values: Any) -> Steps:
         response = yield self.sync_step(name, **values)
         yield from self.synced(name, response)
 
-    def heartbeat(self, name: str, shift: int = 0, **values: Any) -> Found:
+    def heartbeat(self, name: str, shift: int = 0, **values: Any) -> Steps:
         full = {"member_id": self.ids.get(name, name), "generation_id": self.epochs.get(name, 1) + shift, **values}
         response = yield self._send("Heartbeat", 4, name, **full)
         yield self._note("heartbeat", name, response.error_code)
 
-    def leave(self, *names: str, **values: Any) -> Found:
+    def leave(self, *names: str, **values: Any) -> Steps:
         members = [{"member_id": self.ids.get(name, name), **values} for name in names]
         response = yield self._send("LeaveGroup", 5, names[0], members=members)
         yield self._note("leave", names, response.error_code, [each.error_code for each in response.members])
@@ -126,7 +126,7 @@ class Members:
         for known in (self.ids, self.epochs, self.owned):
             known.pop(name, None)  # type: ignore[attr-defined]
 
-    def rebalanced(self) -> Found:
+    def rebalanced(self) -> Steps:
         """Let all members of a classic group join and sync."""
         names = self.here("c")
         for name in sorted(names, key=lambda each: each != self.leader):
@@ -144,17 +144,17 @@ class Members:
         for name in names:
             yield from self.synced(name, (yield Step(RECEIVE, 0, {}, int(name[1:]), is_traced=False)))
 
-    def _rebalance_begun(self) -> Found:
+    def _rebalance_begun(self) -> Steps:
         """Wait until the join of the leader has arrived: before it, another member would get the last generation."""
         for _ in range(500):
-            found = yield Step("DescribeGroups", 6, {"groups": [self.group]}, is_traced=False)
-            if found.groups[0].group_state != "Stable":
+            response = yield Step("DescribeGroups", 6, {"groups": [self.group]}, is_traced=False)
+            if response.groups[0].group_state != "Stable":
                 return
         raise TimeoutError
 
     # KIP-848
 
-    def beat(self, name: str, *, full: bool = False, shift: int = 0, **values: Any) -> Found:
+    def beat(self, name: str, *, full: bool = False, shift: int = 0, **values: Any) -> Steps:
         joins = name not in self.epochs
         owned = sorted(self.owned.get(name, ()))
         has = [{"topic_id": self.topic_id, "partitions": owned}] if owned and not joins else []
@@ -172,7 +172,7 @@ class Members:
             self.epochs[name] = response.member_epoch
         yield self._note("beat", name, response.error_code, response.member_epoch, count)
 
-    def quit(self, name: str, epoch: int = -1, **values: Any) -> Found:
+    def quit(self, name: str, epoch: int = -1, **values: Any) -> Steps:
         full = {"member_id": name, "member_epoch": epoch, **values}
         response = yield self._send("ConsumerGroupHeartbeat", 1, name, **full)
         yield self._note("quit", name, response.error_code)
@@ -180,7 +180,7 @@ class Members:
 
     # Offsets and descriptions
 
-    def commit(self, name: str, shift: int = 0, version: int = 9) -> Found:
+    def commit(self, name: str, shift: int = 0, version: int = 9) -> Steps:
         partitions = [{"partition_index": index, "committed_offset": 5} for index in self.owned.get(name, [])[:3]]
         response = yield self._send(
             "OffsetCommit", version, name, member_id=self.ids.get(name, name), topics=[
@@ -190,21 +190,21 @@ class Members:
         codes = sorted({each.error_code for each in response.topics[0].partitions})
         yield self._note("commit", name, shift, version, codes)
 
-    def offsets(self, name: str, shift: int = 0) -> Found:
+    def offsets(self, name: str, shift: int = 0) -> Steps:
         member = {"member_id": self.ids.get(name, name), "member_epoch": self.epochs[name] + shift}
         response = yield Step("OffsetFetch", 9, {"groups": [{"group_id": self.group, **member, "topics": None}]},
                               is_traced=False)  # fmt: skip
         yield self._note("offsets", name, response.groups[0].error_code)
 
-    def describe(self) -> Found:
+    def describe(self) -> Steps:
         response = yield Step("ConsumerGroupDescribe", 1, {"group_ids": [self.group]}, is_traced=False)
-        found = response.groups[0]
+        group = response.groups[0]
         members = [
             (each.member_type, each.member_epoch, each.subscribed_topic_names, each.instance_id,
              _count(each.assignment), _count(each.target_assignment))
-            for each in found.members
+            for each in group.members
         ]  # fmt: skip
-        heads = (found.error_code, found.group_state, found.group_epoch, found.assignment_epoch, found.assignor_name)
+        heads = (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name)
         yield self._note("describe", heads, sorted(members, key=repr))
         response = yield Step("DescribeGroups", 6, {"groups": [self.group]}, is_traced=False)
         classic = response.groups[0]
@@ -228,7 +228,7 @@ def _first(topic: str, group: str) -> Generator[Step, Any, Members]:
     return members
 
 
-def _classic_pair(members: Members) -> Found:
+def _classic_pair(members: Members) -> Steps:
     """Let two members form a stable classic group."""
     for name in ("c1", "c2"):
         yield from members.join(name)
@@ -269,7 +269,7 @@ def random_script(topic: str, group: str, rng: random.Random) -> Script:
     yield from members.describe()
 
 
-def _come(members: Members, name: str) -> Found:
+def _come(members: Members, name: str) -> Steps:
     if name in members.epochs:
         return
     if not members.is_classic(name):
@@ -284,7 +284,7 @@ def _come(members: Members, name: str) -> Found:
         yield from members.rebalanced()
 
 
-def _classic_work(members: Members, name: str, rng: random.Random) -> Found:
+def _classic_work(members: Members, name: str, rng: random.Random) -> Steps:
     kind = rng.choice(["heartbeat", "heartbeat", "join", "join", "revoke", "sync"])
     if kind == "heartbeat":
         yield from members.heartbeat(name)

@@ -19,9 +19,9 @@ def metadata(*owned: int) -> dict[str, Any]:
 
 async def joined(caller: Caller, **values: Any) -> tuple[str, int]:
     """Return (member id, generation) of a new classic member."""
-    found = await caller.query("JoinGroup", 3, group_id="g", **{**REQUEST, **metadata(), **values})
-    assert found.error_code == ErrorCode.NONE
-    return found.member_id, found.generation_id
+    response = await caller.query("JoinGroup", 3, group_id="g", **{**REQUEST, **metadata(), **values})
+    assert response.error_code == ErrorCode.NONE
+    return response.member_id, response.generation_id
 
 
 REQUEST = {"member_id": "", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 20_000, "protocol_type": "consumer"}
@@ -34,9 +34,11 @@ async def heartbeat(caller: Caller, member_id: str, generation: int) -> int:
 
 async def synced(caller: Caller, member_id: str, generation: int) -> list[int]:
     response = await caller.sync("g", member_id, {}, generation=generation)
-    found = read_assignment(bytes(response.assignment))
-    assert (response.error_code, found is None) == (0, False)
-    return [index for topic in found.assigned_partitions for index in topic.partitions] if found is not None else []
+    assigned = read_assignment(bytes(response.assignment))
+    assert (response.error_code, assigned is None) == (0, False)
+    return (
+        [index for topic in assigned.assigned_partitions for index in topic.partitions] if assigned is not None else []
+    )
 
 
 async def test_partitions_move_from_a_consumer_to_a_classic_member() -> None:
@@ -121,8 +123,8 @@ async def test_commits_of_a_classic_member_are_fenced_by_its_generation() -> Non
         codes = [await caller.commit("g", "t", 1, member_id=member_id, epoch=generation + n) for n in (0, 1, -1)]
         assert codes == [0, ErrorCode.ILLEGAL_GENERATION, ErrorCode.ILLEGAL_GENERATION]
         groups = [{"group_id": "g", "member_id": member_id, "member_epoch": generation - 1, "topics": None}]
-        found = (await caller.query("OffsetFetch", 9, groups=groups)).groups[0]
-        assert found.error_code == ErrorCode.ILLEGAL_GENERATION
+        fetched_group = (await caller.query("OffsetFetch", 9, groups=groups)).groups[0]
+        assert fetched_group.error_code == ErrorCode.ILLEGAL_GENERATION
 
 
 async def test_a_static_consumer_that_returns_as_a_classic_member_makes_the_group_classic() -> None:
@@ -138,9 +140,9 @@ async def test_a_static_consumer_that_returns_as_a_classic_member_makes_the_grou
             "SyncGroup", 5, group_id="g", member_id=again.member_id, group_instance_id="i", generation_id=2,
             protocol_type="consumer", protocol_name="range", assignments=[],
         )  # fmt: skip
-        found = read_assignment(bytes(response.assignment))
-        assert found is not None
-        assert found.assigned_partitions[0].partitions == [0, 1]
+        assigned = read_assignment(bytes(response.assignment))
+        assert assigned is not None
+        assert assigned.assigned_partitions[0].partitions == [0, 1]
 
 
 async def test_several_members_leave_in_one_group_epoch() -> None:

@@ -61,14 +61,14 @@ def describe_offsets(raw: Raw, topic: Topic, group: str) -> Trace:
     altered = raw.send_request("AlterShareGroupOffsets", 0, on=raw.on_coordinator(group), **values)
     trace: Trace = {"altered": plain(altered)}
     for role, node in zip(("coordinator", "other", "third"), coordinator_first(raw, group), strict=True):
-        for name, found in OFFSETS.items():
-            topics = found if found is None else [
-                {"topic_name": topic.name + end, "partitions": partitions} for end, partitions in found
+        for name, requested in OFFSETS.items():
+            topics = requested if requested is None else [
+                {"topic_name": topic.name + end, "partitions": partitions} for end, partitions in requested
             ]  # fmt: skip
-            for named in ("", "-none") if role == "coordinator" else ("",):
-                at = coordinator_first(raw, group + named)[0] if named else node
-                groups = [{"group_id": group + named, "topics": topics}]
-                label = f"{name} of group{named} at the {role}"
+            for suffix in ("", "-none") if role == "coordinator" else ("",):
+                at = coordinator_first(raw, group + suffix)[0] if suffix else node
+                groups = [{"group_id": group + suffix, "topics": topics}]
+                label = f"{name} of group{suffix} at the {role}"
                 try:
                     response = raw.send_request(
                         "DescribeShareGroupOffsets", 1, on=raw.connect(raw.node(at)), groups=groups
@@ -99,15 +99,15 @@ def test_share_offsets_of_named_topics_are_described_at_any_node(
 def fetch_in_epochs(raw: Raw, topic: str, epoch: int) -> Trace:
     """Fetch with the epochs around the current one, with and without a session."""
     trace: Trace = {}
-    found = raw.topic(topic)
-    assert found is not None
-    leader = raw.kept(raw.node(found.leaders[0]))
+    existing = raw.topic(topic)
+    assert existing is not None
+    leader = raw.kept(raw.node(existing.leaders[0]))
     for version in (9, 12, 16):
         for step in (-1, 0, 1):
             partition = {"partition": 0, "current_leader_epoch": epoch + step, "fetch_offset": 0}
             partition |= {"partition_max_bytes": 1 << 20}
-            named = {"topic": topic} if version < 13 else {"topic_id": found.topic_id}
-            values = {"max_wait_ms": 0, "min_bytes": 0, "topics": [{**named, "partitions": [partition]}]}
+            identity = {"topic": topic} if version < 13 else {"topic_id": existing.topic_id}
+            values = {"max_wait_ms": 0, "min_bytes": 0, "topics": [{**identity, "partitions": [partition]}]}
             for session in (-1, 0):
                 response = raw.send_request("Fetch", version, on=leader, session_epoch=session, **values)
                 entry = response.responses[0].partitions[0]

@@ -22,11 +22,11 @@ async def test_a_late_member_commits_what_it_was_assigned_before() -> None:
         newer = await caller.beat("g", "m", epoch, subscribed_topic_names=["t", "u"])
         assert newer.member_epoch == epoch + 1
         committer = check_committer(cluster, "g", "m", None, epoch, 9)
-        found = []
+        error_codes = []
         for name, each in (("t", topic_id), ("u", cluster.topics.by_name["u"].topic_id)):
             offset = RequestedOffset(CommittedOffset(1))
-            found.append(committer.commit(TopicPartition(name, 0), TopicIdPartition(each, 0), offset))
-        assert found == [ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH]
+            error_codes.append(committer.commit(TopicPartition(name, 0), TopicIdPartition(each, 0), offset))
+        assert error_codes == [ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH]
 
 
 @pytest.mark.parametrize(("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])

@@ -61,8 +61,8 @@ def test_a_batch_gets_the_codec_of_its_topic(name: str) -> None:
     codec = {"gzip": compression.GZIP, "zstd": compression.ZSTD, "uncompressed": compression.NONE}[name]
     source = check(batch("a", "b"), compression_type="lz4")
     assert isinstance(source, ProducedBatch)
-    found = check(source.data, compression_type=name)
-    assert isinstance(found, ProducedBatch)
-    assert found.header.compression == codec
-    assert records.has_valid_checksum(found.data)
-    assert [each.value for each in records.decode_records(found.data)] == [b"a", b"b"]
+    checked = check(source.data, compression_type=name)
+    assert isinstance(checked, ProducedBatch)
+    assert checked.header.compression == codec
+    assert records.has_valid_checksum(checked.data)
+    assert [each.value for each in records.decode_records(checked.data)] == [b"a", b"b"]

@@ -42,7 +42,7 @@ def test_a_process_serves_until_it_is_stopped_and_reports(tmp_path: Path) -> Non
         assert target.process.stderr is not None
         assert "error group-id-empty: GroupId is ''" in target.process.stderr.read()
     assert 'failures="1"' in junit.read_text()
-    rules = [found["rule"] for found in json.loads(report.read_text())["findings"]]
+    rules = [finding["rule"] for finding in json.loads(report.read_text())["findings"]]
     assert rules == ["api-versions-missing", "group-id-empty"]
 
 

@@ -11,19 +11,19 @@ A, B = b"a" * 16, b"b" * 16
 def test_uniform_balances_and_keeps() -> None:
     kept = {TopicIdPartition(A, 0), TopicIdPartition(A, 1), TopicIdPartition(A, 2)}
     members = {"m1": Subscriber({A}, kept), "m2": Subscriber({A}, set())}
-    found = uniform(members, {A: 4})
-    assert {name: len(each) for name, each in found.items()} == {"m1": 2, "m2": 2}
-    assert found["m1"] < kept
+    assigned = uniform(members, {A: 4})
+    assert {name: len(each) for name, each in assigned.items()} == {"m1": 2, "m2": 2}
+    assert assigned["m1"] < kept
 
 
 def test_uniform_gives_topics_to_their_subscribers_only() -> None:
     members = {"m1": Subscriber({A}, set()), "m2": Subscriber({A, B}, set())}
-    found = uniform(members, {A: 1, B: 2})
-    assert {each.topic_id for each in found["m1"]} <= {A}
-    assert sum(map(len, found.values())) == 3
+    assigned = uniform(members, {A: 1, B: 2})
+    assert {each.topic_id for each in assigned["m1"]} <= {A}
+    assert sum(map(len, assigned.values())) == 3
 
 
 def test_ranges_are_contiguous() -> None:
     members = {name: Subscriber({A}, set()) for name in ("m2", "m1")}
-    found = in_ranges(members, {A: 3})
-    assert sorted(each.partition for each in found["m1"]) == [0, 1]
+    assigned = in_ranges(members, {A: 3})
+    assert sorted(each.partition for each in assigned["m1"]) == [0, 1]

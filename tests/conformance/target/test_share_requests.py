@@ -14,8 +14,8 @@ def test_a_partition_that_is_named_twice_has_all_its_acknowledgements() -> None:
     batch = {"first_offset": 1, "last_offset": 2, "acknowledge_types": [1]}
     partitions = [{"partition_index": 0}, {"partition_index": 0, "acknowledgement_batches": [batch]}]
     request = build("ShareFetchRequest", topics=[{"topic_id": b"t" * 16, "partitions": partitions}])
-    found, batches = partitions_in(request.topics)
-    assert found == [TopicIdPartition(b"t" * 16, 0)]
+    named_partitions, batches = partitions_in(request.topics)
+    assert named_partitions == [TopicIdPartition(b"t" * 16, 0)]
     assert batches == {TopicIdPartition(b"t" * 16, 0): [(1, 2, [1])]}
 
 

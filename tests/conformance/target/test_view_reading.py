@@ -34,8 +34,8 @@ def read(log: PartitionLog, slot: int, offset: int = 0, size: int = LARGE, *, co
 
 def content(data: bytes) -> list[tuple[bool, int, int, int]]:
     """Return (is control batch, base offset, last offset, number of records) of each batch."""
-    found = records.iter_batches(data)
-    return [(each.is_control, each.base_offset, each.last_offset, each.records_count) for each in found]
+    batches = records.iter_batches(data)
+    return [(each.is_control, each.base_offset, each.last_offset, each.records_count) for each in batches]
 
 
 def test_a_batch_is_shortened_and_followed_by_a_filler() -> None:

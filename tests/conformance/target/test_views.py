@@ -54,13 +54,13 @@ async def test_a_plan_divides_the_partitions_of_its_views() -> None:
         caller = Caller(cluster)
         for number in range(30):
             await caller.produce("t", records.build_batch(0, [Record(b"k%d" % number, b"%d" % number)]))
-        found = [values((await caller.fetch(view.name, 0, partition=slot)).records) for slot in range(3)]
+        values_by_slot = [values((await caller.fetch(view.name, 0, partition=slot)).records) for slot in range(3)]
         cut = RangeCut(plan.starts)
         expected: list[list[str]] = [[], [], []]
         for number in range(30):
             expected[cut.slot_of(b"k%d" % number, number)].append(f"{number}")
-        assert found == expected
-        assert all(found)
+        assert values_by_slot == expected
+        assert all(values_by_slot)
         with pytest.raises(ValueError, match="a plan never changes"):
             store_plan(cluster, Plan("p1", (0, 5)))
 

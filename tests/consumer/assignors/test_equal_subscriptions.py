@@ -10,30 +10,30 @@ from tests.consumer.assignors.groups import member, places, shown
 
 def assign(counts: dict[str, int], **had: str) -> EqualSubscriptions:
     members = {name: member("".join(counts), each, 1) for name, each in had.items()}
-    made = EqualSubscriptions(counts, previous_owners(counts, members, lambda each: (each.owned, 1)))
-    made.assign()
-    return made
+    assignment = EqualSubscriptions(counts, previous_owners(counts, members, lambda each: (each.owned, 1)))
+    assignment.assign()
+    return assignment
 
 
 def test_a_new_member_gets_its_share_and_the_others_keep_the_rest() -> None:
-    made = assign({"a": 4}, m0="a0 a1 a2 a3", m1="")
-    assert shown(made.assigned) == {"m0": "a0 a1", "m1": "a2 a3"}
-    assert made.moving == dict.fromkeys(places("a2 a3"), "m1")
+    assignment = assign({"a": 4}, m0="a0 a1 a2 a3", m1="")
+    assert shown(assignment.assigned) == {"m0": "a0 a1", "m1": "a2 a3"}
+    assert assignment.moving == dict.fromkeys(places("a2 a3"), "m1")
 
 
 def test_partitions_of_a_lost_member_are_assigned_to_those_with_least() -> None:
-    made = assign({"a": 5}, m0="a0 a1", m1="a2")
-    assert sorted(map(len, made.assigned.values())) == [2, 3]
-    assert set(places("a0 a1")) <= set(made.assigned["m0"])
-    assert made.moving == {}
+    assignment = assign({"a": 5}, m0="a0 a1", m1="a2")
+    assert sorted(map(len, assignment.assigned.values())) == [2, 3]
+    assert set(places("a0 a1")) <= set(assignment.assigned["m0"])
+    assert assignment.moving == {}
 
 
 def test_claimed_twice_moves_to_its_new_owner() -> None:
-    made = assign({"a": 2}, m0="a0 a1", m1="a0")
-    assert sorted(map(len, made.assigned.values())) == [1, 1]
-    assert places("a0")[0] in made.moving
+    assignment = assign({"a": 2}, m0="a0 a1", m1="a0")
+    assert sorted(map(len, assignment.assigned.values())) == [1, 1]
+    assert places("a0")[0] in assignment.moving
 
 
 def test_fewer_partitions_than_members() -> None:
-    made = assign({"a": 1}, m0="", m1="a0", m2="")
-    assert shown(made.assigned) == {"m0": "", "m1": "a0", "m2": ""}
+    assignment = assign({"a": 1}, m0="", m1="a0", m2="")
+    assert shown(assignment.assigned) == {"m0": "", "m1": "a0", "m2": ""}

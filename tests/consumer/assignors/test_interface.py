@@ -44,10 +44,10 @@ def test_java_of_today_assigns_as_we_do(release: str) -> None:
     if not assignors.has_compiler():
         pytest.skip("needs a JDK: the Java at hand has no compiler")
     requested = assignors.some_cases(LIVE_STORIES, first=10_000)
-    found = [read_response(response) for response in assignors.judge(requested, release)]
+    java_assignments = [read_response(response) for response in assignors.judge(requested, release)]
     responses = [
         "error" if theirs is None or not is_valid(case, theirs) else compact(theirs)
-        for case, theirs in zip(requested, found, strict=True)
+        for case, theirs in zip(requested, java_assignments, strict=True)
     ]
     assert responses.count("error") < len(requested) / 50
     assert differences(requested, responses) == []

@@ -9,20 +9,20 @@ from kafka_share_proxy.consumer.assignors.member_loads import MemberLoads
 from tests.consumer.assignors.groups import member, places, shown
 
 
-def made(*weights: float, names: str = "xy") -> MemberLoads:
+def member_loads(*weights: float, names: str = "xy") -> MemberLoads:
     partitions = dict(zip(places(" ".join(f"a{n}" for n in range(len(weights)))), weights, strict=True))
     return MemberLoads(names, {name: member("a") for name in names}, partitions)
 
 
 def test_free_partitions_go_heaviest_first_to_the_lightest_member() -> None:
-    loads = made(3, 5, 4, 1)
+    loads = member_loads(3, 5, 4, 1)
     loads.give_out()
     assert shown(loads.assigned()) == {"x": "a1 a3", "y": "a0 a2"}
     assert (loads.heaviest, loads.lightest) == (7, 6)
 
 
 def test_a_member_above_the_limit_frees_the_lightest_partition_that_suffices() -> None:
-    loads = made(1, 2, 3, 8)
+    loads = member_loads(1, 2, 3, 8)
     for each in places("a0 a1 a2 a3"):
         loads.give("x", each)
     loads.shed(12)
@@ -32,7 +32,7 @@ def test_a_member_above_the_limit_frees_the_lightest_partition_that_suffices() -
 
 
 def test_with_a_floor_light_partitions_are_freed_as_far_as_they_suffice() -> None:
-    loads = made(1, 2, 3, 8)
+    loads = member_loads(1, 2, 3, 8)
     for each in places("a0 a1 a2 a3"):
         loads.give("x", each)
     loads.shed(11, floor=10)
@@ -42,7 +42,7 @@ def test_with_a_floor_light_partitions_are_freed_as_far_as_they_suffice() -> Non
 
 
 def test_a_swap_balances_what_no_move_can() -> None:
-    loads = made(5, 4, 3, 2, names="xy")
+    loads = member_loads(5, 4, 3, 2, names="xy")
     for name, mine in (("x", "a0 a1"), ("y", "a2 a3")):
         for each in places(mine):
             loads.give(name, each)
@@ -51,7 +51,7 @@ def test_a_swap_balances_what_no_move_can() -> None:
 
 
 def test_a_balance_that_cannot_be_reached_is_reported() -> None:
-    loads = made(9, 1)
+    loads = member_loads(9, 1)
     loads.give_out()
     assert not loads.balance(5, 5)
     assert shown(loads.assigned()) == {"x": "a0", "y": "a1"}

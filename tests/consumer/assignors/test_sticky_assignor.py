@@ -28,9 +28,9 @@ def test_what_is_still_reported_as_owned_stays_away_from_others() -> None:
 
 def test_with_different_subscriptions_too() -> None:
     members = {"m0": member("a", "a0 a1 a2 a3", 1), "m1": member("ab")}
-    found = shown(COOPERATIVE.assign({"a": 4}, members))
-    assert found["m1"] == ""
-    assert len(found["m0"].split()) == 2
+    assigned = shown(COOPERATIVE.assign({"a": 4}, members))
+    assert assigned["m1"] == ""
+    assert len(assigned["m0"].split()) == 2
 
 
 def test_an_eager_member_says_in_its_user_data_what_it_had() -> None:

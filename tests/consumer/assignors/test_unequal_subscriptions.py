@@ -27,15 +27,15 @@ def test_a_topic_that_is_no_longer_subscribed_is_given_up() -> None:
 
 
 def test_partitions_move_until_no_move_helps() -> None:
-    found = assign({"a": 6}, m0=member("a", "a0 a1 a2 a3 a4 a5", 1), m1=member("ax"))
-    assert sorted(len(each.split()) for each in found.values()) == [3, 3]
+    assigned = assign({"a": 6}, m0=member("a", "a0 a1 a2 a3 a4 a5", 1), m1=member("ax"))
+    assert sorted(len(each.split()) for each in assigned.values()) == [3, 3]
 
 
 def test_an_earlier_owner_that_no_longer_subscribes_gets_nothing_back() -> None:
     """Java gives it back all the same, or fails."""
-    found = assign({"a": 4, "b": 1}, m0=member("b", "a0 a1", 1), m1=member("ab", "a0 a1 a2 a3", 2), m2=member("a"))
-    assert found["m0"] == "b0"
-    assert sorted((found["m1"] + " " + found["m2"]).split()) == ["a0", "a1", "a2", "a3"]
+    assigned = assign({"a": 4, "b": 1}, m0=member("b", "a0 a1", 1), m1=member("ab", "a0 a1 a2 a3", 2), m2=member("a"))
+    assert assigned["m0"] == "b0"
+    assert sorted((assigned["m1"] + " " + assigned["m2"]).split()) == ["a0", "a1", "a2", "a3"]
 
 
 def test_the_score_counts_the_difference_of_every_pair() -> None:

@@ -88,8 +88,8 @@ def test_the_heaviest_member_is_within_the_mean_plus_one_partition(seed: int) ->
     slots, bases, names = draw.randint(2, 64), draw.randint(1, 8), [f"m{n}" for n in range(draw.randint(2, 20))]
     weights = tuple(draw.paretovariate(1.2) for _ in range(slots))
     assigned = ASSIGNOR.assign({"a": slots * bases}, {name: member("a") for name in names}, None, {"a": weights})
-    found = loads(assigned, weights)
-    assert max(found) <= sum(found) / len(names) + max(weights) + 1e-9
+    member_loads = loads(assigned, weights)
+    assert max(member_loads) <= sum(member_loads) / len(names) + max(weights) + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(60))

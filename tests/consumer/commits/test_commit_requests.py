@@ -272,11 +272,11 @@ def text_of(request: UnsentRequest) -> str:
 
 
 def ranges_of(*texts: str) -> OffsetRanges:
-    found = OffsetRanges()
+    ranges = OffsetRanges()
     for text in texts:
         for start, end in parse_commit_text(text).ranges:
-            found.merge(start, end)
-    return found
+            ranges.merge(start, end)
+    return ranges
 
 
 def looked_up(group: Group) -> list[Any]:

@@ -33,14 +33,14 @@ def test_any_other_text_is_sent_as_it_is(text: str) -> None:
 
 def test_several_texts_carry_all_ranges_and_the_text_of_the_user() -> None:
     texts = CommitTexts(commit(MANY, "mine"), is_limited=False)
-    found, is_last = [], False
+    parsed, is_last = [], False
     while not is_last:
         assert len(texts.present) <= STRING_MAX
-        found.append(parse_commit_text(texts.present))
+        parsed.append(parse_commit_text(texts.present))
         is_last = texts.accepted()
     assert texts.needs_proof
-    assert [span for each in found for span in each.ranges] == MANY
-    assert {each.user_text for each in found} == {"mine"}
+    assert [span for each in parsed for span in each.ranges] == MANY
+    assert {each.user_text for each in parsed} == {"mine"}
 
 
 def test_a_limited_partition_begins_with_what_brokers_accept() -> None:

@@ -28,10 +28,10 @@ class Play:
         self.committed = CommittedRequests(
             ConsumerOptions(group_id="g", **options), self.coordinator, backoff(), lambda: who
         )
-        self.found: list[Any] = []
+        self.results: list[Any] = []
 
     def query(self, *partitions: TopicPartition) -> None:
-        self.committed.query(frozenset(partitions), lambda found: self.found.append(found) or [])  # type: ignore[func-returns-value]
+        self.committed.query(frozenset(partitions), lambda result: self.results.append(result) or [])  # type: ignore[func-returns-value]
 
     def respond(self, now: float = NOW, code: int = 0, **committed: Any) -> None:
         """a=(offset, metadata, code)"""
@@ -53,7 +53,7 @@ def test_all_queries_are_one_request_and_each_gets_its_result() -> None:
     play.query(A)
     play.query(A, B)
     play.respond(a=(7, "ic/1;9-9", 0), b=(-1, None, 0))
-    assert play.found == [{A: OffsetAndMetadata(7, "ic/1;9-9", 3)}, {A: OffsetAndMetadata(7, "ic/1;9-9", 3), B: None}]
+    assert play.results == [{A: OffsetAndMetadata(7, "ic/1;9-9", 3)}, {A: OffsetAndMetadata(7, "ic/1;9-9", 3), B: None}]
     nothing(play.committed)
 
 
@@ -67,10 +67,10 @@ def test_an_offset_in_an_open_transaction_is_requested_again() -> None:
     play = Play()
     play.query(A, B)
     play.respond(a=(1, "", 0), b=(-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT))
-    assert play.found == []
+    assert play.results == []
     assert nothing(play.committed) == pytest.approx(NOW + 0.1)
     play.respond(NOW + 0.1, b=(2, "", 0))
-    assert list(play.found[0]) == [A, B]
+    assert list(play.results[0]) == [A, B]
 
 
 @pytest.mark.parametrize("code", [14, 15, 16, 25, 113])
@@ -79,7 +79,7 @@ def test_codes_of_the_group_that_may_pass(code: int) -> None:
     play.query(A)
     play.respond(code=code)
     nothing(play.committed)
-    assert play.found == []
+    assert play.results == []
     assert (play.coordinator.node_id is None) == (code in (15, 16))
 
 
@@ -88,14 +88,14 @@ def test_what_does_not_pass_is_delivered_as_an_error_to_all() -> None:
     play.query(A)
     play.query(B)
     play.respond(code=30)
-    assert [type(each) for each in play.found] == [BrokerRefused] * 2
+    assert [type(each) for each in play.results] == [BrokerRefused] * 2
     play.query(A)
     nothing(play.committed)
     play.respond(NOW + 1, a=(-1, "", 29))
-    assert str(play.found[2]) == "OffsetFetch of p-0: TOPIC_AUTHORIZATION_FAILED"
+    assert str(play.results[2]) == "OffsetFetch of p-0: TOPIC_AUTHORIZATION_FAILED"
     play.query(A)
     play.committed.on_response(only(play.committed, NOW + 2), BARRED, NOW + 2)
-    assert isinstance(play.found[3], ConsumerError)
+    assert isinstance(play.results[3], ConsumerError)
 
 
 def test_without_a_response_the_coordinator_is_looked_up() -> None:

@@ -28,8 +28,8 @@ def test_what_is_committed_says_where_and_what_is_done_above_it_does_not_come() 
     world.until(lambda: len(member.got) == 50, [member])
     assert [offset for _, offset in member.got] == [*range(45, 90), *range(95, 100)]
     assert member.core.positions[P].ranges == (OffsetSpan(45, 90), OffsetSpan(95, OFFSET_MAX))
-    (found,) = member.of(PositionFound)
-    assert (found.committed.offset, found.main_from) == (40, None)
+    (event,) = member.of(PositionFound)
+    assert (event.committed.offset, event.main_from) == (40, None)
 
 
 @pytest.mark.parametrize("text", ["mine", "ic/2;50-60", "ic/1;60-50"])

@@ -34,12 +34,14 @@ def of_keys(keys: list[bytes | None], base: int = 0) -> LazyRecords:
 def test_it_wants_what_the_proxy_gives_for_its_field(
     ranges: list[tuple[int, int]], keys: list[bytes], null_keys: NullKeys, data: st.DataObject
 ) -> None:
-    made = KeyFilter(tuple(ranges), tuple(keys), null_keys)
-    proxys = read_filter(made.content, b"").cut
+    key_filter = KeyFilter(tuple(ranges), tuple(keys), null_keys)
+    proxys = read_filter(key_filter.content, b"").cut
     for base in (0, 77, 1 << 40):
         given_keys = data.draw(st.lists(KEYS, max_size=10)) + keys
         expected = [proxys.slot_of(key, base + number) == 0 for number, key in enumerate(given_keys)]
-        assert made.unwanted(of_keys(given_keys, base)) == [base + n for n, each in enumerate(expected) if not each]
+        assert key_filter.unwanted(of_keys(given_keys, base)) == [
+            base + n for n, each in enumerate(expected) if not each
+        ]
 
 
 @given(of=st.integers(2, 1024), key=KEYS, offset=st.integers(0, 1 << 50), data=st.data())

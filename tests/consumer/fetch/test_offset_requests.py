@@ -35,11 +35,11 @@ class Play:
         self.positions.assign([A, B])
         options = ConsumerOptions(auto_offset_reset=reset, read_committed=True)
         self.offsets = OffsetRequests(options, self.metadata, self.positions, backoff())
-        self.found: list[Any] = []
+        self.results: list[Any] = []
 
     def query(self, **timestamps: int) -> None:
         requested = {A if name == "a" else B: timestamp for name, timestamp in timestamps.items()}
-        self.offsets.query(requested, lambda found: self.found.append(found) or [])  # type: ignore[func-returns-value]
+        self.offsets.query(requested, lambda result: self.results.append(result) or [])  # type: ignore[func-returns-value]
 
     def requests(self, now: float = NOW) -> list[UnsentRequest]:
         return list(self.offsets.poll(now).requests)
@@ -83,9 +83,9 @@ def test_each_leader_is_queried_for_its_partitions_and_the_result_is_one() -> No
     assert first.message.isolation_level == 1
     assert play.requests() == []
     play.listed(first, offset=7)
-    assert play.found == []
+    assert play.results == []
     play.listed(second, offset=-1)
-    assert play.found == [{A: FoundOffset(7, -1, 4), B: FoundOffset(-1, -1, 4)}]
+    assert play.results == [{A: FoundOffset(7, -1, 4), B: FoundOffset(-1, -1, 4)}]
 
 
 def test_a_leader_that_has_moved_is_looked_up_and_its_successor_queried() -> None:
@@ -100,7 +100,7 @@ def test_a_leader_that_has_moved_is_looked_up_and_its_successor_queried() -> Non
     (again,) = play.requests(NOW + 1)
     assert again.node_id == 2
     assert play.offsets.on_response(again, LOST, NOW + 1) == []
-    assert play.found == []
+    assert play.results == []
 
 
 def test_what_does_not_pass_is_delivered() -> None:
@@ -109,12 +109,12 @@ def test_what_does_not_pass_is_delivered() -> None:
     play.query(b=-2)
     first, second = play.requests()
     play.listed(first, code=29)
-    assert isinstance(play.found[0], BrokerRefused)
+    assert isinstance(play.results[0], BrokerRefused)
     play.listed(second, offset=3)
-    assert play.found[1] == {B: FoundOffset(3, -1, 4)}
+    assert play.results[1] == {B: FoundOffset(3, -1, 4)}
     play.query(a=-2)
     play.offsets.on_response(play.requests()[0], BARRED, NOW)
-    assert str(play.found[2]) == "ListOffsets: no such user"
+    assert str(play.results[2]) == "ListOffsets: no such user"
 
 
 @pytest.mark.parametrize(("policy", "timestamp"), [("earliest", -2), ("latest", -1)])
@@ -138,11 +138,11 @@ def test_queries_about_other_timestamps_of_one_partition_get_separate_results() 
     (end,) = play.requests()
     assert timestamps(end) == {0: -1}
     play.listed(end, offset=100)
-    assert [found[A].offset for found in play.found] == [100]
+    assert [offsets[A].offset for offsets in play.results] == [100]
     (begin,) = play.requests()
     assert timestamps(begin) == {0: -2}
     play.listed(begin, offset=7)
-    assert [found[A].offset for found in play.found] == [100, 7]
+    assert [offsets[A].offset for offsets in play.results] == [100, 7]
     assert play.positions[A].offset == 7
     assert play.requests() == []
 

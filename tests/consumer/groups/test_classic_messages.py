@@ -20,11 +20,13 @@ WHO = MemberIdentity("m", 4, "i")
 @pytest.mark.parametrize("version", range(5, 10))
 def test_join_group_says_everything_in_the_words_of_each_assignor(version: int) -> None:
     facts = JoinFacts(frozenset({"p"}), frozenset({P0}), frozenset({P0}), 3, "a test")
-    made = crossed(messages.join_group(OPTIONS, WHO, [StickyAssignor(), CooperativeStickyAssignor()], facts), version)
-    assert (made.member_id, made.group_instance_id) == ("m", "i")
-    assert (made.session_timeout_ms, made.rebalance_timeout_ms) == (10_000, 60_000)
-    assert [each.name for each in made.protocols] == ["sticky", "cooperative-sticky"]
-    for each in made.protocols:
+    request = crossed(
+        messages.join_group(OPTIONS, WHO, [StickyAssignor(), CooperativeStickyAssignor()], facts), version
+    )
+    assert (request.member_id, request.group_instance_id) == ("m", "i")
+    assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (10_000, 60_000)
+    assert [each.name for each in request.protocols] == ["sticky", "cooperative-sticky"]
+    for each in request.protocols:
         subscription = read_subscription("m", bytes(each.metadata))
         assert (subscription.topics, subscription.owned, subscription.generation, subscription.rack) == (
             ("p",),
@@ -32,19 +34,19 @@ def test_join_group_says_everything_in_the_words_of_each_assignor(version: int) 
             4,
             "r1",
         )
-    subscription = read_subscription("m", bytes(made.protocols[0].metadata))
+    subscription = read_subscription("m", bytes(request.protocols[0].metadata))
     assert read_sticky_user_data(subscription.user_data) == ((P0,), 3)
 
 
 @pytest.mark.parametrize("version", range(3, 6))
 def test_sync_and_leave(version: int) -> None:
-    made = crossed(messages.sync_group("g", WHO, "range", [("m", b"1")]), version)
-    assert [(each.member_id, bytes(each.assignment)) for each in made.assignments] == [("m", b"1")]
+    request = crossed(messages.sync_group("g", WHO, "range", [("m", b"1")]), version)
+    assert [(each.member_id, bytes(each.assignment)) for each in request.assignments] == [("m", b"1")]
     left = crossed(messages.leave_group("g", WHO, "closed"), version)
     assert [(each.member_id, each.group_instance_id) for each in left.members] == [("m", "i")]
 
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_heartbeat(version: int) -> None:
-    made = crossed(messages.heartbeat("g", WHO), version)
-    assert (made.member_id, made.generation_id, made.group_instance_id) == ("m", 4, "i")
+    request = crossed(messages.heartbeat("g", WHO), version)
+    assert (request.member_id, request.generation_id, request.group_instance_id) == ("m", 4, "i")

@@ -51,9 +51,9 @@ def topics(*names: str) -> bytes:
 
 
 def assigned(leader: GroupLeader) -> dict[str, list[str]]:
-    found = leader.assign(0.0)
-    assert found is not None
-    return {name: [str(each) for each in read_assignment(data).partitions] for name, data in found}
+    assignments = leader.assign(0.0)
+    assert assignments is not None
+    return {name: [str(each) for each in read_assignment(data).partitions] for name, data in assignments}
 
 
 def test_it_assigns_what_all_members_subscribe_to_once_the_topics_are_known() -> None:

@@ -127,7 +127,7 @@ def _later(
     """The members when they join again: with what they had, or, in disorder, with what they believe to have had."""
     everything = [TopicPartition(topic, number) for topic, count in case.counts.items() for number in range(count)]
     assigned = case.ours()
-    found = {}
+    subscriptions = {}
     for member_id, subscription in case.members.items():
         had, when = tuple(assigned[member_id]), generation
         if disorder and choose.random() < 0.5:
@@ -139,8 +139,8 @@ def _later(
         data = ASSIGNORS[name].user_data(frozenset(had), when)
         if disorder and choose.random() < 0.1:
             data = choose.choice((None, b"", b"bad"))
-        found[member_id] = replace(subscription, owned=owned, generation=when, user_data=data)
-    return found
+        subscriptions[member_id] = replace(subscription, owned=owned, generation=when, user_data=data)
+    return subscriptions
 
 
 def read_response(response: str) -> Assigned | None:
@@ -196,8 +196,8 @@ def judge(requested: list[Case], release: str) -> list[str]:
 
 def some_cases(stories: int, first: int = 0) -> list[Case]:
     """Return the cases of this many stories, and then the same in racks."""
-    found = [case for seed in range(first, first + stories) for case in cases(seed)]
-    return found + [in_racks(random.Random(f"{first}-{number}"), case) for number, case in enumerate(found)]
+    drawn = [case for seed in range(first, first + stories) for case in cases(seed)]
+    return drawn + [in_racks(random.Random(f"{first}-{number}"), case) for number, case in enumerate(drawn)]
 
 
 def in_racks(choose: random.Random, case: Case) -> Case:

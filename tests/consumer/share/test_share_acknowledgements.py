@@ -34,11 +34,11 @@ def test_no_acknowledgements_are_no_batch() -> None:
 
 @given(st.dictionaries(st.integers(0, 60), st.sampled_from(AcknowledgeType)))
 def test_batches_contain_exactly_the_acknowledgements(reported: dict[int, AcknowledgeType]) -> None:
-    made = spans(reported)
+    batches = spans(reported)
     by_offset: dict[int, int] = {}
-    for first, last, types in made:
+    for first, last, types in batches:
         count = last - first + 1
         assert len(types) in (1, count)
         by_offset.update(zip(range(first, last + 1), types * count if len(types) == 1 else types, strict=True))
     assert by_offset == reported
-    assert all(one.last < two.first for one, two in itertools.pairwise(made))
+    assert all(one.last < two.first for one, two in itertools.pairwise(batches))

@@ -15,9 +15,9 @@ REFUSED = ConsumerError("too late")
 
 
 def done(calls: ShareCalls) -> list[tuple[int, object]]:
-    found = calls.finished()
-    assert all(isinstance(each, CallDone) for each in found)
-    return [(each.call_id, each.value) for each in found]
+    events = calls.finished()
+    assert all(isinstance(each, CallDone) for each in events)
+    return [(each.call_id, each.value) for each in events]
 
 
 def test_a_call_ends_when_all_due_requests_have_a_response() -> None:

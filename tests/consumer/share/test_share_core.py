@@ -40,13 +40,13 @@ class Play:
         return got
 
 
-def say(member: ShareMember, part: Any, kind: AcknowledgeType, *offsets: int) -> list[bool]:
+def acknowledge(member: ShareMember, part: Any, kind: AcknowledgeType, *offsets: int) -> list[bool]:
     return [member.core.acknowledge(P0, offset, part.delivery, kind) for offset in offsets]
 
 
 def accept_all(member: ShareMember) -> None:
     for part in member.poll(0.1).parts:
-        say(member, part, ACCEPT, *part.records.positions.offsets)
+        acknowledge(member, part, ACCEPT, *part.records.positions.offsets)
     member.core.send_at_once()
 
 
@@ -100,9 +100,9 @@ def test_a003_3_a_renewal_after_the_lock_has_ended_is_refused() -> None:
     (one,) = play.members
     (part,) = one.poll().parts
     play.world.run(2.1)
-    assert say(one, part, RENEW, 0) == [True]
+    assert acknowledge(one, part, RENEW, 0) == [True]
     assert commit(one)[P0].code is ErrorCode.INVALID_RECORD_STATE
-    assert say(one, part, ACCEPT, 0) == [False]
+    assert acknowledge(one, part, ACCEPT, 0) == [False]
 
 
 def test_a003_4_a_renewal_of_anothers_record_leaves_its_lock_alone() -> None:
@@ -112,7 +112,7 @@ def test_a003_4_a_renewal_of_anothers_record_leaves_its_lock_alone() -> None:
     play.world.run(2.5)
     assert two.offsets() == [(0, 0, 2)]
     until = play.kafka.share.shares[P0].locks[0].until
-    say(one, part, RENEW, 0)
+    acknowledge(one, part, RENEW, 0)
     assert commit(one)[P0].code is ErrorCode.INVALID_RECORD_STATE
     lock = play.kafka.share.shares[P0].locks[0]
     assert (lock.member, lock.until) == ("m2", until)
@@ -123,7 +123,7 @@ def test_a003_5_one_request_says_several_things() -> None:
     play = Play(members=1, records=15, lock_s=30)
     (one,) = play.members
     (part,) = one.poll().parts
-    say(one, part, ACCEPT, *range(10))
+    acknowledge(one, part, ACCEPT, *range(10))
     assert commit(one) == {P0: None}
     for offset, kind in zip(range(10, 15), (ACCEPT, RENEW, RELEASE, REJECT, RENEW), strict=True):
         one.core.acknowledge(P0, offset, part.delivery, kind, again=offset if kind is RENEW else None)
@@ -134,7 +134,7 @@ def test_a003_5_one_request_says_several_things() -> None:
     assert share.settled == {*range(11), 13}
     assert one.offsets() == [(0, 12, 2)]
     assert one.offsets(1) == []
-    say(one, part, ACCEPT, 11, 14)
+    acknowledge(one, part, ACCEPT, 11, 14)
     assert commit(one) == {P0: None}
 
 
@@ -144,11 +144,11 @@ def test_a003_8_a_renewal_returns_the_new_duration() -> None:
     (part,) = one.poll().parts
     assert one.core.held.lock_s == 2.0
     play.kafka.share.lock_s = 6.0
-    say(one, part, RENEW, 0)
+    acknowledge(one, part, RENEW, 0)
     assert commit(one) == {P0: None}
     assert one.core.held.lock_s == 6.0
     assert play.until(3.5, two) == []
-    assert say(one, part, ACCEPT, 0) == [True]
+    assert acknowledge(one, part, ACCEPT, 0) == [True]
     assert commit(one) == {P0: None}
 
 
@@ -251,7 +251,7 @@ def test_who_subscribes_while_it_leaves_stays() -> None:
     play = Play(members=1, records=2, lock_s=30)
     (one,) = play.members
     (part,) = one.poll().parts
-    say(one, part, RENEW, 0)
+    acknowledge(one, part, RENEW, 0)
     one.core.handle(AwaitAcknowledgements(7), play.world.now)
     one.core.handle(LeaveGroup(8), play.world.now)
     one.core.handle(LeaveGroup(9), play.world.now)
@@ -269,7 +269,7 @@ def test_who_does_not_poll_leaves_the_group_and_keeps_its_locks() -> None:
     (part,) = one.poll().parts
     play.world.run(10)
     assert play.kafka.share.members == {}
-    assert say(one, part, ACCEPT, 0) == [True]
+    assert acknowledge(one, part, ACCEPT, 0) == [True]
     assert commit(one) == {P0: None}
     play.kafka.produce(P0, 1)
     assert one.offsets() == [(0, 1, 1)]
@@ -286,12 +286,12 @@ def test_who_waits_in_poll_stays_a_member() -> None:
 
 def disturb(kafka: ShareKafka, chance: random.Random) -> None:
     """Now and then a leader moves, a session ends, or something cannot be stored."""
-    what, node = chance.random(), chance.choice((1, 2))
-    if what < 0.1:
+    draw, node = chance.random(), chance.choice((1, 2))
+    if draw < 0.1:
         kafka.move(P0, node)
-    elif what < 0.2:
+    elif draw < 0.2:
         kafka.share.end_session(node, chance.choice(["m1", "m2", "m3"]))
-    elif what < 0.3:
+    elif draw < 0.3:
         kafka.share.store_error = chance.choice((ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
@@ -302,8 +302,8 @@ def test_despite_failures_every_record_is_accepted_and_nothing_is_held_in_the_en
     play = Play(members=3, records=0, lock_s=3.0)
     jobs: list[tuple[ShareMember, Any, float]] = []
 
-    for turn in range(120):
-        if turn < 80:
+    for iteration in range(120):
+        if iteration < 80:
             play.kafka.produce(P0, chance.randrange(3))
             disturb(play.kafka, chance)
         for member in play.members:
@@ -311,7 +311,7 @@ def test_despite_failures_every_record_is_accepted_and_nothing_is_held_in_the_en
                 for offset in part.records.positions.offsets:
                     job = member.core.begin_work(P0, offset, part.delivery, lambda: None, play.world.now)
                     jobs.append((member, job, play.world.now + chance.random() * 6))
-        for done in [each for each in jobs if each[2] <= play.world.now or turn >= 118]:
+        for done in [each for each in jobs if each[2] <= play.world.now or iteration >= 118]:
             jobs.remove(done)
             done[0].core.end_work(done[1], ACCEPT, play.world.now)
         play.world.run(0.1)

@@ -30,9 +30,9 @@ def messages(**options: Any) -> ShareMessages:
 
 
 def session(**partitions: bytes) -> ShareSession:
-    made = ShareSession(1)
-    made.responded({P0: P, P1: P})
-    return made
+    share_session = ShareSession(1)
+    share_session.responded({P0: P, P1: P})
+    return share_session
 
 
 def listed(message: Any) -> list[tuple[bytes, int, list[tuple[int, int, list[int]]]]]:
@@ -52,24 +52,36 @@ def forgotten(message: Any) -> list[tuple[bytes, list[int]]]:
 
 
 def test_a_fetch_names_what_is_new_and_takes_acknowledgements_along() -> None:
-    made = crossed(messages().fetch(session(), {P0: P, Q0: Q}, {P0: {3: ACCEPT, 4: ACCEPT}}, 0.5), 2)
-    assert listed(made) == [(P, 0, [(3, 4, [1])]), (Q, 0, [])]
-    assert forgotten(made) == [(P, [1])]
-    assert (made.share_session_epoch, made.max_wait_ms, made.min_bytes, made.max_bytes) == (1, 500, 1, 52_428_800)
-    assert (made.max_records, made.batch_size, made.share_acquire_mode, made.is_renew_ack) == (500, 500, 0, False)
+    request = crossed(messages().fetch(session(), {P0: P, Q0: Q}, {P0: {3: ACCEPT, 4: ACCEPT}}, 0.5), 2)
+    assert listed(request) == [(P, 0, [(3, 4, [1])]), (Q, 0, [])]
+    assert forgotten(request) == [(P, [1])]
+    assert (request.share_session_epoch, request.max_wait_ms, request.min_bytes, request.max_bytes) == (
+        1,
+        500,
+        1,
+        52_428_800,
+    )
+    assert (request.max_records, request.batch_size, request.share_acquire_mode, request.is_renew_ack) == (
+        500,
+        500,
+        0,
+        False,
+    )
 
 
 def test_what_is_only_acknowledged_is_forgotten_immediately() -> None:
     """Every partition in a ShareFetch is read from then on (ShareSessionHandler)."""
-    made = crossed(messages().fetch(session(), {P0: P}, {P1: {9: ACCEPT}}, 0.5), 2)
-    assert listed(made) == [(P, 1, [(9, 9, [1])])]
-    assert forgotten(made) == [(P, [1])]
+    request = crossed(messages().fetch(session(), {P0: P}, {P1: {9: ACCEPT}}, 0.5), 2)
+    assert listed(request) == [(P, 1, [(9, 9, [1])])]
+    assert forgotten(request) == [(P, [1])]
 
 
 def test_without_partitions_it_requests_no_records_and_does_not_wait() -> None:
-    made = crossed(messages().fetch(ShareSession(1), {}, {}, 0.5), 2)
-    assert (made.max_wait_ms, made.min_bytes, made.max_bytes, made.max_records, made.batch_size) == (0,) * 5
-    assert (made.share_session_epoch, made.topics) == (0, [])
+    request = crossed(messages().fetch(ShareSession(1), {}, {}, 0.5), 2)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records, request.batch_size) == (
+        0,
+    ) * 5
+    assert (request.share_session_epoch, request.topics) == (0, [])
 
 
 def test_a_fetch_that_may_wait_less_than_a_millisecond_waits_for_one() -> None:
@@ -79,35 +91,35 @@ def test_a_fetch_that_may_wait_less_than_a_millisecond_waits_for_one() -> None:
 
 def test_the_mode_record_limit_needs_version_2() -> None:
     strict = messages(acquire_mode="record_limit", max_poll_records=7)
-    made = strict.fetch(session(), {P0: P}, {}, 0.5)
-    assert (made.share_acquire_mode, made.max_records) == (RECORD_LIMIT_MODE, 7)
-    assert strict.unsent(SENDER, "ShareFetch", made, session(), None).versions == RECORD_LIMIT
+    message = strict.fetch(session(), {P0: P}, {}, 0.5)
+    assert (message.share_acquire_mode, message.max_records) == (RECORD_LIMIT_MODE, 7)
+    assert strict.unsent(SENDER, "ShareFetch", message, session(), None).versions == RECORD_LIMIT
     plain = messages()
-    made = plain.fetch(session(), {P0: P}, {}, 0.5)
-    assert plain.unsent(SENDER, "ShareFetch", made, session(), None).versions == VERSIONS
-    crossed(made, 1)
+    message = plain.fetch(session(), {P0: P}, {}, 0.5)
+    assert plain.unsent(SENDER, "ShareFetch", message, session(), None).versions == VERSIONS
+    crossed(message, 1)
 
 
 def test_renewals_set_their_flag_and_need_version_2() -> None:
     """KIP-1222: mixed with others in one request."""
-    made = messages().acknowledge(session(), {P0: {3: ACCEPT, 4: RENEW}, P1: {1: ACCEPT}}, 5)
-    assert listed(crossed(made, 2)) == [(P, 0, [(3, 4, [1, 4])]), (P, 1, [(1, 1, [1])])]
-    assert (made.is_renew_ack, made.share_session_epoch) == (True, 5)
-    assert messages().unsent(SENDER, "ShareAcknowledge", made, session(), None).versions == RENEWING
-    made = messages().acknowledge(session(), {P0: {3: ACCEPT}}, -1)
-    assert made.is_renew_ack is False
-    request = messages().unsent(SENDER, "ShareAcknowledge", crossed(made, 1), session(), "context")
+    message = messages().acknowledge(session(), {P0: {3: ACCEPT, 4: RENEW}, P1: {1: ACCEPT}}, 5)
+    assert listed(crossed(message, 2)) == [(P, 0, [(3, 4, [1, 4])]), (P, 1, [(1, 1, [1])])]
+    assert (message.is_renew_ack, message.share_session_epoch) == (True, 5)
+    assert messages().unsent(SENDER, "ShareAcknowledge", message, session(), None).versions == RENEWING
+    message = messages().acknowledge(session(), {P0: {3: ACCEPT}}, -1)
+    assert message.is_renew_ack is False
+    request = messages().unsent(SENDER, "ShareAcknowledge", crossed(message, 1), session(), "context")
     assert (request.versions, request.node_id, request.context) == (VERSIONS, 1, "context")
 
 
 def test_records_with_different_named_delays_are_different_batches() -> None:
     reported = {P0: dict.fromkeys(range(6), AcknowledgeType.RELEASE) | {5: ACCEPT}}
     delays = {P0: {1: 500, 2: 500, 4: 0}}
-    for made in (
+    for request in (
         crossed(messages().acknowledge(session(), reported, 1, delays), 2),
         crossed(messages().fetch(session(), {P0: P}, reported, 0.5, delays), 2),
     ):
-        batches = made.topics[0].partitions[0].acknowledgement_batches
+        batches = request.topics[0].partitions[0].acknowledgement_batches
         assert [(b.first_offset, b.last_offset, delay_ms_in(b.unknown_tags)) for b in batches] == [
             (0, 0, None),
             (1, 2, 500),

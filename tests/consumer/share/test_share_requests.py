@@ -28,7 +28,7 @@ def play(partitions: int = 1, records: int = 10, **options: Any) -> tuple[ShareK
     return kafka, ShareMember(World(kafka), "m", **options)
 
 
-def say(member: ShareMember, part: Any, kind: int, *offsets: int) -> None:
+def acknowledge(member: ShareMember, part: Any, kind: int, *offsets: int) -> None:
     for offset in offsets:
         member.core.acknowledge(part.partition, offset, part.delivery, AcknowledgeType(kind))
 
@@ -55,7 +55,7 @@ def taken(kafka: ShareKafka) -> list[tuple[int, int]]:
 def test_acknowledgements_are_sent_with_the_next_fetch() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
-    say(member, part, ACCEPT, *range(9))
+    acknowledge(member, part, ACCEPT, *range(9))
     begin = len(kafka.wire)
     member.world.run(3)
     assert wire(kafka, begin) == []
@@ -68,7 +68,7 @@ def test_acknowledgements_are_sent_with_the_next_fetch() -> None:
 def test_awaited_acknowledgements_have_their_own_request() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
-    say(member, part, ACCEPT, 0)
+    acknowledge(member, part, ACCEPT, 0)
     begin = len(kafka.wire)
     member.core.send_at_once()
     member.world.run(0.1)
@@ -80,8 +80,8 @@ def test_renewals_never_wait_in_a_fetch() -> None:
     """A fetch with IsRenewAck would bring no records either (KIP-1222)."""
     kafka, member = play()
     (part,) = member.poll().parts
-    say(member, part, RENEW, 3)
-    say(member, part, ACCEPT, 4)
+    acknowledge(member, part, RENEW, 3)
+    acknowledge(member, part, ACCEPT, 4)
     begin = len(kafka.wire)
     member.poll(0.2)
     assert wire(kafka, begin)[:2] == ["ShareAcknowledge", "ShareFetch"]
@@ -93,7 +93,7 @@ def test_acknowledgements_of_a_revoked_partition_are_still_sent() -> None:
     reported = 0
     while reported < 20:
         for part in member.poll().parts:
-            say(member, part, ACCEPT, *part.records.positions.offsets)
+            acknowledge(member, part, ACCEPT, *part.records.positions.offsets)
             reported += len(part.records)
     kafka.share.may_read = lambda _, partition: partition == P0
     member.world.run(3)
@@ -166,7 +166,7 @@ def test_a_wrong_number_opens_the_session_anew_and_nothing_is_lost(api: str) -> 
     """123: the broker did nothing, and keeps the locks."""
     kafka, member = play()
     (part,) = member.poll().parts
-    say(member, part, ACCEPT, *range(10))
+    acknowledge(member, part, ACCEPT, *range(10))
     respond_once(kafka, api, refuse(ErrorCode.INVALID_SHARE_SESSION_EPOCH))
     if api == "ShareAcknowledge":
         member.core.send_at_once()
@@ -183,7 +183,7 @@ def test_locks_end_with_a_lost_session() -> None:
     """122: the acknowledgements have no effect, the application is notified, and the records are delivered again."""
     kafka, member = play()
     (part,) = member.poll().parts
-    say(member, part, ACCEPT, 0, 1)
+    acknowledge(member, part, ACCEPT, 0, 1)
     kafka.share.end_session(2 - 1, "m")
     assert [(offset, count) for _, offset, count in member.offsets()] == [(offset, 2) for offset in range(10)]
     (result,) = member.results
@@ -229,8 +229,8 @@ def test_the_result_reports_a_broker_without_renewals_and_the_rest_is_sent() -> 
     """R003-6"""
     kafka, member = play()
     (part,) = member.poll().parts
-    say(member, part, RENEW, 3)
-    say(member, part, ACCEPT, 4)
+    acknowledge(member, part, RENEW, 3)
+    acknowledge(member, part, ACCEPT, 4)
     respond_once(kafka, "ShareAcknowledge", lambda _: RequestFailure(FailureKind.UNSUPPORTED_VERSION, "version 1"))
     member.poll(1)
     assert taken(kafka) == [(4, ACCEPT)]
@@ -253,7 +253,7 @@ def test_a_broker_without_share_fetch_is_an_error() -> None:
 def test_what_could_not_be_stored_is_sent_again() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
-    say(member, part, ACCEPT, 0)
+    acknowledge(member, part, ACCEPT, 0)
     kafka.share.store_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     member.core.send_at_once()
     member.world.run(1)
@@ -264,7 +264,7 @@ def test_what_could_not_be_stored_is_sent_again() -> None:
 def test_an_acknowledgement_without_a_response_counts_as_refused() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
-    say(member, part, ACCEPT, 0)
+    acknowledge(member, part, ACCEPT, 0)
     respond_once(kafka, "ShareAcknowledge", lambda _: registry.message("ShareAcknowledgeResponse")())
     member.core.send_at_once()
     member.world.run(1)
@@ -277,7 +277,7 @@ def test_an_acknowledgement_without_a_response_counts_as_refused() -> None:
 def test_a_leader_that_moves_is_followed_by_its_hint() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
-    say(member, part, ACCEPT, 0, 1)
+    acknowledge(member, part, ACCEPT, 0, 1)
     kafka.move(P0, 2)
     got = [(offset, count) for _, offset, count in member.offsets()]
     assert got == [(offset, 2) for offset in range(10)]
@@ -357,8 +357,8 @@ def test_acquired_offsets_that_cannot_be_right_are_an_error(acquired: list[tuple
 def test_at_the_end_due_acknowledgements_are_sent_and_the_rest_released() -> None:
     kafka, member = play(2)
     parts = [*member.poll().parts, *member.poll(0.2).parts]
-    say(member, parts[0], ACCEPT, 0)
-    say(member, parts[0], RENEW, 1)
+    acknowledge(member, parts[0], ACCEPT, 0)
+    acknowledge(member, parts[0], RENEW, 1)
     member.core.handle(LeaveGroup(9), member.world.now)
     member.world.run(2)
     assert [each for each in member.core.events() if isinstance(each, CallDone)] == [CallDone(call_id=9)]
@@ -373,11 +373,11 @@ def test_late_acknowledgements_are_sent_before_the_end_in_their_own_request() ->
     kafka, member = play()
     kafka.share.lock_s = 5.0
     (part,) = member.poll().parts
-    say(member, part, ACCEPT, 0)
+    acknowledge(member, part, ACCEPT, 0)
     member.world.run(6)
     kafka.produce(P0, 1)
     fresh = next(each for each in member.poll().parts if 10 in each.records.positions.offsets)
-    say(member, fresh, ACCEPT, 10)
+    acknowledge(member, fresh, ACCEPT, 10)
     member.core.handle(LeaveGroup(9), member.world.now)
     member.world.run(2)
     assert (10, ACCEPT) in taken(kafka)

@@ -57,14 +57,14 @@ def rewritten(book: AddressBook, broker_response: Any, version: int = 4) -> list
 @pytest.mark.parametrize("version", range(1, 5))
 def test_the_listeners_of_a_broker_are_the_proxys(book: AddressBook, version: int) -> None:
     """The entry and its synonyms have the broker's listener names; the rest is unchanged."""
-    others = (("log.dirs", "/var/kafka"), ("listener.security.protocol.map", "CLIENT:SSL,INTERNAL:PLAINTEXT"))
-    broker_response = response(("advertised.listeners", NAMED), ("listeners", NAMED), *others)
+    unrelated = (("log.dirs", "/var/kafka"), ("listener.security.protocol.map", "CLIENT:SSL,INTERNAL:PLAINTEXT"))
+    broker_response = response(("advertised.listeners", NAMED), ("listeners", NAMED), *unrelated)
     entries = rewritten(book, broker_response, version)
     assert entries is not None
     assert [(e.name, e.value, e.is_sensitive) for e in entries] == [
-        ("advertised.listeners", SHOWN, False), ("listeners", SHOWN, False), *((*other, False) for other in others)
+        ("advertised.listeners", SHOWN, False), ("listeners", SHOWN, False), *((*other, False) for other in unrelated)
     ]  # fmt: skip
-    assert [e.synonyms[0].value for e in entries] == [SHOWN, SHOWN, *(value for _, value in others)]
+    assert [e.synonyms[0].value for e in entries] == [SHOWN, SHOWN, *(value for _, value in unrelated)]
 
 
 @pytest.mark.parametrize("version", range(1, 5))

@@ -39,7 +39,7 @@ def exchanged(client: Peer, broker: Peer, correlation_id: int, client_id: str = 
 def connected(w: World, client_id: str = "app") -> tuple[Peer, Peer]:
     client, before = w.client(), len(w.brokers)
     client.send(heartbeat(0, client_id))
-    w.turn_until(lambda: len(w.brokers) > before)
+    w.iterate_until(lambda: len(w.brokers) > before)
     broker = w.brokers[-1]
     broker.expect(heartbeat(0, client_id))
     broker.send(heartbeat_response(0))
@@ -51,7 +51,7 @@ def lines(w: World) -> list[dict[str, Any]]:
     return [json.loads(line) for line in w.plane.client_trace.after(0)["lines"]]
 
 
-def what(w: World) -> list[str]:
+def summaries(w: World) -> list[str]:
     """Return > for requests and < for responses, with API and correlation id."""
     return [
         f"{'>' if 'request' in line else '<'} {line.get('request') or line['response']} {line.get('correlation_id')}"
@@ -68,7 +68,7 @@ def test_an_existing_connection_is_traced_by_address_until_the_trace_ends() -> N
         exchanged(client, broker, 3)
         w.plane.client_trace.finish("enough")
         exchanged(client, broker, 4)
-        assert what(w) == ["> Heartbeat 2", "< Heartbeat 2", "> Heartbeat 3", "< Heartbeat 3"]
+        assert summaries(w) == ["> Heartbeat 2", "< Heartbeat 2", "> Heartbeat 3", "< Heartbeat 3"]
         first, second, *_ = lines(w)
         assert (first["client_id"], first["version"], first["bytes"]) == ("app", 4, len(heartbeat(2)) - 4)
         assert first["body"] == {"GroupId": "g", "GenerationId": 1, "MemberId": "m", "GroupInstanceId": None}
@@ -89,7 +89,7 @@ def test_only_the_connections_of_the_client_id_are_traced() -> None:
                 exchanged(client, broker, 8, name)
         assert {line.get("client_id", "app") for line in lines(w)} == {"app"}
         assert {line["connection"] for line in lines(w)} == {1, 3}
-        assert what(w).count("> Heartbeat 7") == 2
+        assert summaries(w).count("> Heartbeat 7") == 2
 
 
 def test_a_frame_in_progress_is_not_traced_and_the_next_one_is() -> None:
@@ -103,7 +103,7 @@ def test_a_frame_in_progress_is_not_traced_and_the_next_one_is() -> None:
         broker.expect(sent[20:] + heartbeat(2))
         broker.send(responded + heartbeat_response(2))
         client.expect(responded + heartbeat_response(2))
-        assert what(w) == ["> Heartbeat 2", "< unknown 1", "< Heartbeat 2"]
+        assert summaries(w) == ["> Heartbeat 2", "< unknown 1", "< Heartbeat 2"]
 
 
 def test_a_response_in_progress_is_not_traced_and_the_next_one_is() -> None:
@@ -116,7 +116,7 @@ def test_a_response_in_progress_is_not_traced_and_the_next_one_is() -> None:
         w.plane.client_trace.begin(ADDRESS, TraceLimits())
         broker.send(heartbeat_response(1)[9:] + heartbeat_response(2))
         client.expect(heartbeat_response(1)[9:] + heartbeat_response(2))
-        assert what(w) == ["< unknown 2"]
+        assert summaries(w) == ["< unknown 2"]
 
 
 def test_a_request_that_is_served_here_is_traced_with_its_response() -> None:
@@ -131,7 +131,7 @@ def test_a_request_that_is_served_here_is_traced_with_its_response() -> None:
         sent = messages.ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0)
         client.send(frames.request(LOCAL, 1, 5, "app", sent))
         client.expect(served)
-        assert what(w) == ["> ShareGroupHeartbeat 5", "< ShareGroupHeartbeat 5"]
+        assert summaries(w) == ["> ShareGroupHeartbeat 5", "< ShareGroupHeartbeat 5"]
         assert lines(w)[1]["body"]["MemberEpoch"] == 4
 
 
@@ -148,7 +148,7 @@ def test_the_trace_ends_at_its_limit_of_lines_and_the_client_is_served_on() -> N
 def test_the_trace_ends_when_its_time_is_over() -> None:
     with world() as w:
         w.plane.client_trace.begin(ADDRESS, TraceLimits(seconds=0.01))
-        w.turn_until(lambda: not w.plane.client_trace.is_on)
+        w.iterate_until(lambda: not w.plane.client_trace.is_on)
         assert w.plane.client_trace.ended == "its time is over"
 
 
@@ -162,7 +162,7 @@ def test_connections_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatc
         assert {line["connection"] for line in lines(w)} == {1}
         assert w.plane.client_trace.after(0)["connections_left_out"] == 1
         pairs[0][0].close()
-        w.turn_until(lambda: len(list(w.plane.connections())) == 1)
+        w.iterate_until(lambda: len(list(w.plane.connections())) == 1)
         connected(w)
         assert {line["connection"] for line in lines(w)} == {1, 3}
 
@@ -184,7 +184,7 @@ def test_tokens_of_sasl_without_headers_are_never_written() -> None:
         w.plane.client_trace.begin(ADDRESS, TraceLimits())
         hello = frames.request(ApiKey.SASL_HANDSHAKE, 0, 1, "app", messages.SaslHandshakeRequest(mechanism="PLAIN"))
         client.send(hello)
-        w.turn_until(lambda: w.brokers)
+        w.iterate_until(lambda: w.brokers)
         broker = w.brokers[-1]
         broker.expect(hello)
         shaken = frames.response(ApiKey.SASL_HANDSHAKE, 0, 1, messages.SaslHandshakeResponse(mechanisms=["PLAIN"]))
@@ -197,5 +197,5 @@ def test_tokens_of_sasl_without_headers_are_never_written() -> None:
         broker.send(bytes(4))
         client.expect(bytes(4))
         exchanged(client, broker, 2)
-        assert what(w)[2:] == ["> SASL token None", "< SASL token None", "> Heartbeat 2", "< Heartbeat 2"]
+        assert summaries(w)[2:] == ["> SASL token None", "< SASL token None", "> Heartbeat 2", "< Heartbeat 2"]
         assert "correct-horse" not in json.dumps(lines(w))

@@ -85,9 +85,13 @@ def test_records_are_described_by_the_headers_of_their_batches() -> None:
     partition = request.PartitionProduceData(index=3, records=batch)
     topic = request.TopicProduceData(name="orders", partition_data=[partition])
     shown = described(request(acks=-1, timeout_ms=1, topic_data=[topic]), 9)
-    found = shown["TopicData"][0]["PartitionData"][0]["Records"]
+    described_records = shown["TopicData"][0]["PartitionData"][0]["Records"]
     assert SECRET not in json.dumps(shown)
-    assert (found["bytes"], found["batches"][0]["offset"], found["batches"][0]["records"]) == (len(batch), 7, 1)
+    assert (
+        described_records["bytes"],
+        described_records["batches"][0]["offset"],
+        described_records["batches"][0]["records"],
+    ) == (len(batch), 7, 1)
 
 
 def test_long_texts_are_cut() -> None:

@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 METADATA_VERSION = 12
 
 
-def made() -> Exchanges:
+def new_exchanges() -> Exchanges:
     return Exchanges(lambda: False, dict)
 
 
@@ -31,21 +31,21 @@ def responded(each: Exchanges, key: int, version: int, number: int, message: Any
 
 
 def test_a_response_has_the_time_since_its_request() -> None:
-    each = made()
+    each = new_exchanges()
     requested(each, ApiKey.HEARTBEAT, 4, 7, messages.HeartbeatRequest(), 1.0)
     entry = responded(each, ApiKey.HEARTBEAT, 4, 7, messages.HeartbeatResponse(error_code=27), 1.25)
     assert (entry["response"], entry["ms"], entry["body"]["ErrorCode"]) == ("Heartbeat", 250.0, 27)
 
 
 def test_a_produce_without_acks_leaves_no_request() -> None:
-    each = made()
+    each = new_exchanges()
     requested(each, ApiKey.PRODUCE, 9, 1, messages.ProduceRequest(acks=0, timeout_ms=1))
     requested(each, ApiKey.HEARTBEAT, 4, 1, messages.HeartbeatRequest())
     assert responded(each, ApiKey.HEARTBEAT, 4, 1, messages.HeartbeatResponse())["response"] == "Heartbeat"
 
 
 def test_a_response_to_an_earlier_request_is_not_decoded() -> None:
-    each = made()
+    each = new_exchanges()
     requested(each, ApiKey.HEARTBEAT, 4, 8, messages.HeartbeatRequest())
     entry = responded(each, ApiKey.METADATA, METADATA_VERSION, 7, messages.MetadataResponse())
     assert (entry["response"], "body" in entry) == ("unknown", False)
@@ -54,27 +54,27 @@ def test_a_response_to_an_earlier_request_is_not_decoded() -> None:
 
 def test_a_message_with_many_elements_has_its_size_only() -> None:
     topics = [messages.MetadataRequest.MetadataRequestTopic(name=f"t{n}") for n in range(ELEMENTS_MAX + 1)]
-    entry = requested(made(), ApiKey.METADATA, METADATA_VERSION, 1, messages.MetadataRequest(topics=topics))
+    entry = requested(new_exchanges(), ApiKey.METADATA, METADATA_VERSION, 1, messages.MetadataRequest(topics=topics))
     assert (entry["request"], entry["not_decoded"]) == ("Metadata", f"more than {ELEMENTS_MAX} elements")
 
 
 def test_a_frame_that_was_collected_in_part_is_not_decoded() -> None:
     data = frames.request(ApiKey.PRODUCE, 9, 3, "app", messages.ProduceRequest(acks=0, timeout_ms=1))[4:]
-    each = made()
+    each = new_exchanges()
     entry = each.request(CollectedFrame(data[:-1], len(data) + 1000), 0.0)
     assert (entry["request"], entry["client_id"], "body" in entry) == ("Produce", "app", False)
     assert entry["bytes"] == len(data) + 1000
 
 
 def test_unreadable_requests_are_named_by_key_and_version() -> None:
-    entry = made().request(CollectedFrame(b"\x03\xe7\0\x01\0\0\0\x05rest", 12), 0.0)
+    entry = new_exchanges().request(CollectedFrame(b"\x03\xe7\0\x01\0\0\0\x05rest", 12), 0.0)
     assert (entry["request"], entry["version"], "body" in entry) == ("999", 1, False)
-    assert made().request(CollectedFrame(b"abc", 3), 0.0)["request"] == "unknown"
-    assert made().response(CollectedFrame(b"abc", 3), 0.0)["response"] == "unknown"
+    assert new_exchanges().request(CollectedFrame(b"abc", 3), 0.0)["request"] == "unknown"
+    assert new_exchanges().response(CollectedFrame(b"abc", 3), 0.0)["response"] == "unknown"
 
 
 def test_the_refusal_of_a_version_of_api_versions_is_read_as_version_0() -> None:
-    each = made()
+    each = new_exchanges()
     requested(each, ApiKey.API_VERSIONS, 4, 1, messages.ApiVersionsRequest(client_software_name="x"))
     refusal = frames.response(ApiKey.API_VERSIONS, 0, 1, messages.ApiVersionsResponse(error_code=35))
     assert each.response(frame(refusal), 0.0)["body"] == {"ErrorCode": 35}

@@ -18,12 +18,12 @@ def framed(data: bytes) -> bytes:
 @given(st.lists(st.binary(max_size=20), max_size=6), st.integers(0, 9), st.lists(st.integers(1, 7), max_size=40))
 def test_frames_are_the_same_however_their_bytes_arrive(frames: list[bytes], skipped: int, cuts: list[int]) -> None:
     stream = memoryview(bytes(skipped) + b"".join(map(framed, frames)))
-    collector, found = FrameCollector(skipped, KEPT), []
+    collector, collected = FrameCollector(skipped, KEPT), []
     for cut in [*cuts, len(stream)]:
-        found += list(collector.feed(stream[:cut]))
+        collected += list(collector.feed(stream[:cut]))
         stream = stream[cut:]
-    assert found == [CollectedFrame(data[:KEPT], len(data)) for data in frames]
-    assert [frame.is_whole for frame in found] == [len(data) <= KEPT for data in frames]
+    assert collected == [CollectedFrame(data[:KEPT], len(data)) for data in frames]
+    assert [frame.is_whole for frame in collected] == [len(data) <= KEPT for data in frames]
 
 
 def test_a_negative_size_is_refused() -> None:

@@ -13,7 +13,7 @@ from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.walk import pump
 from kafka_share_proxy.loop.transports import PlainTransport
 
-from tests.forwarding.client_trace.test_client_trace import ADDRESS, connected, exchanged, what
+from tests.forwarding.client_trace.test_client_trace import ADDRESS, connected, exchanged, summaries
 from tests.forwarding.plane_world import FETCH, LIST, World, request, response, world
 from tests.forwarding.served.test_synchronous_fast_path import Taken, taking
 
@@ -78,7 +78,7 @@ def test_a_connection_that_ends_during_a_trace_is_forgotten() -> None:
         w.plane.client_trace.begin(ADDRESS, TraceLimits())
         exchanged(client, broker, 1)
         client.close()
-        w.turn_until(lambda: not list(w.plane.connections()))
+        w.iterate_until(lambda: not list(w.plane.connections()))
         w.plane.client_trace.finish("enough")
         assert len(w.plane.client_trace.after(0)["lines"]) == 2
 
@@ -92,12 +92,12 @@ def test_a_trace_begins_after_the_response_that_the_client_has_not_accepted() ->
         while not only(w).client.has_unsent:
             with suppress(BlockingIOError):
                 sent += broker.sock.send(large[sent : sent + (64 << 10)])
-            w.turn()
+            w.iterate()
         w.plane.client_trace.begin(ADDRESS, TraceLimits())
         broker.send(large[sent:])
         client.expect(large)
         exchanged(client, broker, 51)
-        assert what(w) == ["> Heartbeat 51", "< Heartbeat 51"]
+        assert summaries(w) == ["> Heartbeat 51", "< Heartbeat 51"]
 
 
 def test_a_mistake_in_a_trace_ends_the_trace_of_the_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,4 +111,4 @@ def test_a_mistake_in_a_trace_ends_the_trace_of_the_connection_only(monkeypatch:
         exchanged(client, broker, 1)
         exchanged(client, broker, 2)
         assert w.events().count(tap.FAILED) == 1
-        assert what(w) == []
+        assert summaries(w) == []

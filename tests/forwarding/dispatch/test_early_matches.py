@@ -96,35 +96,41 @@ def test_words_are_found_wherever_they_stand() -> None:
     assert ContainsAny((b"no", b"word")).matcher(2, 7)(request)
     assert not ContainsAny((b"no",)).matcher(2, 7)(request)
     words: dict[bytes, None] = {}
-    look = ContainsNow(words.keys(), 20).matcher(2, 7)  # type: ignore[arg-type]  # KeysView is one in all but name
-    assert not look(request)
+    matches = ContainsNow(words.keys(), 20).matcher(2, 7)  # type: ignore[arg-type]  # KeysView is one in all but name
+    assert not matches(request)
     words[b"word"] = None
-    assert look(request)
-    assert not look(memoryview(b"nothing"))
-    assert look(memoryview(bytes(21))), "too long to be searched"
+    assert matches(request)
+    assert not matches(memoryview(b"nothing"))
+    assert matches(memoryview(bytes(21))), "too long to be searched"
 
 
 def test_early_matches_that_need_no_bytes() -> None:
     """Length, version and present state suffice."""
     nothing = memoryview(b"")
     assert EveryRequest().matcher(1, 1)(nothing)
-    found = [FromVersion(1).matcher(74, version)(frame(74, version)) for version in (0, 1)]
-    assert found == [False, True]
+    verdicts = [FromVersion(1).matcher(74, version)(frame(74, version)) for version in (0, 1)]
+    assert verdicts == [False, True]
     assert not FromVersion(1).matcher(74, 1)(frame(74, 1)[:9]), "no header: the broker judges it"
     longer = LongerThan(3).matcher(1, 1)
     assert (longer(memoryview(b"123")), longer(memoryview(b"1234"))) == (False, True)
     so = [False, True]
-    look = Whenever(lambda: so.pop(0)).matcher(1, 1)
-    assert (look(nothing), look(nothing)) == (False, True)
+    matches = Whenever(lambda: so.pop(0)).matcher(1, 1)
+    assert (matches(nothing), matches(nothing)) == (False, True)
 
 
 def test_kinds_are_joined_and_change_with_the_version() -> None:
     """None of them looks below the first version that has one."""
     kind = ByVersion({2: ContainsAny((b"two",)), 5: AnyOf((ContainsAny((b"five",)), ContainsAny((b"5",))))})
-    found = [
+    verdicts = [
         [kind.matcher(3, version)(memoryview(word)) for word in (b"two", b"five", b"5")] for version in (1, 2, 4, 5, 6)
     ]
-    assert found == [[False] * 3, [True, False, False], [True, False, False], [False, True, True], [False, True, True]]
+    assert verdicts == [
+        [False] * 3,
+        [True, False, False],
+        [True, False, False],
+        [False, True, True],
+        [False, True, True],
+    ]
     assert kind_at(kind, 4) == ContainsAny((b"two",))
     assert kind_at(EveryRequest(), 4) == EveryRequest()
 
@@ -135,14 +141,14 @@ PRODUCE = registry.message("ProduceRequest")
 @pytest.mark.parametrize("version", range(3, 13))
 def test_topics_by_the_beginning_of_their_names(version: int) -> None:
     """Also before the whole request has arrived; unclear or unreadable requests are selected."""
-    look = ByTopicPrefix("__view.").matcher(0, version)
+    matches = ByTopicPrefix("__view.").matcher(0, version)
     data = [PRODUCE.PartitionProduceData(records=b"__view." * 20)]
     for names, expected in ((["a"], False), (["a", "b"], False), (["__view.x"], True), (["a", "__view.x"], True)):
         topics = [PRODUCE.TopicProduceData(name=name, partition_data=data) for name in names]
         request = frame(0, version, topic_data=topics)
-        assert look(request) is expected
-        assert look(request[: bytes(request).index(b"__view")]) is (expected or len(names) > 1)
-    assert look(memoryview(b"\0\0\0\x08\0\0\0\1\xff\xfe"))
+        assert matches(request) is expected
+        assert matches(request[: bytes(request).index(b"__view")]) is (expected or len(names) > 1)
+    assert matches(memoryview(b"\0\0\0\x08\0\0\0\1\xff\xfe"))
 
 
 def test_topics_by_their_ids() -> None:
@@ -160,21 +166,21 @@ METADATA = registry.message("MetadataRequest")
 
 
 def requested(*topics: bytes | str) -> memoryview:
-    named = [{"name": each} if isinstance(each, str) else {"name": None, "topic_id": each} for each in topics]
-    return frame(3, 12, topics=[METADATA.MetadataRequestTopic(**each) for each in named])
+    topic_entries = [{"name": each} if isinstance(each, str) else {"name": None, "topic_id": each} for each in topics]
+    return frame(3, 12, topics=[METADATA.MetadataRequestTopic(**each) for each in topic_entries])
 
 
 def test_a_topic_that_goes_by_its_name_has_no_unknown_id() -> None:
     known = {ONE: None}
-    look = ByUnknownTopicId(known, 10).matcher(3, 12)
-    assert not look(requested("a", "b"))
-    assert not look(requested("a", ONE))
-    assert look(requested("a", TWO))
-    assert not look(frame(3, 12, topics=None))
-    assert look(requested(*[ONE] * 11)), "too many"
-    assert not look(requested("a", TWO)[:30]), "the broker judges it"
+    matches = ByUnknownTopicId(known, 10).matcher(3, 12)
+    assert not matches(requested("a", "b"))
+    assert not matches(requested("a", ONE))
+    assert matches(requested("a", TWO))
+    assert not matches(frame(3, 12, topics=None))
+    assert matches(requested(*[ONE] * 11)), "too many"
+    assert not matches(requested("a", TWO)[:30]), "the broker judges it"
     known[TWO] = None
-    assert not look(requested("a", TWO))
+    assert not matches(requested("a", TWO))
 
 
 FETCH = registry.message("FetchRequest")
@@ -183,30 +189,30 @@ FETCH = registry.message("FetchRequest")
 @pytest.mark.parametrize("version", [13, 14, 15])
 def test_fetches_by_id_or_tag(version: int) -> None:
     """Unreadable ones are selected as well."""
-    look = ByIdOrTag({ONE: None}, 2).matcher(1, version)
+    matches = ByIdOrTag({ONE: None}, 2).matcher(1, version)
 
     def fetch(*ids: bytes, tags: Any = ()) -> memoryview:
         parts = [FETCH.FetchPartition(partition=0), FETCH.FetchPartition(partition=1, unknown_tags=tags)]
         return frame(1, version, topics=[FETCH.FetchTopic(topic_id=each, partitions=parts) for each in ids])
 
-    assert not look(fetch())
-    assert not look(fetch(ONE, ONE))
-    assert look(fetch(ONE, TWO))
-    assert look(fetch(ONE, tags=((27501, b"x"),)))
-    assert look(fetch(ONE, ONE, ONE)), "too many"
-    assert look(fetch(ONE)[:40])
+    assert not matches(fetch())
+    assert not matches(fetch(ONE, ONE))
+    assert matches(fetch(ONE, TWO))
+    assert matches(fetch(ONE, tags=((27501, b"x"),)))
+    assert matches(fetch(ONE, ONE, ONE)), "too many"
+    assert matches(fetch(ONE)[:40])
 
 
 @pytest.mark.parametrize("version", range(registry.versions(3)[0], registry.versions(3)[1] + 1))
 def test_a_null_list_requests_all_topics_and_in_v0_an_empty_one(version: int) -> None:
-    look = AboutAllTopics().matcher(3, version)
-    assert look(frame(3, version, topics=[] if version == 0 else None))
-    assert look(frame(3, version, topics=[])) is (version == 0)
-    assert not look(frame(3, version, topics=[METADATA.MetadataRequestTopic(name="a")]))
+    matches = AboutAllTopics().matcher(3, version)
+    assert matches(frame(3, version, topics=[] if version == 0 else None))
+    assert matches(frame(3, version, topics=[])) is (version == 0)
+    assert not matches(frame(3, version, topics=[METADATA.MetadataRequestTopic(name="a")]))
 
 
 def test_a_list_that_cannot_be_null_requests_all_when_it_is_empty() -> None:
-    look = AboutAllTopics().matcher(75, 0)
+    matches = AboutAllTopics().matcher(75, 0)
     topic = registry.message("DescribeTopicPartitionsRequest").TopicRequest
-    assert look(frame(75, 0, topics=[]))
-    assert not look(frame(75, 0, topics=[topic(name="a")]))
+    assert matches(frame(75, 0, topics=[]))
+    assert not matches(frame(75, 0, topics=[topic(name="a")]))

@@ -116,13 +116,13 @@ def test_tokens_and_handshake_cut_into_bytes_pass() -> None:
         client, broker = w.pair()
         for byte in handshake(0, 1):
             client.send(bytes([byte]))
-            w.turn()
+            w.iterate()
         broker.expect(handshake(0, 1))
         broker.send(handshake_response(0, 1))
         client.expect(handshake_response(0, 1))
         for byte in token(b"\0user\0pass") + request(FETCH, 11, 2, b"body"):
             client.send(bytes([byte]))
-            w.turn()
+            w.iterate()
         broker.expect(token(b"\0user\0pass") + request(FETCH, 11, 2, b"body"))
 
 
@@ -186,7 +186,7 @@ def local(client: Peer, broker: Peer, number: int) -> None:
 
 def wait(w: World, seconds: float) -> None:
     start = w.reactor.now()
-    w.turn_until(lambda: w.reactor.now() > start + seconds)
+    w.iterate_until(lambda: w.reactor.now() > start + seconds)
 
 
 def test_nothing_is_sent_between_handshake_and_the_next_ordinary_request(asking_world: World) -> None:

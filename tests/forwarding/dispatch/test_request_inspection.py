@@ -43,11 +43,11 @@ def test_what_repeats_is_judged_once() -> None:
     """Its key is the bytes after the correlation id; a request that was not forwarded is judged again."""
     requested: list[bytes] = []
 
-    def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Named | None:
+    def match(buffer: memoryview, at: int, end: int, frame_end: int) -> Named | None:
         requested.append(bytes(buffer[at + 12 : end]))
         return None if b"mine" in requested[-1] else PLAIN
 
-    remembered = RememberedMatch(look)
+    remembered = RememberedMatch(match)
     for number in range(3):
         for body, expected in ((b"topic", PLAIN), (b"mine", None)):
             frame = request(body, number)
@@ -72,11 +72,11 @@ def test_what_is_remembered_is_bounded(monkeypatch) -> None:
 
 def test_a_request_without_the_words_passes_once_it_is_whole() -> None:
     """One with a word is left to the next match."""
-    look = WordMatch((b"__view.", b"tag"), lambda *_: OTHER, PLAIN)
+    match = WordMatch((b"__view.", b"tag"), lambda *_: OTHER, PLAIN)
     for body, expected in ((b"orders", PLAIN), (b"__view.r2.orders", OTHER), (b"a tag", OTHER)):
         frame = request(body)
-        assert look(frame, 0, len(frame), len(frame)) is expected
-        assert look(frame, 0, len(frame) - 1, len(frame)) is None
+        assert match(frame, 0, len(frame), len(frame)) is expected
+        assert match(frame, 0, len(frame) - 1, len(frame)) is None
 
 
 def test_ids_and_topics_are_left_to_the_next_match() -> None:
@@ -88,10 +88,10 @@ def test_ids_and_topics_are_left_to_the_next_match() -> None:
 
 def test_a_request_is_inspected_with_the_received_bytes() -> None:
     """`serve_here` says yes where that does not tell."""
-    look = inspect_beginning(lambda frame: len(frame) < 10, inspect_to_amend(lambda _: None, PLAIN))
+    inspect = inspect_beginning(lambda frame: len(frame) < 10, inspect_to_amend(lambda _: None, PLAIN))
     frame = request(b"produce")
-    assert look(frame, 0, 12, len(frame)) is None
-    assert look(frame, 0, len(frame), len(frame)) is PLAIN
+    assert inspect(frame, 0, 12, len(frame)) is None
+    assert inspect(frame, 0, len(frame), len(frame)) is PLAIN
 
 
 VERSIONS = range(registry.versions(0)[0], registry.versions(0)[1] + 1)
@@ -112,14 +112,14 @@ def test_a_produce_without_acks_expects_no_response(
     version: int, acks: int, client_id: str | None, transactional_id: str | None
 ) -> None:
     """It is recognised in the middle of a buffer with other frames around it, as soon as its acks are received."""
-    look, data = AcksMatch(version, PLAIN), produce(version, acks, client_id, transactional_id)
+    match, data = AcksMatch(version, PLAIN), produce(version, acks, client_id, transactional_id)
     expected = PLAIN if acks else SILENT
     for around in (b"\x00", b"\xff"):
         buffer = memoryview(around * 5 + data + around * 40)
-        found = [look(buffer, 5, 5 + end, 5 + len(data)) for end in range(12, len(data) + 1)]
-        first = found.index(expected)
-        assert found == [None] * first + [expected] * (len(found) - first)
-        assert first < len(found) - 1
+        verdicts = [match(buffer, 5, 5 + end, 5 + len(data)) for end in range(12, len(data) + 1)]
+        first = verdicts.index(expected)
+        assert verdicts == [None] * first + [expected] * (len(verdicts) - first)
+        assert first < len(verdicts) - 1
 
 
 def test_acks_beyond_the_limit_are_not_waited_for_in_pieces() -> None:

@@ -25,8 +25,8 @@ def settled(
     deliveries: ForwardedDeliveries, first: int, last: int, member: str = "m"
 ) -> list[tuple[int, int, int | None]]:
     """The pieces, with their delivery counts."""
-    found = deliveries.settled(SHARE, first, last, member)
-    return [(start, end, None if each is None else each.attempt) for start, end, each in found]
+    settled_spans = deliveries.settled(SHARE, first, last, member)
+    return [(start, end, None if each is None else each.attempt) for start, end, each in settled_spans]
 
 
 def test_a_settled_range_is_reported_by_its_deliveries(deliveries: ForwardedDeliveries) -> None:
@@ -55,8 +55,8 @@ def test_renewals_count_for_the_offsets_and_the_member_that_renewed(deliveries: 
     deliveries.renewed(SHARE, 4, 5, "m")
     deliveries.renewed(SHARE, 5, 5, "m")
     deliveries.renewed(SHARE, 0, 9, "other")
-    found = [(start, end, each.renewals) for start, end, each in deliveries.settled(SHARE, 0, 9, "m") if each]
-    assert found == [(0, 3, 0), (4, 4, 1), (5, 5, 2), (6, 9, 0)]
+    renewed_spans = [(start, end, each.renewals) for start, end, each in deliveries.settled(SHARE, 0, 9, "m") if each]
+    assert renewed_spans == [(0, 3, 0), (4, 4, 1), (5, 5, 2), (6, 9, 0)]
 
 
 def test_kept_deliveries_stay_within_the_limits() -> None:

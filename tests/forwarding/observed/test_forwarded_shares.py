@@ -66,8 +66,8 @@ class World:
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
         self.audit.end()
-        found = audit_lines.waiting(self.audit.log)
-        return [event for event in found if event["kind"] in kinds]
+        log_events = audit_lines.waiting(self.audit.log)
+        return [event for event in log_events if event["kind"] in kinds]
 
 
 @pytest.fixture(params=KERNELS, ids=("c", "python"))
@@ -83,8 +83,10 @@ def fetched(*acquired: tuple[int, int, int], data: bytes = b"", **fields: Any) -
 
 
 def acks(request: Any, topic: Any, partition: Any, *batches: tuple[int, int, list[int]]) -> Any:
-    made = [request.AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=c) for a, b, c in batches]
-    part = partition(partition_index=3, acknowledgement_batches=made)
+    ack_batches = [
+        request.AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=c) for a, b, c in batches
+    ]
+    part = partition(partition_index=3, acknowledgement_batches=ack_batches)
     return request(group_id="g", member_id="m", topics=[topic(topic_id=TOPIC, partitions=[part])])
 
 
@@ -176,8 +178,8 @@ def test_responses_are_treated_as_before(world: World) -> None:
     response.node_endpoints = [FETCHED.NodeEndpoint(node_id=2, host="broker", port=9092)]
     changed = world.passes(SHARE_FETCH, fetch(), response)
     assert changed is not None
-    _, seen = frames.decode_response(SHARE_FETCH, 2, memoryview(changed)[4:])
-    assert seen.node_endpoints[0].host == "proxy"
+    _, decoded = frames.decode_response(SHARE_FETCH, 2, memoryview(changed)[4:])
+    assert decoded.node_endpoints[0].host == "proxy"
     request = fetch()
     request.max_bytes = (1 << 31) - 1
     frame = bytearray(frames.request(SHARE_FETCH, 2, 7, "client", request)[4:])
@@ -218,7 +220,7 @@ def test_other_routes_are_left_alone(world: World) -> None:
 # The extension and its twin
 
 
-def seen(route: Any, requested: bytes, back: bytes) -> Any:
+def amended_response(route: Any, requested: bytes, back: bytes) -> Any:
     """Return what becomes of a response whose request was seen."""
     treated = outcome(lambda: route.amend(memoryview(bytearray(requested))) or route)
     rewrite = getattr(treated, "rewrite", None)
@@ -261,20 +263,20 @@ class Both:
 
     def changed(self, frame: bytes) -> bytes:
         """A few bytes of it are others, or it is cut, or something follows."""
-        dice, made = self.dice, bytearray(frame)
+        dice, corrupted = self.dice, bytearray(frame)
         if dice.random() < 0.7:
             return frame
         for _ in range(dice.randrange(3)):
-            at = dice.randrange(8, len(made))
-            made[at] = dice.choice((0, 1, 2, 0x7F, 0x80, 0xFF, dice.randrange(256)))
-        return bytes(made[: dice.choice((len(made), len(made), dice.randrange(len(made))))])
+            at = dice.randrange(8, len(corrupted))
+            corrupted[at] = dice.choice((0, 1, 2, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        return bytes(corrupted[: dice.choice((len(corrupted), len(corrupted), dice.randrange(len(corrupted))))])
 
     def passes(self) -> None:
         version = self.dice.choice((1, 2))
         key, request, response = self.message(version)
         requested = self.changed(frames.request(key, version, 7, "client", request)[4:])
         back = self.changed(frames.response(key, version, 7, response)[4:])
-        first, second = (seen(world.routes[header(key, version)], requested, back) for world in self.worlds)
+        first, second = (amended_response(world.routes[header(key, version)], requested, back) for world in self.worlds)
         assert first == second
 
     def reported(self) -> list[list[dict[str, Any]]]:
@@ -286,10 +288,10 @@ class Both:
 
 def in_order(lines: list[bytes]) -> list[dict[str, Any]]:
     """Sort: readers of a second are reported in any order."""
-    found = [json.loads(line) for line in lines]
-    assert [event["seq"] for event in found] == list(range(1, len(found) + 1))
-    fetches = sorted((event for event in found if event["kind"] == "fetch"), key=repr_without_seq)
-    return [{**event, "seq": 0} for event in [*(each for each in found if each["kind"] != "fetch"), *fetches]]
+    log_events = [json.loads(line) for line in lines]
+    assert [event["seq"] for event in log_events] == list(range(1, len(log_events) + 1))
+    fetches = sorted((event for event in log_events if event["kind"] == "fetch"), key=repr_without_seq)
+    return [{**event, "seq": 0} for event in [*(each for each in log_events if each["kind"] != "fetch"), *fetches]]
 
 
 def repr_without_seq(event: dict[str, Any]) -> str:

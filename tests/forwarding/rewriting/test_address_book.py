@@ -63,8 +63,8 @@ def test_brokers_in_a_response_have_our_addresses_and_each_is_listed_once(book, 
     topology = ClusterMetadata()
     topology.fold(metadata(brokers=rewritten, topics=[]), 0.0)
     plane.taken.add(2)
-    named = node_endpoints(book, topology, registry.message("ShareFetchResponse").NodeEndpoint, [3, 1, 3, 2, 9])
-    assert [(each.node_id, each.host, each.port, each.rack) for each in named] == [
+    endpoints = node_endpoints(book, topology, registry.message("ShareFetchResponse").NodeEndpoint, [3, 1, 3, 2, 9])
+    assert [(each.node_id, each.host, each.port, each.rack) for each in endpoints] == [
         (1, "proxy.example", 19094, "r1"),
         (3, "proxy.example", 19096, "r3"),
     ]

@@ -42,7 +42,7 @@ def test_a_request_is_what_dials_where_nothing_was_forwarded_before() -> None:
     with local_world(asking([])) as w:
         client = w.client()
         client.send(request(LOCAL, 1, 9))
-        w.turn_until(lambda: w.brokers)
+        w.iterate_until(lambda: w.brokers)
         w.brokers[0].expect(requested(1, b"question"))
 
 
@@ -55,7 +55,7 @@ def test_a_response_to_a_request_may_be_large_and_arrive_in_pieces() -> None:
         whole = response(1, bytes(range(256)) * 4000)
         for at in range(0, len(whole), 100_000):
             broker.send(whole[at : at + 100_000])
-            w.turn()
+            w.iterate()
         client.expect(response(9, bytes(range(256)) * 4000))
 
 
@@ -76,7 +76,7 @@ def test_a_late_response_to_an_abandoned_request_precedes_the_clients_next_and_s
         broker.expect(requested(1, b"slow") + request(FETCH, 11, 2))
         assert w.plane.statistics().in_flight == 1
         broker.send(response(1, b"late")[:5])
-        w.turn()
+        w.iterate()
         broker.send(response(1, b"late")[5:] + response(2, b"fetched"))
         client.expect(response(2, b"fetched"))
         assert late == [b"late"]
@@ -107,7 +107,7 @@ def half_responded(w: Any) -> tuple[Any, Any, bytes]:
     broker.expect(requested(1, b"slow"))
     whole = response(1, bytes(2 * HALF_AT))
     broker.send(whole[:HALF_AT])
-    w.turn()
+    w.iterate()
     return client, broker, whole[HALF_AT:]
 
 
@@ -189,7 +189,7 @@ def test_a_wait_of_another_owner_for_a_request_fails_when_its_connection_ends() 
         client.send(request(LOCAL, 1, 1))
         client.expect(response(1))
         client.close()
-        w.turn_until(lambda: errors)
+        w.iterate_until(lambda: errors)
 
 
 def test_a_request_on_a_connection_that_has_ended_fails_immediately() -> None:
@@ -199,7 +199,7 @@ def test_a_request_on_a_connection_that_has_ended_fails_immediately() -> None:
         client.send(request(LOCAL, 1, 1))
         call = started(w, handler)
         client.close()
-        w.turn_until(lambda: not w.plane.statistics().connections)
+        w.iterate_until(lambda: not w.plane.statistics().connections)
         promise = call.connection.send_request(HEARTBEAT, QUERY_VERSION, b"")
         with pytest.raises(UpstreamLost):
             promise.result()
@@ -222,7 +222,7 @@ def test_a_request_in_the_middle_of_a_forwarded_request_waits_for_its_end() -> N
         broker.expect(whole[60:] + request(FETCH, 11, 3) + requested(1, b"?"))
         broker.send(response(2) + response(3) + response(1, b"!"))
         client.expect(response(2) + response(3))
-        w.turn_until(lambda: promise.done)
+        w.iterate_until(lambda: promise.done)
         assert bytes(promise.result()) == b"!"
 
 
@@ -258,5 +258,5 @@ def test_nothing_keeps_alive_in_the_middle_of_a_request(monkeypatch: pytest.Monk
         client.send(request(FETCH, 11, 2, bytes(100))[:50])
         broker.receive(50)
         start = w.reactor.now()
-        w.turn_until(lambda: w.reactor.now() > start + 2.2)
+        w.iterate_until(lambda: w.reactor.now() > start + 2.2)
         assert broker.take() == b""

@@ -137,7 +137,7 @@ def test_records_without_acks_before_it_are_passed_on_first() -> None:
         burst = b"".join(produce(n, 0, 5000) for n in range(200))
         client.send(burst + request(LOCAL, 1, 3))
         for _ in range(10):
-            w.turn()
+            w.iterate()
         assert handler.calls == []
         broker.expect(burst)
         started(w, handler)
@@ -157,7 +157,7 @@ def test_a_flood_after_a_muted_request_is_not_read() -> None:
                 sent += client.sock.send(memoryview(flood)[sent : sent + 500_000])
             except BlockingIOError:
                 stuck += 1
-                w.turn()
+                w.iterate()
         assert sent < len(flood)
         handler.results[0].set(response(1))
         client.expect(response(1))
@@ -199,7 +199,7 @@ def test_an_inspected_request_may_be_larger_only_where_it_passes_on(is_ours: boo
             client.expect_end()
             assert "limits.served_request_bytes" in w.reason()
         else:
-            w.turn_until(lambda: w.brokers)
+            w.iterate_until(lambda: w.brokers)
             w.brokers[0].expect(large)
         assert handler.calls == []
 
@@ -251,7 +251,7 @@ def test_on_close_of_a_connection_that_has_ended_is_called_immediately() -> None
         client.send(request(LOCAL, 1, 1))
         call = started(w, handler)
         client.close()
-        w.turn_until(lambda: not w.plane.statistics().connections)
+        w.iterate_until(lambda: not w.plane.statistics().connections)
         call.connection.on_close(lambda: durations.append(1))
         assert durations == [1]
 
@@ -341,7 +341,7 @@ def slow_client(w: World, handler: Handler, size: int) -> Peer:
     started(w, handler, len(handler.calls) + 1)
     before = w.plane.budget.used
     handler.results[-1].set(response(1, bytes(size)))
-    w.turn_until(lambda: w.plane.budget.used > before)
+    w.iterate_until(lambda: w.plane.budget.used > before)
     return client
 
 
@@ -351,7 +351,7 @@ def test_a_local_response_counts_until_the_kernel_has_it() -> None:
         client = slow_client(w, handler, 20_000_000)
         assert w.plane.budget.used == 20_000_008
         client.receive(20_000_008)
-        w.turn_until(lambda: w.plane.budget.used == 0)
+        w.iterate_until(lambda: w.plane.budget.used == 0)
 
 
 def test_a_local_response_leaves_the_account_with_its_connection() -> None:
@@ -359,14 +359,14 @@ def test_a_local_response_leaves_the_account_with_its_connection() -> None:
     with local_world(handler) as w:
         client = slow_client(w, handler, 20_000_000)
         client.close()
-        w.turn_until(lambda: w.plane.budget.used == 0)
+        w.iterate_until(lambda: w.plane.budget.used == 0)
 
 
 def test_a_client_that_reads_no_byte_of_a_local_response_is_closed() -> None:
     handler = Handler()
     with local_world(handler, Limits(stalled_client_s=1.0)) as w:
         slow_client(w, handler, 20_000_000)
-        w.turn_until(lambda: w.events() == ["client-stalled"])
+        w.iterate_until(lambda: w.events() == ["client-stalled"])
         assert w.plane.budget.used == 0
 
 
@@ -376,7 +376,7 @@ def test_a_client_that_takes_a_little_now_and_then_is_not_closed() -> None:
         client = slow_client(w, handler, 40_000_000)
         for _ in range(3):
             before = w.reactor.now()
-            w.turn_until(lambda before=before: w.reactor.now() > before + 0.8)  # type: ignore[misc]
+            w.iterate_until(lambda before=before: w.reactor.now() > before + 0.8)  # type: ignore[misc]
             client.take()
         assert w.events() == []
 
@@ -390,7 +390,7 @@ def test_a_silent_client_is_closed_with_its_upstream_but_not_while_it_waits_for_
         broker.expect_end()
         client.expect_end()
         assert w.reason() == "client idle"
-        w.turn()
+        w.iterate()
         assert other_broker.take() == request(FETCH, 11, 1)
         assert not other_broker.ended
 
@@ -442,8 +442,8 @@ def respond_fetch(broker: Peer, records: bytes) -> None:
     message = registry.message("FetchResponse")
     (topic,), version = fetch.topics, header.version
     entry = message.PartitionData(partition_index=0, error_code=0, high_watermark=2, records=records)
-    found = message.FetchableTopicResponse(topic_id=topic.topic_id, partitions=[entry])
-    broker.send(frames.response(FETCH, version, header.correlation_id, message(responses=[found])))
+    topic_response = message.FetchableTopicResponse(topic_id=topic.topic_id, partitions=[entry])
+    broker.send(frames.response(FETCH, version, header.correlation_id, message(responses=[topic_response])))
 
 
 def test_a_waiter_of_a_shared_read_that_raises_ends_its_own_connection_only() -> None:
@@ -455,10 +455,10 @@ def test_a_waiter_of_a_shared_read_that_raises_ends_its_own_connection_only() ->
         handler.build_services(w)
         first, broker = w.pair()
         first.send(request(LOCAL, 1, 1))
-        w.turn_until(lambda: len(handler.calls) == 1)
+        w.iterate_until(lambda: len(handler.calls) == 1)
         second, other_broker = w.pair()
         second.send(request(LOCAL, 1, 2))
-        w.turn_until(lambda: len(handler.calls) == 2)
+        w.iterate_until(lambda: len(handler.calls) == 2)
         respond_fetch(broker, records.batches[0][2])
         second.expect(response(2, records.batches[0][2]))
         first.expect_end()

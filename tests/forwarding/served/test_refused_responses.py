@@ -27,20 +27,22 @@ ALL = [
 def codes(value: Any, spec: StructSpec, version: int) -> Iterator[int]:
     """Yield the error codes of a response in this version."""
     for field in (field for field in spec.fields if version in field.versions):
-        found = getattr(value, field.attribute)
+        value_of_field = getattr(value, field.attribute)
         if field.attribute.endswith("error_code"):
-            yield found
+            yield value_of_field
         if field.struct is not None:
-            for each in (found or ()) if field.is_array else [found] if found is not None else []:
+            for each in (
+                (value_of_field or ()) if field.is_array else [value_of_field] if value_of_field is not None else []
+            ):
                 yield from codes(each, field.struct, version)
 
 
 @pytest.mark.parametrize(("key", "version"), ALL, ids=str)
 def test_every_error_code_of_the_response_is_set_and_it_can_be_sent(key: int, version: int) -> None:
     refused = refused_response(key, version, hostile.filled_request(key, version), CODE, TEXT)
-    found = list(codes(refused, registry.response_spec(key).root, version))
-    assert found, "a client would take the response for a success"
-    assert set(found) == {CODE}
+    error_codes = list(codes(refused, registry.response_spec(key).root, version))
+    assert error_codes, "a client would take the response for a success"
+    assert set(error_codes) == {CODE}
     frames.response(key, version, 1, refused)
 
 

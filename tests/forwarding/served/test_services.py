@@ -20,11 +20,11 @@ def test_a_feature_adds_to_what_all_have() -> None:
 
 def test_nothing_is_requested_without_an_identity() -> None:
     """The default is to send no request, and to use the documented values."""
-    made = World().services
+    services = World().services
     alone = Services(
-        **{name: getattr(made, name) for name in ("limits", "timers", "notes", "book", "topology", "versions")},
-        responses=made.responses,
-        slices=made.slices,
+        **{name: getattr(services, name) for name in ("limits", "timers", "notes", "book", "topology", "versions")},
+        responses=services.responses,
+        slices=services.slices,
     )
     assert alone.own is None
     assert (alone.options.rights_cache_s, alone.options.metadata_age_s) == (15.0, 1.0)

@@ -83,7 +83,7 @@ def test_a_request_received_alone_takes_the_fast_path_and_its_client_is_muted() 
         client.send(request(FETCH, 11, 100 + number))
         broker.expect_silence()
         broker.send(response(number, b"body"))
-        w.turn_until(lambda: taken.responses)
+        w.iterate_until(lambda: taken.responses)
         client.expect_silence()
         taken.reply()
         client.expect(response(number, b"BODY"))
@@ -101,8 +101,8 @@ def test_a_response_in_pieces_is_awaited_too() -> None:
     broker.expect(request(LIST, 1, 1, b"other"))
     for byte in response(1, b"body"):
         broker.send(bytes([byte]))
-        w.turn()
-    w.turn_until(lambda: taken.responses)
+        w.iterate()
+    w.iterate_until(lambda: taken.responses)
     taken.reply()
     client.expect(response(1, b"BODY"))
     w.close()
@@ -153,7 +153,7 @@ def test_response_that_is_the_clients_is_forwarded_unchanged(whole: bool) -> Non
         else:
             for byte in answer:
                 broker.send(bytes([byte]))
-                w.turn()
+                w.iterate()
         client.expect(answer)
         broker.expect(request(FETCH, 11, 100 + number))
         broker.send(response(100 + number))
@@ -171,16 +171,16 @@ def test_long_requests_and_responses_reach_peers_that_read_slowly(forwards: bool
     client, broker = w.pair()
     for number in range(2):
         client.send(request(LIST, 1, number))
-        w.turn_until(lambda: taken.connection is not None)
+        w.iterate_until(lambda: taken.connection is not None)
         for _ in range(5):
-            w.turn()
+            w.iterate()
         broker.expect(request(LIST, 1, number, taken.body))
         broker.send(response(number, taken.body))
         if not forwards:
-            w.turn_until(lambda: taken.responses)
+            w.iterate_until(lambda: taken.responses)
             taken.reply()
         for _ in range(5):
-            w.turn()
+            w.iterate()
         client.expect(response(number, taken.body if forwards else taken.body.upper()))
     w.close()
 
@@ -224,9 +224,9 @@ def test_a_client_that_leaves_ends_its_fast_path_request(who: str, has_response:
     broker.expect(request(LIST, 1, 1, b"other"))
     if has_response:
         broker.send(response(1))
-        w.turn_until(lambda: taken.responses)
+        w.iterate_until(lambda: taken.responses)
     (client if who == "client" else broker).close()
-    w.turn_until(lambda: w.notes)
+    w.iterate_until(lambda: w.notes)
     assert taken.is_lost != has_response
     if has_response:
         taken.reply()
@@ -244,7 +244,7 @@ def test_drain_ends_the_connection_after_the_response() -> None:
     (connection,) = w.plane._connections.values()
     connection.drain()
     broker.send(response(1, b"body"))
-    w.turn_until(lambda: taken.responses)
+    w.iterate_until(lambda: taken.responses)
     taken.reply()
     client.expect(response(1, b"BODY"))
     client.expect_end()
@@ -254,13 +254,13 @@ def test_drain_ends_the_connection_after_the_response() -> None:
 
 def test_a_forwarded_fast_path_request_is_sent_when_the_iteration_ends() -> None:
     """All requests of one iteration are therefore sent together: a coordinator of 4.3 stores them with one append."""
-    taken, seen = Taken(), list[bytes]()
+    taken, sent = Taken(), list[bytes]()
     w = taking(taken)
     client, broker = w.pair()
-    taken.on_taken = lambda: seen.append(bytes(broker.take()))
+    taken.on_taken = lambda: sent.append(bytes(broker.take()))
     client.send(request(LIST, 1, 7))
     broker.expect(request(LIST, 1, 7, b"other"))
-    assert seen == [b""]
+    assert sent == [b""]
     w.close()
 
 
@@ -276,6 +276,6 @@ def test_nothing_is_forwarded_where_the_connection_has_ended_in_the_same_iterati
 
     taken.on_taken = end
     client.send(request(LIST, 1, 7))
-    w.turn_until(lambda: taken.is_lost)
+    w.iterate_until(lambda: taken.is_lost)
     broker.expect_end()
     w.close()

@@ -15,8 +15,8 @@ def test_a_request_reaches_the_broker_and_its_response_returns(world):
     request = messages.HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
     response = send_request(world.client, 12, 4, request).result()
     assert decode_response(messages.HeartbeatResponse, 4, response).error_code == 25
-    ((key, version, seen),) = world.broker.requested
-    assert (key, version, seen.group_id, seen.generation_id) == (12, 4, "g", 3)
+    ((key, version, heartbeat),) = world.broker.requested
+    assert (key, version, heartbeat.group_id, heartbeat.generation_id) == (12, 4, "g", 3)
 
 
 def test_a_malformed_response_is_the_brokers_fault():

@@ -33,9 +33,9 @@ PASSING = Passing({struct.pack(">hh", 1, 11): FETCH}, PRODUCED | WHOLE, frozense
 
 def amend(frame: memoryview) -> Named | None:
     """Writes nines over the body; a body that begins with x is expected as something else."""
-    found = Named("x") if frame[8:9] == b"x" else None
+    expected_route = Named("x") if frame[8:9] == b"x" else None
     frame[8:] = b"9" * (len(frame) - 8)
-    return found
+    return expected_route
 
 
 def request(key: int, version: int, correlation_id: int, body: bytes = b"") -> bytes:
@@ -141,8 +141,8 @@ def test_the_body_of_a_frame_is_forwarded_as_it_is_received() -> None:
 
 def test_produce_without_acks_is_not_waited_for() -> None:
     walk = Walk()
-    for turn in range(1000):
-        walk.receive(produce(7, turn, 0))
+    for iteration in range(1000):
+        walk.receive(produce(7, iteration, 0))
     assert not walk.pending
 
 
@@ -178,12 +178,12 @@ def test_a_request_to_be_amended_is_amended_in_place_if_it_has_come_whole_and_st
 
 def test_a_request_to_be_inspected_passes_only_if_it_has_come_whole_and_is_not_served_here() -> None:
     """The walk stops at what may have to be gathered; `forward` says what is expected of the rest."""
-    look = inspect_unserved(
+    match = inspect_unserved(
         lambda frame: b"mine" in bytes(frame), inspect_to_amend(lambda frame: None, Named("others"))
     )
     for body, come, expected in ((b"others", 100, Named("others")), (b"mine", 100, None), (b"others", 5, None)):
         frame = memoryview(request(3, 9, 1, body))
-        assert look(frame, 0, min(len(frame), come), len(frame)) == expected
+        assert match(frame, 0, min(len(frame), come), len(frame)) == expected
 
 
 def test_a_negative_size_is_distinguished_from_a_long_one() -> None:

@@ -64,7 +64,7 @@ def counts_by_turn(w: World, slow: Slow, until: Callable[[], object]) -> list[in
     deadline = time.monotonic() + plane_world.LIMIT_S
     while not until():
         assert time.monotonic() < deadline
-        w.turn()
+        w.iterate()
         counts.append(slow.count)
     return [after - before for before, after in pairwise(counts)]
 
@@ -76,7 +76,7 @@ def test_rewritten_responses_are_spread_over_iterations_and_others_are_forwarded
         client.send(b"".join(request(METADATA, 9, n) for n in range(MANY)))
         broker.receive(MANY * 12)
         broker.send(b"".join(response(n, b"body%d" % n) for n in range(MANY)))
-        w.turn_until(lambda: slow.count)
+        w.iterate_until(lambda: slow.count)
         assert w.plane.statistics().gathered_bytes > 0, "bytes that wait are counted"
         other.send(request(FETCH, 11, 1))
         its_broker.expect(request(FETCH, 11, 1))
@@ -107,7 +107,7 @@ def test_local_requests_of_many_connections_share_the_iterations() -> None:
         for client in clients:
             client.send(b"".join(request(LOCAL, 1, n) for n in range(10)))
         expected = b"".join(response(n, b"here") for n in range(10))
-        w.turn_until(lambda: slow.count >= len(clients))  # the first of each is served as it is received
+        w.iterate_until(lambda: slow.count >= len(clients))  # the first of each is served as it is received
         counts = counts_by_turn(w, slow, lambda: all(len(client.take()) >= len(expected) for client in clients))
         assert max(counts) <= IN_ONE_TURN
         for client in clients:
@@ -134,9 +134,9 @@ def test_a_client_that_leaves_while_its_requests_wait_has_them_forwarded() -> No
         client, broker = w.pair()
         burst = b"".join(request(LIST, 1, n) for n in range(MANY))
         client.send(burst)
-        w.turn_until(lambda: slow.count)
+        w.iterate_until(lambda: slow.count)
         client.close()
-        w.turn_until(lambda: len(broker.take()) >= len(burst))
+        w.iterate_until(lambda: len(broker.take()) >= len(burst))
         broker.expect(burst)
 
 
@@ -159,9 +159,9 @@ def test_a_client_that_ends_while_responses_wait_leaves_no_bytes() -> None:
         client.send(b"".join(request(METADATA, 9, n) for n in range(MANY)))
         broker.receive(MANY * 12)
         broker.send(b"".join(response(n, b"body") for n in range(MANY)))
-        w.turn_until(lambda: slow.count)
+        w.iterate_until(lambda: slow.count)
         client.reset()
-        w.turn_until(lambda: not w.plane.statistics().connections)
+        w.iterate_until(lambda: not w.plane.statistics().connections)
         assert w.plane.statistics().gathered_bytes == 0
         assert slow.count < MANY
 
@@ -178,7 +178,7 @@ def test_responses_wait_until_the_client_takes_what_it_was_sent() -> None:
             try:
                 unsent += broker.sock.send(data[unsent:])
             except BlockingIOError:
-                w.turn()
+                w.iterate()
         assert unsent < len(data)
         statistics = w.plane.statistics()
         assert statistics.unsent_bytes + statistics.gathered_bytes <= 3 * RECEIVE_BYTES
@@ -195,7 +195,7 @@ def test_a_client_whose_bytes_had_to_wait_is_read_less_at_a_time() -> None:
         sent = w.peer(client.sock.dup())
         sent.send(frame * 20)  # the first is a whole receive buffer at most
         sent.send(frame * 100)
-        w.turn_until(lambda: slow.count > 25)
+        w.iterate_until(lambda: slow.count > 25)
         assert w.plane.statistics().gathered_bytes <= 2 * READ_AFTER_PAUSE
         broker.expect(frame * 120)
         client.send(request(FETCH, 11, 1))
@@ -204,22 +204,22 @@ def test_a_client_whose_bytes_had_to_wait_is_read_less_at_a_time() -> None:
 
 def some_stream(random_: random.Random) -> list[tuple[bytes, bytes, bytes]]:
     """Return requests, the broker's responses, and the client's responses; the last two are empty if there is none."""
-    found = []
+    exchanges = []
     for number in range(40):
         body = random_.randbytes(random_.choice((0, 5, 50, 3000)))
         kind = random_.randrange(5)
         if kind == 0:
-            found.append((request(LOCAL, 1, number, body), b"", response(number, b"here")))
+            exchanges.append((request(LOCAL, 1, number, body), b"", response(number, b"here")))
         elif kind == 1:
-            found.append((request(LIST, 1, number, body), response(number, body), response(number, body)))
+            exchanges.append((request(LIST, 1, number, body), response(number, body), response(number, body)))
         elif kind == 2:
-            found.append((request(METADATA, 9, number), response(number, b"x" * 90), response(number, b"X" * 90)))
+            exchanges.append((request(METADATA, 9, number), response(number, b"x" * 90), response(number, b"X" * 90)))
         elif kind == 3:
             requested = request(PRODUCE, 7, number, struct.pack(">hhh", -1, -1, 0) + body)
-            found.append((requested, b"", b""))
+            exchanges.append((requested, b"", b""))
         else:
-            found.append((request(FETCH, 11, number, body), response(number, body), response(number, body)))
-    return found
+            exchanges.append((request(FETCH, 11, number, body), response(number, body), response(number, body)))
+    return exchanges
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -253,7 +253,7 @@ def _send_in_pieces(peer: Peer, data: bytes, random_: random.Random) -> None:
         peer.send(data[at : at + size])
         at += size
         if random_.random() < 0.2:
-            peer.world.turn()
+            peer.world.iterate()
 
 
 def test_bytes_are_copied_out_of_the_shared_buffer_and_later_only_when_half_is_unused() -> None:

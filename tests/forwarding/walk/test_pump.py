@@ -116,7 +116,7 @@ class World:
         for sock in (self.client, self.broker):
             sock.settimeout(5)
 
-    def turn(self) -> None:
+    def iterate(self) -> None:
         self.pump.turn(0.05)
 
     def close(self) -> None:
@@ -146,11 +146,11 @@ def test_what_passes_needs_no_python(world: World) -> None:
     for number in range(3):
         requested = request(1, 11, number, b"fetch")
         world.client.sendall(requested)
-        world.turn()
+        world.iterate()
         assert world.broker.recv(100) == requested
         reported = response(number, b"records")
         world.broker.sendall(reported)
-        world.turn()
+        world.iterate()
         assert world.client.recv(100) == reported
     assert (world.up.reported, world.down.reported, world.masks) == ([], [], [])
     assert (world.up.bytes, world.down.bytes, len(world.up.pending)) == (3 * 17, 3 * 15, 0)
@@ -159,17 +159,17 @@ def test_what_passes_needs_no_python(world: World) -> None:
 def test_a_response_rewritten_before_is_sent_with_the_same_bytes(world: World) -> None:
     """With the correlation id of this one; one that was left as it is, as it is."""
     world.client.sendall(request(3, 9, 7) + request(3, 9, 8) + request(3, 9, 9))
-    world.turn()
+    world.iterate()
     for body, reported in (
         (response(7, b"kafka"), response(7, b"proxy")),
         (response(8, b"same"), response(8, b"same")),
     ):
         world.broker.sendall(body)
-        world.turn()
+        world.iterate()
         assert world.client.recv(100) == reported
     assert world.down.reported == []
     world.broker.sendall(response(9, b"new"))
-    world.turn()
+    world.iterate()
     assert world.down.reported == [("walked", 0, 11)]
     assert bytes(world.buffer[:11]) == response(9, b"new")
 
@@ -178,7 +178,7 @@ def test_what_does_not_pass_is_handed_over_with_the_bytes(world: World) -> None:
     """Up to where it passes is said; nothing was sent of it."""
     first, second = request(1, 11, 1), request(99, 0, 2)
     world.client.sendall(first + second)
-    world.turn()
+    world.iterate()
     assert world.up.reported == [("walked", len(first), len(first + second))]
     assert bytes(world.buffer[: len(first)]) == first
     assert world.up.pending[0] == (1, PLAIN)
@@ -188,19 +188,19 @@ def test_a_way_in_which_something_is_goes_by_its_callback(world: World) -> None:
     """So does a socket without a way, and one that was forgotten."""
     world.up.flows = False
     world.client.sendall(b"x")
-    world.turn()
+    world.iterate()
     assert (world.masks, world.up.reported) == ([READ], [])
     world.up.flows = True
     world.pump.forget(world.ends[0].fileno())
     world.pump.forget(10_000)
-    world.turn()
+    world.iterate()
     assert (world.masks, world.up.reported) == ([READ, READ], [])
 
 
 def test_the_end_of_a_stream_is_reported(world: World) -> None:
     """The stream ends in order, or by a reset."""
     world.client.shutdown(socket.SHUT_WR)
-    world.turn()
+    world.iterate()
     assert world.up.reported[:1] == [("ended", 0, 0)]
 
 
@@ -210,7 +210,7 @@ def test_unsent_bytes_are_reported(world: World) -> None:
     frame = request(1, 11, 1, bytes(2000))
     for _ in range(100):
         world.client.sendall(frame)
-        world.turn()
+        world.iterate()
         if world.up.reported:
             break
     kind, sent, count = world.up.reported[0]
@@ -219,7 +219,7 @@ def test_unsent_bytes_are_reported(world: World) -> None:
     world.broker.close()
     world.up.reported.clear()
     world.client.sendall(frame)
-    world.turn()
+    world.iterate()
     assert world.up.reported[0] in (("sent", -errno.EPIPE, len(frame)), ("sent", -errno.ECONNRESET, len(frame)))
 
 
@@ -228,7 +228,7 @@ def test_too_many_in_flight_is_reported(world: World) -> None:
     world.up.in_flight_max = 2
     frames = b"".join(request(1, 11, n) for n in range(3))
     world.client.sendall(frames)
-    world.turn()
+    world.iterate()
     assert world.up.reported == [("sent", len(frames), len(frames))]
 
 
@@ -236,7 +236,7 @@ def test_trouble_is_reported_to_its_direction(world: World) -> None:
     """And touches no other."""
     world.up.trouble = ValueError("no request")
     world.client.sendall(request(99, 0, 2))
-    world.turn()
+    world.iterate()
     assert world.up.reported[-1] == ("failed", "no request")
 
 
@@ -244,7 +244,7 @@ def test_a_base_exception_ends_the_iteration(world: World) -> None:
     world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
     world.client.sendall(request(99, 0, 2))
     with pytest.raises(KeyboardInterrupt):
-        world.turn()
+        world.iterate()
 
 
 def test_an_iteration_ends_when_its_time_is_over(world: World) -> None:
@@ -338,7 +338,7 @@ def test_bytes_that_python_lets_pass_are_forwarded(world: World) -> None:
     frames = request(1, 11, 1) + request(99, 0, 2)
     world.up.passes = True
     world.client.sendall(frames)
-    world.turn()
+    world.iterate()
     assert world.up.reported == [("walked", len(frames) // 2, len(frames))]
     assert world.broker.recv(100) == frames
     assert world.up.bytes == len(frames)
@@ -351,7 +351,7 @@ def test_requests_for_the_end_of_the_wait_follow_all_that_passes(world: World) -
     world.up.passes = True
     frame = request(99, 0, 2)
     world.client.sendall(frame)
-    world.turn()
+    world.iterate()
     assert world.broker.recv(100) == frame + b"firstsecond"
 
 
@@ -364,7 +364,7 @@ def test_request_of_a_descriptor_that_is_forgotten_is_not_sent(world: World) -> 
 
     world.up.on_walked = leave
     world.client.sendall(request(99, 0, 2))
-    world.turn()
+    world.iterate()
     world.broker.setblocking(False)
     with pytest.raises(BlockingIOError):
         world.broker.recv(100)
@@ -377,13 +377,13 @@ def test_rest_of_a_request_that_the_broker_does_not_accept_is_kept(world: World)
     data = bytes(1 << 20)
     world.up.on_walked = lambda: world.pump.send_later(world.ends[0].fileno(), data)
     world.client.sendall(request(99, 0, 2))
-    world.turn()
+    world.iterate()
     kind, sent, kept = world.up.reported[-1]
     assert (kind, kept) == ("kept", data)
     assert 0 < sent < len(data)
     world.broker.close()
     world.client.sendall(request(99, 0, 2))
-    world.turn()
+    world.iterate()
     assert world.up.reported[-1] in (("kept", -errno.EPIPE, data), ("kept", -errno.ECONNRESET, data))
 
 
@@ -392,8 +392,8 @@ def test_request_is_sent_in_the_next_wait_after_an_exception_that_ends_this_one(
     world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
     world.client.sendall(request(99, 0, 2))
     with pytest.raises(KeyboardInterrupt):
-        world.turn()
-    world.turn()
+        world.iterate()
+    world.iterate()
     assert world.broker.recv(100) == b"data"
 
 
@@ -404,13 +404,13 @@ def test_iteration_ends_after_the_rest_of_a_request_of_an_earlier_iteration_is_k
     world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
     world.client.sendall(request(99, 0, 2))
     with pytest.raises(KeyboardInterrupt):
-        world.turn()
+        world.iterate()
     world.up.reported.clear()
     world.up.on_walked = world.up.trouble = None
     world.client.sendall(request(99, 0, 2))
-    world.turn()
+    world.iterate()
     assert [reported[0] for reported in world.up.reported] == ["kept"]
-    world.turn()
+    world.iterate()
     assert [reported[0] for reported in world.up.reported] == ["kept", "walked"]
 
 

@@ -19,7 +19,7 @@ from kafka_share_proxy.loop.polling import new_poller
 from kafka_share_proxy.loop.tls_memory import ESTABLISHED_BYTES
 from kafka_share_proxy.loop.transports import RECORDS_PER_READ, TlsTransport
 
-from tests.forwarding.client_trace.test_client_trace import ADDRESS, what
+from tests.forwarding.client_trace.test_client_trace import ADDRESS, summaries
 from tests.forwarding.client_trace.test_tap import only
 from tests.forwarding.plane_world import FETCH, Peer, request, response
 from tests.forwarding.walk.test_pump import BUFFER, Up
@@ -32,9 +32,9 @@ pytestmark = pytest.mark.skipif(KERNEL == "python", reason="the pump could not b
 
 @pytest.fixture
 def world() -> Iterator[TlsWorld]:
-    made = TlsWorld(clients=server_context())
-    yield made
-    made.close()
+    tls_world = TlsWorld(clients=server_context())
+    yield tls_world
+    tls_world.close()
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_responses_that_the_client_does_not_accept_are_kept_in_order(world: TlsW
     while not transport_of(world)._unsent:
         broker.send(response(sent, bytes(900)))
         sent += 1
-        world.turn()
+        world.iterate()
         assert sent < count
     assert transport_of(world)._ahead
     broker.send(b"".join(response(number, bytes(900)) for number in range(sent, count)))
@@ -122,8 +122,8 @@ def test_memory_of_the_buffers_is_counted_once_and_returned(world: TlsWorld) -> 
     exchanged(client, broker, 4, 12_000)
     assert memory.used == grown
     client.close()
-    world.turn_until(lambda: not world.plane.statistics().connections)
-    world.turn()
+    world.iterate_until(lambda: not world.plane.statistics().connections)
+    world.iterate()
     assert memory.used == 0
 
 
@@ -132,7 +132,7 @@ def test_a_client_in_tls_is_traced_and_passes_without_python_afterwards(world: T
     broker = talk(world, client)
     world.plane.client_trace.begin(ADDRESS, TraceLimits())
     exchanged(client, broker, 2)
-    assert what(world) == ["> Fetch 2", "< Fetch 2"]
+    assert summaries(world) == ["> Fetch 2", "< Fetch 2"]
     world.plane.client_trace.finish("enough")
     masks.clear()
     exchanged(client, broker, 3)
@@ -146,7 +146,7 @@ def test_bytes_that_are_no_record_end_their_connection_only(world: TlsWorld, gar
     second = talk(world, other)
     raw = socket.socket(fileno=client.sock.detach())
     raw.send(garbage)
-    world.turn_until(lambda: world.plane.statistics().connections == 1)
+    world.iterate_until(lambda: world.plane.statistics().connections == 1)
     raw.close()
     broker.expect_end()
     exchanged(other, second, 2)
@@ -177,8 +177,8 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(world: TlsW
         client = opened(world)
         exchanged(client, talk(world, client), 2)
         client.close()
-        world.turn_until(lambda: not world.plane.statistics().connections)
-        world.turn_until(lambda: alive() <= before)
+        world.iterate_until(lambda: not world.plane.statistics().connections)
+        world.iterate_until(lambda: alive() <= before)
     finally:
         gc.enable()
 
@@ -246,21 +246,21 @@ class Pair(PumpWorld):
         self.up.receive(memoryview(pump_request(1, 11, 2)), 0, 12)
         frame = response(2, bytes(20))
         self.broker.sendall(frame)
-        self.turn()
+        self.iterate()
         return frame
 
 
 @pytest.fixture
 def sides() -> Iterator[Pair]:
-    made = Pair()
-    yield made
-    made.close()
+    pair = Pair()
+    yield pair
+    pair.close()
 
 
 def test_own_messages_of_tls_are_sent(sides: Pair) -> None:
     sides.session.own = b"x"
     sides.client.sendall(pump_request(1, 11, 2))
-    sides.turn()
+    sides.iterate()
     assert sides.broker.recv(100) == pump_request(1, 11, 2)
     assert sides.owner.reported == ["flush_own"]
 
@@ -269,7 +269,7 @@ def test_records_beyond_the_first_64_are_left_to_the_transport(sides: Pair) -> N
     sides.session.record = 1
     frame = pump_request(1, 11, 2, bytes(100))
     sides.client.sendall(frame)
-    sides.turn()
+    sides.iterate()
     assert sides.broker.recv(1000) == frame[:RECORDS_PER_READ]
     assert sides.owner.reported == ["continue_later"]
 
@@ -281,17 +281,17 @@ def test_records_beyond_the_first_64_are_left_to_the_transport(sides: Pair) -> N
 def test_failed_decryption_and_the_end_are_reported(sides: Pair, trouble: Exception | None, code: int) -> None:
     sides.session.trouble, sides.session.record = trouble, 0
     sides.client.sendall(pump_request(1, 11, 2))
-    sides.turn()
+    sides.iterate()
     assert sides.up.reported == [("ended", code, 0)]
 
 
 def test_incomplete_record_is_waited_for(sides: Pair) -> None:
     sides.session.trouble = ssl.SSLWantReadError()
     sides.client.sendall(pump_request(1, 11, 2)[:5])
-    sides.turn()
+    sides.iterate()
     sides.session.trouble = None
     sides.client.sendall(pump_request(1, 11, 2)[5:])
-    sides.turn()
+    sides.iterate()
     assert sides.up.reported == []
     assert sides.broker.recv(100) == pump_request(1, 11, 2)
 
@@ -314,7 +314,7 @@ def test_a_base_exception_ends_the_iteration(sides: Pair) -> None:
     sides.owner.trouble = KeyboardInterrupt()
     sides.client.sendall(pump_request(1, 11, 2))
     with pytest.raises(KeyboardInterrupt):
-        sides.turn()
+        sides.iterate()
     sides.session.trouble = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         sides.respond()

@@ -254,9 +254,9 @@ def test_a_produce_to_one_other_topic_calls_no_match_in_c(version: int) -> None:
 def test_a_match_of_an_unknown_kind_is_refused() -> None:
     """Rather than taken for another one."""
     for kind in (-1, 99):
-        look = type("Odd", (), {"kind": kind})()
+        matcher = type("Odd", (), {"kind": kind})()
         with pytest.raises(ValueError, match="no kind of look"):
-            in_c.Table({}, {name(0, 3): look}, SILENT)
+            in_c.Table({}, {name(0, 3): matcher}, SILENT)
 
 
 @pytest.mark.parametrize("module", [python, in_c])
@@ -344,10 +344,10 @@ def test_commits_of_unknown_groups_are_forwarded_in_c(key: int, version: int, se
     buffer = memoryview(bytearray(data + b"ic/known" * 8))
     requested: list[int] = []
 
-    def look(_buffer: memoryview, _at: int, end: int, frame_end: int) -> None:
+    def match(_buffer: memoryview, _at: int, end: int, frame_end: int) -> None:
         requested.append(frame_end - end)
 
-    table = in_c.Table({}, {name(key, version): GroupMatch(KNOWN, (key, version), look, COMMIT)}, SILENT)
+    table = in_c.Table({}, {name(key, version): GroupMatch(KNOWN, (key, version), match, COMMIT)}, SILENT)
     for end in (len(data), *range(12, len(data))):
         walk = in_c.RequestWalk(in_c.Pending(), table, FRAME_MAX)
         assert walk.receive(buffer, 0, end) == (end if is_plain and end == len(data) else 0)
@@ -361,8 +361,8 @@ def test_commits_of_unknown_groups_are_forwarded_in_c(key: int, version: int, se
 def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_match(group: str, metadata: str) -> None:
     """The match is called once it is gathered."""
     data, requested = frames.request(8, 8, 5, "me", offset_commit(group, "t", 3, metadata)), list[object]()
-    look = GroupMatch(KNOWN, (8, 8), lambda *given: requested.append(given), COMMIT)
-    walk = in_c.RequestWalk(in_c.Pending(), in_c.Table({}, {name(8, 8): look}, SILENT), FRAME_MAX)
+    group_match = GroupMatch(KNOWN, (8, 8), lambda *given: requested.append(given), COMMIT)
+    walk = in_c.RequestWalk(in_c.Pending(), in_c.Table({}, {name(8, 8): group_match}, SILENT), FRAME_MAX)
     assert walk.receive(memoryview(data), 0, len(data)) == 0
     assert not requested
 
@@ -389,8 +389,8 @@ def test_a_request_forwarded_in_c_is_not_selected_in_python_for_any_group_id(key
 def test_group_named_again_on_one_connection_is_looked_up_again() -> None:
     """The id that was read last is kept, what is known of it is not; none is taken for one that it begins with."""
     groups: dict[str, Any] = {"other": 1}
-    look = GroupMatch(known_group((groups,), (set(),)), (8, 8), lambda *_: None, COMMIT)
-    walk = in_c.RequestWalk(in_c.Pending(), in_c.Table({}, {name(8, 8): look}, SILENT), FRAME_MAX)
+    group_match = GroupMatch(known_group((groups,), (set(),)), (8, 8), lambda *_: None, COMMIT)
+    walk = in_c.RequestWalk(in_c.Pending(), in_c.Table({}, {name(8, 8): group_match}, SILENT), FRAME_MAX)
     message = registry.message("OffsetCommitRequest")
 
     def passes(group: str) -> bool:
@@ -417,10 +417,10 @@ def test_words_are_found_wherever_they_stand(word: bytes) -> None:
         data = bytearray(request(1, 11, 5, bytes(random_.choice(b"ic/") for _ in range(length))))
         looks = [WordMatch((word,), lambda *_: None, FETCH) for _ in range(2)]
         passed = [
-            module.RequestWalk(module.Pending(), module.Table({}, {name(1, 11): look}, SILENT), FRAME_MAX).receive(
-                memoryview(data), 0, len(data)
-            )
-            for module, look in zip((python, in_c), looks, strict=True)
+            module.RequestWalk(
+                module.Pending(), module.Table({}, {name(1, 11): word_match}, SILENT), FRAME_MAX
+            ).receive(memoryview(data), 0, len(data))
+            for module, word_match in zip((python, in_c), looks, strict=True)
         ]
         assert passed == [0 if word in data else len(data)] * 2
 

@@ -68,12 +68,12 @@ def test_a_large_buffer_is_reused_only_when_no_part_of_it_is_held() -> None:
     first[:] = b"1" * LARGE
     kept = first[1000:2000]
     del first
-    others = [walking.room(LARGE) for _ in range(8)]
-    for room in others:
+    other_rooms = [walking.room(LARGE) for _ in range(8)]
+    for room in other_rooms:
         room[:] = b"2" * LARGE
     assert bytes(kept) == b"1" * 1000
     del kept
     again = walking.room(LARGE)
     assert again[0] == (ord("1") if walking.KERNEL == "c" else 0)
-    del others, again, room
+    del other_rooms, again, room
     assert {walking.room(LARGE)[LARGE - 1] for _ in range(100)} <= {0, ord("1"), ord("2")}

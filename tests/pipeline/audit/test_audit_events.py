@@ -28,11 +28,11 @@ def test_what_is_no_event_is_kept_with_the_reason(spark: Any) -> None:
         HEAD + '"kind": "settle", "first": 5, "last": 4, "outcome": "accept"}': "settle without what it is about",
         HEAD + '"kind": "acquire", "first": 5, "last": 5}': "acquire without what it is about",
     }
-    found = judged(spark.createDataFrame([(line,) for line in lines], "value string"), "batch").collect()
-    assert {row["line"]: row["reason"] for row in found if row["day"] is None} == {
+    judged_rows = judged(spark.createDataFrame([(line,) for line in lines], "value string"), "batch").collect()
+    assert {row["line"]: row["reason"] for row in judged_rows if row["day"] is None} == {
         line: reason for line, reason in lines.items() if reason
     }
-    events = {row["kind"]: row for row in found if row["reason"] is None}
+    events = {row["kind"]: row for row in judged_rows if row["reason"] is None}
     assert events.keys() == {"settle", "of tomorrow", "fetch", "commit"}
     assert {row["day"] for row in events.values()} == {"2026-11-21"}
     assert (events["fetch"]["ranges"], events["commit"]["ranges"]) == ("3", "[[1,2]]")
@@ -54,6 +54,6 @@ def test_time_outside_the_calendar_is_a_reject_and_does_not_end_the_job(
 ) -> None:
     line = HEAD.replace("1795262400000", str(ts_ms)) + '"kind": "settle", "first": 5, "last": 5, "outcome": "accept"}'
     lines = spark.createDataFrame([(line,)], "value string")
-    (found,) = judged(lines, "batch").collect()
-    assert (found["day"], found["reason"] is None) == (day, day is not None)
+    (judged_row,) = judged(lines, "batch").collect()
+    assert (judged_row["day"], judged_row["reason"] is None) == (day, day is not None)
     assert common(lines, "batch").collect()[0]["day"] == day

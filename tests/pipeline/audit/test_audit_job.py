@@ -94,9 +94,9 @@ def test_tables_equal_what_was_counted_beside_them(spark: Any, two_runs: TwoRuns
     assert result.rejects == 0
     assert result.days == ("2026-11-21", "2026-11-22")
     assert result.lost == (("two", 1, 300),)
-    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    counts_by_day: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for row in rows(spark, lake, "group_member_hour"):
-        counted = found[row["day"], row["member"]]
+        counted = counts_by_day[row["day"], row["member"]]
         counted["deliveries"] += row["deliveries"]
         counted["accept"] += row["accepts"]
         counted["lock_timeout"] += row["timeouts"]
@@ -106,7 +106,7 @@ def test_tables_equal_what_was_counted_beside_them(spark: Any, two_runs: TwoRuns
         assert row["redelivery_rate"] == pytest.approx(row["redeliveries"] / row["deliveries"])
         assert row["timeout_rate"] == pytest.approx(row["timeouts"] / row["deliveries"])
     unseen = {"release", "reject", "session_close"}
-    assert found == {
+    assert counts_by_day == {
         place: Counter({name: n for name, n in counted.items() if name not in unseen})
         for place, counted in truth.items()
     }
@@ -186,10 +186,14 @@ def test_a_run_that_died_while_it_added_events_is_run_again(
 
 
 def test_what_held_a_group_up_and_what_load_keys_have_is_told(spark: Any, story_lake: Path) -> None:
-    found = {row["member"]: row for row in rows(spark, story_lake, "renew_abuse")}
-    assert found.keys() == {"slow", "stuck"}
-    assert (found["slow"]["blocked_ms"], found["slow"]["later_settled"], found["slow"]["is_held"]) == (8_000, 8, False)
-    assert (found["stuck"]["blocked_ms"], found["stuck"]["is_held"]) == (2_400, True)
+    renew_abuse = {row["member"]: row for row in rows(spark, story_lake, "renew_abuse")}
+    assert renew_abuse.keys() == {"slow", "stuck"}
+    assert (
+        renew_abuse["slow"]["blocked_ms"],
+        renew_abuse["slow"]["later_settled"],
+        renew_abuse["slow"]["is_held"],
+    ) == (8_000, 8, False)
+    assert (renew_abuse["stuck"]["blocked_ms"], renew_abuse["stuck"]["is_held"]) == (2_400, True)
     hours = {row["member"]: row["blocked_ms"] for row in rows(spark, story_lake, "group_member_hour")}
     assert hours == {"quick": 0, "slow": 8_000}
     load = {(row["minute"].minute, row["bucket"]): row for row in rows(spark, story_lake, "key_range_load")}

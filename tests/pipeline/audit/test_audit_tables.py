@@ -33,17 +33,23 @@ BUSY, QUIET = 20_000, 2_000
 def test_tables_of_no_events_are_empty_and_have_their_columns(spark: Any) -> None:
     events = judged(spark.createDataFrame([], "value string"), "batch")
     blocked = audit_tables.blocked(events, audit_tables.marks(events))
-    made = {name: make() for name, make in audit_tables.tables(events, blocked).items()}
-    assert {name: frame.count() for name, frame in made.items()} == dict.fromkeys(made, 0)
-    assert all("day" in frame.columns for frame in made.values())
+    frames = {name: make() for name, make in audit_tables.tables(events, blocked).items()}
+    assert {name: frame.count() for name, frame in frames.items()} == dict.fromkeys(frames, 0)
+    assert all("day" in frame.columns for frame in frames.values())
     load = ["day", "minute", "topic", "bucket", "rows", "bytes", "hold_ms", "sampled", "variance"]
-    assert made["key_range_load"].columns == load
+    assert frames["key_range_load"].columns == load
 
 
 def test_numbers_that_are_missing_or_stand_twice_are_counted(spark: Any) -> None:
-    seen = [("p", 2), ("p", 2), ("p", 5), ("q", 1), *(("r", seq) for seq in range(1, 201) if seq not in (64, 127, 128))]
-    found = audit_tables.numbers(spark.createDataFrame(seen, "proxy_id string, seq bigint")).collect()
-    assert {row["proxy_id"]: tuple(row)[1:] for row in found} == {
+    sequence_numbers = [
+        ("p", 2),
+        ("p", 2),
+        ("p", 5),
+        ("q", 1),
+        *(("r", seq) for seq in range(1, 201) if seq not in (64, 127, 128)),
+    ]
+    numbered = audit_tables.numbers(spark.createDataFrame(sequence_numbers, "proxy_id string, seq bigint")).collect()
+    assert {row["proxy_id"]: tuple(row)[1:] for row in numbered} == {
         "p": (2, 5, 3, 2), "q": (1, 1, 1, 1), "r": (1, 200, 197, 197),
     }  # fmt: skip
 
@@ -72,9 +78,9 @@ def test_a_hot_key_weighs_as_much_as_its_partition(
         spark, audit_job.event_lines_in_folder(spark, str(file.parent)), str(tmp_path / "lake"), None, lambda _: None
     )
     table = Lake(spark, str(tmp_path / "lake")).read("hot_keys")
-    found = {row["hash"]: row for row in table.where(table["topic"] == topic.name).collect()}
+    hot_keys = {row["hash"]: row for row in table.where(table["topic"] == topic.name).collect()}
     for name, records_of_it in HOT.items():
-        row = found[murmur2(name)]
+        row = hot_keys[murmur2(name)]
         assert row["share"] == pytest.approx(records_of_it / (BUSY + QUIET), rel=0.25)
         assert row["share_low"] <= records_of_it / (BUSY + QUIET) <= row["share_high"]
         assert row["key"] == name.decode()
@@ -88,8 +94,8 @@ HOT = {b"busy": BUSY // 10, b"quiet": QUIET // 2}
 
 def fill(raw: Raw, topic: Topic, partition: int, count: int, key_of: Callable[[int], bytes]) -> None:
     for base in range(0, count, 500):
-        made = [Record(key=key_of(base + at), value=b"v", offset=at) for at in range(500)]
-        raw.append(topic, records.build_batch(0, made), partition)
+        batch_records = [Record(key=key_of(base + at), value=b"v", offset=at) for at in range(500)]
+        raw.append(topic, records.build_batch(0, batch_records), partition)
 
 
 def read_all(front: Front, topic: Topic) -> None:

@@ -39,19 +39,19 @@ def test_each_file_is_of_one_kind_and_day(
     written = list(event_files.write_files(blocks, str(tmp_path), "b7", [10]))
     assert sorted(each.file for each in written) == sorted(path.name for path in tmp_path.iterdir())
     assert len(written) >= least
-    seen, others = [], []
+    sequence_numbers, rejected_lines = [], []
     for each in written:
         table = pq.read_table(tmp_path / each.file, partitioning=None)
         if each.day is None:
-            others += table["value"].to_pylist()
+            rejected_lines += table["value"].to_pylist()
             continue
         assert len(table["kind"].unique()) == 1
         assert table["ingest_batch"].unique().to_pylist() == ["b7"]
         days = {NOON: "2026-11-21", NOON + DAY_MS: "2026-11-22"}
         assert {days[at] for at in table["ts_ms"].to_pylist()} == {each.day}
-        seen += table["seq"].to_pylist()
-    assert sorted(seen) == list(range(1, 401))
-    assert others == [f"no event {number}".encode() for number in range(10)]
+        sequence_numbers += table["seq"].to_pylist()
+    assert sorted(sequence_numbers) == list(range(1, 401))
+    assert rejected_lines == [f"no event {number}".encode() for number in range(10)]
 
 
 def test_a_task_that_dies_leaves_no_file_that_could_pass_for_whole(

@@ -50,13 +50,15 @@ def test_what_was_written_since_a_file_was_listed_is_left_out(tmp_path: Path) ->
     assert read(path, 20, 5) == b""
 
 
-@pytest.mark.parametrize("look", [65_536, 3])
-def test_a_last_line_without_an_end_is_unfinished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: int) -> None:
-    monkeypatch.setattr(event_input, "PEEK_BYTES", look)
+@pytest.mark.parametrize("peek_bytes", [65_536, 3])
+def test_a_last_line_without_an_end_is_unfinished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peek_bytes: int
+) -> None:
+    monkeypatch.setattr(event_input, "PEEK_BYTES", peek_bytes)
     path = tmp_path / "audit.jsonl"
-    for text, found in ((b"one\ntwo", b"two"), (b"one\r\ntwo\n", b""), (b"", b""), (b"\xef\xbb\xbfone", b"one")):
+    for text, unfinished in ((b"one\ntwo", b"two"), (b"one\r\ntwo\n", b""), (b"", b""), (b"\xef\xbb\xbfone", b"one")):
         path.write_bytes(text)
-        assert event_input.unfinished_line(str(path), len(text)) == found
+        assert event_input.unfinished_line(str(path), len(text)) == unfinished
     path.write_bytes(b"one\ntwo\nthree")
     assert event_input.unfinished_line(str(path), 6) == b"tw", "what was written since is left out"
 
@@ -66,11 +68,11 @@ def test_each_byte_is_in_one_range_and_all_tasks_have_something_to_do() -> None:
     for sizes in ({"a": 100 * MIB, "b": 30 * MIB}, {str(number): MIB // 3 for number in range(400)}, {"a": 1 << 40}):
         shares = shares_of(sizes, 4)
         assert len(shares) >= 4
-        seen = dict.fromkeys(sizes, 0)
+        ends = dict.fromkeys(sizes, 0)
         for each in (each for share in shares for each in share):
-            assert (each.start, each.size) == (seen[each.path], sizes[each.path])
-            seen[each.path] = each.end
-        assert seen == sizes
+            assert (each.start, each.size) == (ends[each.path], sizes[each.path])
+            ends[each.path] = each.end
+        assert ends == sizes
         widths = [sum(each.end - each.start for each in share) for share in shares]
         assert max(widths) <= event_input.RANGE_BYTES_MOST
         assert min(map(sum, pairwise(widths))) > max(widths), "no two of them could be one"

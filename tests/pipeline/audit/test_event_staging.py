@@ -35,13 +35,13 @@ def test_spark_parses_each_line_to_the_same(spark: Any, tmp_path: Path, monkeypa
     monkeypatch.setattr(event_input, "RANGE_BYTES_LEAST", 200_000)
     given = audit_job.event_lines_in_folder(spark, str(files[0].parent))
     assert len(given.direct.shares) > 1
-    found = event_staging.staged(spark, Lake(spark, str(tmp_path / "lake")), given)
+    staged = event_staging.staged(spark, Lake(spark, str(tmp_path / "lake")), given)
     monkeypatch.setattr(Lake, "local_staging", lambda *_: None)
     truth = event_staging.staged(spark, Lake(spark, str(tmp_path / "other")), given)
     assert event_staging.DIRECT not in truth
-    assert counted(found) == counted(truth)
-    assert found[event_staging.DIRECT].count() > 1_000
-    assert found[event_staging.JUDGED].where("day is null").count() > 2 * len(BROKEN)
+    assert counted(staged) == counted(truth)
+    assert staged[event_staging.DIRECT].count() > 1_000
+    assert staged[event_staging.JUDGED].where("day is null").count() > 2 * len(BROKEN)
 
 
 def counted(staged: dict[str, Any]) -> Counter[str]:

@@ -27,17 +27,17 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def kept() -> Iterator[KeptConnections]:
-    found = KeptConnections()
-    yield found
-    found.close()
+    kept_connections = KeptConnections()
+    yield kept_connections
+    kept_connections.close()
 
 
 @pytest.fixture
 def server() -> Iterator[BlockingServer]:
     broker = Broker()
-    with BlockingServer(broker) as found:
-        broker.port = found.port
-        yield found
+    with BlockingServer(broker) as blocking_server:
+        broker.port = blocking_server.port
+        yield blocking_server
 
 
 def options_of(server: BlockingServer, **given: str) -> SourceOptions:

@@ -32,7 +32,7 @@ RECORDS = 20_000
 
 def test_a_sample_is_blocks_all_over_the_partition() -> None:
     span = OffsetSpan(1_000, 101_000)
-    blocks = [found for _, found in sampled([(PLACE, span)], 0.05)]
+    blocks = [block for _, block in sampled([(PLACE, span)], 0.05)]
     assert sum(block.end - block.start for block in blocks) == 5_000
     assert {block.end - block.start for block in blocks} == {BLOCK_OFFSETS}
     assert blocks[0].start == 1_000
@@ -86,14 +86,14 @@ def skewed(raw: Raw, fresh: Fresh, keys: list[bytes]) -> Topic:
 @pytest.mark.slow
 def test_a_plan_balances_what_is_in_the_topic(spark: Any, views_front: Front, skewed: Topic, keys: list[bytes]) -> None:
     options = {"bootstrap": views_front.bootstrap, "topic": skewed.name}
-    made = plan_job.plan_of_topic(spark, options, 16)
-    cut = RangeCut(read("p", written(made.plan, made.topic, made.made_from)).starts)
+    planned = plan_job.plan_of_topic(spark, options, 16)
+    cut = RangeCut(read("p", written(planned.plan, planned.topic, planned.made_from)).starts)
     load = Counter(cut.slot_of(key, 0) for key in keys)
-    assert max(load.values()) * 16 / RECORDS == pytest.approx(made.plan.heaviest_to_mean, rel=1e-6)
+    assert max(load.values()) * 16 / RECORDS == pytest.approx(planned.plan.heaviest_to_mean, rel=1e-6)
     (hottest, times), *_ = Counter(keys).most_common(1)
-    assert made.plan.hot_keys[0] == (key_name(hottest), times / RECORDS)
-    assert made.made_from["rows"] == RECORDS
-    assert any("no plan divides a key" in line for line in plan_job.report_lines(made))
+    assert planned.plan.hot_keys[0] == (key_name(hottest), times / RECORDS)
+    assert planned.made_from["rows"] == RECORDS
+    assert any("no plan divides a key" in line for line in plan_job.report_lines(planned))
 
     by_bytes = plan_job.plan_of_topic(spark, options, 4, plan_job.BYTES)
     sizes = Counter({key: times * (len(key) + murmur2(key) % 50) for key, times in Counter(keys).items()})
@@ -108,7 +108,7 @@ def test_a_plan_balances_what_is_in_the_topic(spark: Any, views_front: Front, sk
     cut = RangeCut(few.plan.starts)
     load = Counter(cut.slot_of(key, 0) for key in keys)
     assert max(load.values()) * 4 / RECORDS <= few.plan.at_most < 1.25
-    assert made.plan.at_most == made.plan.heaviest_to_mean, "all keys were read"
+    assert planned.plan.at_most == planned.plan.heaviest_to_mean, "all keys were read"
 
 
 def test_a_key_is_never_heavier_than_its_bucket() -> None:

@@ -25,34 +25,34 @@ pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 @pytest.mark.slow
 def test_a_report_tells_what_the_audit_found(spark: Any, story_lake: Path, whole_report: Report) -> None:
     lake = Lake(spark, str(story_lake))
-    found = gathered(lake, "g")
-    assert found.days == ("2026-11-21",)
-    assert found.deliveries.step_s == 1
-    steps = [(begin.second, count, again) for begin, count, again in found.deliveries.steps]
+    report = gathered(lake, "g")
+    assert report.days == ("2026-11-21",)
+    assert report.deliveries.step_s == 1
+    steps = [(begin.second, count, again) for begin, count, again in report.deliveries.steps]
     assert steps == [(1, 1, 0), (5, 8, 0), (9, 1, 0)]
-    assert found.members == (
+    assert report.members == (
         MemberTotals("g", "slow", 1, 0, 0, 3, 8_000, 64, "billing 10.0.0.7"),
         MemberTotals("g", "quick", 9, 0, 0, 0, 0, 64),
     )
-    assert found.blocked[0] == Blocked("g", "orders-0", "slow", "11-11", 8_000, 8)
-    assert [(each.topic, each.hash, each.share) for each in found.hot_keys] == [
+    assert report.blocked[0] == Blocked("g", "orders-0", "slow", "11-11", 8_000, 8)
+    assert [(each.topic, each.hash, each.share) for each in report.hot_keys] == [
         ("orders", 123, 0.45),
         ("orders", 9, 0.05),
     ]
-    hot = found.hot_keys[0]
+    hot = report.hot_keys[0]
     assert hot.share_low is not None
     assert hot.share_high is not None
     assert hot.share_low < 0.45 < hot.share_high
     assert hot.sampled == 200
-    (heat,) = found.heats
+    (heat,) = report.heats
     assert [f"{each:%m-%d %H:%M}" for each in heat.times] == ["11-21 12:00"]
     assert (heat.step_s, heat.sampled) == (60, 4)
     assert (heat.cells[0][0], heat.cells[0][-1], sum(heat.cells[0])) == (750, 250, 1_000)
     assert heat.balance == pytest.approx(750 / 1_000 * HEAT_COLUMNS)
-    assert found.view_groups == (
+    assert report.view_groups == (
         ViewGroup("g", "__view.r2.orders", "range", 2, pytest.approx(2 * 150 / 225), ("range",)),
     )
-    assert found.queues == (), "queues are those of another group"
+    assert report.queues == (), "queues are those of another group"
     (modern,) = (each for each in whole_report.view_groups if each.group == "modern")
     assert modern == ViewGroup("modern", "__view.r2.orders", "uniform", 1, 1.0)
     with pytest.raises(NoLake, match="no delivery of group other"):

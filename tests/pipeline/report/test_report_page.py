@@ -78,17 +78,17 @@ def test_a_narrow_terminal_shows_every_cell() -> None:
 
 
 def test_the_page_needs_no_other_file_and_shows_names_unchanged() -> None:
-    made = page(REPORT, [PLAN])
-    assert "<b>m</b>" not in made
-    assert "&lt;b&gt;m&lt;/b&gt;" in made
-    assert not re.search(r"href=|https?://|@import|url\(", made)
-    sources = re.findall(r'src="(.*?)"', made)
+    html = page(REPORT, [PLAN])
+    assert "<b>m</b>" not in html
+    assert "&lt;b&gt;m&lt;/b&gt;" in html
+    assert not re.search(r"href=|https?://|@import|url\(", html)
+    sources = re.findall(r'src="(.*?)"', html)
     assert len(sources) == 3
     for source in sources:
         assert base64.b64decode(source.removeprefix("data:image/png;base64,")).startswith(b"\x89PNG")
-    assert "A plan of 4 ranges for orders, from 70,000 records (12,345 keys sampled). Heaviest range: at most" in made
-    assert "Too few samples for a close promise" in made
-    assert "(--from TOPIC)" in made
+    assert "A plan of 4 ranges for orders, from 70,000 records (12,345 keys sampled). Heaviest range: at most" in html
+    assert "Too few samples for a close promise" in html
+    assert "(--from TOPIC)" in html
 
 
 def test_no_control_character_of_a_name_reaches_terminal_or_page() -> None:

@@ -11,11 +11,11 @@ from kafka_share_proxy.pipeline.report.report_tables import ADVICE, WHOLE_PARTIT
 
 def clients(*cells: tuple[str, int, int]) -> dict[str, list[dict[str, Any]]]:
     """Client, base partition and slot of what was read, ten records each."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows_by_client: dict[str, list[dict[str, Any]]] = {}
     for client, partition, slot in cells:
         row = {"partition": partition, "slot": slot, "rows": 10}
-        found.setdefault(client, []).append(row)
-    return found
+        rows_by_client.setdefault(client, []).append(row)
+    return rows_by_client
 
 
 def whole(*cells: tuple[str, int, int]) -> dict[str, bool]:
@@ -31,8 +31,8 @@ def test_clients_of_an_assignor_that_gives_out_runs_have_whole_base_partitions()
 
 
 def test_readers_are_shown_as_multiples_of_the_mean() -> None:
-    found = _readers_of("v", clients(("a", 0, 0), ("a", 0, 1), ("a", 1, 0), ("b", 1, 1)))
-    assert [(each.client, each.cells, each.records, each.to_mean) for each in found] == [
+    readers = _readers_of("v", clients(("a", 0, 0), ("a", 0, 1), ("a", 1, 0), ("b", 1, 1)))
+    assert [(each.client, each.cells, each.records, each.to_mean) for each in readers] == [
         ("a", 3, 30, 1.5),
         ("b", 1, 10, 0.5),
     ]

@@ -37,8 +37,8 @@ class Member:
         self.requested.append(most)
         return self.responses.pop(0) if self.responses else Fetched([], [])
 
-    def accept(self, found: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
-        given = list(found)
+    def accept(self, offsets: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
+        given = list(offsets)
         self.accepted += [each.span for each in given if each.span not in self.lost]
         return [each for each in given if each.span in self.lost]
 
@@ -57,9 +57,9 @@ def opened(member: Any, most: int = 1_000, timeout_s: float = 10.0) -> ShareAcqu
 
 
 def batch(acquirer: ShareAcquirer, after: int) -> ShareOffset:
-    found = acquirer.acquire(after)
-    assert found is not None
-    return found
+    offset = acquirer.acquire(after)
+    assert offset is not None
+    return offset
 
 
 def write(acquirer: ShareAcquirer, offset: ShareOffset) -> None:

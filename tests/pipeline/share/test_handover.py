@@ -45,9 +45,9 @@ def handover(acquirer: Any) -> Iterator[Handover]:
 
 @pytest.fixture
 def client(handover: Handover) -> Iterator[HandoverClient]:
-    made = HandoverClient(handover.path)
-    yield made
-    made.close()
+    handover_client = HandoverClient(handover.path)
+    yield handover_client
+    handover_client.close()
 
 
 def test_batches_and_plans_cross(client: HandoverClient, acquirer: Any) -> None:

@@ -84,18 +84,18 @@ Opened = Callable[..., tuple[LockSession, Node, list[str]]]
 @pytest.fixture
 def opened() -> Iterator[Opened]:
     """Makes sessions that hold SPANS of both partitions, and ends them."""
-    made: list[LockSession] = []
+    sessions: list[LockSession] = []
 
     def make(codes: Codes = lambda *_: 0, **options: int) -> tuple[LockSession, Node, list[str]]:
         notes: list[str] = []
         node: Any = Node(codes, **options)
         session = LockSession(1, lambda: node, ShareMemberName("g", "m"), 4096, notes.append)
-        made.append(session)
+        sessions.append(session)
         assert len(session.fetch(PLACES, 100, 0.0).acquired) == 6
         return session, node, notes
 
     yield make
-    for session in made:
+    for session in sessions:
         session.close()
 
 

@@ -38,10 +38,10 @@ def raw(bootstrap: str) -> Iterator[Raw]:
 @pytest.fixture
 def topic(raw: Raw, fresh: Fresh) -> Topic:
     """Two partitions with 50 records each, in batches of 10."""
-    made = raw.create_topic(fresh("orders"), 2)
+    created_topic = raw.create_topic(fresh("orders"), 2)
     for partition in (0, 1):
-        raw.produce(made, *[10] * 5, partition=partition)
-    return made
+        raw.produce(created_topic, *[10] * 5, partition=partition)
+    return created_topic
 
 
 def options_of(raw: Raw, topic: Topic, group: str, **more: str) -> ShareSourceOptions:
@@ -52,26 +52,26 @@ def options_of(raw: Raw, topic: Topic, group: str, **more: str) -> ShareSourceOp
 
 
 def all_of(member: ShareMember, most: int = 1_000, count: int = 100) -> list[AcquiredOffsets]:
-    found: list[AcquiredOffsets] = []
+    acquired: list[AcquiredOffsets] = []
 
     def fetched() -> bool:
-        found.extend(member.fetch(most, 0.2).acquired)
-        return count_of(each.span for each in found) >= count
+        acquired.extend(member.fetch(most, 0.2).acquired)
+        return count_of(each.span for each in acquired) >= count
 
     until(fetched, f"{count} offsets")
-    return found
+    return acquired
 
 
 def test_offsets_are_held_beyond_their_lock_and_settled_once(raw: Raw, topic: Topic, fresh: Fresh) -> None:
     notes: list[str] = []
     options = options_of(raw, topic, fresh("group"))
     with ShareMember(options, notes.append) as member:
-        found = all_of(member)
+        acquired = all_of(member)
         with ShareMember(options, notes.append) as other:
             time.sleep(1.5)  # a lock and a half
             assert member.renewals >= 3
             assert other.fetch(100, 0.0).acquired == []
-        assert member.accept(found) == []
+        assert member.accept(acquired) == []
         assert lag_of_group(options) == 0
     with ShareMember(options, notes.append) as other:
         assert other.fetch(100, 0.2).acquired == []
@@ -91,12 +91,12 @@ def test_one_range_that_is_not_held_leaves_the_rest_acknowledged(raw: Raw, topic
     """A server refuses the whole partition for one range; the others are acknowledged again without it."""
     options = options_of(raw, topic, fresh("group"))
     with ShareMember(options, print) as member:
-        found = all_of(member, most=10)
-        freed = next(each for each in found if each.place.partition == 0 and each.span.start == 20)
+        acquired = all_of(member, most=10)
+        freed = next(each for each in acquired if each.place.partition == 0 and each.span.start == 20)
         spans = {freed.place: [freed.span]}
         assert freed.session.acknowledge(AcknowledgeType.RELEASE, spans) == {}
         freed.session._held[freed.place] = [freed.span, *freed.session._held[freed.place]]
-        assert member.accept(found) == [freed]
+        assert member.accept(acquired) == [freed]
         again = member.fetch(100, 0.2).acquired
         assert [(each.place.partition, each.span) for each in again] == [(0, OffsetSpan(20, 30))]
 
@@ -105,11 +105,11 @@ def test_a_connection_that_breaks_gives_its_locks_back(raw: Raw, topic: Topic, f
     notes: list[str] = []
     options = options_of(raw, topic, fresh("group"))
     with ShareMember(options, notes.append) as member:
-        found = all_of(member)
-        connection: Any = found[0].session._connection
+        acquired = all_of(member)
+        connection: Any = acquired[0].session._connection
         connection._socket.shutdown(2)
-        until(lambda: found[0].session.is_over, "the renewal to notice")
-        assert member.accept(found) == found
+        until(lambda: acquired[0].session.is_over, "the renewal to notice")
+        assert member.accept(acquired) == acquired
         again = all_of(member)
         assert member.lost == 100
         assert member.accept(again) == []
@@ -138,8 +138,8 @@ def test_a_group_of_another_type_is_refused(raw: Raw, topic: Topic, fresh: Fresh
 
 def test_brokers_without_share_groups_are_refused(kafka_39: Any, fresh: Fresh) -> None:
     with Raw(kafka_39.bootstrap) as raw:
-        made = raw.create_topic(fresh("orders"))
-        given = {"bootstrap": kafka_39.bootstrap, "topic": made.name, "group": "g"}
+        created_topic = raw.create_topic(fresh("orders"))
+        given = {"bootstrap": kafka_39.bootstrap, "topic": created_topic.name, "group": "g"}
         with (
             pytest.raises(NoShareGroups, match="name a kafka-share-proxy as bootstrap"),
             ShareMember(read_share_options(given), print),

@@ -48,9 +48,9 @@ def acquirer() -> Any:
 @pytest.fixture
 def reader(acquirer: Any) -> Iterator[ShareStreamReader]:
     with Handover(acquirer) as handover:
-        made = ShareStreamReader(read_share_options(GIVEN | {"acquirer": handover.path}))
-        yield made
-        made.stop()
+        stream_reader = ShareStreamReader(read_share_options(GIVEN | {"acquirer": handover.path}))
+        yield stream_reader
+        stream_reader.stop()
 
 
 def test_a_batch_is_acquired_and_its_offsets_are_what_tasks_read(reader: ShareStreamReader, acquirer: Any) -> None:

@@ -46,7 +46,7 @@ def log_of(batches: list[tuple[list[Record], int, int]]) -> tuple[bytes, list[Re
 
 def read(data: bytes, columns: tuple[str, ...] = COLUMNS) -> list[dict[str, Any]]:
     maker = BatchMaker(columns, PLACE, RANGES)
-    pieces = [found.records for found in fetched_records(data, 0) if len(found.records)]
+    pieces = [fetched.records for fetched in fetched_records(data, 0) if len(fetched.records)]
     return [row for batch in maker.batches(pieces) for row in batch.to_pylist()]
 
 
@@ -74,19 +74,19 @@ def test_columns_can_be_left_out_and_stand_in_any_order(
 
 def test_the_time_type_is_a_separate_column() -> None:
     maker = BatchMaker(("timestampType",), PLACE, RANGES)
-    (first,) = [found.records for found in fetched_records(build_batch(0, [Record(b"a"), Record(b"b")]), 0)]
+    (first,) = [fetched.records for fetched in fetched_records(build_batch(0, [Record(b"a"), Record(b"b")]), 0)]
     second = LazyRecords(first.area, first.positions[:1], 1)
     assert maker.batch([first, second]).to_pylist() == [{"timestampType": kind} for kind in (0, 0, 1)]
 
 
 def test_rows_and_bytes_of_a_record_batch_are_bounded() -> None:
     small = build_batch(0, [Record(b"k", b"v")] * 5_000)
-    pieces = [found.records for found in fetched_records(small, 0)] * 4
+    pieces = [fetched.records for fetched in fetched_records(small, 0)] * 4
     sizes = [batch.num_rows for batch in BatchMaker(("key",), PLACE, RANGES).batches(pieces)]
     assert sum(sizes) == 20_000
     assert all(ROWS_PER_BATCH <= size < ROWS_PER_BATCH + 5_000 for size in sizes[:-1])
     large = build_batch(0, [Record(b"k", bytes(BYTES_PER_BATCH))])
-    pieces = [found.records for found in fetched_records(large, 0)] * 3
+    pieces = [fetched.records for fetched in fetched_records(large, 0)] * 3
     assert [batch.num_rows for batch in BatchMaker(("value",), PLACE, RANGES).batches(pieces)] == [1, 1, 1]
 
 

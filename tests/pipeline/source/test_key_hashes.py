@@ -18,13 +18,13 @@ def test_records_lie_where_kafka_has_them(keys: list[bytes | None], first: int) 
         sizes.append(-1 if key is None else len(key))
         area += (key or b"") + b"gap"
     offsets = np.arange(first, first + len(keys), dtype=np.int64)
-    found = key_hashes.record_hashes(area, np.array(starts, np.int32), np.array(sizes, np.int32), offsets)
-    assert found.tolist() == [hash_of_record(key, first + number) for number, key in enumerate(keys)]
+    hashes = key_hashes.record_hashes(area, np.array(starts, np.int32), np.array(sizes, np.int32), offsets)
+    assert hashes.tolist() == [hash_of_record(key, first + number) for number, key in enumerate(keys)]
 
 
 def test_long_keys_are_hashed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_hashes, "_WORDS", 4)
     area = bytes(range(40)) * 10
     starts = np.arange(0, 400, 40, dtype=np.int32)
-    found = key_hashes.record_hashes(area, starts, np.full(10, 40, np.int32), np.zeros(10, np.int64))
-    assert set(found.tolist()) == {hash_of_record(bytes(range(40)), 0)}
+    hashes = key_hashes.record_hashes(area, starts, np.full(10, 40, np.int32), np.zeros(10, np.int64))
+    assert set(hashes.tolist()) == {hash_of_record(bytes(range(40)), 0)}

@@ -37,22 +37,22 @@ def records_of(bootstrap: str, topic: str, **options: str) -> dict[Split, list[R
 
 def numbers(read: dict[Split, list[Record]]) -> list[int]:
     """The values of all records, sorted."""
-    return sorted(int(record.value or b"-1") for found in read.values() for record in found)
+    return sorted(int(record.value or b"-1") for records in read.values() for record in records)
 
 
 def test_every_record_is_in_one_range_and_keys_keep_their_order(views_front: Front, orders: Topic) -> None:
     read = records_of(views_front.bootstrap, orders.name, keyRanges="4", fetchBytes="4096")
     assert numbers(read) == list(range(3_000))
     homes: dict[tuple[int, bytes | None], set[int]] = {}
-    for split, found in read.items():
-        offsets = [record.offset for record in found]
+    for split, records in read.items():
+        offsets = [record.offset for record in records]
         assert offsets == sorted(offsets)
-        for record in found:
+        for record in records:
             assert record.key == key_of(int(record.value or b""))
             if record.key is not None:
                 homes.setdefault((split.partition, record.key), set()).add(split.low)
     assert {len(lows) for lows in homes.values()} == {1}
-    assert len({split.low for split, found in read.items() if found}) == 4
+    assert len({split.low for split, split_records in read.items() if split_records}) == 4
 
 
 def test_pieces_by_offset_need_no_proxy(kafka_43: Cluster, orders: Topic) -> None:
@@ -122,8 +122,8 @@ def test_lost_offsets_are_an_error_or_are_counted(views_front: Front, raw: Raw, 
         list(LogReader(read, split).records())
     notes: list[str] = []
     read = read_options({"bootstrap": views_front.bootstrap, "topic": orders.name, "failOnDataLoss": "false"})
-    found = [record.offset for piece in LogReader(read, split, notes.append).records() for record in piece]
-    assert found == list(range(100, 1_500))
+    offsets = [record.offset for piece in LogReader(read, split, notes.append).records() for record in piece]
+    assert offsets == list(range(100, 1_500))
     assert len(notes) == 1
     assert "100 offsets" in notes[0]
 
@@ -139,11 +139,11 @@ def test_a_returned_proxy_is_used_again(views_front: Front, orders: Topic, monke
     """Connections that break between two responses cost nothing: the position is kept."""
     read, splits = splits_of(views_front.bootstrap, orders.name, fetchBytes="2048")
     reader = LogReader(read, splits[0])
-    found, breaks = [], 0
+    offsets, breaks = [], 0
     for piece in reader.records():
-        found += [record.offset for record in piece]
+        offsets += [record.offset for record in piece]
         if reader._in_flight is not None and breaks < 3:
             reader._in_flight._socket.shutdown(2)
             breaks += 1
     assert breaks == 3
-    assert found == list(range(1_500))
+    assert offsets == list(range(1_500))

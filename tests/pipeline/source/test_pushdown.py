@@ -15,8 +15,8 @@ KEY, PARTITION, OFFSET, TIMESTAMP = ("key",), ("partition",), ("offset",), ("tim
 
 def test_keys_narrow_the_read_and_are_filtered_again_by_spark() -> None:
     requested = [datasource.IsNotNull(KEY), datasource.EqualTo(KEY, b"a")]
-    made, left = Predicate().narrowed(requested)
-    assert made == Predicate(keys=(b"a",))
+    predicate, left = Predicate().narrowed(requested)
+    assert predicate == Predicate(keys=(b"a",))
     assert left == requested
     both, _ = Predicate().narrowed([datasource.In(KEY, (b"a", b"b")), datasource.In(KEY, (b"b", b"c"))])
     assert both.keys == (b"b",)
@@ -31,8 +31,8 @@ def test_partitions_and_offsets_are_taken_wholly() -> None:
         datasource.LessThanOrEqual(OFFSET, 9),
         datasource.LessThan(OFFSET, 20),
     ]
-    made, left = Predicate().narrowed(requested)
-    assert made == Predicate(partitions=frozenset({1}), low=5, high=10)
+    predicate, left = Predicate().narrowed(requested)
+    assert predicate == Predicate(partitions=frozenset({1}), low=5, high=10)
     assert left == []
     assert Predicate().narrowed([datasource.EqualTo(OFFSET, 7)])[0] == Predicate(low=7, high=8)
 

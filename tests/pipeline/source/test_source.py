@@ -56,14 +56,16 @@ def committed(front: Front, group: str, topic: Topic) -> dict[TopicPartition, in
 @pytest.fixture
 def reader_of(views_front: Front, orders: Topic) -> Iterator[Reader]:
     """Makes readers of `orders` with some options, and stops them at the end."""
-    made: list[StreamReader] = []
+    readers: list[StreamReader] = []
 
     def make(**options: str) -> StreamReader:
-        made.append(StreamReader(read_options({"bootstrap": views_front.bootstrap, "topic": orders.name, **options})))
-        return made[-1]
+        readers.append(
+            StreamReader(read_options({"bootstrap": views_front.bootstrap, "topic": orders.name, **options}))
+        )
+        return readers[-1]
 
     yield make
-    for reader in made:
+    for reader in readers:
         reader.stop()
 
 
@@ -97,11 +99,18 @@ def test_nothing_after_the_target_of_available_now_is_read(reader_of: Reader, ra
 
 def test_a_replayed_batch_has_the_same_rows_with_other_ranges(reader_of: Reader, orders: Topic) -> None:
     offsets = {"v": 1, "t": {orders.name: {"0": 100, "1": 700}}}, {"v": 1, "t": {orders.name: {"0": 900, "1": 701}}}
-    seen = []
+    rows_by_replay = []
     for ranges in ("1", "4", "2"):
         reader = reader_of(keyRanges=ranges, columns="partition,offset")
-        seen.append(sorted((row["partition"], row["offset"]) for row in rows_of(reader, reader.partitions(*offsets))))
-    assert seen[0] == seen[1] == seen[2] == [(0, offset) for offset in range(100, 900)] + [(1, 700)]
+        rows_by_replay.append(
+            sorted((row["partition"], row["offset"]) for row in rows_of(reader, reader.partitions(*offsets)))
+        )
+    assert (
+        rows_by_replay[0]
+        == rows_by_replay[1]
+        == rows_by_replay[2]
+        == [(0, offset) for offset in range(100, 900)] + [(1, 700)]
+    )
 
 
 def test_the_group_that_mirrors_a_stream_has_its_processed_offsets(
@@ -201,8 +210,8 @@ def test_offsets_that_are_excepted_are_not_read(views_front: Front, orders: Topi
         ids = json.dumps({orders.name: topic_id_text(id_of)})
         reader = StreamReader(read_options(given | {"topicIds": ids}))
         end = reader.reportLatestOffset()
-        found = rows_of(reader, reader.partitions({"v": 2, "t": {}, "ids": {}}, end))
-        assert len(found) == rows
+        rows_read = rows_of(reader, reader.partitions({"v": 2, "t": {}, "ids": {}}, end))
+        assert len(rows_read) == rows
         reader.stop()
 
 

@@ -23,10 +23,10 @@ EXPECTED = st.lists(st.tuples(st.integers(0, 2).map(lambda each: TopicPartition(
 def test_each_offset_is_read_once_in_each_range(
     requested: list[tuple[TopicPartition, OffsetSpan]], ranges: int, pieces: int
 ) -> None:
-    found = make_splits(requested, IDS, KeyRanges.even(ranges), pieces)
+    splits = make_splits(requested, IDS, KeyRanges.even(ranges), pieces)
     read = Counter(
         (split.topic_partition, split.low, offset)
-        for split in found
+        for split in splits
         for start, end in split.spans
         for offset in range(start, end)
     )
@@ -34,8 +34,8 @@ def test_each_offset_is_read_once_in_each_range(
     assert read == Counter(
         {(place, low, offset): 1 for place, offset in expected for low, _ in KeyRanges.even(ranges).bounds}
     )
-    assert max(Counter((split.topic_partition, split.low) for split in found).values(), default=0) <= pieces
-    assert all(split.is_only_here == (ranges > 1) for split in found)
+    assert max(Counter((split.topic_partition, split.low) for split in splits).values(), default=0) <= pieces
+    assert all(split.is_only_here == (ranges > 1) for split in splits)
 
 
 def test_keys_are_one_split_for_all_ranges() -> None:
@@ -48,8 +48,8 @@ def test_keys_are_one_split_for_all_ranges() -> None:
 
 def test_many_small_ranges_of_offsets_share_a_split_up_to_a_limit() -> None:
     requested = [(PLACE, OffsetSpan(2 * number, 2 * number + 1)) for number in range(SPANS_MAX + 1)]
-    found = make_splits(requested, IDS, KeyRanges())
-    assert [len(split.spans) for split in found] == [SPANS_MAX, 1]
+    splits = make_splits(requested, IDS, KeyRanges())
+    assert [len(split.spans) for split in splits] == [SPANS_MAX, 1]
 
 
 def test_a_split_travels_as_plain_values() -> None:

@@ -70,8 +70,8 @@ def test_a_small_partition_is_not_starved_by_a_large_one() -> None:
 
 
 def test_a_partition_that_is_new_begins_at_its_first_offset() -> None:
-    found = between({PLACES[0]: 5}, {PLACES[0]: 5, PLACES[1]: 9}, {PLACES[1]: 3})
-    assert found == [(PLACES[1], (3, 9))]
+    spans = between({PLACES[0]: 5}, {PLACES[0]: 5, PLACES[1]: 9}, {PLACES[1]: 3})
+    assert spans == [(PLACES[1], (3, 9))]
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,12 @@ def lake(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Lake:
     table_format = getattr(request, "param", "parquet")
     if table_format == "delta":
         pytest.importorskip("deltalake", reason="the extra [delta] is not installed")
-    made = Lake(spark, str(tmp_path), table_format)
+    table_lake = Lake(spark, str(tmp_path), table_format)
     names = [f"{stream}-{number:010d}" for stream in ("a", "b") for number in range(4)]
     names += ["backfill-orders-0-1234", "backfill-orders-0-5678"]
     rows = [(number * 2 + day, f"2026-11-2{day}", name) for number, name in enumerate(names) for day in range(2)]
-    made.overwrite(spark.createDataFrame(rows, COLUMNS).repartition(4), "records", ["day", "batch"])
-    return made
+    table_lake.overwrite(spark.createDataFrame(rows, COLUMNS).repartition(4), "records", ["day", "batch"])
+    return table_lake
 
 
 def offsets(lake: Lake) -> list[int]:
@@ -48,8 +48,8 @@ def test_batches_are_merged_but_for_the_last_one_of_each_stream(spark: Any, lake
         ("2026-11-20", 8, 8, 1, 8), ("2026-11-21", 8, 8, 1, 8),
     ]  # fmt: skip
     assert offsets(lake) == list(range(20))
-    (made,) = {name for name in batches(lake) if name.startswith("compact-")}
-    assert batches(lake) == {made, "a-0000000003", "b-0000000003"}
+    (compacted,) = {name for name in batches(lake) if name.startswith("compact-")}
+    assert batches(lake) == {compacted, "a-0000000003", "b-0000000003"}
     assert compact(spark, lake) == [], "there is nothing to do any more"
     more = [(99, "2026-11-20", "a-0000000004")]
     lake.overwrite(spark.createDataFrame(more, COLUMNS), "records", ["day", "batch"])
@@ -104,10 +104,10 @@ def test_a_run_whose_merged_files_another_run_has_deleted_replaces_nothing(
 
 def test_a_batch_that_is_large_is_left_as_it_is() -> None:
     sizes = (1, compact_job.FILE_BYTES, 2, compact_job.FILE_BYTES - 1)
-    found = [compact_job.DayBatch("d", f"compact-{number}", 1, size) for number, size in enumerate(sizes)]
-    assert [each.size for each in compact_job.mergeable(found, None)["d"]] == [1, 2, compact_job.FILE_BYTES - 1]
-    assert compact_job.mergeable(found, "e") == {}
-    assert compact_job.mergeable(found[:2], None) == {}, "one file is no fewer than one"
+    day_batches = [compact_job.DayBatch("d", f"compact-{number}", 1, size) for number, size in enumerate(sizes)]
+    assert [each.size for each in compact_job.mergeable(day_batches, None)["d"]] == [1, 2, compact_job.FILE_BYTES - 1]
+    assert compact_job.mergeable(day_batches, "e") == {}
+    assert compact_job.mergeable(day_batches[:2], None) == {}, "one file is no fewer than one"
 
 
 def test_compact_and_backfill_do_not_run_at_the_same_time(spark: Any, lake: Lake) -> None:

@@ -36,8 +36,8 @@ def test_a_batch_replaces_itself_and_readers_see_all_of_it_or_nothing(
     lake.overwrite(rows(spark, 3, batch="a-1", day="2026-11-24"), "records", PARTITIONS)
     assert read(folder) == [1, 2, 3]
     lake.overwrite(rows(spark, 1, 2, 4, batch="a-0"), "records", PARTITIONS)
-    found = Lake(spark, str(tmp_path)).read("records")
-    assert sorted((row["offset"], row["day"]) for row in found.collect()) == [
+    frame = Lake(spark, str(tmp_path)).read("records")
+    assert sorted((row["offset"], row["day"]) for row in frame.collect()) == [
         (1, "2026-11-23"), (2, "2026-11-23"), (3, "2026-11-24"), (4, "2026-11-23"),
     ]  # fmt: skip
     with monkeypatch.context() as dying:

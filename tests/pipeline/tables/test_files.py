@@ -32,5 +32,5 @@ def test_what_programs_can_open_themselves_is_known(spark: Any, tmp_path: Path) 
     own_folder = spark.sparkContext._jvm.System.getProperty("user.dir")  # set by the fixture
     assert files.local("relative") == f"{own_folder}/relative"
     assert files.local("hdfs://127.0.0.1:9/lake") is None
-    named = ("a.jsonl", "a.jsonl.gz", "a.bz2", "a.jsonl.1")
-    assert [files.is_compressed(name) for name in named] == [False, True, True, False]
+    file_names = ("a.jsonl", "a.jsonl.gz", "a.bz2", "a.jsonl.1")
+    assert [files.is_compressed(name) for name in file_names] == [False, True, True, False]

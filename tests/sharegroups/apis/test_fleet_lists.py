@@ -33,7 +33,7 @@ def test_without_one_of_the_owners_there_is_no_list():
     """Groups of the missing proxy would seem not to exist."""
     world = FarWorld()
     world.wire.cut()
-    world.others.peer = None
+    world.edge_fleet.peer = None
     task = started(world.edge)
     world.timers.advance(HOLD_MAX_S + 0.1)
     assert task.finished

@@ -37,16 +37,16 @@ def is_named(picks: Any, *group_ids: str) -> bool:
 
 @pytest.fixture
 def shares() -> Shares:
-    made = Shares()
-    made.services.coordinator.add_group("held")
-    return made
+    held_shares = Shares()
+    held_shares.services.coordinator.add_group("held")
+    return held_shares
 
 
 @pytest.mark.parametrize("or_loading", [False, True])
 def test_only_a_held_group_is_selected(shares: Shares, or_loading: bool) -> None:
     """The bytes decide, and the names in a decoded list."""
-    look = named_group_is_held(or_loading=or_loading)(shares.services).matcher(47, 0)
-    assert (look(request("held")), look(request("other"))) == (True, False)
+    matches = named_group_is_held(or_loading=or_loading)(shares.services).matcher(47, 0)
+    assert (matches(request("held")), matches(request("other"))) == (True, False)
     picks = names_held(list, or_loading=or_loading)(shares.services)
     assert (is_named(picks, "other", "held"), is_named(picks, "other")) == (True, False)
     assert "held" in held_anywhere(shares.services)
@@ -55,10 +55,10 @@ def test_only_a_held_group_is_selected(shares: Shares, or_loading: bool) -> None
 def test_a_list_is_only_read_where_there_is_a_group_to_be_named() -> None:
     """Most proxies of a cluster without share groups hold none."""
     shares = Shares()
-    look = any_is_held(or_loading=False)(shares.services).matcher(42, 2)
-    assert not look(memoryview(b""))
+    matches = any_is_held(or_loading=False)(shares.services).matcher(42, 2)
+    assert not matches(memoryview(b""))
     shares.services.coordinator.add_group("held")
-    assert look(memoryview(b""))
+    assert matches(memoryview(b""))
 
 
 def test_while_groups_are_loaded_the_held_ones_are_unknown(shares: Shares) -> None:

@@ -37,10 +37,10 @@ def test_below_v6_a_share_group_is_dead(world, version):
     world.group("shared", "member")
     world.broker.responses[DESCRIBE] = upstream({"shared": 0, "classic": 0})
     response = world.call(DESCRIBE, version, groups=["classic", "shared"])
-    found = {group.group_id: group for group in response.groups}
-    assert (found["shared"].error_code, found["shared"].group_state, found["shared"].members) == (0, "Dead", [])
-    assert found["shared"].authorized_operations == (3400 if version >= 3 else -2147483648)
-    assert (found["classic"].group_state, found["classic"].protocol_type) == ("Empty", "consumer")
+    groups = {group.group_id: group for group in response.groups}
+    assert (groups["shared"].error_code, groups["shared"].group_state, groups["shared"].members) == (0, "Dead", [])
+    assert groups["shared"].authorized_operations == (3400 if version >= 3 else -2147483648)
+    assert (groups["classic"].group_state, groups["classic"].protocol_type) == ("Empty", "consumer")
 
 
 def test_from_v6_on_it_is_not_found(world):

@@ -171,13 +171,13 @@ def test_each_group_is_listed_at_one_broker_and_at_the_bootstrap_listener(world)
     for name in names:
         world.group(name)
     world.broker.responses[LIST] = upstream()
-    found = []
+    listed_groups = []
     for node_id in (1, 2, 3):
         world.client.node_id = node_id
         here = [group.group_id for group in world.call(LIST, 5).groups]
         assert here
-        found += here
-    assert sorted(found) == names
+        listed_groups += here
+    assert sorted(listed_groups) == names
     world.client.node_id = UNKNOWN_NODE
     assert [group.group_id for group in world.call(LIST, 5).groups] == names
 
@@ -196,9 +196,9 @@ def test_where_the_broker_cannot_judge_there_is_no_list(world, code):
     """Neither the groups nor a part of them: its code, unless the principal may describe the cluster."""
     world.group("g")
     world.broker.responses[LIST] = upstream(("classic", "consumer"))
-    found = registry.message("FindCoordinatorResponse")
-    world.broker.responses[10] = lambda version, request: found(
-        coordinators=[found.Coordinator(key="g", error_code=code)]
+    response_class = registry.message("FindCoordinatorResponse")
+    world.broker.responses[10] = lambda version, request: response_class(
+        coordinators=[response_class.Coordinator(key="g", error_code=code)]
     )
     assert [group.group_id for group in world.call(LIST, 5).groups] == ["classic", "g"]
     rights.forget(world.client)

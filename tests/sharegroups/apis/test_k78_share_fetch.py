@@ -75,18 +75,18 @@ def test_halves_of_a_throttled_batch_released_by_fetches_alternate(world, where)
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 4)
     member = world.member()
-    got, seen = acquired(member.fetch(topic)), []
+    got, deliveries = acquired(member.fetch(topic)), []
     while got:
-        seen.append(got)
+        deliveries.append(got)
         acks = {(topic.topic_id, 0): [(first, last, [RELEASE]) for first, last, _ in got]}
         got = acquired(member.fetch(acks=acks))
     whole = [[(0, 3, count)] for count in (1, 2, 3)]
     singles = [[(offset, offset, 5)] for offset in range(4)]
     halves = [[(0, 1, 4)], [(2, 3, 4)]]
     if where == "edge":
-        assert seen == [*whole, halves[0], *singles[:2], halves[1], *singles[2:]]
+        assert deliveries == [*whole, halves[0], *singles[:2], halves[1], *singles[2:]]
     else:
-        assert seen == [*whole, *halves, *singles]
+        assert deliveries == [*whole, *halves, *singles]
 
 
 def accepting(count_more=10, **settings):

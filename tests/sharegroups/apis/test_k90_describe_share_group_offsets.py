@@ -17,21 +17,21 @@ ACCEPT, RELEASE, REJECT = 1, 2, 3
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", share_auto_offset_reset="earliest")
-    return made
+    share_world = World()
+    share_world.configure("g", share_auto_offset_reset="earliest")
+    return share_world
 
 
 def describe(world, topics=None, group_id="g", version=1, connection=None):
     """The groups of a response; `topics`: name -> partitions."""
     message = registry.message("DescribeShareGroupOffsetsRequest")
-    named = None
+    topic_requests = None
     if topics is not None:
-        named = [
+        topic_requests = [
             message.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=list(partitions))
             for name, partitions in topics.items()
         ]
-    group = message.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=named)
+    group = message.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topic_requests)
     (responded,) = world.send_request(90, version, connection, groups=[group]).groups
     return responded
 
@@ -239,8 +239,8 @@ def test_altered_offsets_are_returned_immediately_and_deleted_ones_no_longer(wor
     world.cluster.produce(topic, 5)
     message = registry.message("AlterShareGroupOffsetsRequest")
     part = message.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)
-    named = message.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[part])
-    world.send_request(91, 0, group_id="g", topics=[named])
+    topic_request = message.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[part])
+    world.send_request(91, 0, group_id="g", topics=[topic_request])
     assert described(describe(world)) == {("t", 0): (2, 5, 3, 0)}
     restart(world)
     assert described(describe(world)) == {("t", 0): (2, 5, 3, 0)}, "after a restart"

@@ -16,9 +16,9 @@ ACCEPT = 1
 
 @pytest.fixture
 def world() -> World:
-    made = World(journal=SlowJournal())
-    made.configure("g", share_auto_offset_reset="earliest")
-    return made
+    share_world = World(journal=SlowJournal())
+    share_world.configure("g", share_auto_offset_reset="earliest")
+    return share_world
 
 
 def request(*names, group_id="g"):

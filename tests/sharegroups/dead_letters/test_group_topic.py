@@ -29,14 +29,14 @@ def test_a_group_without_the_setting_has_no_topic(
     kafka: Cluster = request.getfixturevalue(cluster)
     host, port = kafka.bootstrap.split(":")
 
-    async def found() -> str:
+    async def query_topic() -> str:
         client = ClusterClient([Address(host, int(port))], ClusterClientSettings())
         try:
             return await topic_of(client, fresh("group"))
         finally:
             await client.aclose()
 
-    assert trio.run(found) == ""
+    assert trio.run(query_topic) == ""
 
 
 def test_targets_of_all_groups_are_those_in_the_state_of_the_proxies(
@@ -48,16 +48,16 @@ def test_targets_of_all_groups_are_those_in_the_state_of_the_proxies(
         raw.configure_group(other, {"share.delivery.count.limit": "3"})
     host, port = kafka_39.bootstrap.split(":")
 
-    async def found() -> dict[str, StoredTarget]:
+    async def query_targets() -> dict[str, StoredTarget]:
         client = ClusterClient([Address(host, int(port))], ClusterClientSettings())
         try:
             return await group_topic.stored_targets(client)
         finally:
             await client.aclose()
 
-    targets = trio.run(found)
+    targets = trio.run(query_targets)
     assert targets[group] == StoredTarget("dlq.a", copies_records=True)
     assert other not in targets
     monkeypatch.setattr(group_topic, "OFFSETS_MAX", 0)
     with pytest.raises(TooMuchState, match="at most 0 are read"):
-        trio.run(found)
+        trio.run(query_targets)

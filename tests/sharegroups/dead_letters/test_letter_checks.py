@@ -45,7 +45,7 @@ class Own:
 Targets = dict[str, StoredTarget]
 
 
-def found(
+def findings(
     own: Own, monkeypatch: pytest.MonkeyPatch, targets: Targets | Exception | None = None, **settings: Any
 ) -> LetterFindings:
     async def stored(_: Any) -> Targets:
@@ -59,13 +59,13 @@ def found(
 
 def test_topic_that_can_be_written_is_not_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"max.message.bytes": "1048588", "cleanup.policy": "delete", "min.insync.replicas": "2"}
-    assert found(Own(values), monkeypatch) == LetterFindings()
+    assert findings(Own(values), monkeypatch) == LetterFindings()
 
 
 def test_missing_topic_is_a_risk_unless_it_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    (risk,) = found(Own(None), monkeypatch).risks
+    (risk,) = findings(Own(None), monkeypatch).risks
     assert risk.startswith("dead letters of group g: topic failed does not exist: create it")
-    assert found(Own(None), monkeypatch, auto_create_topics=True, topic_name_prefix="fail").risks == ()
+    assert findings(Own(None), monkeypatch, auto_create_topics=True, topic_name_prefix="fail").risks == ()
 
 
 @pytest.mark.parametrize(
@@ -75,50 +75,50 @@ def test_missing_topic_is_a_risk_unless_it_is_created(monkeypatch: pytest.Monkey
 def test_missing_right_is_a_risk(bits: int, code: ErrorCode, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = Own({}, bits=bits)
     own.code = code
-    (risk,) = found(own, monkeypatch).risks
+    (risk,) = findings(own, monkeypatch).risks
     assert f"the proxy's own identity has {words} on topic failed" in risk
 
 
 def test_topic_that_allows_no_dead_letters_is_a_risk(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Own({"errors.deadletterqueue.group.enable": "false"})
-    (risk,) = found(own, monkeypatch).risks
+    (risk,) = findings(own, monkeypatch).risks
     assert "set its errors.deadletterqueue.group.enable=true" in risk
-    (risk,) = found(Own({}), monkeypatch, topics=("dlq.*",)).risks
+    (risk,) = findings(Own({}), monkeypatch, topics=("dlq.*",)).risks
     assert "no pattern of share_groups.dead_letters.topics matches it" in risk
 
 
 def test_too_small_a_limit_of_a_batch_is_a_risk(monkeypatch: pytest.MonkeyPatch) -> None:
-    (risk,) = found(Own({"max.message.bytes": "300"}), monkeypatch).risks
+    (risk,) = findings(Own({"max.message.bytes": "300"}), monkeypatch).risks
     needed = int(risk.partition("can have ")[2].split()[0])
     assert 300 < needed < 1_000
-    assert found(Own({"max.message.bytes": str(needed)}), monkeypatch).risks == ()
+    assert findings(Own({"max.message.bytes": str(needed)}), monkeypatch).risks == ()
 
 
 def test_compacted_topic_is_a_risk_unless_all_its_groups_copy_records(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Own({"cleanup.policy": "compact,delete"})
-    (risk,) = found(own, monkeypatch, {"a": COPYING, "b": PLAIN}).risks
+    (risk,) = findings(own, monkeypatch, {"a": COPYING, "b": PLAIN}).risks
     assert risk.startswith("dead letters of group a and 1 other groups: topic failed is compacted")
-    assert found(own, monkeypatch, {"a": COPYING}).risks == ()
+    assert findings(own, monkeypatch, {"a": COPYING}).risks == ()
 
 
 def test_more_in_sync_replicas_than_replicas_are_a_risk(monkeypatch: pytest.MonkeyPatch) -> None:
-    (risk,) = found(Own({"min.insync.replicas": "2"}, replicas=1), monkeypatch).risks
+    (risk,) = findings(Own({"min.insync.replicas": "2"}, replicas=1), monkeypatch).risks
     assert "min.insync.replicas of topic failed is 2, and it has 1 replicas" in risk
 
 
 def test_names_among_the_patterns_are_checked_and_patterns_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    (risk,) = found(Own(None), monkeypatch, {}, topics=("failed", "dlq.*")).risks
+    (risk,) = findings(Own(None), monkeypatch, {}, topics=("failed", "dlq.*")).risks
     assert risk.startswith("dead letters: topic failed does not exist")
 
 
 def test_what_is_not_checked_is_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
-    (remark,) = found(Own({}), monkeypatch, TooMuchState("topic t has 9 offsets")).remarks
+    (remark,) = findings(Own({}), monkeypatch, TooMuchState("topic t has 9 offsets")).remarks
     assert remark == "topics for dead letters of groups are not checked: topic t has 9 offsets"
     targets = {f"g{number}": StoredTarget(f"failed{number}", copies_records=False) for number in range(101)}
-    result = found(Own(None), monkeypatch, targets)
+    result = findings(Own(None), monkeypatch, targets)
     assert result.remarks == ("only 100 of 101 topics for dead letters are checked",)
     assert len(result.risks) == 100
 
 
 def test_servers_without_a_response_are_not_reported_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(Own({}), monkeypatch, UpstreamLost("down")) == LetterFindings()
+    assert findings(Own({}), monkeypatch, UpstreamLost("down")) == LetterFindings()

@@ -50,22 +50,22 @@ def test_a_transaction_that_is_too_large_is_halved_down_to_one_record_and_grows_
 
 def begins(took_s: float, seconds: float, *, is_full: bool = False) -> list[float]:
     """Return when transactions begin that always wait for the next."""
-    spent, at, found = TransactionTime(), 0.0, []
+    spent, at, begin_times = TransactionTime(), 0.0, []
     while at < seconds:
-        found.append(at)
+        begin_times.append(at)
         at = max(spent.next_at(at, at + took_s, is_full=is_full), at + took_s)
-    return found
+    return begin_times
 
 
 def test_transactions_take_at_most_three_percent_of_the_time_after_the_first_ones() -> None:
-    found = begins(0.009, 60)
-    assert [round(at, 3) for at in found[:5]] == [0, 0.05, 0.1, 0.15, 0.2], "the credit of some transactions"
-    assert 0.028 <= 0.009 * len([at for at in found if 30 <= at < 60]) / 30 <= 0.0305
+    begin_times = begins(0.009, 60)
+    assert [round(at, 3) for at in begin_times[:5]] == [0, 0.05, 0.1, 0.15, 0.2], "the credit of some transactions"
+    assert 0.028 <= 0.009 * len([at for at in begin_times if 30 <= at < 60]) / 30 <= 0.0305
 
 
 def test_slow_transactions_begin_at_most_the_longest_pause_after_the_last() -> None:
-    found = begins(2.0, 60)
-    assert found[-1] - found[-2] == pytest.approx(2.0 + GATHER_MAX_S)
+    begin_times = begins(2.0, 60)
+    assert begin_times[-1] - begin_times[-2] == pytest.approx(2.0 + GATHER_MAX_S)
 
 
 def test_full_transactions_and_quick_ones_begin_twenty_times_a_second() -> None:

@@ -18,9 +18,9 @@ PERMISSION = "errors.deadletterqueue.group.enable"
 
 def checked(world: LetterWorld, name: str = "dlq.t", **settings: Any) -> TargetTopic:
     topics = TargetTopics(world.own, world.services.topology, world.timers, DeadLetters(**settings))
-    found = on_its_own(topics.of(name))
-    assert found.done
-    return found.result()
+    lookup = on_its_own(topics.of(name))
+    assert lookup.done
+    return lookup.result()
 
 
 def test_a_topic_that_a_pattern_allows_is_writable_on_brokers_before_4_4() -> None:

@@ -375,12 +375,12 @@ def test_four_members_and_four_thousand_records(world):
     """Every record is delivered exactly once, and nothing is left over."""
     topic = world.cluster.create("t", leaders=(1, 1))
     members = [world.member(member_id=f"m{i}") for i in range(4)]
-    seen: list[tuple[int, int]] = []
+    delivered: list[tuple[int, int]] = []
     held: list[dict] = [{} for _ in members]
-    for turn in range(400):
-        if turn < 40:
-            world.cluster.produce(topic, 50, turn % 2)
-            world.cluster.produce(topic, 50, (turn + 1) % 2)
+    for iteration in range(400):
+        if iteration < 40:
+            world.cluster.produce(topic, 50, iteration % 2)
+            world.cluster.produce(topic, 50, (iteration + 1) % 2)
         for index, member in enumerate(members):
             first = [topic] if member.epoch == 0 else []
             response = member.fetch(*first, acks=held[index] or None, wait_ms=0, max_records=75)
@@ -390,12 +390,12 @@ def test_four_members_and_four_thousand_records(world):
                 assert (entry.error_code, entry.acknowledge_error_code) == (0, 0)
                 for span in entry.acquired_records:
                     assert span.delivery_count == 1
-                    seen += [(partition, offset) for offset in range(span.first_offset, span.last_offset + 1)]
+                    delivered += [(partition, offset) for offset in range(span.first_offset, span.last_offset + 1)]
                     held[index].setdefault((topic_id, partition), []).append((span.first_offset, span.last_offset, [1]))
         world.timers.advance(0.01)
-        if len(seen) == 4000 and not any(held):
+        if len(delivered) == 4000 and not any(held):
             break
-    assert sorted(seen) == list(itertools.product(range(2), range(2000)))
+    assert sorted(delivered) == list(itertools.product(range(2), range(2000)))
     shares = dict(world.services.coordinator.shares())
     assert {share.partition.start_offset for share in shares.values()} == {2000}
     world.assert_idle()

@@ -101,5 +101,7 @@ def test_a_response_ends_where_enough_ranges_were_acquired(world, monkeypatch):
     member = world.member()
     response = member.fetch(topic, batch_size=1)
     assert sorted(len(acquired(response, topic, p)) for p in range(3)) == [0, 0, 4]
-    found = sum(len(acquired(member.fetch(topic, batch_size=1), topic, p)) for _ in range(2) for p in range(3))
-    assert found > 0
+    ranges_acquired = sum(
+        len(acquired(member.fetch(topic, batch_size=1), topic, p)) for _ in range(2) for p in range(3)
+    )
+    assert ranges_acquired > 0

@@ -16,9 +16,9 @@ from tests.support.ports import World, acquired
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", share_auto_offset_reset="earliest")
-    return made
+    share_world = World()
+    share_world.configure("g", share_auto_offset_reset="earliest")
+    return share_world
 
 
 def surveyed(*arguments: Any) -> Survey:
@@ -44,10 +44,10 @@ def test_every_partition_is_in_one_list(world):
     member = world.member()
     assert acquired(member.fetch((topic, 0), (topic, 1), max_records=1)) == [(0, 0, 1)]
     results: dict[TopicIdPartition, Result] = {}
-    found = surveyed(member.connection, world.services, keys_of(topic, 6), results)
-    assert [(item.partition.partition, item.offset) for item in found.ready] == [(0, 1)]
-    assert [(place.partition, offset) for place, _, offset in found.missing] == [(1, 0)]
-    assert [place.partition for place in found.unstarted] == [2]
+    session_survey = surveyed(member.connection, world.services, keys_of(topic, 6), results)
+    assert [(item.partition.partition, item.offset) for item in session_survey.ready] == [(0, 1)]
+    assert [(place.partition, offset) for place, _, offset in session_survey.missing] == [(1, 0)]
+    assert [place.partition for place in session_survey.unstarted] == [2]
     assert {place.partition: result.error for place, result in results.items()} == {
         3: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         4: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -61,8 +61,8 @@ def test_errors_stay(world):
     member = world.member()
     member.fetch(topic, wait_ms=0)
     results = {TopicIdPartition(topic.topic_id, 0): Result(error=ErrorCode.CORRUPT_MESSAGE)}
-    found = surveyed(member.connection, world.services, keys_of(topic, 1), results)
-    assert (found.ready, found.missing, found.unstarted) == ([], [], [])
+    session_survey = surveyed(member.connection, world.services, keys_of(topic, 1), results)
+    assert (session_survey.ready, session_survey.missing, session_survey.unstarted) == ([], [], [])
     assert results[topic.topic_id, 0].error == ErrorCode.CORRUPT_MESSAGE
 
 
@@ -72,5 +72,5 @@ def test_full_window_is_left_out(world):
     world.cluster.produce(topic, 100)
     member = world.member()
     member.fetch(topic)
-    found = surveyed(member.connection, world.services, keys_of(topic, 1), {})
-    assert (found.ready, found.missing, found.unstarted) == ([], [], [])
+    session_survey = surveyed(member.connection, world.services, keys_of(topic, 1), {})
+    assert (session_survey.ready, session_survey.missing, session_survey.unstarted) == ([], [], [])

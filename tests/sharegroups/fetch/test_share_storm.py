@@ -110,10 +110,10 @@ class Storm:
             for place, spans in self.held[member].items():
                 if spans and self.random.random() < 0.8:
                     acks[place] = [(first, last, [self.random.choice([1, 1, 1, 2])]) for first, last in spans]
-        named = self.topics if member.epoch == 0 else []
+        topics = self.topics if member.epoch == 0 else []
         sent_at = self.world.timers.now()
         reply = member.send_fetch(
-            *named,
+            *topics,
             acks=acks or None,
             wait_ms=self.random.choice([0, 300, 1500]),
             max_records=self.random.choice([1, 7, 100]),
@@ -138,17 +138,17 @@ class Storm:
             member.epoch = 0
             self.held[member] = {}
             return
-        found = entries(response)
+        partition_entries = entries(response)
         for place, batches in acks.items():
             self.held[member].pop(place, None)
-            if found[place].acknowledge_error_code == ErrorCode.NONE:
+            if partition_entries[place].acknowledge_error_code == ErrorCode.NONE:
                 for first, last, types in batches:
                     if types == [1]:
                         self.settled.update((*place, offset) for offset in range(first, last + 1))
             elif self.responds_late:  # it was unknown in time whether it was stored
                 for first, last, _ in batches:
                     self.unconfirmed.update((*place, offset) for offset in range(first, last + 1))
-        for place, entry in found.items():
+        for place, entry in partition_entries.items():
             for span in entry.acquired_records:
                 for offset in range(span.first_offset, span.last_offset + 1):
                     record = (*place, offset)

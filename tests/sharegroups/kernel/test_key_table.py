@@ -102,7 +102,7 @@ class Records:
         keys: dict[int, list[int]] = {}
         for offset, key_hash in self.unsettled:
             keys.setdefault(key_hash, []).append(offset)
-        waiting = [(key, found[0], len(found) - 1) for key, found in keys.items() if len(found) > 1]
+        waiting = [(key, offsets[0], len(offsets) - 1) for key, offsets in keys.items() if len(offsets) > 1]
         return sorted(waiting, key=lambda each: (-each[2], each[1]))[:most]
 
 

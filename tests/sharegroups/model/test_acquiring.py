@@ -276,14 +276,14 @@ class TestSlices:
 
 def sizes(play: Play, polls: int) -> list[tuple[int, int]]:
     """(first offset, records) of successive polls, all released each time."""
-    seen = []
+    acquired_sizes = []
     for _ in range(polls):
         ranges = play.poll()
         if not ranges:
             break
-        seen.append((ranges[0][0], sum(last - first + 1 for first, last, _ in ranges)))
+        acquired_sizes.append((ranges[0][0], sum(last - first + 1 for first, last, _ in ranges)))
         play.release()
-    return seen
+    return acquired_sizes
 
 
 class TestThrottling:

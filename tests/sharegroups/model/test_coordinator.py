@@ -157,47 +157,52 @@ def test_reads_grow_while_they_are_used_up_and_shrink_when_not():
 
 def test_idle_share_partition_rests_and_returns():
     """Unused between two checks: only its snapshot stays; a held one stays loaded."""
-    made = ShareCoordinator(BrokerShareLimits())
+    share_coordinator = ShareCoordinator(BrokerShareLimits())
     idle, held = ShareKey("g", b"t" * 16, 0), ShareKey("g", b"t" * 16, 1)
     for key in (idle, held):
-        made.add_share(key, made.new_partition(key, 5, 3), 1)
+        share_coordinator.add_share(key, share_coordinator.new_partition(key, 5, 3), 1)
     read = ReadRecords(5, [Batch(5, 6)])
-    made.share(held).partition.acquire("m", read, 10, 10, False, made.settings("g"), 0.0)
-    made.rest_idle()
-    assert made.resting == 0
-    made.rest_idle()
-    made.rest_idle()
-    assert made.resting == 1
-    assert set(made.keys_of("g")) == {idle, held}
-    assert made.share(held).partition.locks()
-    back = made.share(idle)
+    share_coordinator.share(held).partition.acquire("m", read, 10, 10, False, share_coordinator.settings("g"), 0.0)
+    share_coordinator.rest_idle()
+    assert share_coordinator.resting == 0
+    share_coordinator.rest_idle()
+    share_coordinator.rest_idle()
+    assert share_coordinator.resting == 1
+    assert set(share_coordinator.keys_of("g")) == {idle, held}
+    assert share_coordinator.share(held).partition.locks()
+    back = share_coordinator.share(idle)
     assert (back.partition.start_offset, back.partition.state_epoch) == (5, 3)
-    assert made.resting == 0
-    made.rest(idle, back.partition.snapshot().encode())
-    assert made.share(idle) is back, "a loaded one is the truth"
+    assert share_coordinator.resting == 0
+    share_coordinator.rest(idle, back.partition.snapshot().encode())
+    assert share_coordinator.share(idle) is back, "a loaded one is the truth"
 
 
 def test_leader_of_a_loaded_share_partition_is_followed():
     """Locks are given at the leader's node; one that was just loaded has none yet."""
-    made = ShareCoordinator(BrokerShareLimits())
+    share_coordinator = ShareCoordinator(BrokerShareLimits())
     key = ShareKey("g", b"t" * 16, 0)
-    made.rest(key, made.new_partition(key, 5).snapshot().encode())
-    assert made.move_leader(key, 4) is None
-    assert made.share(key).node_id == 4
+    share_coordinator.rest(key, share_coordinator.new_partition(key, 5).snapshot().encode())
+    assert share_coordinator.move_leader(key, 4) is None
+    assert share_coordinator.share(key).node_id == 4
 
 
 def test_nothing_is_held_when_another_proxy_owns_the_state():
-    made = ShareCoordinator(BrokerShareLimits())
+    share_coordinator = ShareCoordinator(BrokerShareLimits())
     key = ShareKey("g", b"t" * 16, 0)
-    group = made.add_group("g")
-    made.store_settings("g", {"share.delivery.count.limit": "7"})
-    made.add_share(key, made.new_partition(key, 5), 1)
-    made.rest(ShareKey("g", b"u" * 16, 0), b"")
-    made.clear()
+    group = share_coordinator.add_group("g")
+    share_coordinator.store_settings("g", {"share.delivery.count.limit": "7"})
+    share_coordinator.add_share(key, share_coordinator.new_partition(key, 5), 1)
+    share_coordinator.rest(ShareKey("g", b"u" * 16, 0), b"")
+    share_coordinator.clear()
     assert group.dead
-    assert (dict(made.groups), made.keys_of("g"), made.resting, list(made.shares())) == ({}, (), 0, [])
-    assert made.settings("g") == made.settings("other")
-    assert made.next_deadline() == float("inf")
+    assert (
+        dict(share_coordinator.groups),
+        share_coordinator.keys_of("g"),
+        share_coordinator.resting,
+        list(share_coordinator.shares()),
+    ) == ({}, (), 0, [])
+    assert share_coordinator.settings("g") == share_coordinator.settings("other")
+    assert share_coordinator.next_deadline() == float("inf")
 
 
 def join(group, now, session_timeout_s=45.0, member="m"):
@@ -211,66 +216,70 @@ def join(group, now, session_timeout_s=45.0, member="m"):
 
 def test_members_of_all_groups_end_in_the_order_of_their_deadlines():
     """Each group is looked at when its first member may have ended, and only then."""
-    made = ShareCoordinator(BrokerShareLimits())
-    early, late = made.add_group("early"), made.add_group("late")
+    share_coordinator = ShareCoordinator(BrokerShareLimits())
+    early, late = share_coordinator.add_group("early"), share_coordinator.add_group("late")
     join(late, 0.0, 50.0)
     join(early, 10.0, 20.0)
     join(early, 10.0, 40.0, "n")
-    assert made.next_deadline() == 30.0
-    made.expire(30.0)
-    assert (set(early.members), set(late.members), made.next_deadline()) == ({"n"}, {"m"}, 50.0)
-    made.expire(50.0)
-    assert (early.members, late.members, made.next_deadline()) == ({}, {}, inf)
+    assert share_coordinator.next_deadline() == 30.0
+    share_coordinator.expire(30.0)
+    assert (set(early.members), set(late.members), share_coordinator.next_deadline()) == ({"n"}, {"m"}, 50.0)
+    share_coordinator.expire(50.0)
+    assert (early.members, late.members, share_coordinator.next_deadline()) == ({}, {}, inf)
 
 
 def test_group_that_is_deleted_or_given_away_has_no_deadline():
     """Nor has the one that takes its name a member of its predecessor."""
-    made = ShareCoordinator(BrokerShareLimits())
-    join(made.add_group("g"), 0.0)
-    made.remove_group("g")
-    assert made.next_deadline() == inf
-    join(made.add_group("g"), 5.0)
-    assert made.next_deadline() == 50.0
-    made.clear()
-    assert made.next_deadline() == inf
+    share_coordinator = ShareCoordinator(BrokerShareLimits())
+    join(share_coordinator.add_group("g"), 0.0)
+    share_coordinator.remove_group("g")
+    assert share_coordinator.next_deadline() == inf
+    join(share_coordinator.add_group("g"), 5.0)
+    assert share_coordinator.next_deadline() == 50.0
+    share_coordinator.clear()
+    assert share_coordinator.next_deadline() == inf
 
 
 def test_idle_groups_are_not_visited(monkeypatch):
     """However many groups have nothing to do, only the one whose member has ended is touched."""
-    made = ShareCoordinator(BrokerShareLimits())
+    share_coordinator = ShareCoordinator(BrokerShareLimits())
     for number in range(500):
-        made.add_group(f"idle-{number}")
-    busy = made.add_group("busy")
+        share_coordinator.add_group(f"idle-{number}")
+    busy = share_coordinator.add_group("busy")
     join(busy, 0.0)
     for number in range(500):
-        group = made.group(f"idle-{number}")
+        group = share_coordinator.group(f"idle-{number}")
         monkeypatch.setattr(group, "members", None)  # would raise
-    made.expire(45.0)
-    assert made.next_deadline() == inf
+    share_coordinator.expire(45.0)
+    assert share_coordinator.next_deadline() == inf
     assert busy.members == {}
 
 
 def test_idle_share_partitions_come_to_rest_in_small_steps():
     """One iteration marks, the next puts to rest; no step does more than its part, and a used one stays."""
-    made = ShareCoordinator(BrokerShareLimits())
-    assert made.rest_some(0.0) == inf, "nothing is loaded"
+    share_coordinator = ShareCoordinator(BrokerShareLimits())
+    assert share_coordinator.rest_some(0.0) == inf, "nothing is loaded"
     keys = [ShareKey("g", TOPIC, number) for number in range(600)]
     for key in keys:
-        made.add_share(key, made.new_partition(key, 5), 1)
+        share_coordinator.add_share(key, share_coordinator.new_partition(key, 5), 1)
     now, most = 0.0, 0
     for _ in range(1000):
-        made.share(keys[7])
-        before = made.resting
-        now = made.rest_some(now)
-        most = max(most, made.resting - before)
-        if made.resting == 599:
+        share_coordinator.share(keys[7])
+        before = share_coordinator.resting
+        now = share_coordinator.rest_some(now)
+        most = max(most, share_coordinator.resting - before)
+        if share_coordinator.resting == 599:
             break
-    assert made.resting == 599
-    assert made.rest_some(now - 0.5) == now, "not before its time"
+    assert share_coordinator.resting == 599
+    assert share_coordinator.rest_some(now - 0.5) == now, "not before its time"
     assert most <= 600 // REST_STEPS + 1
     assert now <= 3 * REST_STEPS * REST_STEP_S
-    assert [key for key, _ in made.shares()] == [key for key, _ in made.loaded_of("g")] == [keys[7]]
-    assert made.topics() == {("g", TOPIC)}
+    assert (
+        [key for key, _ in share_coordinator.shares()]
+        == [key for key, _ in share_coordinator.loaded_of("g")]
+        == [keys[7]]
+    )
+    assert share_coordinator.topics() == {("g", TOPIC)}
 
 
 def test_windows_are_as_wide_as_the_state_topic_allows() -> None:
@@ -289,13 +298,13 @@ def test_windows_are_as_wide_as_the_state_topic_allows() -> None:
 
 
 def test_a_changed_isolation_level_makes_an_ordered_group_learn_its_keys_again() -> None:
-    made = ShareCoordinator(BrokerShareLimits())
-    made.store_settings("g", {"share.ordering": "key"})
+    share_coordinator = ShareCoordinator(BrokerShareLimits())
+    share_coordinator.store_settings("g", {"share.ordering": "key"})
     key = ShareKey("g", b"t" * 16, 0)
-    share = made.add_share(key, made.new_partition(key, 0), 1)
+    share = share_coordinator.add_share(key, share_coordinator.new_partition(key, 0), 1)
     assert isinstance(share.partition, QueuePartition)
     before = share.partition.order
-    made.store_settings("g", {"share.ordering": "key", "share.delivery.count.limit": "4"})
+    share_coordinator.store_settings("g", {"share.ordering": "key", "share.delivery.count.limit": "4"})
     assert share.partition.order is before
-    made.store_settings("g", {"share.ordering": "key", "share.isolation.level": "read_committed"})
+    share_coordinator.store_settings("g", {"share.ordering": "key", "share.isolation.level": "read_committed"})
     assert share.partition.order is not before

@@ -13,10 +13,10 @@ A, B = TopicIdPartition(b"a" * 16, 0), TopicIdPartition(b"b" * 16, 3)
 @pytest.fixture
 def locks() -> ForwardedLocks:
     """Member m holds 0-9 of A until 10, and 5-6 of B until 20."""
-    made = ForwardedLocks()
-    made.acquired(A, 0, 9, "m", 10.0)
-    made.acquired(B, 5, 6, "m", 20.0)
-    return made
+    group_locks = ForwardedLocks()
+    group_locks.acquired(A, 0, 9, "m", 10.0)
+    group_locks.acquired(B, 5, 6, "m", 20.0)
+    return group_locks
 
 
 def test_settled_records_are_no_longer_locked(locks: ForwardedLocks) -> None:

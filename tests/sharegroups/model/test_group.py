@@ -417,7 +417,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.epochs: dict[str, int] = {}
         self.highest = 1
 
-    def said(self, member, reply):
+    def on_heartbeat_response(self, member, reply):
         if reply.error is ErrorCode.NONE and reply.member_epoch >= 0:
             assert reply.member_epoch >= self.epochs.get(member, 0)
             self.epochs[member] = reply.member_epoch
@@ -426,12 +426,12 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(member=sampled_from(NAMES), topics=sets(sampled_from(["orders", "payments", "nowhere"]), min_size=1))
     def join(self, member, topics):
-        self.said(member, self.play.join(member, *topics))
+        self.on_heartbeat_response(member, self.play.join(member, *topics))
 
     @rule(member=sampled_from(NAMES), topics=one_of(none(), sets(sampled_from(["orders", "payments"]))))
     def beat(self, member, topics):
         epoch = self.epochs.get(member, 1)
-        self.said(member, self.play.beat(member, epoch, None if topics is None else tuple(topics)))
+        self.on_heartbeat_response(member, self.play.beat(member, epoch, None if topics is None else tuple(topics)))
 
     @rule(member=sampled_from(NAMES))
     def leave(self, member):
@@ -458,7 +458,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.play.group.expire(self.play.now)
         for _ in range(2):
             for member in list(self.play.group.members):
-                self.said(member, self.play.beat(member, self.play.group.members[member].epoch))
+                self.on_heartbeat_response(member, self.play.beat(member, self.play.group.members[member].epoch))
         members = self.play.group.members.values()
         assert {member.epoch for member in members} <= {self.play.group.epoch}
         for name, info in self.play.topics.items():

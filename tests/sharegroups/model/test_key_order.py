@@ -56,8 +56,8 @@ class Ordered:
     def batches(self, start: int, end: int | None = None) -> list[Batch]:
         last = len(self.log) if end is None else end
         firsts = range(0, last, self.batch)
-        made = [Batch(first, min(first + self.batch, last) - 1) for first in firsts]
-        return [each for each in made if each.last_offset >= start]
+        candidates = [Batch(first, min(first + self.batch, last) - 1) for first in firsts]
+        return [each for each in candidates if each.last_offset >= start]
 
     def poll(
         self, records: int = 500, *, member: str = "ann", exact: bool = False, aborted: Sequence[tuple[int, int]] = ()

@@ -21,16 +21,16 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
 
 def window(*runs: tuple[int, int, int, int]) -> Window:
     """A window of (first, last, state, count) runs."""
-    made = Window(runs[0][0] if runs else 0)
+    new_window = Window(runs[0][0] if runs else 0)
     for first, last, state, count in runs:
-        made.insert(OffsetRun(made, first, last, state, count))
-        made.end_offset = max(made.end_offset, last)
-    return made
+        new_window.insert(OffsetRun(new_window, first, last, state, count))
+        new_window.end_offset = max(new_window.end_offset, last)
+    return new_window
 
 
-def spans(made: Window) -> list[tuple[int, int]]:
-    assert made.firsts == [run.first for run in made.runs]
-    return [(run.first, run.last) for run in made.runs]
+def spans(checked_window: Window) -> list[tuple[int, int]]:
+    assert checked_window.firsts == [run.first for run in checked_window.runs]
+    return [(run.first, run.last) for run in checked_window.runs]
 
 
 class TestFinding:
@@ -39,29 +39,29 @@ class TestFinding:
         assert window((5, 9, 1, 1), (20, 24, 1, 1)).index_from(offset) == index
 
     def test_the_run_that_begins_at_an_offset(self) -> None:
-        made = window((5, 9, 1, 1), (20, 24, 1, 1))
-        assert made.at(20) is made.runs[1]
-        assert made.at(6) is None
-        assert made.at(25) is None
+        share_window = window((5, 9, 1, 1), (20, 24, 1, 1))
+        assert share_window.at(20) is share_window.runs[1]
+        assert share_window.at(6) is None
+        assert share_window.at(25) is None
 
     def test_runs_between_two_offsets(self) -> None:
-        made = window((5, 9, 1, 1), (20, 24, 1, 1), (25, 29, 1, 1))
-        assert [run.first for run in made.between(9, 20)] == [5, 20]
-        assert [run.first for run in made.between(10, 19)] == []
+        share_window = window((5, 9, 1, 1), (20, 24, 1, 1), (25, 29, 1, 1))
+        assert [run.first for run in share_window.between(9, 20)] == [5, 20]
+        assert [run.first for run in share_window.between(10, 19)] == []
 
     def test_a_run_may_be_put_in_between(self) -> None:
-        made = window((20, 24, 1, 1), (5, 9, 1, 1), (10, 12, 1, 1))
-        assert spans(made) == [(5, 9), (10, 12), (20, 24)]
+        share_window = window((20, 24, 1, 1), (5, 9, 1, 1), (10, 12, 1, 1))
+        assert spans(share_window) == [(5, 9), (10, 12), (20, 24)]
 
     def test_the_first_free_offset_is_found_again_after_it_moved(self) -> None:
-        made = window((0, 4, ACQUIRED, 1), (5, 9, AVAILABLE, 1), (10, 14, UNREAD, 0), (15, 19, ACQUIRED, 1))
-        assert made.next_free() == 5
-        made.runs[1].state = ACQUIRED
-        assert made.next_free() == 10
-        made.runs[2].state = ACQUIRED
-        assert made.next_free() == 20
-        made.free(made.runs[0], AVAILABLE)
-        assert made.next_free() == 0
+        share_window = window((0, 4, ACQUIRED, 1), (5, 9, AVAILABLE, 1), (10, 14, UNREAD, 0), (15, 19, ACQUIRED, 1))
+        assert share_window.next_free() == 5
+        share_window.runs[1].state = ACQUIRED
+        assert share_window.next_free() == 10
+        share_window.runs[2].state = ACQUIRED
+        assert share_window.next_free() == 20
+        share_window.free(share_window.runs[0], AVAILABLE)
+        assert share_window.next_free() == 0
 
 
 class TestJoiningTogether:
@@ -79,44 +79,44 @@ class TestJoiningTogether:
         for run in (*together.runs, *single.runs):
             run.unit = unit
         density = chance.choice((0.05, 0.5, 0.95))
-        for made in (together, single):
+        for either in (together, single):
             for first, _, _, _ in bounds:
-                made.join(first)
+                either.join(first)
         firsts = [run.first for run in together.runs if chance.random() < density]
-        for made in (together, single):
+        for either in (together, single):
             for first in firsts:
-                made.free(made.runs[made.index_from(first)], ACKNOWLEDGED)
+                either.free(either.runs[either.index_from(first)], ACKNOWLEDGED)
         together.join_all(firsts)
         for first in firsts:
             single.join(first)
         assert spans(together) == spans(single)
 
     def test_only_given_runs_and_their_neighbours_are_joined_if_they_are_far_apart(self) -> None:
-        made = window(*[(offset, offset, ACKNOWLEDGED, 1 + offset // 2 % 2) for offset in range(400)])
-        made.join_all([0, 100, 200, 300, 399])
-        assert len(made.runs) == 395
+        share_window = window(*[(offset, offset, ACKNOWLEDGED, 1 + offset // 2 % 2) for offset in range(400)])
+        share_window.join_all([0, 100, 200, 300, 399])
+        assert len(share_window.runs) == 395
 
     def test_nothing_is_joined_without_runs(self) -> None:
-        made = window((0, 4, ACKNOWLEDGED, 1), (5, 9, ACKNOWLEDGED, 1))
-        made.join_all([])
-        assert spans(made) == [(0, 4), (5, 9)]
+        share_window = window((0, 4, ACKNOWLEDGED, 1), (5, 9, ACKNOWLEDGED, 1))
+        share_window.join_all([])
+        assert spans(share_window) == [(0, 4), (5, 9)]
 
 
 class TestCutting:
     def test_a_cut_keeps_everything_but_the_bounds(self) -> None:
-        made = window((0, 9, ACQUIRED, 3))
+        share_window = window((0, 9, ACQUIRED, 3))
         index = LockIndex()
-        whole = made.runs[0]
+        whole = share_window.runs[0]
         whole.owner, whole.renewals = "ann", 2
         index.add(whole, 30.0, 0.0)
-        made.cut(0, [4, 6])
-        assert spans(made) == [(0, 3), (4, 5), (6, 9)]
-        for run in made.runs:
+        share_window.cut(0, [4, 6])
+        assert spans(share_window) == [(0, 3), (4, 5), (6, 9)]
+        for run in share_window.runs:
             assert (run.state, run.count, run.owner, run.renewals) == (ACQUIRED, 3, "ann", 2)
-            assert run.unit is made.runs[0].unit
+            assert run.unit is share_window.runs[0].unit
             assert run.deadline() == 30.0
-        assert made.runs[0].unit is not None
-        assert (made.runs[0].unit.first, made.runs[0].unit.last) == (0, 9)
+        assert share_window.runs[0].unit is not None
+        assert (share_window.runs[0].unit.first, share_window.runs[0].unit.last) == (0, 9)
 
     @pytest.mark.parametrize(
         ("part", "expected"),
@@ -130,40 +130,40 @@ class TestCutting:
     def test_a_part_is_isolated_with_as_few_cuts_as_possible(
         self, part: tuple[int, int], expected: list[tuple[int, int]]
     ) -> None:
-        made = window((0, 9, AVAILABLE, 1))
-        run = made.isolate(*part)
+        share_window = window((0, 9, AVAILABLE, 1))
+        run = share_window.isolate(*part)
         assert (run.first, run.last) == part
-        assert spans(made) == expected
+        assert spans(share_window) == expected
 
 
 class TestJoining:
     def test_settled_neighbours_are_joined_across_deliveries(self) -> None:
-        made = window((0, 4, ARCHIVED, 1), (5, 9, ARCHIVED, 1), (10, 14, ARCHIVED, 1))
-        made.join(7)
-        assert spans(made) == [(0, 14)]
+        share_window = window((0, 4, ARCHIVED, 1), (5, 9, ARCHIVED, 1), (10, 14, ARCHIVED, 1))
+        share_window.join(7)
+        assert spans(share_window) == [(0, 14)]
 
     @pytest.mark.parametrize(
         "other",
         [(5, 9, ACKNOWLEDGED, 1), (5, 9, ARCHIVED, 2), (6, 9, ARCHIVED, 1), (5, 9, AVAILABLE, 1), (5, 9, ACQUIRED, 1)],
     )
     def test_runs_that_differ_stay_apart(self, other: tuple[int, int, int, int]) -> None:
-        made = window((0, 4, ARCHIVED, 1), other)
-        made.join(0)
-        assert len(made.runs) == 2
+        share_window = window((0, 4, ARCHIVED, 1), other)
+        share_window.join(0)
+        assert len(share_window.runs) == 2
 
     def test_free_runs_are_joined_only_inside_one_delivery(self) -> None:
-        made = window((0, 4, AVAILABLE, 1), (5, 9, AVAILABLE, 1))
-        made.join(0)
-        assert len(made.runs) == 2
-        made.runs[0].unit = made.runs[1].unit = Unit(0, 9)
-        made.join(5)
-        assert spans(made) == [(0, 9)]
+        share_window = window((0, 4, AVAILABLE, 1), (5, 9, AVAILABLE, 1))
+        share_window.join(0)
+        assert len(share_window.runs) == 2
+        share_window.runs[0].unit = share_window.runs[1].unit = Unit(0, 9)
+        share_window.join(5)
+        assert spans(share_window) == [(0, 9)]
 
     def test_held_runs_are_never_joined(self) -> None:
-        made = window((0, 4, ACQUIRED, 1), (5, 9, ACQUIRED, 1))
-        made.runs[0].unit = made.runs[1].unit = Unit(0, 9)
-        made.join(0)
-        assert len(made.runs) == 2
+        share_window = window((0, 4, ACQUIRED, 1), (5, 9, ACQUIRED, 1))
+        share_window.runs[0].unit = share_window.runs[1].unit = Unit(0, 9)
+        share_window.join(0)
+        assert len(share_window.runs) == 2
 
 
 class TestAdvancing:
@@ -179,10 +179,10 @@ class TestAdvancing:
         ],
     )
     def test_the_start_offset_passes_what_is_settled(self, runs: list[tuple[int, int, int, int]], start: int) -> None:
-        made = window(*runs)
-        made.advance()
-        assert made.start_offset == start
-        assert all(run.first >= start for run in made.runs)
+        share_window = window(*runs)
+        share_window.advance()
+        assert share_window.start_offset == start
+        assert all(run.first >= start for run in share_window.runs)
 
 
 def run(offset: int = 0, partition: object = "p") -> OffsetRun:
@@ -299,8 +299,8 @@ def test_next_deadline_is_never_too_late() -> None:
             live[one] = index.renew(one, choose.choice((2.0, 5.0)), now)
         assert index.next_deadline() <= min(live.values(), default=inf)
         due = {one for one, deadline in live.items() if deadline <= now}
-        found = {one for runs in index.expired(now).values() for one in runs}
-        assert found == due
+        expired_runs = {one for runs in index.expired(now).values() for one in runs}
+        assert expired_runs == due
         for one in due:
             del live[one]
         assert len(index) == len(live)

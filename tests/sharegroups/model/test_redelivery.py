@@ -244,9 +244,9 @@ class TestNamed:
         assert "batch 2-3" in mistake
 
     def test_too_many_named_delays_are_refused(self) -> None:
-        named = [NamedDelay(offset, offset, 1.0) for offset in range(NAMED_MAX)]
-        assert named_delays_mistake(named) is None
-        assert named_delays_mistake([*named, NamedDelay(NAMED_MAX, NAMED_MAX, 1.0)]) is not None
+        delays = [NamedDelay(offset, offset, 1.0) for offset in range(NAMED_MAX)]
+        assert named_delays_mistake(delays) is None
+        assert named_delays_mistake([*delays, NamedDelay(NAMED_MAX, NAMED_MAX, 1.0)]) is not None
 
 
 class TestStored:
@@ -280,27 +280,27 @@ class TestStored:
 
 class TestCoordinator:
     def coordinator(self, clock: Clock, **stored: str) -> ShareCoordinator:
-        made = ShareCoordinator(BrokerShareLimits(), clock.runs())
-        made.store_settings("g", {"share.redelivery.delay.ms": "10000"} | stored)
-        return made
+        coordinator = ShareCoordinator(BrokerShareLimits(), clock.runs())
+        coordinator.store_settings("g", {"share.redelivery.delay.ms": "10000"} | stored)
+        return coordinator
 
     def loaded(self, clock: Clock, due_s: int | None) -> ShareCoordinator:
-        made = self.coordinator(clock)
+        coordinator = self.coordinator(clock)
         due = None if due_s is None else {0: due_s}
-        made.rest(KEY, ShareSnapshot(0, 0, 0, ((0, 4, 0, 2),), due_s=due).encode())
-        return made
+        coordinator.rest(KEY, ShareSnapshot(0, 0, 0, ((0, 4, 0, 2),), due_s=due).encode())
+        return coordinator
 
     def test_a_stored_due_time_holds_after_a_takeover(self) -> None:
         clock = Clock()
-        made = self.loaded(clock, 1_800_000_020)
-        share = made.share(KEY)
+        coordinator = self.loaded(clock, 1_800_000_020)
+        share = coordinator.share(KEY)
         assert share is not None
         assert share.partition.next_fetch_offset() == 5
-        assert made.next_lock_deadline() == 19.5
+        assert coordinator.next_lock_deadline() == 19.5
         clock.wait(19.4)
-        assert made.redeliver(clock.now) == []
+        assert coordinator.redeliver(clock.now) == []
         clock.wait(0.1)
-        assert made.redeliver(clock.now) == [KEY]
+        assert coordinator.redeliver(clock.now) == [KEY]
         assert share.partition.next_fetch_offset() == 0
 
     @pytest.mark.parametrize("due_s", [None, 1_799_999_999, 1_800_000_000])
@@ -310,58 +310,58 @@ class TestCoordinator:
         assert share.partition.next_fetch_offset() == 0
 
     def test_a_due_time_of_a_clock_that_is_ahead_is_at_most_15_minutes_away(self) -> None:
-        made = self.loaded(Clock(), 1_900_000_000)
-        made.share(KEY)
-        assert made.next_lock_deadline() == 900
+        coordinator = self.loaded(Clock(), 1_900_000_000)
+        coordinator.share(KEY)
+        assert coordinator.next_lock_deadline() == 900
 
     def test_waiting_records_survive_a_restart_of_a_group_whose_delay_was_removed(self) -> None:
         clock = Clock()
-        made = self.loaded(clock, 1_800_000_020)
-        made.store_settings("g", {})
-        share = made.share(KEY)
+        coordinator = self.loaded(clock, 1_800_000_020)
+        coordinator.store_settings("g", {})
+        share = coordinator.share(KEY)
         assert share is not None
         assert share.partition.next_fetch_offset() == 5
 
     def test_the_removal_of_the_delay_makes_waiting_records_available(self) -> None:
         clock = Clock()
-        made = self.loaded(clock, 1_800_000_020)
-        share = made.share(KEY)
+        coordinator = self.loaded(clock, 1_800_000_020)
+        share = coordinator.share(KEY)
         assert share is not None
-        made.store_settings("g", {})
+        coordinator.store_settings("g", {})
         assert type(share.partition) is SharePartition
         assert share.partition.next_fetch_offset() == 0
-        assert made.redeliver(1000.0) == []
+        assert coordinator.redeliver(1000.0) == []
 
-    def named(self, clock: Clock) -> tuple[ShareCoordinator, Share]:
+    def with_named_delay(self, clock: Clock) -> tuple[ShareCoordinator, Share]:
         """A group without delay, and a record of it with a named delay of 20 s."""
-        made = ShareCoordinator(BrokerShareLimits(), clock.runs())
-        made.rest(KEY, ShareSnapshot(0, 0, 0, ((0, 4, 0, 2),)).encode())
-        share = made.share(KEY)
+        coordinator = ShareCoordinator(BrokerShareLimits(), clock.runs())
+        coordinator.rest(KEY, ShareSnapshot(0, 0, 0, ((0, 4, 0, 2),)).encode())
+        share = coordinator.share(KEY)
         assert share is not None
         assert type(share.partition) is SharePartition
-        made.queue_of(share).delay_again({0: 1_800_000_020})
-        return made, share
+        coordinator.queue_of(share).delay_again({0: 1_800_000_020})
+        return coordinator, share
 
     def test_a_named_delay_holds_in_a_group_without_delay_also_when_other_settings_change(self) -> None:
-        made, share = self.named(Clock())
-        made.store_settings("g", {"share.auto.offset.reset": "earliest"})
+        coordinator, share = self.with_named_delay(Clock())
+        coordinator.store_settings("g", {"share.auto.offset.reset": "earliest"})
         assert share.partition.next_fetch_offset() == 5
-        assert made.redeliver(19.5) == [KEY]
+        assert coordinator.redeliver(19.5) == [KEY]
         assert share.partition.next_fetch_offset() == 0
 
     def test_a_named_delay_ends_with_the_state_and_the_group_is_plain_again(self) -> None:
         clock = Clock()
-        made, share = self.named(clock)
+        coordinator, share = self.with_named_delay(clock)
         value = share.partition.snapshot().encode()
         clock.wait(20)
-        made.remove_share(KEY)
-        made.rest(KEY, value)
-        again = made.share(KEY)
+        coordinator.remove_share(KEY)
+        coordinator.rest(KEY, value)
+        again = coordinator.share(KEY)
         assert again is not None
         assert again.partition.next_fetch_offset() == 0
 
     def test_the_state_of_a_full_window_of_waiting_records_fits_into_a_stored_value(self) -> None:
-        made, share = self.named(Clock())
+        coordinator, share = self.with_named_delay(Clock())
         window = share.partition.offsets_max
         assert window < SharePartition(0).offsets_max
         batches = tuple((offset, offset, 0, offset % 2 + 1) for offset in range(window))
@@ -369,17 +369,17 @@ class TestCoordinator:
         rejected = frozenset(range(window))
         stored = ShareSnapshot(0, 0, 0, batches, due_s, rejected).encode()
         assert len(stored) <= SNAPSHOT_BYTES_MAX
-        made.store_settings("g", {"share.redelivery.delay.ms": "1"})
+        coordinator.store_settings("g", {"share.redelivery.delay.ms": "1"})
         assert share.partition.offsets_max == window
-        made.store_settings("g", {})
+        coordinator.store_settings("g", {})
         assert share.partition.offsets_max > window
 
     def test_an_unloaded_share_partition_is_not_woken(self) -> None:
         clock = Clock()
-        made = self.loaded(clock, 1_800_000_020)
-        made.share(KEY)
-        made.remove_share(KEY)
-        assert made.redeliver(1000.0) == []
+        coordinator = self.loaded(clock, 1_800_000_020)
+        coordinator.share(KEY)
+        coordinator.remove_share(KEY)
+        assert coordinator.redeliver(1000.0) == []
 
 
 def test_outdated_due_times_are_dropped() -> None:

@@ -22,9 +22,9 @@ def test_patterns_name_groups_with_case(pattern, group, holds):
 
 
 def run(renewals=0, acquired_at=100.0):
-    made = OffsetRun(object(), 5, 9, ACQUIRED, 1)
-    made.renewals, made.acquired_at = renewals, acquired_at
-    return made
+    offset_run = OffsetRun(object(), 5, 9, ACQUIRED, 1)
+    offset_run.renewals, offset_run.acquired_at = renewals, acquired_at
+    return offset_run
 
 
 def test_it_strikes_at_the_count_or_at_the_time():

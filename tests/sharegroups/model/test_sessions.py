@@ -245,18 +245,18 @@ def test_a_session_cannot_grow_without_end(sessions, monkeypatch):
 def test_the_counts_agree_with_the_sessions(steps):
     """Under any sequence: never more sessions than allowed, and ending all connections leaves nothing over."""
     sessions = ShareSessions(2)
-    for what, member, epoch, connection in steps:
+    for action, member, epoch, connection in steps:
         key = SessionKey("group", str(member), 1)
-        if what == "fetch":
+        if action == "fetch":
             before = sessions.get(key)
             expected = before.epoch if before else None
             result = sessions.fetch(key, epoch, connection, (P0,), (), has_acks=False)
             if isinstance(result, ErrorCode) and before is not None:
                 assert sessions.get(key) is before
                 assert before.epoch == expected
-        elif what == "acknowledge":
+        elif action == "acknowledge":
             sessions.acknowledge(key, epoch, connection)
-        elif what == "end":
+        elif action == "end":
             sessions.end(key)
         else:
             sessions.end_connection(connection)

@@ -322,7 +322,7 @@ class World:
         engine, model = self.engine, self.model
         assert (engine.start_offset, engine.end_offset) == (model.start, model.end)
         assert engine.next_fetch_offset() == model.next_fetch_offset()
-        seen: dict[int, tuple[Any, ...]] = {}
+        actual: dict[int, tuple[Any, ...]] = {}
         unread = set()
         for run in engine.runs:
             for offset in range(run.first, run.last + 1):
@@ -335,15 +335,15 @@ class World:
                 bounds = None
                 if run.state == offset_runs.AVAILABLE:
                     bounds = (run.unit or run).first, (run.unit or run).last
-                seen[offset] = run.state, run.count, run.owner, deadline, run.renewals, target, bounds
+                actual[offset] = run.state, run.count, run.owner, deadline, run.renewals, target, bounds
         expected = {}
         for offset, record in model.records.items():
             deadline = record.deadline if record.state == HELD and record.deadline > self.now else None
             target = record.change.targets[offset] if record.change else None
             bounds = (record.delivery.first, record.delivery.last) if record.state == FREE else None
             expected[offset] = (record.state, record.count, record.owner, deadline, record.renewals, target, bounds)
-        assert seen == expected, {
-            o: (seen.get(o), expected.get(o)) for o in seen | expected if seen.get(o) != expected.get(o)
+        assert actual == expected, {
+            o: (actual.get(o), expected.get(o)) for o in actual | expected if actual.get(o) != expected.get(o)
         }
         assert unread == model.unread
         some = [pair for pair in self.pending if pair[0].changes and self.chance(2)] if self.pending else []

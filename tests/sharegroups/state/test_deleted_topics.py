@@ -17,19 +17,19 @@ def world() -> World:
     return started(World())
 
 
-def started(made: World) -> World:
+def started(share_world: World) -> World:
     """Two topics with state of two groups, one of them at rest, and the collector."""
     for name in ("gone", "kept"):
-        topic = made.cluster.create(name, leaders=(1, 2))
+        topic = share_world.cluster.create(name, leaders=(1, 2))
         for group_id in ("g", "h"):
-            made.services.coordinator.add_group(group_id)
-            made.member(group_id).fetch(topic, wait_ms=0)
-    made.services.coordinator.rest_idle()
-    made.services.coordinator.share(key(made, "gone", "g", 0))
-    made.services.coordinator.rest_idle()
-    assert made.services.coordinator.resting > 0
-    DeletedTopics(made.services).start()
-    return made
+            share_world.services.coordinator.add_group(group_id)
+            share_world.member(group_id).fetch(topic, wait_ms=0)
+    share_world.services.coordinator.rest_idle()
+    share_world.services.coordinator.share(key(share_world, "gone", "g", 0))
+    share_world.services.coordinator.rest_idle()
+    assert share_world.services.coordinator.resting > 0
+    DeletedTopics(share_world.services).start()
+    return share_world
 
 
 def key(world, name, group_id, partition):

@@ -17,9 +17,9 @@ LEVEL = {"share.isolation.level": "read_committed"}
 
 @pytest.fixture
 def journal() -> SlowJournal:
-    made = SlowJournal()
-    made.slow = True
-    return made
+    slow_journal = SlowJournal()
+    slow_journal.slow = True
+    return slow_journal
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ def world() -> World:
 
 def topic(world: World, name: str, version: int, *records: bytes) -> dict[str, Any]:
     data = [{"index": index, "records": each} for index, each in enumerate(records or (BATCH,))]
-    named = {"name": name} if version < BY_ID else {"topic_id": world.cluster.topics[name].topic_id}
-    return {**named, "partition_data": data}
+    identity = {"name": name} if version < BY_ID else {"topic_id": world.cluster.topics[name].topic_id}
+    return {**identity, "partition_data": data}
 
 
 def request(world: World, version: int, *names: str, acks: int = -1, **fields: Any) -> dict[str, Any]:

@@ -74,13 +74,13 @@ def test_slots_have_everything_once(world, version):
         world.produce(base, KEYS[start : start + 50])
     name = view if version >= 13 else "__view.r4.t"
     response = world.fetch(world.connect(), {name: dict.fromkeys(range(4), 0)}, version=version).message
-    cut, found = EvenCut(4), {}
+    cut, offsets_by_slot = EvenCut(4), {}
     for (_, slot), entry in partitions_of(response).items():
-        found[slot] = offsets_in(entry.records)
+        offsets_by_slot[slot] = offsets_in(entry.records)
         assert next_offset(entry.records, 0) == 200
         assert entry.high_watermark == 200
     expected = {slot: [i for i, key in enumerate(KEYS) if cut.slot_of(key, i) == slot] for slot in range(4)}
-    assert found == expected
+    assert offsets_by_slot == expected
     assert world.cluster.count(1) == 1
 
 
@@ -131,12 +131,12 @@ def test_plain_partitions_of_the_same_request_pass_untouched(world, version):
     view = world.view("__view.r2.t")
     world.produce(base, KEYS)
     world.produce(other, KEYS[:7])
-    named = ("__view.r2.t", "other", "t") if version < 13 else (view, other.topic_id, base.topic_id)
-    expected = {named[0]: {0: 0, 1: 0}, named[1]: {0: 3}, named[2]: {0: 0}}
+    topics = ("__view.r2.t", "other", "t") if version < 13 else (view, other.topic_id, base.topic_id)
+    expected = {topics[0]: {0: 0, 1: 0}, topics[1]: {0: 3}, topics[2]: {0: 0}}
     response = partitions_of(world.fetch(world.connect(), expected, version=version).message)
-    assert bytes(response[named[1], 0].records) == other.logs[0].batches[0][2]
-    assert bytes(response[named[2], 0].records) == base.logs[0].batches[0][2]
-    assert len(offsets_in(response[named[0], 0].records)) + len(offsets_in(response[named[0], 1].records)) == 200
+    assert bytes(response[topics[1], 0].records) == other.logs[0].batches[0][2]
+    assert bytes(response[topics[2], 0].records) == base.logs[0].batches[0][2]
+    assert len(offsets_in(response[topics[0], 0].records)) + len(offsets_in(response[topics[0], 1].records)) == 200
     assert world.cluster.count(1) == 1
     assert sum(len(t.partitions) for t in world.cluster.requests(1)[0].topics) == 2
 

@@ -15,12 +15,12 @@ VIEW = "__view.r2.t"
 
 @pytest.fixture
 def world() -> ViewWorld:
-    made = ViewWorld()
-    made.base = made.topic("t", (1, 1))
-    made.view(VIEW)
-    made.produce(made.base, [b"a", b"b", b"c"])
-    made.produce(made.base, [b"d"], partition=1)
-    return made
+    view_world = ViewWorld()
+    view_world.base = view_world.topic("t", (1, 1))
+    view_world.view(VIEW)
+    view_world.produce(view_world.base, [b"a", b"b", b"c"])
+    view_world.produce(view_world.base, [b"d"], partition=1)
+    return view_world
 
 
 def requested(world: ViewWorld, topics: dict[str, list[tuple[int, int]]], version: int = 7, epoch: int = -1) -> Any:

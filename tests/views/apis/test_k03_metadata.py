@@ -40,8 +40,8 @@ def test_only_requests_that_may_name_a_view_are_inspected(world, version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_view_and_other_topics_are_in_one_response(world, version):
     """The version is the requested one; v0 with views alone must not request all topics."""
-    found = world.metadata("plain", V, "nothing", version=version)
-    assert {name: (entry.error_code, len(entry.partitions)) for name, entry in found.items()} == {
+    topics = world.metadata("plain", V, "nothing", version=version)
+    assert {name: (entry.error_code, len(entry.partitions)) for name, entry in topics.items()} == {
         "plain": (0, 1),
         V: (0, 4),
         "nothing": (3, 0),
@@ -65,8 +65,8 @@ def test_by_id_the_response_shows_that_a_topic_is_a_view(world):
     world.catalog.forget(V)
     topics = [{"name": None, "topic_id": each} for each in (view_id, plain_id, b"?" * 16)]
     response = world.call(3, 12, topics=topics)
-    found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in response.topics}
-    assert found == {V: (0, 4), "plain": (0, 1), None: (100, 0)}
+    shown = {topic.name: (topic.error_code, len(topic.partitions)) for topic in response.topics}
+    assert shown == {V: (0, 4), "plain": (0, 1), None: (100, 0)}
     assert world.catalog.view(view_id) is not None
     assert world.catalog.is_plain(plain_id)
 
@@ -77,12 +77,12 @@ def test_a_view_without_a_topic_is_shown_and_not_created(world, version, may_cre
     """It has no topic id. Consumers of librdkafka send allow_auto_topic_creation=false, kcat -L sends true."""
     allowed = {"allow_auto_topic_creation": may_create} if version >= 4 else {}
     response = world.call(3, version, topics=[{"name": V}, {"name": "orders"}], **allowed)
-    found = {topic.name: topic for topic in response.topics}
-    assert {name: (topic.error_code, len(topic.partitions)) for name, topic in found.items()} == {
+    topics = {topic.name: topic for topic in response.topics}
+    assert {name: (topic.error_code, len(topic.partitions)) for name, topic in topics.items()} == {
         V: (0, 4),
         "orders": (0, 1),
     }
-    assert bytes(found[V].topic_id) == bytes(16)
+    assert bytes(topics[V].topic_id) == bytes(16)
     assert V not in world.cluster.topics
     assert not world.stored
     assert world.catalog.by_name(V) is None
@@ -124,10 +124,10 @@ def test_one_request_shows_a_bounded_number_of_partitions_that_do_not_exist(worl
     world.cluster.make("wide", 20)
     names = [f"__view.r{slots}.wide" for slots in range(400, 410)]
     world.ensure(names[0])
-    found = world.metadata(*names)
-    codes = [found[name].error_code for name in names]
+    topics = world.metadata(*names)
+    codes = [topics[name].error_code for name in names]
     assert codes == [0, 0, 0, *[5] * 7]
-    assert sum(len(found[name].partitions) for name in names[1:]) <= SHOWN_PARTITIONS_MAX
+    assert sum(len(topics[name].partitions) for name in names[1:]) <= SHOWN_PARTITIONS_MAX
     requested = [request for key, request in world.cluster.requested if key == 19 and request.validate_only]
     assert [topic.name for request in requested for topic in request.topics] == names[1:3]
 
@@ -150,6 +150,6 @@ def test_weights_of_a_plan_are_sent_to_clients_that_request_them(world):
     }
     shown[0] = world.metadata(*names, version=12)
     weights = {
-        version: [slot_weights.read(found[name].unknown_tags) for name in names] for version, found in shown.items()
+        version: [slot_weights.read(topics[name].unknown_tags) for name in names] for version, topics in shown.items()
     }
     assert weights == {9: [(0.75, 0.25), (), (), ()], 12: [(0.75, 0.25), (), (), ()], 0: [(), (), (), ()]}

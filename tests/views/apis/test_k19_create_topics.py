@@ -37,9 +37,9 @@ def create(world: World, *topics: dict[str, Any], version: int = 7, **fields: An
 def test_what_is_left_open_becomes_what_the_view_needs(world: World) -> None:
     """Partitions, replication and settings; and it is bound to its base immediately."""
     assert create(world, expected(V)) == {V: 0}
-    made = world.cluster.topics[V]
-    assert (made.partitions, made.replicas, made.configs["max.message.bytes"]) == (8, [1, 2], "0")
-    assert world.catalog.binding(V) == Binding(made.topic_id, world.cluster.topics["orders"].topic_id)
+    view_topic = world.cluster.topics[V]
+    assert (view_topic.partitions, view_topic.replicas, view_topic.configs["max.message.bytes"]) == (8, [1, 2], "0")
+    assert world.catalog.binding(V) == Binding(view_topic.topic_id, world.cluster.topics["orders"].topic_id)
 
 
 def test_the_right_number_is_right_and_any_other_is_not(world: World) -> None:

@@ -18,8 +18,8 @@ def test_partitions_of_a_view_get_44_and_the_rest_is_done() -> None:
     """POLICY_VIOLATION, per partition."""
     world = World()
     response = world.call(21, 2, **expected(V, "orders"))
-    found = {topic.name: [part.error_code for part in topic.partitions] for topic in response.topics}
-    assert found == {V: [44, 44], "orders": [0, 0]}
+    codes_by_topic = {topic.name: [part.error_code for part in topic.partitions] for topic in response.topics}
+    assert codes_by_topic == {V: [44, 44], "orders": [0, 0]}
     assert [topic.name for _, request in world.cluster.requested for topic in request.topics] == ["orders"]
 
 

@@ -53,10 +53,10 @@ def _entry(requested: Any) -> dict[str, int]:
 
 @pytest.fixture
 def world() -> ViewWorld:
-    made = ViewWorld()
-    made.topic("t", (1, 1))
-    made.view(VIEW)
-    return made
+    view_world = ViewWorld()
+    view_world.topic("t", (1, 1))
+    view_world.view(VIEW)
+    return view_world
 
 
 def requested(world: ViewWorld, client: Client, topics: dict[str, list[tuple[int, int, int]]], version: int) -> Any:
@@ -76,11 +76,11 @@ def test_every_slot_has_the_end_of_the_epoch_in_its_base(world, version):
     client = Client()
     expected = {VIEW: [(0, 3, -1), (1, 4, 5), (2, 3, 4), (9, 0, -1)], "t": [(0, 3, -1)], "__view.r2.none": [(0, 0, -1)]}
     response = requested(world, client, expected, version)
-    found = {
+    end_offsets = {
         t.topic: [(e.partition, e.error_code, e.leader_epoch, e.end_offset) for e in t.partitions]
         for t in response.topics
     }
-    assert found == {
+    assert end_offsets == {
         VIEW: [(0, 0, 3, 3), (1, 0, 4, 4), (2, 74, 3, 103), (9, 3, -1, -1)],
         "t": [(0, 0, 3, 3)],
         "__view.r2.none": [(0, 3, -1, -1)],

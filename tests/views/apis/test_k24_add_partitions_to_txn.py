@@ -25,11 +25,11 @@ def test_a_view_is_refused_and_nothing_is_added(version: int) -> None:
     world = World()
     assert world.is_served(KEY, version, **add("orders", V))
     response = world.call(KEY, version, **add("orders", V))
-    found = {
+    codes_by_topic = {
         topic.name: [(part.partition_index, part.partition_error_code) for part in topic.results_by_partition]
         for topic in response.results_by_topic_v3_and_below
     }
-    assert found == {"orders": [(0, 55), (1, 55)], V: [(0, 17), (1, 17)]}
+    assert codes_by_topic == {"orders": [(0, 55), (1, 55)], V: [(0, 17), (1, 17)]}
     assert world.cluster.requested == []
 
 

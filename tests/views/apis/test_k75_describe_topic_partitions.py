@@ -31,15 +31,15 @@ def test_a_view_without_a_topic_is_shown_and_not_created(world: World) -> None:
     """Without a topic id, with the leaders of its base, also to those who may not create it."""
     other = "__view.r4.orders"
     world.cluster.codes[19] = 29
-    found = describe(world, V, other)
-    assert {name: (entry.error_code, len(entry.partitions)) for name, entry in found.items()} == {
+    topics = describe(world, V, other)
+    assert {name: (entry.error_code, len(entry.partitions)) for name, entry in topics.items()} == {
         V: (0, 4),
         other: (0, 8),
     }
-    shown = [(p.partition_index, p.leader_id, p.leader_epoch) for p in found[other].partitions]
+    shown = [(p.partition_index, p.leader_id, p.leader_epoch) for p in topics[other].partitions]
     assert shown == [(index, 1 + index // 4, 7) for index in range(8)]
-    assert (bytes(found[other].topic_id), found[other].topic_authorized_operations) == (bytes(16), 264)
-    assert found[other].is_internal is False
+    assert (bytes(topics[other].topic_id), topics[other].topic_authorized_operations) == (bytes(16), 264)
+    assert topics[other].is_internal is False
     assert other not in world.cluster.topics
 
 
@@ -56,24 +56,24 @@ def test_a_view_without_a_topic_is_on_the_page_of_its_name(world: World) -> None
 
 def test_a_view_is_shown_with_the_partitions_of_its_base(world: World) -> None:
     """Other topics as the broker says."""
-    found = describe(world, V, "orders")
-    shown = [(p.partition_index, p.leader_id, p.leader_epoch, list(p.replica_nodes)) for p in found[V].partitions]
+    topics = describe(world, V, "orders")
+    shown = [(p.partition_index, p.leader_id, p.leader_epoch, list(p.replica_nodes)) for p in topics[V].partitions]
     assert shown == [(0, 1, 7, [1, 2]), (1, 1, 7, [1, 2]), (2, 2, 7, [1, 2]), (3, 2, 7, [1, 2])]
-    assert (found[V].partitions[0].eligible_leader_replicas, found[V].partitions[0].last_known_elr) == ([], [])
-    assert {p.leader_id for p in found["orders"].partitions} == {99}
+    assert (topics[V].partitions[0].eligible_leader_replicas, topics[V].partitions[0].last_known_elr) == ([], [])
+    assert {p.leader_id for p in topics["orders"].partitions} == {99}
 
 
 def test_a_cursor_inside_a_view_continues_there(world: World) -> None:
     """It counts the view's own partitions."""
-    found = describe(world, V, "orders", cursor=(V, 3))
-    assert [p.partition_index for p in found[V].partitions] == [3]
+    topics = describe(world, V, "orders", cursor=(V, 3))
+    assert [p.partition_index for p in topics[V].partitions] == [3]
 
 
 def test_entries_with_errors_are_on_one_page(world: World) -> None:
     """17 and 3, without partitions; not again after a cursor."""
     bad = ["__view.junk", "__view.r2.nothing"]
-    found = describe(world, V, *bad)
-    assert {name: (found[name].error_code, len(found[name].partitions)) for name in bad} == {
+    topics = describe(world, V, *bad)
+    assert {name: (topics[name].error_code, len(topics[name].partitions)) for name in bad} == {
         "__view.junk": (17, 0),
         "__view.r2.nothing": (3, 0),
     }

@@ -52,8 +52,8 @@ def test_addresses_in_the_response_are_the_proxys(world: World) -> None:
 
 def test_what_cannot_be_shown_has_no_partitions(world: World) -> None:
     """3 without a base, 17 for what no view is called."""
-    found = world.metadata("__view.r2.nothing", "__view.junk", V)
-    assert {name: (entry.error_code, len(entry.partitions)) for name, entry in found.items()} == {
+    topics = world.metadata("__view.r2.nothing", "__view.junk", V)
+    assert {name: (entry.error_code, len(entry.partitions)) for name, entry in topics.items()} == {
         "__view.r2.nothing": (3, 0),
         "__view.junk": (17, 0),
         V: (0, 4),
@@ -72,12 +72,12 @@ def test_a_view_whose_base_went_keeps_its_id_in_the_response(world: World) -> No
 def test_a_client_gets_its_own_result_despite_concurrent_ones(world: World) -> None:
     """Never a topic without error and without partitions: who assigns partitions would assign none."""
 
-    async def look() -> Any:
+    async def prepare_and_forget() -> Any:
         (outcome,) = (await world.keeper.prepare(world.client, (await world.keeper.read([V]))[0])).values()
         world.catalog.forget(V)
         return await metadata_entry(Work(), outcome)
 
-    entry = world.run(look())
+    entry = world.run(prepare_and_forget())
     assert (entry.error_code, len(entry.partitions)) == (0, 4)
 
 

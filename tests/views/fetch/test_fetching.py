@@ -19,10 +19,10 @@ R = 8
 
 @pytest.fixture
 def world() -> ViewWorld:
-    made = ViewWorld()
-    made.base = made.topic("t")
-    made.v = made.view(f"__view.r{R}.t")
-    return made
+    view_world = ViewWorld()
+    view_world.base = view_world.topic("t")
+    view_world.v = view_world.view(f"__view.r{R}.t")
+    return view_world
 
 
 def entry(reply, view, slot):
@@ -44,9 +44,9 @@ def test_readers_at_the_end_cost_one_read(world):
     replies = [world.fetch(r, {world.v: {slot: 0}}, wait_ms=500) for slot, r in enumerate(readers)]
     assert world.cluster.count(1) == before + 1
     world.produce(world.base, KEYS)
-    found = [entry(reply, world.v, slot) for slot, reply in enumerate(replies)]
-    assert sorted(itertools.chain(*(offsets_in(e.records) for e in found))) == list(range(64))
-    assert {next_offset(e.records, 0) for e in found} == {64}
+    partition_responses = [entry(reply, world.v, slot) for slot, reply in enumerate(replies)]
+    assert sorted(itertools.chain(*(offsets_in(e.records) for e in partition_responses))) == list(range(64))
+    assert {next_offset(e.records, 0) for e in partition_responses} == {64}
     assert world.cluster.count(1) == before + 1
 
 
@@ -187,8 +187,8 @@ def test_records_below_the_fetch_offset_are_dropped(world):
     """Brokers send whole batches."""
     world.produce(world.base, KEYS)
     reply = world.fetch(world.connect(), {world.v: dict.fromkeys(range(R), 30)})
-    found = itertools.chain(*(offsets_in(entry(reply, world.v, slot).records) for slot in range(R)))
-    assert sorted(found) == list(range(30, 64))
+    offsets = itertools.chain(*(offsets_in(entry(reply, world.v, slot).records) for slot in range(R)))
+    assert sorted(offsets) == list(range(30, 64))
 
 
 def test_out_of_range_is_the_brokers_word(world):

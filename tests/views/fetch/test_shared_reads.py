@@ -15,7 +15,7 @@ from kafka_share_proxy.views.model.slots import EvenCut
 
 from tests.support.ports import ManualTimers
 from tests.support.view_ports import HeldWorkers
-from tests.views.fetch.test_view_chunks import KEY, chunk_of, made
+from tests.views.fetch.test_view_chunks import KEY, batch_of, chunk_of
 
 DIVISION = Division("v", EvenCut(4))
 
@@ -47,7 +47,7 @@ def test_read_from_the_same_offset_is_waited_for(reads):
 
 def test_read_that_will_reach_an_offset_is_waited_for(reads):
     """Going by how many offsets as many bytes brought last time."""
-    chunk = chunk_of(made(0), made(4))
+    chunk = chunk_of(batch_of(0), batch_of(4))
     reads.cache.add(chunk)
     flying = Flying(100, 0.0)
     reads.flights.begin(KEY, flying)
@@ -57,7 +57,7 @@ def test_read_that_will_reach_an_offset_is_waited_for(reads):
 
 
 def test_quick_work_is_done_immediately(reads):
-    chunk = chunk_of(made(0))
+    chunk = chunk_of(batch_of(0))
     assert reads.parts(chunk, DIVISION, [0, 1], 0, InlineWorkers(), ManualTimers()) is None
     assert chunk.tables["v"].has(0, [0, 1])
     assert not chunk.tables["v"].has(0, [2])
@@ -65,7 +65,7 @@ def test_quick_work_is_done_immediately(reads):
 
 def test_slots_that_come_later_are_added(reads):
     """Parts of other slots stay."""
-    chunk = chunk_of(made(0))
+    chunk = chunk_of(batch_of(0))
     for slots in ([0], [3]):
         reads.parts(chunk, DIVISION, slots, 0, InlineWorkers(), ManualTimers())
     assert chunk.tables["v"].has(0, [0, 3])
@@ -74,7 +74,7 @@ def test_slots_that_come_later_are_added(reads):
 def test_long_work_is_done_once_for_all_who_wait(reads, monkeypatch):
     """Also for slots that were requested recently."""
     monkeypatch.setattr(shared_reads, "INLINE_S", 0.0)
-    workers, timers, chunk = HeldWorkers(), ManualTimers(), chunk_of(made(0))
+    workers, timers, chunk = HeldWorkers(), ManualTimers(), chunk_of(batch_of(0))
     reads.cache.want(KEY, DIVISION, [2], timers.now())
     first = reads.parts(chunk, DIVISION, [0], 0, workers, timers)
     second = reads.parts(chunk, DIVISION, [2], 0, workers, timers)
@@ -89,7 +89,7 @@ def test_long_work_is_done_once_for_all_who_wait(reads, monkeypatch):
 
 def test_failed_work_is_raised_to_its_waiters(reads, monkeypatch):
     monkeypatch.setattr(shared_reads, "INLINE_S", 0.0)
-    chunk = chunk_of(made(0))
+    chunk = chunk_of(batch_of(0))
 
     class Failing:
         def run(self, work, owner=None, *, is_large=False):
@@ -105,7 +105,7 @@ def test_failed_work_is_raised_to_its_waiters(reads, monkeypatch):
 
 def test_parts_are_counted_and_the_source_is_not_counted_twice(reads):
     """A batch that is kept whole is the source itself."""
-    chunk = chunk_of(made(0, 40))
+    chunk = chunk_of(batch_of(0, 40))
     reads.parts(chunk, DIVISION, [0, 1, 2, 3], 0, InlineWorkers(), ManualTimers())
     beside = ROW_BYTES + 4 * SLOT_BYTES
     assert beside < chunk.tables["v"].bytes < 2 * len(chunk.records) + beside
@@ -124,7 +124,7 @@ def test_remembered_ends_are_bounded(reads, monkeypatch):
 def test_what_is_too_old_goes_by_itself(reads):
     """Without a request for it."""
     timers = ManualTimers()
-    reads.cache.add(chunk_of(made(0), read_at=timers.now()))
+    reads.cache.add(chunk_of(batch_of(0), read_at=timers.now()))
     for _ in range(3):
         reads.mind_age(timers)
     assert timers.planned == 1

@@ -13,7 +13,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import compression
 
 from tests.support.ports import ManualTimers
-from tests.views.fetch.test_view_chunks import chunk_of, made
+from tests.views.fetch.test_view_chunks import batch_of, chunk_of
 
 
 def parts_of(chunk, *slots: SlotScan, divisions=()) -> PartsOfBatch | ErrorCode:
@@ -27,25 +27,25 @@ def parts_of(chunk, *slots: SlotScan, divisions=()) -> PartsOfBatch | ErrorCode:
 
 def test_slots_of_one_place_get_their_parts_in_order():
     """Also those of several divisions; the opened bytes are counted once."""
-    chunk = chunk_of(made(0, 50, codec=compression.LZ4))
+    chunk = chunk_of(batch_of(0, 50, codec=compression.LZ4))
     slots = [SlotScan(slot, 0, 1 << 20) for slot in (3, 0, 0)]
     divisions = [Division("v", EvenCut(4)), Division("v", EvenCut(4)), Division("one", EvenCut(1))]
-    found = parts_of(chunk, *slots, divisions=divisions)
+    parts = parts_of(chunk, *slots, divisions=divisions)
     whole = chunk.row(0, EvenCut(4), range(4))
-    assert [part.records for part in found.slices] == [whole[3].records, whole[0].records, 50]
-    assert found.opened == whole.opened > 50 * 10
-    assert found.size == sum(len(part.batch) for part in found.slices)
+    assert [part.records for part in parts.slices] == [whole[3].records, whole[0].records, 50]
+    assert parts.opened == whole.opened > 50 * 10
+    assert parts.size == sum(len(part.batch) for part in parts.slices)
 
 
 def test_a_slot_within_a_batch_gets_the_rest_of_it():
     """Nothing of that is kept for others."""
-    chunk = chunk_of(made(0, 50))
-    found = parts_of(chunk, SlotScan(0, 45, 1 << 20), divisions=[Division("one", EvenCut(1))])
-    assert [part.records for part in found.slices] == [5]
+    chunk = chunk_of(batch_of(0, 50))
+    parts = parts_of(chunk, SlotScan(0, 45, 1 << 20), divisions=[Division("one", EvenCut(1))])
+    assert [part.records for part in parts.slices] == [5]
     assert chunk.tables == {}
 
 
 def test_a_broken_batch_is_an_error():
-    broken = bytearray(made(0))
+    broken = bytearray(batch_of(0))
     broken[61] = 0x7F
     assert parts_of(chunk_of(bytes(broken)), SlotScan(0, 0, 100)) == ErrorCode.CORRUPT_MESSAGE

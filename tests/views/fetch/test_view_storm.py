@@ -116,16 +116,16 @@ class Storm:
 
     def disturb(self) -> None:
         cluster = self.world.cluster
-        what = self.random.randrange(8)
-        if what == 0:
+        fault = self.random.randrange(8)
+        if fault == 0:
             self.random.choice(self.readers).leave()
-        elif what == 1:
+        elif fault == 1:
             cluster.move_leader(self.base, self.random.choice([1, 2]), self.random.randrange(PARTITIONS))
-        elif what == 2:
+        elif fault == 2:
             cluster.held.add(1)
-        elif what == 3:
+        elif fault == 3:
             cluster.release()
-        elif what == 4:
+        elif fault == 4:
             self.random.choice(self.readers).connection.lose_upstream()
         elif self.workers is not None:
             self.workers.work()

@@ -25,18 +25,18 @@ CUTS: tuple[Cut, ...] = (
 def sample(seed: int, count: int = 50, base_offset: int = 1000, *, gaps: bool = False, codec: int = 0) -> bytes:
     """A batch of mixed records: null, empty, short and long keys; values of all sizes; some headers."""
     dice = random.Random(seed)
-    found, offset = [], base_offset
+    sampled, offset = [], base_offset
     for number in range(count):
         key = dice.choice([None, b"", b"%d" % number, b"key-%d" % (number % 7), dice.randbytes(dice.randrange(70))])
         value = dice.choice([None, b"", dice.randbytes(dice.randrange(300))])
         headers = [("h", dice.choice([None, b"", b"x" * 80])) for _ in range(dice.choice([0, 0, 0, 1, 3]))]
-        found.append(Record(key, value, headers, 1_700_000_000_000 + dice.randrange(-5000, 5000), offset))
+        sampled.append(Record(key, value, headers, 1_700_000_000_000 + dice.randrange(-5000, 5000), offset))
         offset += dice.choice([1, 1, 2, 100]) if gaps else 1
     last = max(base_offset, offset + (dice.randrange(5) if gaps else -1))
-    return records.build_batch(base_offset, found, leader_epoch=seed % 5, codec=codec, last_offset=last)
+    return records.build_batch(base_offset, sampled, leader_epoch=seed % 5, codec=codec, last_offset=last)
 
 
 def reading(batch: bytes, cut: Cut, slot: int, from_offset: int = 0) -> list[Record]:
     """The records of a slot, by the decoder that the kernel has nothing in common with."""
-    found = records.decode_records(batch)
-    return [r for r in found if r.offset >= from_offset and cut.slot_of(r.key, r.offset) == slot]
+    decoded = records.decode_records(batch)
+    return [r for r in decoded if r.offset >= from_offset and cut.slot_of(r.key, r.offset) == slot]

@@ -129,8 +129,8 @@ def test_old_messages_are_divided_like_new_ones() -> None:
     parts = slicing.split(memoryview(wrapper(599, inner, compression.SNAPPY)), cut, from_offset=510)
     for slot, part in enumerate(parts):
         assert part.batch is not None
-        found = records.decode_records(part.batch)
-        assert [r.offset for r in found] == [
+        decoded = records.decode_records(part.batch)
+        assert [r.offset for r in decoded] == [
             500 + n for n in range(10, 100) if cut.slot_of(b"%d" % n if n % 3 else None, 500 + n) == slot
         ]
 

@@ -82,8 +82,8 @@ def test_records_below_the_fetch_offset_go(from_offset: int) -> None:
     """Brokers send whole batches; consumers of a view get no earlier records."""
     batch = sample(4)
     for slot, (part, _, _) in enumerate(split(batch, EvenCut(3), from_offset=from_offset)):
-        found = [] if part is None else records.decode_records(part)
-        assert found == reading(batch, EvenCut(3), slot, from_offset)
+        decoded = [] if part is None else records.decode_records(part)
+        assert decoded == reading(batch, EvenCut(3), slot, from_offset)
 
 
 def test_slots_come_in_the_order_requested() -> None:

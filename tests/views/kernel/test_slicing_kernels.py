@@ -33,7 +33,7 @@ hashes = st.integers(0, (1 << 32) - 1)
 cuts: st.SearchStrategy[Cut] = st.one_of(
     st.builds(EvenCut, st.sampled_from([1, 2, 3, 8, 1000, 1024])),
     st.builds(StripeCut, st.sampled_from([1, 2, 7, 1024])),
-    st.builds(RangeCut, st.sets(hashes, max_size=20).map(lambda found: tuple(sorted({0, *found})))),
+    st.builds(RangeCut, st.sets(hashes, max_size=20).map(lambda bounds: tuple(sorted({0, *bounds})))),
     st.builds(
         KeyFilterCut,
         st.lists(st.tuples(hashes, hashes).map(lambda pair: (min(pair), max(pair))), max_size=4).map(tuple),
@@ -43,12 +43,12 @@ cuts: st.SearchStrategy[Cut] = st.one_of(
 )
 
 
-def batch_of(found: Sequence[tuple[Any, ...]], base_offset: int, codec: int) -> bytes:
+def batch_of(fields_of_records: Sequence[tuple[Any, ...]], base_offset: int, codec: int) -> bytes:
     """With gaps between the records, as compaction leaves them."""
     placed, offset = [], base_offset
-    for key, value, named, timestamp, gap in found:
+    for key, value, record_headers, timestamp, gap in fields_of_records:
         offset += gap
-        placed.append(Record(key, value, named, timestamp, offset))
+        placed.append(Record(key, value, record_headers, timestamp, offset))
         offset += 1
     return records.build_batch(base_offset, placed, codec=codec, last_offset=offset)
 
@@ -60,16 +60,16 @@ def same(batch: bytes, cut: Cut, slots: Sequence[int], from_offset: int) -> list
         body = slicing.opened(source, 1 << 20)
     except slicing.REFUSALS:
         return None
-    found: list[list[slicing_in_python.Part] | None] = []
+    outcomes: list[list[slicing_in_python.Part] | None] = []
     for name in ("c", "python"):
         try:
-            found.append(slicing.KERNELS[name](source, body, cut, slots, from_offset))
+            outcomes.append(slicing.KERNELS[name](source, body, cut, slots, from_offset))
         except ValueError:
-            found.append(None)
-    assert found[0] == found[1]
-    if found[0] is not None and found[1] is not None:
-        assert [part[0] is source for part in found[0]] == [part[0] is source for part in found[1]]
-    return found[0]
+            outcomes.append(None)
+    assert outcomes[0] == outcomes[1]
+    if outcomes[0] is not None and outcomes[1] is not None:
+        assert [part[0] is source for part in outcomes[0]] == [part[0] is source for part in outcomes[1]]
+    return outcomes[0]
 
 
 @needs_c
@@ -83,12 +83,12 @@ def same(batch: bytes, cut: Cut, slots: Sequence[int], from_offset: int) -> list
     st.data(),
 )
 def test_any_batch_cut_and_offset(
-    found: list[Any], base_offset: int, codec: int, cut: Cut, later: int, data: st.DataObject
+    fields_of_records: list[Any], base_offset: int, codec: int, cut: Cut, later: int, data: st.DataObject
 ) -> None:
     """All codecs, cuts, slots in any order, and offsets from before the batch to after it."""
     slots = data.draw(st.lists(st.integers(0, cut.slots - 1), unique=True, max_size=5))
     for expected in (slots, range(cut.slots)):
-        assert same(batch_of(found, base_offset, codec), cut, expected, base_offset + later) is not None
+        assert same(batch_of(fields_of_records, base_offset, codec), cut, expected, base_offset + later) is not None
 
 
 @needs_c
@@ -118,32 +118,32 @@ def test_counts_around_the_steps_of_the_kernel(cut: Cut, count: int) -> None:
 
 def shapes() -> list[Record]:
     """Records whose numbers take one byte or more, alike for a while and then otherwise."""
-    found, offset = [], 0
+    similar, offset = [], 0
     for timestamp in (0, 100, 20_000, 1 << 40):
         for key_size, value_size in ((1, 20), (16, 60), (16, 30), (63, 63), (64, 64), (3, 126), (16, 9000)):
-            for turn in range(3):
-                found.append(Record(b"k" * key_size, b"v" * value_size, (), timestamp + turn, offset))
+            for repetition in range(3):
+                similar.append(Record(b"k" * key_size, b"v" * value_size, (), timestamp + repetition, offset))
                 offset += 1
         offset += 100 if timestamp < 20_000 else 10_000
-    return found
+    return similar
 
 
 @needs_c
 def test_records_that_are_alike_for_a_while() -> None:
     """The kernel expects of a record the shape of the one before it."""
-    found = shapes()
+    similar = shapes()
     for cut in CUTS:
-        assert same(records.build_batch(0, found), cut, range(cut.slots), 0) is not None
-        assert same(records.build_batch(0, found), cut, [0], 50) is not None
+        assert same(records.build_batch(0, similar), cut, range(cut.slots), 0) is not None
+        assert same(records.build_batch(0, similar), cut, [0], 50) is not None
 
 
 @needs_c
 @pytest.mark.parametrize("value_size", [20, 40, 70])
 def test_any_byte_of_records_that_are_alike(value_size: int) -> None:
     """One byte is another, and the checksum right: both kernels see the same in it, wherever it is."""
-    found = [Record(b"key-%d" % n, b"v" * value_size, (), 70 * n, 60 + n) for n in range(7)]
-    found += [Record(b"rest", b"v" * 200)._replace(offset=100)]
-    batch = records.build_batch(0, found, last_offset=120)
+    similar = [Record(b"key-%d" % n, b"v" * value_size, (), 70 * n, 60 + n) for n in range(7)]
+    similar += [Record(b"rest", b"v" * 200)._replace(offset=100)]
+    batch = records.build_batch(0, similar, last_offset=120)
     for position in range(records.HEADER.size, len(batch) - 210):
         for value in (0, 1, 2, 0x7E, 0x80, 0x81, 0xFF):
             changed = bytearray(batch)
@@ -155,8 +155,8 @@ def test_any_byte_of_records_that_are_alike(value_size: int) -> None:
 def test_every_size_of_key() -> None:
     """Equal neighbours are hashed together, with any remainder."""
     for size in range(70):
-        found = [Record(bytes([n]) * size, b"v") for n in range(20)]
-        assert same(records.build_batch(0, found), EvenCut(1024), range(1024), 0) is not None
+        keyed = [Record(bytes([n]) * size, b"v") for n in range(20)]
+        assert same(records.build_batch(0, keyed), EvenCut(1024), range(1024), 0) is not None
 
 
 @needs_c
@@ -205,12 +205,12 @@ def test_checksums_laid_together_are_that_of_the_whole(first: bytes, second: byt
 @pytest.mark.parametrize("size", [400, 1024, 4000, 9000, 20_000])
 def test_long_records(size: int) -> None:
     """They are summed up one by one, in pieces, for the input and for their part; short ones among them too."""
-    found = [
+    long_records = [
         Record(b"key-%d" % n, bytes(n % 251 + at % 7 for at in range(size + (n * 37 % 100 - 50) * (n % 3))))
         for n in range(40)
     ]
-    found[10:10] = [Record(b"short-%d" % n, b"v" * n) for n in range(9)]
-    placed = [record._replace(offset=n) for n, record in enumerate(found)]
+    long_records[10:10] = [Record(b"short-%d" % n, b"v" * n) for n in range(9)]
+    placed = [record._replace(offset=n) for n, record in enumerate(long_records)]
     for codec in (compression.NONE, compression.GZIP):
         batch = records.build_batch(0, placed, codec=codec)
         for cut in CUTS:
@@ -242,8 +242,8 @@ def test_every_processor_gives_the_same(most: int) -> None:
 @pytest.mark.parametrize("size", [20, 1024])
 def test_a_wrong_checksum_is_found_wherever_the_bit_is(size: int) -> None:
     """Also where nothing of the batch is kept, or all of it, and the records themselves are right."""
-    found = [Record(b"key-%d" % n, bytes(size), (), 0, n) for n in range(20)]
-    batch = bytearray(records.build_batch(0, found))
+    source_records = [Record(b"key-%d" % n, bytes(size), (), 0, n) for n in range(20)]
+    batch = bytearray(records.build_batch(0, source_records))
     for position in (17, 30, records.HEADER.size + 16 + size, len(batch) // 2, len(batch) - 2):
         broken = bytearray(batch)
         broken[position] ^= 16
@@ -264,8 +264,8 @@ def test_threads_do_not_disturb_each_other() -> None:
     wrong: list[int] = []
 
     def work(number: int) -> None:
-        found = [slicing.KERNELS["c"](batch, None, EvenCut(8), range(8), 0) for _ in range(50)]
-        wrong.extend(number for one in found if one != expected)
+        slices = [slicing.KERNELS["c"](batch, None, EvenCut(8), range(8), 0) for _ in range(50)]
+        wrong.extend(number for one in slices if one != expected)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:

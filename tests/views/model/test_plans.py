@@ -21,7 +21,7 @@ def test_the_planners_file_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranges", "what"),
+    ("ranges", "message"),
     [
         ([[0, 100], [101, HASH_SPACE]], "hashes 100 to 100 are in no range"),
         ([[0, 100], [99, HASH_SPACE]], "begins at 99"),
@@ -42,14 +42,14 @@ def test_the_planners_file_is_read() -> None:
         (None, "missing"),
     ],
 )
-def test_ranges_that_are_not_the_hash_space_exactly_once_are_refused(ranges: object, what: str) -> None:
+def test_ranges_that_are_not_the_hash_space_exactly_once_are_refused(ranges: object, message: str) -> None:
     """With what is wrong and where."""
-    with pytest.raises(BadPlan, match=what):
+    with pytest.raises(BadPlan, match=message):
         read("hot", file(ranges))
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "message"),
     [
         ("", "no JSON"),
         ("[" * 100_000, "no JSON"),
@@ -62,9 +62,9 @@ def test_ranges_that_are_not_the_hash_space_exactly_once_are_refused(ranges: obj
         (b"\xff\xfe\x00", "no JSON"),
     ],
 )
-def test_what_is_no_plan_is_refused(text: str | bytes, what: str) -> None:
+def test_what_is_no_plan_is_refused(text: str | bytes, message: str) -> None:
     """Any bytes."""
-    with pytest.raises(BadPlan, match=what):
+    with pytest.raises(BadPlan, match=message):
         read("hot", text)
 
 

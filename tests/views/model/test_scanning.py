@@ -56,11 +56,11 @@ class Part:
 
 
 def log_of(batches: list[list[int | None]]) -> list[Batch]:
-    made, offset = [], 0
+    log, offset = [], 0
     for slots in batches:
-        made.append(Batch(offset, slots))
+        log.append(Batch(offset, slots))
         offset += len(slots)
-    return made
+    return log
 
 
 class Broker:
@@ -87,10 +87,10 @@ class Broker:
         raise AssertionError("the machine asks without end")
 
     def respond(self, scan: FetchScan, base: BaseScan, place: BasePosition, wait_s: float) -> None:
-        found = [batch for batch in self.log if batch.last_offset >= place.offset][: self.per_read]
-        if not found:
+        batches = [batch for batch in self.log if batch.last_offset >= place.offset][: self.per_read]
+        if not batches:
             self.now += wait_s
-        for batch in found:
+        for batch in batches:
             slots = [
                 slot for slot in base.slots if slot.is_open and batch.base_offset <= slot.position <= batch.last_offset
             ]
@@ -114,7 +114,7 @@ LOGS = st.lists(st.lists(st.none() | SLOTS, min_size=1, max_size=6), max_size=12
 
 @settings(max_examples=300, deadline=None)
 @given(LOGS, st.integers(1, 4), st.integers(0, 60), st.integers(10, 200), st.integers(100, 500), st.integers(0, 5))
-def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, max_bytes, scanned_max, turn):
+def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, max_bytes, scanned_max, rotation):
     """In order, however little a response may hold; each response advances a slot, or it is at the end."""
     log = log_of(batches)
     end = sum(map(len, batches))
@@ -125,7 +125,7 @@ def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, ma
             break
         slots = [SlotScan(slot, offset, 1 << 20) for slot, offset in offsets.items()]
         broker = Broker(log, per_read)
-        options = {"min_bytes": min_bytes, "max_bytes": max_bytes, "scanned_max": scanned_max, "rotation": turn}
+        options = {"min_bytes": min_bytes, "max_bytes": max_bytes, "scanned_max": scanned_max, "rotation": rotation}
         broker.run(scan_of(BaseScan(slots), **options))
         assert broker.now <= 1.0
         assert sum(slot.position for slot in slots) > sum(offsets.values())
@@ -134,7 +134,7 @@ def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, ma
             gap = slot.gap
             assert slot.position == (gap.last_offset + 1 if gap else max(slot.position, slot.fetch_offset))
             offsets[slot.slot] = slot.position
-        turn += 1
+        rotation += 1
     expected = {s: [b.base_offset + i for b in log for i, o in enumerate(b.slots) if o == s] for s in range(4)}
     assert got == expected
 
@@ -256,7 +256,7 @@ def test_readers_of_other_leader_epochs_have_separate_positions():
     assert (five, seven) == (BasePosition(8, 5), BasePosition(8, 7))
     assert [slot.slot for slot in base.at(five)] == [0, 2, 3]
     assert [slot.slot for slot in base.at(seven)] == [1, 2]
-    assert {base.next_position(turn) for turn in range(2)} == {five, seven}
+    assert {base.next_position(rotation) for rotation in range(2)} == {five, seven}
     assert scan_of(base).step(0.0).wait_s == 1.0  # the records are for the judged ones, the others are next
     base.on_response(five, Facts(8, 8, 0))
     assert base.next_position(0) == seven

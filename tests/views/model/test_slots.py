@@ -31,8 +31,8 @@ def test_even_cut_takes_the_upper_bits(slots: int) -> None:
 
 def test_even_cut_is_even() -> None:
     """No slot has less than half or more than twice its share of many keys."""
-    found = [EvenCut(8).slot_of(key, 0) for key in KEYS]
-    assert all(125 < found.count(slot) < 500 for slot in range(8))
+    slots = [EvenCut(8).slot_of(key, 0) for key in KEYS]
+    assert all(125 < slots.count(slot) < 500 for slot in range(8))
 
 
 @pytest.mark.parametrize("cut", [EvenCut(8), RangeCut((0, 1 << 30, 1 << 31))])

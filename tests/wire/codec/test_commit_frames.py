@@ -25,13 +25,13 @@ METADATA = (None, "", "ic/1;43-45,48-49", "ic/1;7-7\0", "text of the user", "é"
 
 def request(version: int, topics: int = 1, partitions: int = 2, seed: int = 0) -> tuple[bytes, Any]:
     """A whole frame, and the message in it."""
-    chance, made = random.Random(seed), messages.OffsetCommitRequest
-    found = [
-        made.OffsetCommitRequestTopic(
+    chance, message_class = random.Random(seed), messages.OffsetCommitRequest
+    topic_entries = [
+        message_class.OffsetCommitRequestTopic(
             name=f"topic-{number}" if version < IDS_SINCE else "",
             topic_id=ZERO_UUID if version < IDS_SINCE else bytes([number + 1]) * 16,
             partitions=[
-                made.OffsetCommitRequestPartition(
+                message_class.OffsetCommitRequestPartition(
                     partition_index=index,
                     committed_offset=chance.randrange(-1, 1 << 62),
                     committed_leader_epoch=chance.randrange(-1, 9) if version >= EPOCH_SINCE else -1,
@@ -42,31 +42,33 @@ def request(version: int, topics: int = 1, partitions: int = 2, seed: int = 0) -
         )
         for number in range(topics)
     ]
-    message = made(
+    message = message_class(
         group_id="g" * chance.choice((1, 200)),
         generation_id_or_member_epoch=chance.randrange(-1, 5),
         member_id=chance.choice(("", "m-1")),
         group_instance_id=chance.choice((None, "i")) if version >= INSTANCE_SINCE else None,
-        topics=found,
+        topics=topic_entries,
     )
     return bytes(frames.request(OFFSET_COMMIT, version, 77, chance.choice((None, "", "me")), message)), message
 
 
 def response(version: int, codes: list[int]) -> bytes:
-    made = messages.OffsetCommitResponse
-    entries = [made.OffsetCommitResponsePartition(partition_index=n, error_code=code) for n, code in enumerate(codes)]
-    topic = made.OffsetCommitResponseTopic(
+    message_class = messages.OffsetCommitResponse
+    entries = [
+        message_class.OffsetCommitResponsePartition(partition_index=n, error_code=code) for n, code in enumerate(codes)
+    ]
+    topic = message_class.OffsetCommitResponseTopic(
         name="" if version >= IDS_SINCE else "t", topic_id=b"1" * 16, partitions=entries
     )
-    return bytes(frames.response(OFFSET_COMMIT, version, 77, made(topics=[topic], throttle_time_ms=3)))
+    return bytes(frames.response(OFFSET_COMMIT, version, 77, message_class(topics=[topic], throttle_time_ms=3)))
 
 
 def changed(data: bytes, seed: int) -> bytes:
     """A few bytes of it are others, or it is cut."""
-    chance, made = random.Random(seed), bytearray(data)
+    chance, corrupted = random.Random(seed), bytearray(data)
     for _ in range(chance.randrange(3)):
-        made[chance.randrange(len(made))] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF, chance.randrange(256)))
-    return bytes(made[: chance.choice((len(made), len(made), chance.randrange(len(made))))])
+        corrupted[chance.randrange(len(corrupted))] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+    return bytes(corrupted[: chance.choice((len(corrupted), len(corrupted), chance.randrange(len(corrupted))))])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -99,8 +101,8 @@ def test_extension_and_python_fallback_agree_about_any_bytes(version: int) -> No
         codes = [0] * (seed % 3) + [seed % 7 and 0]
         body = changed(response(version, codes), seed)
         for partitions in (len(codes), 1):
-            found = commit_frames.accepted(body, version, partitions)
-            assert found == _python_accepted(body, version, partitions), body
+            accepted = commit_frames.accepted(body, version, partitions)
+            assert accepted == _python_accepted(body, version, partitions), body
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -111,9 +113,9 @@ def test_other_fields_stand_where_the_old_ones_stood(rewritten: Any, version: in
         parts = commit_frames.read(frame, version)
         assert parts is not None
         fields = [(5, 2, None), (6, -1, ""), (7, 3, "\0"), (8, -1, None)]
-        made = rewritten(memoryview(frame), version, parts[3], fields)
-        assert int.from_bytes(made[:4], "big") == len(made) - 4
-        header, again = frames.decode_request(memoryview(made)[4:])
+        frame_with_fields = rewritten(memoryview(frame), version, parts[3], fields)
+        assert int.from_bytes(frame_with_fields[:4], "big") == len(frame_with_fields) - 4
+        header, again = frames.decode_request(memoryview(frame_with_fields)[4:])
         before = [entry for topic in message.topics for entry in topic.partitions]
         after = [entry for topic in again.topics for entry in topic.partitions]
         for (offset, epoch, metadata), old, new in zip(fields, before, after, strict=True):

@@ -37,14 +37,14 @@ def test_a_response_in_pieces_is_the_same_frame(size: int) -> None:
     records = bytes(range(256)) * (size // 256) + bytes(size % 256)
     whole = frames.response(1, 12, 3, response(records))
     for given in (records, memoryview(records), frames.Pieces([records[:7], memoryview(records)[7:]])):
-        made = frames.response_frame(1, 12, 3, response(given))
-        assert bytes(made) == whole
-        assert len(made) == len(whole)
+        frame = frames.response_frame(1, 12, 3, response(given))
+        assert bytes(frame) == whole
+        assert len(frame) == len(whole)
         if size >= 2 * frames.PIECE_MIN:
-            assert isinstance(made, frames.Pieces)
-            assert len(made.parts) == 5
+            assert isinstance(frame, frames.Pieces)
+            assert len(frame.parts) == 5
         elif size < frames.PIECE_MIN:
-            assert isinstance(made, bytes)
+            assert isinstance(frame, bytes)
 
 
 def test_bytes_as_they_come() -> None:
@@ -53,10 +53,10 @@ def test_bytes_as_they_come() -> None:
     stream = b"".join(layouts.FRAME.build(content) for content in contents)
     for step in (1, 2, 3, 7, 100, len(stream)):
         reader = frames.FrameReader()
-        found = []
+        received = []
         for start in range(0, len(stream), step):
-            found += reader.receive_data(stream[start : start + step])
-        assert found == contents
+            received += reader.receive_data(stream[start : start + step])
+        assert received == contents
         assert reader.is_empty
 
 

@@ -82,10 +82,10 @@ def frame_of(key: int, version: int, seed: object, tags: bool = True) -> tuple[A
     return message, headers.encode_request_header(header) + registry.request(key, version).encode(message)
 
 
-def same(wish: prefixes.Wish, found: Any, expected: Any) -> bool:
+def same(wish: prefixes.Wish, actual: Any, expected: Any) -> bool:
     if isinstance(wish, ArrayAt):
-        return bool(found[1] == (-1 if expected is None else len(expected)))
-    return bool(found == expected)
+        return bool(actual[1] == (-1 if expected is None else len(expected)))
+    return bool(actual == expected)
 
 
 def readers(key: int, version: int) -> list[tuple[prefixes.Wish, PrefixReader, Callable[[Any], Any]]]:
@@ -99,11 +99,11 @@ def test_a_prefix_is_read_as_the_codec_reads_the_whole(key: int, version: int) -
         message, frame = frame_of(key, version, wish)
         ends = sorted({*range(min(len(frame), 1000)), *random.Random(str(wish)).choices(range(len(frame)), k=100)})
         for size in (len(frame), prefixes.SIZE_UNKNOWN):
-            found = [read(memoryview(frame)[:end], size) for end in (*ends, len(frame))]
-            come = [each is not Unread.MORE_BYTES for each in found]
+            values = [read(memoryview(frame)[:end], size) for end in (*ends, len(frame))]
+            come = [each is not Unread.MORE_BYTES for each in values]
             assert come == sorted(come), wish
             assert come[-1], wish
-            assert all(same(wish, each, value(message)) for each in found[come.index(True) :]), wish
+            assert all(same(wish, each, value(message)) for each in values[come.index(True) :]), wish
 
 
 @EVERY_VERSION
@@ -121,9 +121,9 @@ def test_bytes_that_are_no_request_are_refused_or_read_alike(key: int, version: 
                 data[random_.randrange(8, len(data))] = random_.choice((0, 1, 0x7F, 0x80, 0xFF, random_.randrange(256)))
             data = data[: random_.choice((len(data), random_.randrange(8, len(data) + 1)))]
             decoded = decoded_or_none(bytes(data))
-            found = read_or_none(read, data)
+            actual = read_or_none(read, data)
             if decoded is not None:
-                assert same(wish, found, value(decoded)), wish
+                assert same(wish, actual, value(decoded)), wish
 
 
 def decoded_or_none(frame: bytes) -> Any:
@@ -135,11 +135,11 @@ def decoded_or_none(frame: bytes) -> Any:
 
 def read_or_none(read: PrefixReader, data: bytearray) -> Any:
     try:
-        found = read(data, len(data))
+        value = read(data, len(data))
     except RemoteProtocolError:
         return None
-    assert found is not Unread.MORE_BYTES  # all of it has come
-    return found
+    assert value is not Unread.MORE_BYTES  # all of it has come
+    return value
 
 
 @EVERY_VERSION
@@ -192,8 +192,8 @@ PRODUCE = registry.message("ProduceRequest")
 
 def produce(version: int, *names: str, partitions: int = 1) -> memoryview:
     data = [PRODUCE.PartitionProduceData(index=n, records=b"x" * 100) for n in range(partitions)]
-    named = [{"topic_id": name.encode() * 16} if version >= 13 else {"name": name} for name in names]
-    topics = [PRODUCE.TopicProduceData(partition_data=data, **each) for each in named]
+    topic_identities = [{"topic_id": name.encode() * 16} if version >= 13 else {"name": name} for name in names]
+    topics = [PRODUCE.TopicProduceData(partition_data=data, **each) for each in topic_identities]
     return memoryview(frames.request(0, version, 1, "c", PRODUCE(acks=1, timeout_ms=1, topic_data=topics)))[4:]
 
 

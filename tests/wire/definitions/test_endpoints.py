@@ -76,17 +76,17 @@ def test_the_locator_sees_what_a_full_decode_sees(key: int, version: int) -> Non
     """In every response that contains addresses, with any other fields, unknown tags included."""
     codec, locate = registry.response(key, version), endpoints.locator(key, version)
     samples = Samples(f"{key}-{version}", modest, tags=True)
-    seen = 0
+    endpoint_count = 0
     for _ in range(ROUNDS):
         message = samples.message(codec.spec, version)
         expected = list(flat(codec.spec.root, version, message))
         data = b"head" + codec.encode(message)
-        found = [] if locate is None else locate(memoryview(data), 4)
-        assert [(one.node_id, one.host, one.port) for one in found] == expected
-        for one in found:
+        located = [] if locate is None else locate(memoryview(data), 4)
+        assert [(one.node_id, one.host, one.port) for one in located] == expected
+        for one in located:
             assert data[one.start : one.end] == endpoints.encode(key, version, one.host or "", one.port)
-        seen += len(expected)
-    assert bool(seen) == (locate is not None)
+        endpoint_count += len(expected)
+    assert bool(endpoint_count) == (locate is not None)
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
@@ -99,13 +99,13 @@ def test_spliced_responses_read_as_rewritten_ones(key: int, version: int) -> Non
     samples = Samples(f"splice-{key}-{version}", modest, tags=True)
     for _ in range(ROUNDS):
         data = codec.encode(samples.message(codec.spec, version))
-        found = locate(data, 0)
-        replaced = [(one, endpoints.encode(key, version, f"proxy-{one.node_id}" * 9, 19092)) for one in found]
+        located = locate(data, 0)
+        replaced = [(one, endpoints.encode(key, version, f"proxy-{one.node_id}" * 9, 19092)) for one in located]
         spliced = endpoints.splice(data, replaced)
         again = [(one.node_id, one.host, one.port) for one in locate(spliced, 0)]
-        assert again == [(one.node_id, f"proxy-{one.node_id}" * 9, 19092) for one in found]
+        assert again == [(one.node_id, f"proxy-{one.node_id}" * 9, 19092) for one in located]
         assert codec.encode(codec.decode(spliced)) == spliced
-        back = [(new, data[old.start : old.end]) for new, old in zip(locate(spliced, 0), found, strict=True)]
+        back = [(new, data[old.start : old.end]) for new, old in zip(locate(spliced, 0), located, strict=True)]
         assert endpoints.splice(spliced, back) == data
 
 
@@ -151,10 +151,10 @@ def test_broken_responses_are_refused(key: int, version: int) -> None:
         spoiled[cut] = 0xFF
         for broken in (data[:cut], bytes(spoiled), data[:cut] + b"\xff" * 8):
             try:
-                found = locate(broken, 0)
+                located = locate(broken, 0)
             except RemoteProtocolError:
                 continue
-            assert all(0 <= one.start < one.end <= len(broken) for one in found)
+            assert all(0 <= one.start < one.end <= len(broken) for one in located)
 
 
 def test_what_cannot_be_an_address_is_our_fault() -> None:

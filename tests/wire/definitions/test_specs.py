@@ -115,10 +115,10 @@ def test_comments_are_stripped_outside_strings_only() -> None:
 
 def test_every_definition_is_understood() -> None:
     """All definitions of Kafka's release are read, requests and responses in pairs of the same versions."""
-    found = {name: specs.load(name) for name in specs.names()}
-    requests = {spec.api_key: spec for spec in found.values() if spec.type == "request"}
-    responses = {spec.api_key: spec for spec in found.values() if spec.type == "response"}
-    assert len(found) == 203
+    loaded = {name: specs.load(name) for name in specs.names()}
+    requests = {spec.api_key: spec for spec in loaded.values() if spec.type == "request"}
+    responses = {spec.api_key: spec for spec in loaded.values() if spec.type == "response"}
+    assert len(loaded) == 203
     assert requests.keys() == responses.keys()
     assert all(requests[key].valid == responses[key].valid for key in requests)
     assert all(requests[key].flexible == responses[key].flexible for key in requests)

@@ -20,13 +20,13 @@ NAMES = (*specs.names(), *specs.internal_names())
 @cache
 def declared() -> dict[str, dict[str, ast.AnnAssign]]:
     """ "FetchRequest.FetchTopic" -> its fields as the stub declares them."""
-    found = {}
+    fields = {}
     for top in ast.parse(stubs.TARGET.read_text()).body:
         if isinstance(top, ast.ClassDef) and top.name != "_Records":
-            found[top.name] = fields_of(top)
+            fields[top.name] = fields_of(top)
             inner = [node for node in top.body if isinstance(node, ast.ClassDef)]
-            found.update({f"{top.name}.{node.name}": fields_of(node) for node in inner})
-    return found
+            fields.update({f"{top.name}.{node.name}": fields_of(node) for node in inner})
+    return fields
 
 
 def fields_of(node: ast.ClassDef) -> dict[str, ast.AnnAssign]:
@@ -65,10 +65,10 @@ def all_fit(value: Any) -> bool:
 
 def classes() -> Iterator[tuple[str, Any]]:
     for name in NAMES:
-        made = getattr(messages, name)
-        yield name, made
+        message_class = getattr(messages, name)
+        yield name, message_class
         for inner in specs.load(name).structs:
-            yield f"{name}.{inner}", getattr(made, inner)
+            yield f"{name}.{inner}", getattr(message_class, inner)
 
 
 def test_the_stub_equals_the_definitions() -> None:
@@ -80,8 +80,8 @@ def test_every_structure_is_declared() -> None:
 
 
 def test_what_a_constructor_gives_has_the_declared_types_and_defaults() -> None:
-    for name, made in classes():
-        value = made()
+    for name, message_class in classes():
+        value = message_class()
         assert all_fit(value)
         for field, line in declared()[name].items():
             assert line.value is not None

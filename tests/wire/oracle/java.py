@@ -63,14 +63,14 @@ def to_json(spec: MessageSpec, version: int, message: Any) -> dict[str, Any]:
 
 
 def _object(struct: StructSpec, version: int, message: Any) -> dict[str, Any]:
-    found = {}
+    fields = {}
     for field in present(struct, version):
         value = getattr(message, field.attribute)
         name = field.name[0].lower() + field.name[1:]
-        found[name] = [_value(field, version, one) for one in value] if isinstance(value, list) else None
+        fields[name] = [_value(field, version, one) for one in value] if isinstance(value, list) else None
         if not isinstance(value, list):
-            found[name] = _value(field, version, value)
-    return found
+            fields[name] = _value(field, version, value)
+    return fields
 
 
 def _value(field: FieldSpec, version: int, value: Any) -> Any:

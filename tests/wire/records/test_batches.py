@@ -25,15 +25,15 @@ class Aborted(NamedTuple):
 
 def data(first: int, last: int, producer_id: int, *, transactional: bool = True) -> bytes:
     """A batch of records."""
-    found = [Record(b"k", b"v") for _ in range(last - first + 1)]
-    return records.build_batch(first, found, producer_id=producer_id, is_transactional=transactional)
+    batch_records = [Record(b"k", b"v") for _ in range(last - first + 1)]
+    return records.build_batch(first, batch_records, producer_id=producer_id, is_transactional=transactional)
 
 
 def marker(offset: int, producer_id: int, *, emptied: bool = False) -> bytes:
     """The end of a transaction."""
-    found = [] if emptied else [Record(struct.pack(">hh", 0, 0), bytes(6))]
+    batch_records = [] if emptied else [Record(struct.pack(">hh", 0, 0), bytes(6))]
     return records.build_batch(
-        offset, found, producer_id=producer_id, is_transactional=True, is_control=True, last_offset=offset
+        offset, batch_records, producer_id=producer_id, is_transactional=True, is_control=True, last_offset=offset
     )
 
 
@@ -45,21 +45,21 @@ def old(offset: int, magic: int, codec: int) -> bytes:
 
 def any_log(seed: int, count: int) -> bytes:
     """Batches of all kinds, ascending."""
-    chance, found, offset = random.Random(seed), [], 0
+    chance, log, offset = random.Random(seed), [], 0
     for _ in range(count):
         offset += chance.choice((0, 0, 0, 3))
         size = chance.choice((1, 1, 2, 5))
         kind = chance.randrange(6)
         if kind == 0:
-            found.append(old(offset + size - 1, chance.randrange(2), chance.randrange(3)))
+            log.append(old(offset + size - 1, chance.randrange(2), chance.randrange(3)))
         elif kind == 1:
-            found.append(marker(offset, chance.randrange(4), emptied=chance.random() < 0.2))
+            log.append(marker(offset, chance.randrange(4), emptied=chance.random() < 0.2))
             size = 1
         else:
             transactional = chance.random() < 0.7
-            found.append(data(offset, offset + size - 1, chance.randrange(-1, 4), transactional=transactional))
+            log.append(data(offset, offset + size - 1, chance.randrange(-1, 4), transactional=transactional))
         offset += size
-    return b"".join(found)
+    return b"".join(log)
 
 
 def table(log: Sequence[bytes]) -> BatchTable:
@@ -74,10 +74,10 @@ def ranges(log: Sequence[bytes], aborted: Sequence[Aborted] | None) -> list[tupl
 def test_rows_equal_the_headers(seed: int) -> None:
     """Field by field, for all kinds."""
     log = any_log(seed, 30)
-    found, size = split_complete(memoryview(log))
+    batches_read, size = split_complete(memoryview(log))
     assert size == len(log)
-    assert len(found) == 30
-    for batch, header in zip(found, records.iter_batches(log), strict=True):
+    assert len(batches_read) == 30
+    for batch, header in zip(batches_read, records.iter_batches(log), strict=True):
         assert batch._asdict() == {name: getattr(header, name) for name in Batch._fields}
         assert (batch.end, batch.is_control, batch.is_transactional, batch.compression) == (
             header.end, header.is_control, header.is_transactional, header.compression,
@@ -122,8 +122,8 @@ def test_a_cut_off_batch_ends_the_table() -> None:
     """Brokers cut a response at a number of bytes: wherever that is, the whole batches before it are found."""
     first, second = data(0, 2, 1), data(3, 5, 1)
     for cut in range(len(first + second)):
-        found, size = split_complete((first + second)[:cut])
-        assert (len(found), size) == ((1, len(first)) if cut >= len(first) else (0, 0))
+        batches_read, size = split_complete((first + second)[:cut])
+        assert (len(batches_read), size) == ((1, len(first)) if cut >= len(first) else (0, 0))
 
 
 def test_a_slice_is_a_table_of_the_same_batches() -> None:
@@ -149,8 +149,8 @@ def test_a_slice_is_a_table_of_the_same_batches() -> None:
 def test_old_wrappers_are_no_holes(is_far: bool) -> None:
     """A compressed wrapper has only its last offset; its earlier records must not be skipped."""
     log = data(0, 2, -1) + old(9, 1, compression.GZIP) + old(10, 1, compression.NONE)
-    found = split_complete(log)[0].widened(0) if is_far else split_complete(log, 0)[0]
-    assert [(batch.base_offset, batch.last_offset) for batch in found] == [(0, 2), (3, 9), (10, 10)]
+    batches_read = split_complete(log)[0].widened(0) if is_far else split_complete(log, 0)[0]
+    assert [(batch.base_offset, batch.last_offset) for batch in batches_read] == [(0, 2), (3, 9), (10, 10)]
     assert [batch.base_offset for batch in split_complete(log)[0]] == [0, 9, 10]
 
 
@@ -206,12 +206,12 @@ def test_a_search_for_an_offset_finds_the_row_that_the_python_fallback_finds(see
     chance = random.Random(seed)
     whole, _ = split_complete(any_log(seed, chance.randrange(40)))
     begin, end = sorted(chance.choices(range(len(whole) + 1), k=2))
-    found = whole[begin:end]
+    rows = whole[begin:end]
     offsets = [chance.randrange(-1, 120) for _ in range(30)] + [1 << 63, (1 << 63) - 1, -(1 << 63), -(1 << 63) - 1]
     for offset in offsets:
-        low = chance.randrange(len(found) + 1)
-        assert batches.first_from(found, offset, low) == batches.first_from(list(found), offset, low)
-        assert batches.first_to(found, offset) == batches.first_to(list(found), offset)
+        low = chance.randrange(len(rows) + 1)
+        assert batches.first_from(rows, offset, low) == batches.first_from(list(rows), offset, low)
+        assert batches.first_to(rows, offset) == batches.first_to(list(rows), offset)
         for column in (0, 8):
             arguments = (whole.rows, column, offset, begin, end)
             assert batches._batches.search(*arguments) == batches._python_search(*arguments)

@@ -98,8 +98,8 @@ def test_views_of_any_size_are_opened(codec: int, size: int) -> None:
     """Data that opens to several pieces, of bytes that do not compress and of those that do."""
     for data in (random.Random(size).randbytes(size), bytes(size)):
         closed = b"before" + compression.compress(codec, data)
-        found = compression.opened(codec, memoryview(closed)[6:], size)
-        assert bytes(found) == data
+        decompressed = compression.opened(codec, memoryview(closed)[6:], size)
+        assert bytes(decompressed) == data
         if size:
             with pytest.raises(RemoteProtocolError):
                 compression.opened(codec, memoryview(closed)[6:], size - 1)

@@ -30,23 +30,25 @@ class Aborted(NamedTuple):
 
 def data(first: int, last: int, producer_id: int = -1, **options: Any) -> bytes:
     """A batch of records, each with its offset as key."""
-    found = [Record(b"%d" % offset) for offset in range(first, last + 1)]
-    return records.build_batch(first, found, producer_id=producer_id, is_transactional=producer_id >= 0, **options)
+    batch_records = [Record(b"%d" % offset) for offset in range(first, last + 1)]
+    return records.build_batch(
+        first, batch_records, producer_id=producer_id, is_transactional=producer_id >= 0, **options
+    )
 
 
 def marker(offset: int, producer_id: int, kind: int = 0) -> bytes:
     """The end of a transaction: 0 abort, 1 commit."""
-    found = [Record(struct.pack(">hh", 0, kind), bytes(6))]
-    return records.build_batch(offset, found, producer_id=producer_id, is_transactional=True, is_control=True)
+    batch_records = [Record(struct.pack(">hh", 0, kind), bytes(6))]
+    return records.build_batch(offset, batch_records, producer_id=producer_id, is_transactional=True, is_control=True)
 
 
 def read(response: bytes, position: int = 0, aborted: Iterable[Aborted] | None = None, **options: Any) -> Any:
     """All offsets, and the position after them."""
-    found = []
+    offsets = []
     for part in fetched_records(response, position, aborted, **options):
-        found += [record.offset for record in part.records]
+        offsets += [record.offset for record in part.records]
         position = part.next_offset
-    return found, position
+    return offsets, position
 
 
 def test_batches_come_one_after_the_other() -> None:
@@ -205,11 +207,11 @@ def test_other_clients_read_the_same(client: str, codec: int) -> None:
     dice = random.Random(codec)
     for _ in range(20):
         batch = some_batch(dice, codec, least=1)
-        (found,) = fetched_records(batch, 1000)
+        (fetched_batch,) = fetched_records(batch, 1000)
         theirs = [
             (r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in DEFAULT[client].DefaultRecordBatch(batch)
         ]
-        assert [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in found.records] == theirs
+        assert [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in fetched_batch.records] == theirs
 
 
 def test_any_bytes_are_records_or_refused() -> None:
@@ -250,8 +252,8 @@ def test_golden_bytes_of_a_broker(is_committed: bool) -> None:
         Record(b"h", None, (), TIME + 7, 11),
     ]
     parts = list(fetched_records(GOLDEN, 0, [Aborted(0, 3)] if is_committed else None))
-    found = [record for part in parts for record in part.records]
-    assert found == [record for record in expected if not (is_committed and record.offset in {3, 4})]
+    fetched_list = [record for part in parts for record in part.records]
+    assert fetched_list == [record for record in expected if not (is_committed and record.offset in {3, 4})]
     assert ([part.next_offset for part in parts], parts[-1].leader_epoch) == ([3, 5, 6, 8, 9, 10, 12], 0)
     kinds = [
         records.decode_records(GOLDEN[batch.position : batch.end])[0].key
@@ -300,7 +302,7 @@ def fetched(raw: Raw, topic: str, position: int, *, is_committed: bool) -> Any:
 
 def consumed(raw: Raw, topic: str, end: int, *, is_committed: bool) -> list[Record]:
     """All that a consumer gets, which begins each Fetch where the last one ended."""
-    found: list[Record] = []
+    consumed_records: list[Record] = []
     position = 0
 
     def is_at_end() -> bool:
@@ -309,13 +311,13 @@ def consumed(raw: Raw, topic: str, end: int, *, is_committed: bool) -> list[Reco
         assert entry.error_code == 0
         aborted = entry.aborted_transactions if is_committed else None
         for batch in fetched_records(bytes(entry.records or b""), position, aborted):
-            found.extend(batch.records)
+            consumed_records.extend(batch.records)
             position = batch.next_offset
         return position >= end
 
     until(is_at_end, f"{topic} to be read", pause_s=0)
     assert position == end
-    return found
+    return consumed_records
 
 
 @pytest.mark.broker
@@ -329,10 +331,10 @@ def test_records_of_a_real_broker(kafka_39: Any, fresh: Any) -> None:
         end = len(sent) + 4 * len(CODECS)
         until(lambda: raw.end_offset(topic) == end, "the marker of the last transaction to be written")
         for is_committed in (False, True):
-            found = consumed(raw, topic.name, end, is_committed=is_committed)
+            fetched_list = consumed(raw, topic.name, end, is_committed=is_committed)
             expected = [(key, value) for fate, key, value in sent if fate != "abort" or not is_committed]
-            assert [(record.key, record.value) for record in found] == expected
-            offsets_of = [record.offset for record in found]
+            assert [(record.key, record.value) for record in fetched_list] == expected
+            offsets_of = [record.offset for record in fetched_list]
             assert offsets_of == sorted(set(offsets_of))
-            for record in found:
+            for record in fetched_list:
                 assert record.headers == (("codec", (record.key or b"").split(b"-")[0]), ("null", None))

@@ -24,10 +24,10 @@ every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 needs_c = pytest.mark.skipif(record_positions.KERNEL != "c", reason="the extension was not built here")
 
 
-def expected(found: list[Record], first: int, every: int) -> tuple[bytes, bytes, bytes | None]:
+def expected(decoded: list[Record], first: int, every: int) -> tuple[bytes, bytes, bytes | None]:
     keyed, null = b"", b""
-    keys = [record.key for record in found[first::every] if record.key is not None]
-    for record in found[first::every]:
+    keys = [record.key for record in decoded[first::every] if record.key is not None]
+    for record in decoded[first::every]:
         row = ROW.pack(hash_of_record(record.key, record.offset), len(record.key or b"") + len(record.value or b""))
         keyed, null = (keyed, null + row) if record.key is None else (keyed + row, null)
     return keyed, null, keys[0] if keys and len(keys[0]) <= KEY_MAX else None
@@ -35,12 +35,14 @@ def expected(found: list[Record], first: int, every: int) -> tuple[bytes, bytes,
 
 @every_kernel
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(made=batches_of_records(), first=st.integers(0, 14), every=st.integers(1, 5))
-def test_a_sample_is_every_so_manieth_record(kernel: str, made: Any, first: int, every: int) -> None:
+@given(base_and_records=batches_of_records(), first=st.integers(0, 14), every=st.integers(1, 5))
+def test_a_sample_is_every_so_manieth_record(kernel: str, base_and_records: Any, first: int, every: int) -> None:
     """With the hash of its key, or that of its offset where there is none, and the bytes of key and value."""
-    base, found, last = made
-    batch = records.build_batch(base, found, last_offset=last)
-    assert KERNELS[kernel][0](memoryview(batch)[61:], len(found), base, first, every) == expected(found, first, every)
+    base, batch_records, last = base_and_records
+    batch = records.build_batch(base, batch_records, last_offset=last)
+    assert KERNELS[kernel][0](memoryview(batch)[61:], len(batch_records), base, first, every) == expected(
+        batch_records, first, every
+    )
 
 
 def sampled(kernel: str, *args: Any) -> Any:

@@ -29,9 +29,9 @@ def test_a_single_message(magic: int, key: bytes | None, value: bytes | None) ->
 def test_a_wrapper_of_magic_1_counts_from_its_first_message(codec: int) -> None:
     """Its own offset is that of the last one; compaction leaves gaps."""
     inner = message(0, b"a", b"1") + message(3, None, b"2") + message(4, b"c", None)
-    found = opened(wrapper(104, inner, codec))
-    assert [(r.offset, r.key, r.value) for r in found] == [(100, b"a", b"1"), (103, None, b"2"), (104, b"c", None)]
-    assert {r.timestamp for r in found} == {TIMESTAMP}
+    decoded = opened(wrapper(104, inner, codec))
+    assert [(r.offset, r.key, r.value) for r in decoded] == [(100, b"a", b"1"), (103, None, b"2"), (104, b"c", None)]
+    assert {r.timestamp for r in decoded} == {TIMESTAMP}
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -53,8 +53,8 @@ def test_a_broker_that_set_the_time_set_it_for_all() -> None:
     batch = legacy.as_batch(memoryview(wrapper(1, inner, compression.GZIP, 1, records.TIMESTAMP_TYPE_MASK)), LIMIT)
     (header,) = records.iter_batches(batch)
     assert header.is_log_append_time
-    found = {(record.timestamp, record.timestamp_type) for record in records.decode_records(batch)}
-    assert found == {(TIMESTAMP + 99, LOG_APPEND_TIME)}
+    timestamps = {(record.timestamp, record.timestamp_type) for record in records.decode_records(batch)}
+    assert timestamps == {(TIMESTAMP + 99, LOG_APPEND_TIME)}
 
 
 GOOD = wrapper(1, message(0, b"a", b"1") + message(1, b"b", b"2"), compression.GZIP)

@@ -16,19 +16,19 @@ def headers() -> RecordHeaders:
 
 
 def test_they_are_a_sequence_of_names_and_values() -> None:
-    found = headers()
-    assert len(found) == 2
-    assert list(found) == [("a", b"b"), ("né", None)]
-    assert (found[0], found[-1], found[1:]) == (("a", b"b"), ("né", None), (("né", None),))
-    assert ("a", b"b") in found
+    record_headers = headers()
+    assert len(record_headers) == 2
+    assert list(record_headers) == [("a", b"b"), ("né", None)]
+    assert (record_headers[0], record_headers[-1], record_headers[1:]) == (("a", b"b"), ("né", None), (("né", None),))
+    assert ("a", b"b") in record_headers
 
 
 def test_nothing_is_decoded_before_it_is_read() -> None:
     """Their number is known without."""
-    found = headers()
-    assert (len(found), found._decoded) == (2, None)
-    assert found[0] == ("a", b"b")
-    assert (found._decoded, found._raw) == ((("a", b"b"), ("né", None)), b"")
+    record_headers = headers()
+    assert (len(record_headers), record_headers._decoded) == (2, None)
+    assert record_headers[0] == ("a", b"b")
+    assert (record_headers._decoded, record_headers._raw) == ((("a", b"b"), ("né", None)), b"")
 
 
 def test_they_equal_a_tuple_of_the_same() -> None:

@@ -44,9 +44,9 @@ def columns(kernel: str, batch: bytes, append_time: int | None = None) -> bytes:
 
 def built(kernel: str, batch: bytes, append_time: int | None = None) -> list[Record]:
     """And the records made of it."""
-    found = columns(kernel, batch, append_time)
-    rows, type_ = len(found) // ROW_BYTES, int(append_time is not None)
-    return KERNELS[kernel][1](area_of(batch), found, 0, rows, Record, type_, RecordHeaders, ())
+    positions = columns(kernel, batch, append_time)
+    rows, type_ = len(positions) // ROW_BYTES, int(append_time is not None)
+    return KERNELS[kernel][1](area_of(batch), positions, 0, rows, Record, type_, RecordHeaders, ())
 
 
 def one(
@@ -57,26 +57,28 @@ def one(
     return varlong(len(body)) + body
 
 
-def found(kernel: str, area: bytes, count: int = 1, *, last: int = 109, base_time: int = 0) -> RecordPositions:
+def positions_of(kernel: str, area: bytes, count: int = 1, *, last: int = 109, base_time: int = 0) -> RecordPositions:
     """Find positions in the records of a batch at offset 100."""
     return RecordPositions(KERNELS[kernel][0](area, count, 100, last, base_time, None))
 
 
 @every_kernel
 @settings(deadline=None)
-@given(made=batches_of_records())
-def test_records_are_those_of_the_declared_layout(kernel: str, made: tuple[int, list[Record], int]) -> None:
+@given(base_and_records=batches_of_records())
+def test_records_are_those_of_the_declared_layout(kernel: str, base_and_records: tuple[int, list[Record], int]) -> None:
     """Offset, timestamp, key, value and headers of every record, with any field null, empty or long."""
-    base, expected, last = made
+    base, expected, last = base_and_records
     batch = records.build_batch(base, expected, last_offset=last)
     assert built(kernel, batch) == as_construct_reads_them(batch) == expected
 
 
 @every_kernel
 @settings(deadline=None)
-@given(made=batches_of_records())
-def test_columns_have_the_positions_of_each_record(kernel: str, made: tuple[int, list[Record], int]) -> None:
-    base, expected, last = made
+@given(base_and_records=batches_of_records())
+def test_columns_have_the_positions_of_each_record(
+    kernel: str, base_and_records: tuple[int, list[Record], int]
+) -> None:
+    base, expected, last = base_and_records
     batch = records.build_batch(base, expected, last_offset=last)
     area, positions = area_of(batch), RecordPositions(columns(kernel, batch))
     assert list(positions.offsets) == [record.offset for record in expected]
@@ -88,8 +90,8 @@ def test_columns_have_the_positions_of_each_record(kernel: str, made: tuple[int,
         assert [None if n < 0 else area[s : s + n] for s, n in zip(starts, sizes, strict=True)] == content
         assert set(sizes) & set(range(-5, -1)) == set()
     assert list(positions.headers_counts) == [len(record.headers) for record in expected]
-    named = [area[start - 1] for start in positions.headers_starts]
-    assert named == [2 * len(record.headers) for record in expected]
+    header_counts = [area[start - 1] for start in positions.headers_starts]
+    assert header_counts == [2 * len(record.headers) for record in expected]
 
 
 @needs_c
@@ -140,11 +142,11 @@ BROKEN = {
 
 
 @every_kernel
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_wrong_field_is_named(kernel: str, what: str) -> None:
-    area, words = BROKEN[what]
+@pytest.mark.parametrize("field", BROKEN)
+def test_a_wrong_field_is_named(kernel: str, field: str) -> None:
+    area, words = BROKEN[field]
     with pytest.raises(ValueError, match=words):
-        found(kernel, area)
+        positions_of(kernel, area)
 
 
 @every_kernel
@@ -152,7 +154,7 @@ def test_no_length_reaches_into_the_next_record(kernel: str) -> None:
     """The bytes are there, but they are another record's."""
     first = one(value=b"\x10v")
     with pytest.raises(ValueError, match=r"record 0 .*value"):
-        found(kernel, first + one(b"\x10" + bytes(8), delta=1), 2)
+        positions_of(kernel, first + one(b"\x10" + bytes(8), delta=1), 2)
 
 
 @every_kernel
@@ -161,14 +163,14 @@ def test_a_count_of_too_many_is_refused(kernel: str, count: int) -> None:
     """Before memory is taken where they cannot be, else at the first that is not there."""
     area = one(value=b"\x28" + bytes(20))
     with pytest.raises(ValueError, match=r"cannot be in|record 1 .*length"):
-        found(kernel, area, count)
+        positions_of(kernel, area, count)
 
 
 @every_kernel
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_count_of_too_few_is_refused(kernel: str, count: int) -> None:
     with pytest.raises(ValueError, match="bytes follow the last record"):
-        found(kernel, one() + one(delta=1), count)
+        positions_of(kernel, one() + one(delta=1), count)
 
 
 @every_kernel
@@ -182,7 +184,7 @@ def test_offsets_and_counts_that_no_batch_has(kernel: str, numbers: tuple[int, i
 def test_a_record_without_a_higher_offset_is_left_out(kernel: str) -> None:
     """Java's consumer skips records below its position, which the previous record has moved (CompletedFetch)."""
     area = b"".join(one(b"\x02%d" % number, delta=delta) for number, delta in enumerate((3, 3, 1, 4, 0, 9)))
-    positions = found(kernel, area, 6)
+    positions = positions_of(kernel, area, 6)
     assert list(positions.offsets) == [103, 104, 109]
     assert [area[start : start + 1] for start in positions.key_starts] == [b"0", b"3", b"5"]
     assert list(positions.value_sizes) == [1, 1, 1]
@@ -191,7 +193,7 @@ def test_a_record_without_a_higher_offset_is_left_out(kernel: str) -> None:
 @every_kernel
 def test_an_empty_batch_has_no_rows(kernel: str) -> None:
     """Gaps left by compaction."""
-    positions = found(kernel, b"", 0)
+    positions = positions_of(kernel, b"", 0)
     assert (len(positions), list(positions.offsets), list(positions.headers_counts)) == (0, [], [])
 
 
@@ -207,8 +209,8 @@ def test_log_append_time_goes_for_all_records(kernel: str) -> None:
 def test_timestamps_wrap_as_those_of_java(kernel: str) -> None:
     """A long there has 64 bits, and a producer may write any."""
     area = one(time=(1 << 63) - 1)
-    assert list(found(kernel, area, base_time=5).timestamps) == [-(1 << 63) + 4]
-    assert list(found(kernel, one(time=-(1 << 63)), base_time=-1).timestamps) == [(1 << 63) - 1]
+    assert list(positions_of(kernel, area, base_time=5).timestamps) == [-(1 << 63) + 4]
+    assert list(positions_of(kernel, one(time=-(1 << 63)), base_time=-1).timestamps) == [(1 << 63) - 1]
 
 
 @every_kernel
@@ -277,11 +279,11 @@ def test_positions_of_other_bytes_are_refused(kernel: str, column: int, number: 
 
 
 @every_kernel
-@given(made=batches_of_records())
+@given(base_and_records=batches_of_records())
 @settings(deadline=None)
-def test_keys_lie_where_their_hash_says(kernel: str, made: tuple[int, list[Record], int]) -> None:
+def test_keys_lie_where_their_hash_says(kernel: str, base_and_records: tuple[int, list[Record], int]) -> None:
     """And records without one where the hash of their offset does."""
-    base, expected, last = made
+    base, expected, last = base_and_records
     batch = records.build_batch(base, expected, last_offset=last)
     held, hashes = columns(kernel, batch), KERNELS[kernel][2]
     expected_keys = [hash_of_record(each.key, each.offset) for each in built(kernel, batch)]
@@ -343,11 +345,11 @@ class Placed(NamedTuple):
 def test_records_of_another_type_begin_with_what_all_of_them_have(kernel: str) -> None:
     batch = records.build_batch(7, [Record(b"a", b"1"), Record(None, None, (("h", b"x"),))])
     held = columns(kernel, batch)
-    made = KERNELS[kernel][1](area_of(batch), held, 0, 2, Placed, 1, RecordHeaders, ("t", 3))
+    placed = KERNELS[kernel][1](area_of(batch), held, 0, 2, Placed, 1, RecordHeaders, ("t", 3))
     plain = KERNELS[kernel][1](area_of(batch), held, 0, 2, Record, 1, RecordHeaders, ())
-    assert [type(each) for each in made] == [Placed, Placed]
-    assert [each[:2] for each in made] == [("t", 3), ("t", 3)]
-    assert [each[2:] for each in made] == [tuple(each) for each in plain]
+    assert [type(each) for each in placed] == [Placed, Placed]
+    assert [each[:2] for each in placed] == [("t", 3), ("t", 3)]
+    assert [each[2:] for each in placed] == [tuple(each) for each in plain]
 
 
 @needs_c
@@ -374,10 +376,10 @@ def test_an_iterator_returns_the_records_that_are_built_together(kernel: str, se
     arguments = (Placed, 1, RecordHeaders, ("t", 3))
     rows = len(held) // ROW_BYTES
     for first, last in ((0, rows), (1, rows), (1, 2), (2, 2)):
-        found = ITERATORS[kernel](area, held, first, last, *arguments, None)
-        assert (iter(found) is found, length_hint(found)) == (True, last - first)
-        assert list(found) == KERNELS[kernel][1](area, held, first, last, *arguments)
-        assert (length_hint(found), next(found, None)) == (0, None)
+        iterator = ITERATORS[kernel](area, held, first, last, *arguments, None)
+        assert (iter(iterator) is iterator, length_hint(iterator)) == (True, last - first)
+        assert list(iterator) == KERNELS[kernel][1](area, held, first, last, *arguments)
+        assert (length_hint(iterator), next(iterator, None)) == (0, None)
     for first, last in ((-1, 1), (2, 1), (0, rows + 1)):
         with pytest.raises(ValueError, match="rows"):
             ITERATORS[kernel](area, held, first, last, *arguments, None)
@@ -420,11 +422,11 @@ def test_an_iterator_keeps_the_bytes_and_frees_all_that_it_holds() -> None:
     held, origin = columns("c", bytes(batch)), (object(),)
     counts = [sys.getrefcount(each) for each in (held, origin, Placed, RecordHeaders)]
     arguments = (memoryview(batch)[61:], held, 0, 3, Record, 0, RecordHeaders, origin)
-    found = extension.records(*arguments, extension.records(*arguments, extension.records(*arguments, None)))
-    assert [next(found)[1:3] for _ in range(4)] == [(b"k", b"v")] * 4
+    iterator = extension.records(*arguments, extension.records(*arguments, extension.records(*arguments, None)))
+    assert [next(iterator)[1:3] for _ in range(4)] == [(b"k", b"v")] * 4
     with pytest.raises(BufferError):
         batch.clear()
-    del found, arguments
+    del iterator, arguments
     for arguments in (
         (None, held, 0, 3, Placed),
         (b"", held, 0, 4, Placed),
@@ -540,9 +542,9 @@ def test_a_cycle_through_what_hands_records_out_is_collected() -> None:
 @pytest.mark.parametrize("make", {record_positions.room, bytearray})
 def test_room_has_its_size_and_may_be_filled(make: Callable[[int], bytearray]) -> None:
     for size in (0, 1, 100, 1 << 20):
-        made = make(size)
-        made[:] = b"x" * size
-        assert made == bytearray(b"x" * size)
+        buffer = make(size)
+        buffer[:] = b"x" * size
+        assert buffer == bytearray(b"x" * size)
     for wrong in (-1, 1 << 80):
         with pytest.raises((ValueError, OverflowError)):
             make(wrong)

@@ -67,17 +67,17 @@ def test_times_of_the_broker_are_those_of_each_batch(kernel: str) -> None:
 
 
 @every_kernel
-@pytest.mark.parametrize("turn", range(3))
-def test_records_before_a_wrong_batch_are_found(kernel: str, turn: int) -> None:
+@pytest.mark.parametrize("index", range(3))
+def test_records_before_a_wrong_batch_are_found(kernel: str, index: int) -> None:
     """And the wrong one is named."""
     good = [records.build_batch(5 * n, [Record(b"%d" % n)]) for n in range(3)]
-    spoilt = bytearray(good[turn])
+    spoilt = bytearray(good[index])
     spoilt[-1] ^= 1
-    data = b"".join([*good[:turn], bytes(spoilt), *good[turn + 1 :]])
+    data = b"".join([*good[:index], bytes(spoilt), *good[index + 1 :]])
     columns, behind, wrong = KERNELS[kernel](data, 0, len(data), True)
-    assert list(RecordPositions(columns).offsets) == [5 * n for n in range(turn)]
+    assert list(RecordPositions(columns).offsets) == [5 * n for n in range(index)]
     assert (behind, wrong) == (
-        sum(map(len, good[:turn])), f"the checksum of the record batch at offset {5 * turn} is wrong"
+        sum(map(len, good[:index])), f"the checksum of the record batch at offset {5 * index} is wrong"
     )  # fmt: skip
     assert "bytes follow the last record" not in str(KERNELS[kernel](data, 0, len(data), False)[2])
 
@@ -95,11 +95,11 @@ def test_a_wrong_record_is_named_with_its_batch(kernel: str) -> None:
 
 
 @every_kernel
-@pytest.mark.parametrize("what", [b"", b"\0" * 100, records.build_batch(1, [Record()], codec=1)])
-def test_what_is_no_plain_batch_ends_the_run(kernel: str, what: bytes) -> None:
+@pytest.mark.parametrize("remainder", [b"", b"\0" * 100, records.build_batch(1, [Record()], codec=1)])
+def test_what_is_no_plain_batch_ends_the_run(kernel: str, remainder: bytes) -> None:
     """Rests, and compressed batches: the caller knows better than to ask."""
     front = records.build_batch(0, [Record(b"k")])
-    for data in (front + what, front + front[:50]):
+    for data in (front + remainder, front + front[:50]):
         columns, behind, wrong = KERNELS[kernel](data, 0, len(data), True)
         assert (len(RecordPositions(columns)), behind) == (1, len(front))
         assert (wrong is None) == (data == front)
@@ -115,8 +115,8 @@ def test_ranges_that_are_not_there(kernel: str, start: int, end: int) -> None:
 @every_kernel
 def test_offsets_ascend_over_all_batches(kernel: str) -> None:
     """Records below the previous one are omitted, as from one batch."""
-    found = [records.build_batch(base, [Record(b"%d" % base), Record(b"more")]) for base in (5, 6, 0, 9)]
-    assert [record.offset for record in built(kernel, b"".join(found))] == [5, 6, 7, 9, 10]
+    batches = [records.build_batch(base, [Record(b"%d" % base), Record(b"more")]) for base in (5, 6, 0, 9)]
+    assert [record.offset for record in built(kernel, b"".join(batches))] == [5, 6, 7, 9, 10]
 
 
 @needs_c
@@ -135,8 +135,8 @@ def test_extension_and_python_fallback_agree_over_damaged_runs(seed: int) -> Non
 
 def test_positions_come_with_what_is_wrong() -> None:
     batch = records.build_batch(3, [Record(b"k", b"v" + varlong(9))])
-    found, behind, wrong = record_runs.find_run(batch + batch[:-1], 0, 2 * len(batch) - 1)
-    assert (list(found.offsets), behind) == ([3], len(batch))
+    positions, behind, wrong = record_runs.find_run(batch + batch[:-1], 0, 2 * len(batch) - 1)
+    assert (list(positions.offsets), behind) == ([3], len(batch))
     assert "byte" in str(wrong)
-    found, behind, wrong = record_runs.find_run(batch, 0, len(batch), check_crcs=False)
-    assert (list(found.key_sizes), behind, wrong) == ([1], len(batch), None)
+    positions, behind, wrong = record_runs.find_run(batch, 0, len(batch), check_crcs=False)
+    assert (list(positions.key_sizes), behind, wrong) == ([1], len(batch), None)

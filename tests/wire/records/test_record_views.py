@@ -25,23 +25,23 @@ def at(*offsets: int) -> LazyRecords:
     return lazily(records.build_batch(offsets[0], [Record(b"%d" % offset, offset=offset) for offset in offsets]))
 
 
-def offsets(found: LazyRecords) -> list[int]:
-    return [record.offset for record in found]
+def offsets(lazy: LazyRecords) -> list[int]:
+    return [record.offset for record in lazy]
 
 
 @pytest.mark.parametrize("codec", range(5))
 def test_they_are_what_the_decoder_gives(codec: int) -> None:
     """Access is by index from either end, in a row, all together, and in slices."""
     batch = some_batch(random.Random(5), codec)
-    found, expected = lazily(batch), records.decode_records(batch)
-    assert len(found) == len(expected) > 5
-    assert list(found) == found.built() == expected
-    assert [found[n] for n in range(len(found))] == [found[n - len(found)] for n in range(len(found))] == expected
-    assert list(found[2:5]) == expected[2:5]
-    assert list(found[2:5][1:]) == expected[3:5]
-    assert (found[2:5][0], found[2:5][-1]) == (expected[2], expected[4])
-    assert expected[3] in found
-    for part, index in ((found, len(found)), (found, -len(found) - 1), (found[2:5], 3), (found[2:5], -4)):
+    lazy, expected = lazily(batch), records.decode_records(batch)
+    assert len(lazy) == len(expected) > 5
+    assert list(lazy) == lazy.built() == expected
+    assert [lazy[n] for n in range(len(lazy))] == [lazy[n - len(lazy)] for n in range(len(lazy))] == expected
+    assert list(lazy[2:5]) == expected[2:5]
+    assert list(lazy[2:5][1:]) == expected[3:5]
+    assert (lazy[2:5][0], lazy[2:5][-1]) == (expected[2], expected[4])
+    assert expected[3] in lazy
+    for part, index in ((lazy, len(lazy)), (lazy, -len(lazy) - 1), (lazy[2:5], 3), (lazy[2:5], -4)):
         with pytest.raises(IndexError):
             part[index]
 
@@ -56,18 +56,18 @@ def test_records_outlive_the_bytes_of_their_response() -> None:
     """They hold copies: one record that is kept does not keep its batch."""
     batch = bytearray(records.build_batch(0, [Record(b"key", b"value", (("h", b"x"),))]))
     (record,) = lazily(bytes(batch))
-    (other,) = found = lazily(memoryview(batch))
+    (other,) = lazy = lazily(memoryview(batch))
     batch[61:] = bytes(len(batch) - 61)
     assert other == record == Record(b"key", b"value", (("h", b"x"),), -1, 0)
-    assert found.positions.key_sizes[0] == 3
+    assert lazy.positions.key_sizes[0] == 3
 
 
 def test_every_record_says_who_set_its_time() -> None:
     batch = bytearray(records.build_batch(0, [Record(timestamp=5), Record(timestamp=9)]))
     assert [(record.timestamp, record.timestamp_type) for record in lazily(bytes(batch))] == [(5, 0), (9, 0)]
     batch[22] |= records.TIMESTAMP_TYPE_MASK
-    found = lazily(records.seal(bytes(batch)))
-    assert [(record.timestamp, record.timestamp_type) for record in found] == [(9, LOG_APPEND_TIME)] * 2
+    lazy = lazily(records.seal(bytes(batch)))
+    assert [(record.timestamp, record.timestamp_type) for record in lazy] == [(9, LOG_APPEND_TIME)] * 2
 
 
 def test_a_control_batch_has_one_record_with_the_type_in_its_key() -> None:
@@ -79,35 +79,37 @@ def test_a_control_batch_has_one_record_with_the_type_in_its_key() -> None:
 
 def test_they_begin_at_an_offset() -> None:
     """At the first later one if compaction removed it."""
-    found = at(10, 12, 13, 20)
-    assert [offsets(found.from_offset(n)) for n in (0, 10)] == [[10, 12, 13, 20]] * 2
-    assert [offsets(found.from_offset(n)) for n in (11, 12, 14, 20, 21)] == [[12, 13, 20], [12, 13, 20], [20], [20], []]
-    assert offsets(found[1:3].from_offset(0)) == [12, 13]
-    assert offsets(found[1:3].from_offset(13)) == [13]
+    lazy = at(10, 12, 13, 20)
+    assert [offsets(lazy.from_offset(n)) for n in (0, 10)] == [[10, 12, 13, 20]] * 2
+    assert [offsets(lazy.from_offset(n)) for n in (11, 12, 14, 20, 21)] == [[12, 13, 20], [12, 13, 20], [20], [20], []]
+    assert offsets(lazy[1:3].from_offset(0)) == [12, 13]
+    assert offsets(lazy[1:3].from_offset(13)) == [13]
 
 
 def test_ranges_of_offsets_are_left_out() -> None:
-    found = at(10, 12, 13, 20, 21)
-    assert [offsets(run) for run in found.outside([(12, 12), (20, 20)])] == [[10], [13], [21]]
-    assert [offsets(run) for run in found.outside([])] == [[10, 12, 13, 20, 21]]
-    assert [offsets(run) for run in found.outside([(0, 9), (11, 11), (14, 19), (22, 99)])] == [[10, 12, 13, 20, 21]]
-    assert found.outside([(0, 99)]) == []
-    assert [offsets(run) for run in found.outside([(10, 13), (11, 12), (13, 20)])] == [[21]]
+    lazy = at(10, 12, 13, 20, 21)
+    assert [offsets(run) for run in lazy.outside([(12, 12), (20, 20)])] == [[10], [13], [21]]
+    assert [offsets(run) for run in lazy.outside([])] == [[10, 12, 13, 20, 21]]
+    assert [offsets(run) for run in lazy.outside([(0, 9), (11, 11), (14, 19), (22, 99)])] == [[10, 12, 13, 20, 21]]
+    assert lazy.outside([(0, 99)]) == []
+    assert [offsets(run) for run in lazy.outside([(10, 13), (11, 12), (13, 20)])] == [[21]]
 
 
 @settings(deadline=None)
-@given(made=batches_of_records(), draw=st.data())
-def test_left_out_records_are_those_of_the_ranges(made: tuple[int, list[Record], int], draw: st.DataObject) -> None:
-    base, expected, last = made
-    found = lazily(records.build_batch(base, expected, last_offset=last))
+@given(base_and_records=batches_of_records(), draw=st.data())
+def test_left_out_records_are_those_of_the_ranges(
+    base_and_records: tuple[int, list[Record], int], draw: st.DataObject
+) -> None:
+    base, expected, last = base_and_records
+    lazy = lazily(records.build_batch(base, expected, last_offset=last))
     places = st.tuples(st.integers(base - 3, last + 3), st.integers(0, 300))
     ranges = sorted((first, first + size) for first, size in draw.draw(st.lists(places, max_size=4)))
-    runs = found.outside(ranges)
+    runs = lazy.outside(ranges)
     kept = [r for r in expected if not any(first <= r.offset <= end for first, end in ranges)]
     assert [record for run in runs for record in run] == kept
     assert all(len(run) for run in runs)
     start = draw.draw(st.integers(base - 3, last + 3))
-    assert list(found.from_offset(start)) == [record for record in expected if record.offset >= start]
+    assert list(lazy.from_offset(start)) == [record for record in expected if record.offset >= start]
 
 
 def test_none_is_a_sequence_without_any() -> None:

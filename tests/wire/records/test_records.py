@@ -70,7 +70,7 @@ def small_batches() -> Iterator[tuple[list[Record], dict[str, Any]]]:
     chance = random.Random(5)
     numbers = ("producer_id", "producer_epoch", "base_sequence", "leader_epoch")
     for count in (1, 2, 3, 63, 64, 65, 300):
-        made = [
+        small_records = [
             Record(
                 chance.choice((None, b"", chance.randbytes(chance.choice((1, 62, 63, 64, 70, 8192))))),
                 chance.choice((None, b"", chance.randbytes(chance.choice((1, 63, 64, 9000))))),
@@ -79,16 +79,16 @@ def small_batches() -> Iterator[tuple[list[Record], dict[str, Any]]]:
             )
             for _ in range(count)
         ]
-        yield made, {name: chance.randrange(-1, 1 << 15) for name in numbers}
+        yield small_records, {name: chance.randrange(-1, 1 << 15) for name in numbers}
 
 
 def test_extension_writes_what_the_python_fallback_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for made, numbers in small_batches():
+    for small_records, numbers in small_batches():
         for base_offset, codec in ((0, 0), (7, compression.ZSTD), (1 << 40, compression.LZ4)):
-            built = records.build_batch(base_offset, made, codec=codec, **numbers)
+            built = records.build_batch(base_offset, small_records, codec=codec, **numbers)
             with monkeypatch.context() as patched:
                 patched.setattr(records, "_small", records._never)
-                assert records.build_batch(base_offset, made, codec=codec, **numbers) == built
+                assert records.build_batch(base_offset, small_records, codec=codec, **numbers) == built
 
 
 @pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
@@ -100,8 +100,8 @@ def test_keys_are_found_without_opening_a_batch() -> None:
             chance.choice((b"\0\0a", b"\0\0" + b"b" * 70, b"\0\0", *([b"\0\1", b"\0", None] * (number % 2))))
             for _ in "12"
         ]
-        made = [Record(key, chance.choice((None, b"", b"v" * 200)), (("h", b"x"),) * (number % 3)) for key in keys]
-        batch = records.build_batch(number, made, is_transactional=number % 7 == 6)
+        keyed = [Record(key, chance.choice((None, b"", b"v" * 200)), (("h", b"x"),) * (number % 3)) for key in keys]
+        batch = records.build_batch(number, keyed, is_transactional=number % 7 == 6)
         expected = number % 7 != 6 and all((key or b"").startswith(b"\0\0") for key in keys)
         assert records.has_only_keys(memoryview(batch), b"\0\0") == expected
         count += expected
@@ -136,8 +136,8 @@ def test_last_values_are_those_of_the_decoded_records() -> None:
     chance, taken = random.Random(9), 0
     for number in range(4000):
         keys = [chance.choice((b"\0\0a", b"\0\1" + b"b" * 70, b"\0\0", b"\0\2", b"\0", None)) for _ in "123"]
-        made = [Record(key, chance.choice((None, b"", b"v" * 200)), (("h", b"x"),) * (number % 3)) for key in keys]
-        batch = bytearray(records.build_batch(7, made, producer_id=5, producer_epoch=2, base_sequence=0))
+        keyed = [Record(key, chance.choice((None, b"", b"v" * 200)), (("h", b"x"),) * (number % 3)) for key in keys]
+        batch = bytearray(records.build_batch(7, keyed, producer_id=5, producer_epoch=2, base_sequence=0))
         for _ in range(chance.randrange(4) if number % 2 else 0):
             batch[chance.randrange(21, len(batch))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
         sealed = records.seal(bytes(batch))
@@ -291,10 +291,10 @@ def test_a_cut_off_batch_ends_the_walk() -> None:
     data = records.build_batch(0, RECORDS) + records.build_batch(3, RECORDS)
     first = headers_of(data)[0]
     for cut in range(len(data)):
-        found, complete = split_complete(data[:cut])
-        assert len(found) == (1 if cut >= first.size else 0)
-        assert complete == (first.size if found else 0)
-        assert len(layouts.RECORD_BATCHES.parse(data[:cut])) == len(found)
+        batches, complete = split_complete(data[:cut])
+        assert len(batches) == (1 if cut >= first.size else 0)
+        assert complete == (first.size if batches else 0)
+        assert len(layouts.RECORD_BATCHES.parse(data[:cut])) == len(batches)
     assert len(headers_of(data)) == 2
     assert headers_of(b"") == []
 
@@ -366,8 +366,8 @@ def test_log_append_time_goes_for_all_records() -> None:
     """The broker sets one time per batch; the deltas of the producer stay but do not count."""
     batch = bytearray(records.build_batch(0, RECORDS))
     batch[22] |= records.TIMESTAMP_TYPE_MASK
-    found = records.decode_records(records.seal(bytes(batch)))
-    assert {record.timestamp for record in found} == {1_700_000_000_900}
+    decoded = records.decode_records(records.seal(bytes(batch)))
+    assert {record.timestamp for record in decoded} == {1_700_000_000_900}
 
 
 def test_gaps_stay_gaps() -> None:
@@ -381,11 +381,11 @@ def test_gaps_stay_gaps() -> None:
     assert records.decode_records(empty) == []
 
 
-@pytest.mark.parametrize(("found", "last"), [([], None), ([Record(offset=3)], None), ([Record(offset=12)], 11)])
-def test_batches_that_cannot_be_built(found: list[Record], last: int | None) -> None:
+@pytest.mark.parametrize(("batch_records", "last"), [([], None), ([Record(offset=3)], None), ([Record(offset=12)], 11)])
+def test_batches_that_cannot_be_built(batch_records: list[Record], last: int | None) -> None:
     """No record at all, or one outside the offsets of the batch."""
     with pytest.raises(LocalProtocolError):
-        records.build_batch(10, found, last_offset=last)
+        records.build_batch(10, batch_records, last_offset=last)
 
 
 def test_control_records() -> None:
@@ -408,10 +408,10 @@ def opened_by(
     """The bytes and columns that are found, or the error."""
     monkeypatch.setattr(records, "_open_batch", OPENERS[opener])
     try:
-        area, found = records.open_batch(memoryview(data), start, end, whole_payload, check_crcs=check_crcs)
+        area, positions = records.open_batch(memoryview(data), start, end, whole_payload, check_crcs=check_crcs)
     except RemoteProtocolError as error:
         return "no batch" if re.match("a record batch |a message |not exactly one whole", str(error)) else str(error)
-    return bytes(area), found.columns
+    return bytes(area), positions.columns
 
 
 @every_opener
@@ -422,9 +422,9 @@ def test_a_batch_is_opened_in_one_call(opener: str, codec: int, seed: int, monke
     batch = some_batch(random.Random(seed), codec)
     if seed % 2:
         batch = with_fields(batch, [(22, "b", codec | records.TIMESTAMP_TYPE_MASK)])
-    area, found = records.find_records(batch, records.read_header(batch))
+    area, positions = records.find_records(batch, records.read_header(batch))
     data = b"before" + batch + b"after"
-    assert opened_by(opener, monkeypatch, data, 6, 6 + len(batch)) == (bytes(area), found.columns)
+    assert opened_by(opener, monkeypatch, data, 6, 6 + len(batch)) == (bytes(area), positions.columns)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -460,12 +460,12 @@ def test_what_is_no_batch_is_not_opened(opener: str, monkeypatch: pytest.MonkeyP
 @every_opener
 def test_an_error_of_the_decompression_is_passed_on(opener: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "_open_batch", OPENERS[opener])
-    batch, seen = build_batch(7, [Record(value=b"v")], codec=compression.ZSTD), []
+    batch, payloads = build_batch(7, [Record(value=b"v")], codec=compression.ZSTD), []
 
     def refuse(codec: int, payload: Buffer) -> Buffer:
-        seen.append((codec, bytes(payload)))
+        payloads.append((codec, bytes(payload)))
         raise compression.CodecMissing("no zstd")
 
     with pytest.raises(compression.CodecMissing, match="no zstd"):
         records.open_batch(memoryview(batch), 0, len(batch), refuse)
-    assert seen == [(compression.ZSTD, batch[61:])]
+    assert payloads == [(compression.ZSTD, batch[61:])]

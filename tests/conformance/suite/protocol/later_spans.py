@@ -12,15 +12,15 @@ Spans = list[Any]
 
 def later_spans(change: Callable[[Any, Spans], Spans]) -> Change:
     """Return a change of the acquired records in ShareFetch responses after the first that has some."""
-    seen: list[bool] = []
+    first_acquired: list[bool] = []
 
     def apply(message: Any) -> None:
         for topic in message.responses:
             for partition in topic.partitions:
-                if seen:
+                if first_acquired:
                     partition.acquired_records = change(message, list(partition.acquired_records))
                 elif partition.acquired_records:
-                    seen.append(True)
+                    first_acquired.append(True)
 
     return apply
 

@@ -22,9 +22,9 @@ def letters(change: Callable[[records.Record], records.Record]) -> Change:
     def rebuilt(data: Any) -> bytes:
         view = memoryview(data or b"")
         return b"".join(
-            records.build_batch(batch.base_offset, [change(each) for each in made])
+            records.build_batch(batch.base_offset, [change(each) for each in letters_of_batch])
             for batch in records.iter_batches(view)
-            if (made := records.decode_records(view[batch.position : batch.end]))
+            if (letters_of_batch := records.decode_records(view[batch.position : batch.end]))
         )
 
     return put("responses[].partitions[].records", rebuilt)

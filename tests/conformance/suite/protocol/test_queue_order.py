@@ -27,12 +27,12 @@ def keys(change: Callable[[bytes | None], bytes | None]) -> Change:
     def rebuilt(data: Any) -> bytes:
         view = memoryview(data)
         now = int(time.time() * 1000)
-        made = [
+        keyed = [
             records.Record(key=change(record.key), value=record.value, timestamp=now)
             for batch in records.iter_batches(view)
             for record in records.decode_records(view[batch.position : batch.end])
         ]
-        return records.build_batch(0, made)
+        return records.build_batch(0, keyed)
 
     return put("topic_data[].partition_data[].records", rebuilt)
 
@@ -46,8 +46,8 @@ def the_same(_key: bytes | None) -> bytes:
 
 
 def first_record_only(data: Any) -> Any:
-    found = records.decode_records(memoryview(data)) if data else []
-    return records.build_batch(found[0].offset, found[:1]) if found else data
+    decoded = records.decode_records(memoryview(data)) if data else []
+    return records.build_batch(decoded[0].offset, decoded[:1]) if decoded else data
 
 
 def without(hidden: Callable[[Any], bool]) -> Callable[[Any], Any]:

@@ -13,30 +13,30 @@ from tests.support.target_caller import Caller, advance, batch, running_cluster,
 def request(session_id: int, epoch: int, *topics: str) -> messages.FetchRequest:
     message = messages.FetchRequest
     partition = message.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-    found = [message.FetchTopic(topic=each, partitions=[partition]) for each in topics]
-    return message(session_id=session_id, session_epoch=epoch, topics=found)
+    fetch_topics = [message.FetchTopic(topic=each, partitions=[partition]) for each in topics]
+    return message(session_id=session_id, session_epoch=epoch, topics=fetch_topics)
 
 
 async def test_a_fetch_waits_for_records_until_its_deadline() -> None:
     async with running_cluster() as cluster, trio.open_nursery() as nursery:
         cluster.create_topic("t")
         caller = Caller(cluster)
-        found: list[list[str]] = []
+        fetched: list[list[str]] = []
 
         async def fetch(max_wait_ms: int) -> None:
-            found.append(values((await caller.fetch("t", 0, max_wait_ms=max_wait_ms)).records))
+            fetched.append(values((await caller.fetch("t", 0, max_wait_ms=max_wait_ms)).records))
 
         nursery.start_soon(fetch, 1000)
         await trio.testing.wait_all_tasks_blocked()
         await advance(cluster, 0.9)
-        assert found == []
+        assert fetched == []
         await advance(cluster, 0.1)
-        assert found == [[]]
+        assert fetched == [[]]
         nursery.start_soon(fetch, 1000)
         await trio.testing.wait_all_tasks_blocked()
         await caller.produce("t", batch("a"))
         await trio.testing.wait_all_tasks_blocked()
-        assert found == [[], ["a"]]
+        assert fetched == [[], ["a"]]
 
 
 async def test_a_session_returns_only_what_changed() -> None:
@@ -65,9 +65,9 @@ async def test_read_committed_ends_at_open_transactions_and_names_aborted_ones()
         assert values((await caller.fetch("t", 0, isolation=1)).records) == []
         assert values((await caller.fetch("t", 0)).records) == ["a", "plain"]
         await caller.end(producer, commits=False)
-        found = await caller.fetch("t", 0, isolation=1)
-        assert values(found.records) == ["a", "plain"]
-        assert [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()] == [
+        fetched = await caller.fetch("t", 0, isolation=1)
+        assert values(fetched.records) == ["a", "plain"]
+        assert [(each.producer_id, each.first_offset) for each in fetched.aborted_transactions or ()] == [
             (producer[0], 0)
         ]
 

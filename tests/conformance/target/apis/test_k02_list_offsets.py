@@ -19,8 +19,8 @@ async def test_positions_and_timestamps_are_found() -> None:
         for _ in range(3):
             await caller.produce("t", batch("a"))
         cluster.delete_records("t", 0, 1)
-        found = [(await offset_of(caller, each))[1] for each in (-1, -2, -3, -4, -5, START_MS, START_MS + 1)]
-        assert found == [3, 1, 1, 1, -1, 1, -1]
+        offsets = [(await offset_of(caller, each))[1] for each in (-1, -2, -3, -4, -5, START_MS, START_MS + 1)]
+        assert offsets == [3, 1, 1, 1, -1, 1, -1]
 
 
 async def test_a_partition_that_is_named_twice_is_refused() -> None:

@@ -34,8 +34,11 @@ async def test_topics_are_found_by_id() -> None:
     async with running_cluster() as cluster:
         topic_id = cluster.create_topic("t").topic_id
         topics = [{"topic_id": topic_id, "name": None}, {"topic_id": b"?" * 16, "name": None}]
-        found = (await Caller(cluster).query("Metadata", topics=topics)).topics
-        assert [(each.name, each.error_code) for each in found] == [("t", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
+        topic_entries = (await Caller(cluster).query("Metadata", topics=topics)).topics
+        assert [(each.name, each.error_code) for each in topic_entries] == [
+            ("t", 0),
+            (None, ErrorCode.UNKNOWN_TOPIC_ID),
+        ]
 
 
 async def test_authorized_operations_are_returned_on_request() -> None:

@@ -13,8 +13,8 @@ async def test_all_topics_of_several_groups_are_returned() -> None:
         caller = Caller(cluster)
         await caller.commit("g", "t", 3)
         groups = [{"group_id": "g", "topics": None}, {"group_id": "h", "topics": None}]
-        found = (await caller.query("OffsetFetch", 8, groups=groups)).groups
-        assert [[topic.name for topic in each.topics] for each in found] == [["t"], []]
+        fetched_groups = (await caller.query("OffsetFetch", 8, groups=groups)).groups
+        assert [[topic.name for topic in each.topics] for each in fetched_groups] == [["t"], []]
 
 
 async def test_version_1_has_an_error_in_each_partition() -> None:

@@ -11,12 +11,16 @@ from tests.support.target_caller import Caller, running_cluster
 async def test_keys_have_the_coordinator_that_a_test_gave_them() -> None:
     async with running_cluster(3) as cluster:
         cluster.move_coordinator(CoordinatorKind.GROUP, "g", 3)
-        found = (await Caller(cluster).query("FindCoordinator", key_type=0, coordinator_keys=["g"])).coordinators[0]
+        coordinator = (await Caller(cluster).query("FindCoordinator", key_type=0, coordinator_keys=["g"])).coordinators[
+            0
+        ]
         old = await Caller(cluster).query("FindCoordinator", 3, key_type=0, key="g")
-        assert (found.node_id, found.port) == (old.node_id, old.port) == (3, 9003)
+        assert (coordinator.node_id, coordinator.port) == (old.node_id, old.port) == (3, 9003)
 
 
 async def test_coordinators_of_share_partitions_are_for_brokers() -> None:
     async with running_cluster() as cluster:
-        found = (await Caller(cluster).query("FindCoordinator", key_type=2, coordinator_keys=["g"])).coordinators[0]
-        assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+        coordinator = (await Caller(cluster).query("FindCoordinator", key_type=2, coordinator_keys=["g"])).coordinators[
+            0
+        ]
+        assert (coordinator.error_code, coordinator.node_id) == (ErrorCode.INVALID_REQUEST, -1)

@@ -26,17 +26,17 @@ async def test_members_wait_for_the_assignment_of_the_leader() -> None:
         (leader, leader_id), (other, other_id) = sorted(
             [(one, first), (two, second)], key=lambda each: each[1] != group.leader
         )
-        found = []
+        assignments = []
 
         async def sync() -> None:
-            found.append((await other.sync("g", other_id, {})).assignment)
+            assignments.append((await other.sync("g", other_id, {})).assignment)
 
         nursery.start_soon(sync)
         await trio.testing.wait_all_tasks_blocked()
-        assert found == []
+        assert assignments == []
         assert (await leader.sync("g", leader_id, {leader_id: b"1", other_id: b"2"})).assignment == b"1"
         await trio.testing.wait_all_tasks_blocked()
-        assert found == [b"2"]
+        assert assignments == [b"2"]
 
 
 async def test_a_member_that_does_not_sync_is_removed_after_the_rebalance_timeout() -> None:

@@ -14,11 +14,11 @@ async def test_groups_are_listed_with_type_and_state() -> None:
         await caller.query(
             "ShareGroupHeartbeat", group_id="c", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
         )
-        found = (await caller.query("ListGroups")).groups
-        assert [(g.group_id, g.group_type, g.group_state) for g in found] == [
+        groups = (await caller.query("ListGroups")).groups
+        assert [(g.group_id, g.group_type, g.group_state) for g in groups] == [
             ("a", "classic", "Stable"),
             ("b", "consumer", "Stable"),
             ("c", "share", "Stable"),
         ]
-        found = (await caller.query("ListGroups", types_filter=["Share", "CLASSIC"], states_filter=["stable"])).groups
-        assert [each.group_id for each in found] == ["a", "c"]
+        groups = (await caller.query("ListGroups", types_filter=["Share", "CLASSIC"], states_filter=["stable"])).groups
+        assert [each.group_id for each in groups] == ["a", "c"]

@@ -13,8 +13,8 @@ async def test_a_topic_is_deleted_with_its_committed_offsets() -> None:
         caller = Caller(cluster)
         await caller.commit("g", "t", 3)
         topics = [{"name": None, "topic_id": topic_id}, {"name": "none"}, {"name": None, "topic_id": b"?" * 16}]
-        found = (await caller.query("DeleteTopics", topics=topics)).responses
-        assert [each.error_code for each in found] == [
+        responses = (await caller.query("DeleteTopics", topics=topics)).responses
+        assert [each.error_code for each in responses] == [
             ErrorCode.NONE,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.UNKNOWN_TOPIC_ID,

@@ -13,9 +13,11 @@ async def test_the_start_of_the_log_moves_forward_only() -> None:
         caller = Caller(cluster)
         for _ in range(3):
             await caller.produce("t", batch("a"))
-        found = []
+        results = []
         for offset in (2, 1, 4, -1):
             partitions = [{"partition_index": 0, "offset": offset}]
             response = await caller.query("DeleteRecords", topics=[{"name": "t", "partitions": partitions}])
-            found.append((response.topics[0].partitions[0].error_code, response.topics[0].partitions[0].low_watermark))
-        assert found == [(0, 2), (0, 2), (ErrorCode.OFFSET_OUT_OF_RANGE, -1), (0, 3)]
+            results.append(
+                (response.topics[0].partitions[0].error_code, response.topics[0].partitions[0].low_watermark)
+            )
+        assert results == [(0, 2), (0, 2), (ErrorCode.OFFSET_OUT_OF_RANGE, -1), (0, 3)]

@@ -27,8 +27,8 @@ async def test_each_call_fences_the_producers_before() -> None:
 async def test_ids_without_a_transactional_id_are_new() -> None:
     async with running_cluster() as cluster:
         caller = Caller(cluster)
-        found = [await caller.query("InitProducerId", transactional_id=None) for _ in range(2)]
-        assert [(each.producer_id, each.producer_epoch) for each in found] == [(0, 0), (1, 0)]
+        producers = [await caller.query("InitProducerId", transactional_id=None) for _ in range(2)]
+        assert [(each.producer_id, each.producer_epoch) for each in producers] == [(0, 0), (1, 0)]
 
 
 async def test_an_invalid_timeout_is_refused() -> None:

@@ -12,9 +12,9 @@ async def test_epochs_end_where_the_next_one_begins() -> None:
         await caller.produce("t", batch("a"))
         cluster.bump_leader_epoch("t", 0)
         await caller.produce("t", batch("b", "c"))
-        found = []
+        epoch_ends = []
         for epoch in (0, 1, 2):
             topics = [{"topic": "t", "partitions": [{"partition": 0, "leader_epoch": epoch}]}]
             partition = (await caller.query("OffsetForLeaderEpoch", topics=topics)).topics[0].partitions[0]
-            found.append((partition.leader_epoch, partition.end_offset))
-        assert found == [(0, 1), (1, 3), (-1, -1)]
+            epoch_ends.append((partition.leader_epoch, partition.end_offset))
+        assert epoch_ends == [(0, 1), (1, 3), (-1, -1)]

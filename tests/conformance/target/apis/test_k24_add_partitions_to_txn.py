@@ -12,7 +12,7 @@ async def test_all_partitions_are_added_or_none() -> None:
         cluster.create_topic("t")
         caller = Caller(cluster)
         producer = await caller.transactional()
-        found = []
+        error_codes = []
         for names in (["t", "none"], ["t"]):
             added = [{"name": each, "partitions": [0]} for each in names]
             response = await caller.query(
@@ -20,8 +20,11 @@ async def test_all_partitions_are_added_or_none() -> None:
                 v3_and_below_producer_epoch=producer[1], v3_and_below_topics=added,
             )  # fmt: skip
             topics = response.results_by_topic_v3_and_below
-            found.append([each.results_by_partition[0].partition_error_code for each in topics])
-        assert found == [[ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [ErrorCode.NONE]]
+            error_codes.append([each.results_by_partition[0].partition_error_code for each in topics])
+        assert error_codes == [
+            [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+            [ErrorCode.NONE],
+        ]
         assert {each.topic for each in cluster.transactions.producers["x"].partitions} == {"t"}
 
 

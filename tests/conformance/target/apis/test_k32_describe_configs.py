@@ -15,8 +15,8 @@ async def describe(caller: Caller, kind: int, name: str, **values: object) -> ob
 async def test_stored_values_and_defaults_differ_by_their_source() -> None:
     async with running_cluster() as cluster:
         cluster.create_topic("t", configs={"retention.ms": "7"})
-        found = await describe(Caller(cluster), 2, "t", configuration_keys=["retention.ms", "segment.ms"])
-        configs = {each.name: (each.value, each.config_source) for each in found.configs}  # type: ignore[attr-defined]
+        described = await describe(Caller(cluster), 2, "t", configuration_keys=["retention.ms", "segment.ms"])
+        configs = {each.name: (each.value, each.config_source) for each in described.configs}  # type: ignore[attr-defined]
         assert configs == {"retention.ms": ("7", 1), "segment.ms": ("604800000", 5)}
 
 

@@ -34,7 +34,7 @@ async def test_topics_are_read_from_the_metadata_and_other_bytes_cannot_be_read(
     async with running_cluster() as cluster:
         subscription = messages.ConsumerProtocolSubscription(topics=["a", "b"])
         metadata = b"\0\1" + bytes(registry.codec_of(messages.ConsumerProtocolSubscription, 1).encode(subscription))
-        found = []
+        subscribed_topics = []
         for group_id, each in (("g", metadata), ("h", b"?")):
             caller = Caller(cluster)
             protocols = [{"name": "range", "metadata": each}]
@@ -42,5 +42,5 @@ async def test_topics_are_read_from_the_metadata_and_other_bytes_cannot_be_read(
             await caller.join(group_id, member_id, protocols=protocols)
             group = cluster.groups.get(group_id)
             assert isinstance(group, ClassicGroup)
-            found.append(classic_topics(group))
-        assert found == [{"a", "b"}, None]
+            subscribed_topics.append(classic_topics(group))
+        assert subscribed_topics == [{"a", "b"}, None]

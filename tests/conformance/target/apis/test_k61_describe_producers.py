@@ -12,7 +12,7 @@ async def test_open_transactions_show_their_first_offset() -> None:
         producer = await caller.transactional()
         await caller.produce_in(producer, "t", "a", "b")
         topics = [{"name": "t", "partition_indexes": [0, 9]}]
-        found = (await caller.query("DescribeProducers", topics=topics)).topics[0].partitions
-        state = found[0].active_producers[0]
+        partitions = (await caller.query("DescribeProducers", topics=topics)).topics[0].partitions
+        state = partitions[0].active_producers[0]
         assert (state.producer_id, state.last_sequence, state.current_txn_start_offset) == (producer[0], 1, 0)
-        assert found[1].error_code == 3
+        assert partitions[1].error_code == 3

@@ -12,13 +12,19 @@ async def test_an_open_transaction_shows_its_partitions() -> None:
         cluster.create_topic("t")
         caller = Caller(cluster)
         await caller.produce_in(await caller.transactional(), "t", "a")
-        found = (await caller.query("DescribeTransactions", transactional_ids=["x", "none", ""])).transaction_states
-        assert (found[0].transaction_state, found[0].topics[0].topic, found[0].topics[0].partitions) == (
+        transactions = (
+            await caller.query("DescribeTransactions", transactional_ids=["x", "none", ""])
+        ).transaction_states
+        assert (
+            transactions[0].transaction_state,
+            transactions[0].topics[0].topic,
+            transactions[0].topics[0].partitions,
+        ) == (
             "Ongoing",
             "t",
             [0],
         )
-        assert [each.error_code for each in found] == [
+        assert [each.error_code for each in transactions] == [
             ErrorCode.NONE,
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             ErrorCode.INVALID_REQUEST,

@@ -20,8 +20,8 @@ async def test_members_show_assignment_and_target() -> None:
             2,
             "uniform",
         )
-        found = group.members[0].assignment.topic_partitions[0]
-        assert (found.topic_name, found.partitions) == ("t", [0, 1])
+        assigned = group.members[0].assignment.topic_partitions[0]
+        assert (assigned.topic_name, assigned.partitions) == ("t", [0, 1])
         assert group.members[0].target_assignment == group.members[0].assignment
         assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 

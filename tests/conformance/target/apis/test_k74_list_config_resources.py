@@ -12,7 +12,7 @@ async def test_groups_are_listed_once_they_have_settings() -> None:
         cluster.create_topic("t")
         cluster.group_configs.store("g", {"share.auto.offset.reset": "earliest"})
         caller = Caller(cluster)
-        found = (await caller.query("ListConfigResources", resource_types=[2, 32])).config_resources
-        assert [(each.resource_type, each.resource_name) for each in found] == [(2, "t"), (32, "g")]
+        resources = (await caller.query("ListConfigResources", resource_types=[2, 32])).config_resources
+        assert [(each.resource_type, each.resource_name) for each in resources] == [(2, "t"), (32, "g")]
         wrong = await caller.query("ListConfigResources", resource_types=[99])
         assert wrong.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -30,10 +30,13 @@ async def test_a_view_is_described_if_it_is_named() -> None:
     async with running_cluster() as cluster:
         cluster.create_topic("t")
         caller = Caller(cluster)
-        found = []
+        described = []
         for names in (["__view.r2.t", "__view.r0.t"], []):
             topics = [{"name": each} for each in names]
             response = await caller.query("DescribeTopicPartitions", topics=topics, response_partition_limit=9)
-            found.append([(each.name, each.error_code, len(each.partitions)) for each in response.topics])
+            described.append([(each.name, each.error_code, len(each.partitions)) for each in response.topics])
             await caller.commit("g", "__view.r2.t", 1)
-        assert found == [[("__view.r0.t", ErrorCode.INVALID_TOPIC_EXCEPTION, 0), ("__view.r2.t", 0, 2)], [("t", 0, 1)]]
+        assert described == [
+            [("__view.r0.t", ErrorCode.INVALID_TOPIC_EXCEPTION, 0), ("__view.r2.t", 0, 2)],
+            [("t", 0, 1)],
+        ]

@@ -36,17 +36,19 @@ async def test_a_fetch_waits_for_records_that_are_released() -> None:
         one, two = Caller(cluster), Caller(cluster, number=2)
         await one.produce("t", batch("a"))
         await one.share_fetch("g", topic_id, 0)
-        found = []
+        acquired_spans = []
 
         async def fetch() -> None:
-            found.extend(acquired(await two.share_fetch("g", topic_id, 0, member_id="other", max_wait_ms=5000)))
+            acquired_spans.extend(
+                acquired(await two.share_fetch("g", topic_id, 0, member_id="other", max_wait_ms=5000))
+            )
 
         nursery.start_soon(fetch)
         await trio.testing.wait_all_tasks_blocked()
-        assert found == []
+        assert acquired_spans == []
         one.close()
         await trio.testing.wait_all_tasks_blocked()
-        assert found == [(0, 0, 2)]
+        assert acquired_spans == [(0, 0, 2)]
 
 
 async def test_wrong_epochs_and_renewals_are_refused() -> None:

@@ -18,8 +18,8 @@ async def test_accepted_records_are_not_delivered_again_and_released_ones_are() 
         await caller.share_fetch("g", topic_id, 0)
         await caller.share_acknowledge("g", topic_id, 1, 0, 0, ACCEPT)
         await caller.share_acknowledge("g", topic_id, 2, 1, 1, RELEASE)
-        found = (await caller.share_fetch("g", topic_id, 3)).responses[0].partitions[0].acquired_records
-        assert [(each.first_offset, each.delivery_count) for each in found] == [(1, 2)]
+        acquired_spans = (await caller.share_fetch("g", topic_id, 3)).responses[0].partitions[0].acquired_records
+        assert [(each.first_offset, each.delivery_count) for each in acquired_spans] == [(1, 2)]
 
 
 async def test_a_renewed_lock_lasts_and_an_expired_one_is_an_error() -> None:

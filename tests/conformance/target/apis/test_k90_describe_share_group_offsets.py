@@ -16,13 +16,13 @@ async def test_the_lag_counts_what_is_not_settled() -> None:
         caller = Caller(cluster)
         await caller.produce("t", batch("a", "b", "c"))
         await caller.share_fetch("g", topic_id, 0)
-        found = []
+        offsets = []
         for _ in range(2):
             groups = [{"group_id": "g", "topics": None}]
             entry = (await caller.query("DescribeShareGroupOffsets", groups=groups)).groups[0].topics[0].partitions[0]
-            found.append((entry.start_offset, entry.lag))
+            offsets.append((entry.start_offset, entry.lag))
             await caller.share_acknowledge("g", topic_id, 1, 0, 0, 1)
-        assert found == [(-1, -1), (1, 2)]
+        assert offsets == [(-1, -1), (1, 2)]
         unknown = await caller.query("DescribeShareGroupOffsets", groups=[{"group_id": "none", "topics": None}])
         assert (unknown.groups[0].error_code, list(unknown.groups[0].topics)) == (ErrorCode.NONE, [])
 
@@ -35,8 +35,8 @@ async def test_offsets_of_named_topics_are_described_at_any_node() -> None:
         partitions = [{"partition_index": 0, "start_offset": 0}]
         topics = [{"topic_name": "t", "partitions": partitions}]
         await coordinator.query("AlterShareGroupOffsets", group_id="g", topics=topics)
-        named = [{"group_id": "g", "topics": [{"topic_name": "t", "partitions": [0]}]}]
-        found = (await other.query("DescribeShareGroupOffsets", groups=named)).groups[0]
-        assert (found.error_code, found.topics[0].partitions[0].start_offset) == (ErrorCode.NONE, 0)
+        described_groups = [{"group_id": "g", "topics": [{"topic_name": "t", "partitions": [0]}]}]
+        group = (await other.query("DescribeShareGroupOffsets", groups=described_groups)).groups[0]
+        assert (group.error_code, group.topics[0].partitions[0].start_offset) == (ErrorCode.NONE, 0)
         everything = await other.query("DescribeShareGroupOffsets", groups=[{"group_id": "g", "topics": None}])
         assert everything.groups[0].error_code == ErrorCode.NOT_COORDINATOR

@@ -20,8 +20,8 @@ async def test_a_group_begins_where_it_was_set() -> None:
         await caller.produce("t", batch("a", "b", "c"))
         assert await alter(caller, "t", 1) == (0, [0])
         assert await alter(caller, "none", 1) == (0, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-        found = (await caller.share_fetch("g", topic_id, 0)).responses[0].partitions[0].acquired_records
-        assert [(each.first_offset, each.last_offset) for each in found] == [(1, 2)]
+        acquired_spans = (await caller.share_fetch("g", topic_id, 0)).responses[0].partitions[0].acquired_records
+        assert [(each.first_offset, each.last_offset) for each in acquired_spans] == [(1, 2)]
         await caller.query(
             "ShareGroupHeartbeat", group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
         )

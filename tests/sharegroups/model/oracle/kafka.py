@@ -124,10 +124,10 @@ class Engine:
         for run in partition.runs:
             if run.state != UNREAD:
                 pending = run.pending is not None
-                what = (
+                state_text = (
                     f"{run.target}:{run.count}::true" if pending else f"{run.state}:{run.count}:{run.owner or ''}:false"
                 )
-                out += [f"{offset}:{what}" for offset in range(run.first, run.last + 1)]
+                out += [f"{offset}:{state_text}" for offset in range(run.first, run.last + 1)]
         return " ".join(out)
 
 
@@ -137,14 +137,14 @@ def compact(state: str) -> str:
     start = int(words[1])
     runs: list[tuple[int, int, str]] = []
     for word in words[5:]:
-        offset, what = word.split(":", 1)
+        offset, state_text = word.split(":", 1)
         if int(offset) < start:
             continue
-        if runs and runs[-1][1] + 1 == int(offset) and runs[-1][2] == what:
-            runs[-1] = (runs[-1][0], int(offset), what)
+        if runs and runs[-1][1] + 1 == int(offset) and runs[-1][2] == state_text:
+            runs[-1] = (runs[-1][0], int(offset), state_text)
         else:
-            runs.append((int(offset), int(offset), what))
-    return " ".join([*words[1:5], *[f"{first}-{last}:{what}" for first, last, what in runs]])
+            runs.append((int(offset), int(offset), state_text))
+    return " ".join([*words[1:5], *[f"{first}-{last}:{text}" for first, last, text in runs]])
 
 
 class Kafka:

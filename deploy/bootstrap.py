@@ -8,8 +8,10 @@ sources changed; C is compiled where there is a compiler, and replaced by Python
 """
 
 import hashlib
+import os
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
@@ -18,6 +20,8 @@ ENVIRONMENT = CHECKOUT / ".venv"
 OLDEST = (3, 11)
 INSTALL_S = 900
 """Seconds after which a slow registry counts as a failure."""
+BUILDING = f"[build_ext]\nparallel = {os.cpu_count() or 1}\n[bdist_wheel]\ncompression = stored\n"
+"""How setuptools builds: C in parallel, and the wheel of PySpark, 450 MB that are unpacked again, uncompressed."""
 
 
 class InstallError(Exception):
@@ -53,16 +57,21 @@ def _what_it_is_made_of() -> str:
 
 def _make() -> None:
     try:
-        venv.create(ENVIRONMENT, with_pip=True, clear=True)
+        venv.create(ENVIRONMENT, with_pip=True, clear=True, upgrade_deps=True)  # an old pip takes a minute more
     except (OSError, subprocess.CalledProcessError) as error:
         raise InstallError(f"cannot make {ENVIRONMENT} (is the venv module of Python complete?): {error}") from error
 
 
 def _install(python: Path, extra: str) -> None:
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-    command = [str(python), "-m", "pip", "install", *quiet, "--editable", f".[{extra}]"]
+    lazily = ["--no-compile"]  # most modules of the packages are never imported
+    command = [str(python), "-m", "pip", "install", *quiet, *lazily, "--editable", f".[{extra}]"]
     try:
-        subprocess.run(command, cwd=CHECKOUT, stdout=sys.stderr, timeout=INSTALL_S, check=True)
+        with tempfile.TemporaryDirectory() as folder:
+            building = Path(folder) / "building.cfg"
+            building.write_text(BUILDING)
+            variables = {"DIST_EXTRA_CONFIG": str(building)} | os.environ
+            subprocess.run(command, cwd=CHECKOUT, stdout=sys.stderr, env=variables, timeout=INSTALL_S, check=True)
     except subprocess.CalledProcessError as error:
         raise InstallError(f"pip ended with status {error.returncode}; its message is above") from error
     except subprocess.TimeoutExpired as error:

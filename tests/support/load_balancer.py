@@ -72,19 +72,24 @@ def _accepts(address: Address) -> bool:
 @contextmanager
 def _relay(listen: Address, targets: Sequence[Address]) -> Iterator[None]:
     listener = socket.create_server(listen)
-    threading.Thread(target=_accept, args=(listener, targets), daemon=True).start()
+    opened = [listener]
+    threading.Thread(target=_accept, args=(listener, targets, opened), daemon=True).start()
     try:
         yield
     finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
+        for each in opened:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
 
 
-def _accept(listener: socket.socket, targets: Sequence[Address]) -> None:
+def _accept(listener: socket.socket, targets: Sequence[Address], opened: list[socket.socket]) -> None:
     with suppress(OSError):
         for target in itertools.islice(itertools.cycle(targets), CONNECTIONS_MAX):
             client, (host, _) = listener.accept()
+            opened.append(client)
             server = socket.create_connection(target, source_address=(SOURCE, 0))
+            opened.append(server)
             server.sendall(of_client(host))
             for source, sink in ((client, server), (server, client)):
                 threading.Thread(target=_pump, args=(source, sink), daemon=True).start()

@@ -34,7 +34,7 @@ def test_alarms_that_still_count_ring_in_order_after_others_were_forgotten(react
     for number in range(kept):
         reactor.call_at(now - 1 / (number + 1), lambda number=number: rung.append(number))  # type: ignore[misc]
         reactor.call_at(now + DAYS_S, lambda: None).cancel()
-    reactor.turn(0)
+    reactor.iterate(0)
     assert rung == list(range(kept))
 
 
@@ -49,5 +49,5 @@ def test_a_set_alarm_may_evict_others(reactor: Reactor) -> None:
 
     reactor.call_at(now - 2, first)
     reactor.call_at(now - 1, lambda: rung.append("second"))
-    reactor.turn(0)
+    reactor.iterate(0)
     assert rung == ["first", "second"]

@@ -113,7 +113,7 @@ class Pipe:
 
     def _pass(self, sender: socket.socket, receiver: socket.socket, data: bytes) -> None:
         sender.sendall(data)
-        self._pump.turn(0.0)
+        self._pump.iterate(0.0)
         missing = len(data)
         while missing:
             missing -= len(receiver.recv(missing))

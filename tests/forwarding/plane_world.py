@@ -194,7 +194,7 @@ class World:
         return client, broker
 
     def iterate(self) -> None:
-        self.reactor.turn(0.01)
+        self.reactor.iterate(0.01)
 
     def iterate_until(self, condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
         deadline = time.monotonic() + limit_s
@@ -213,7 +213,7 @@ class World:
     def close(self) -> None:
         self.plane.close()
         for _ in range(3):
-            self.reactor.turn(0)  # a dial in progress is closed when it completes
+            self.reactor.iterate(0)  # a dial in progress is closed when it completes
         for peer in self.peers:
             peer.close()
         self.reactor.shut()

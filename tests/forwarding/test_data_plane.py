@@ -67,7 +67,7 @@ def drained(
     finally:
         for broker in brokers:
             broker.close()
-        reactor.turn(0)
+        reactor.iterate(0)
         reactor.shut()
 
 

@@ -94,9 +94,9 @@ def test_clients_of_another_process_on_the_same_ports_are_accepted_until_it_is_b
         with socket.create_connection(("127.0.0.1", port)):
             w.iterate_until(lambda: w.plane.statistics().connections == 1)
             w.plane.ports.uncover(1)
-            w.reactor.turn(0)
+            w.reactor.iterate(0)
             with socket.create_connection(("127.0.0.1", port)):  # waits at the socket, which is open elsewhere
-                w.reactor.turn(0.05)
+                w.reactor.iterate(0.05)
                 assert w.plane.statistics().connections_total == 1
         shared.close()
 

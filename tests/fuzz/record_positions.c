@@ -50,7 +50,7 @@ static void check_content(const Area *of, const Columns *found, int start, size_
 /* Reads every byte that the columns name. */
 static void check(const Area *of, const Columns *found, uint64_t turn) {
     int64_t before = of->base_offset - 1;
-    for (size_t row = 0; row < of->found; row++) {
+    for (size_t row = 0; row < of->rows; row++) {
         const int64_t offset = (int64_t)native64(found->wide[OFFSET] + 8 * row);
         if (offset <= before || offset > of->base_offset + of->offsets) fail("an offset does not ascend", turn);
         before = offset;
@@ -74,9 +74,9 @@ static void drop(Columns *columns) {
 
 /* Offsets and hashes from one row on, into memory of exactly the size that the extension has for them. */
 static int64_t order_keys_of(const Area *of, const Columns *columns, size_t first, uint64_t turn) {
-    const size_t rows = of->found - first;
+    const size_t rows = of->rows - first;
     uint8_t *offsets = malloc(8 * rows + !rows), *hashes = malloc(8 * rows + !rows);
-    const int64_t keyed = hash_order_keys(of->bytes, (int64_t)of->size, columns, first, of->found, offsets, hashes);
+    const int64_t keyed = hash_order_keys(of->bytes, (int64_t)of->size, columns, first, of->rows, offsets, hashes);
     if (keyed > (int64_t)rows) fail("more keys than rows", turn);
     free(offsets);
     free(hashes);
@@ -86,15 +86,15 @@ static int64_t order_keys_of(const Area *of, const Columns *columns, size_t firs
 /* As the extension shortens what it found, and whether that lies where it says. */
 static void check_short(const Area *of, const Columns *columns, uint64_t turn) {
     Columns fewer;
-    uint8_t *memory = malloc(of->found * ROW + 1), *hashes = malloc(of->found * 4 + 1);
-    lay_out(&fewer, memory, of->found);
-    shorten(columns, &fewer, of->found);
+    uint8_t *memory = malloc(of->rows * ROW + 1), *hashes = malloc(of->rows * 4 + 1);
+    lay_out(&fewer, memory, of->rows);
+    shorten(columns, &fewer, of->rows);
     check(of, &fewer, turn);
-    if (!hash_keys(of->bytes, (int64_t)of->size, &fewer, 0, of->found, hashes)) fail("a key lies outside", turn);
+    if (!hash_keys(of->bytes, (int64_t)of->size, &fewer, 0, of->rows, hashes)) fail("a key lies outside", turn);
     if (order_keys_of(of, &fewer, 0, turn) < 0) fail("a key to order by lies outside", turn);
-    for (uint64_t left = dice(4); left && of->found; left--) memory[dice(of->found * ROW)] = (uint8_t)dice(256);
-    hash_keys(of->bytes, (int64_t)of->size, &fewer, dice(of->found + 1), of->found, hashes); /* whatever the columns say */
-    order_keys_of(of, &fewer, dice(of->found + 1), turn);
+    for (uint64_t left = dice(4); left && of->rows; left--) memory[dice(of->rows * ROW)] = (uint8_t)dice(256);
+    hash_keys(of->bytes, (int64_t)of->size, &fewer, dice(of->rows + 1), of->rows, hashes); /* whatever the columns say */
+    order_keys_of(of, &fewer, dice(of->rows + 1), turn);
     free(hashes);
     free(memory);
 }
@@ -116,17 +116,17 @@ static int one_run(uint64_t turn, uint8_t *room) {
         size += its;
     }
     uint8_t *bytes = exact(room, size);
-    Run run = {.bytes = bytes, .end = bytes + size, .is_checked = dice(2) == 0, .area = {.origin = bytes, .before = -1}};
+    Run run = {.bytes = bytes, .end = bytes + size, .is_checked = dice(2) == 0, .area = {.origin = bytes, .last_offset = -1}};
     const size_t rows = rows_of(&run, bytes + start), room_for = dice(10) ? rows : dice(rows + 1);
     Columns columns;
     make(&columns, room_for);
     int fault;
     const char *wrong = NULL;
-    const uint8_t *behind = find_run(&run, &columns, room_for, bytes + start, &fault, &wrong);
+    const uint8_t *behind = locate_run(&run, &columns, room_for, bytes + start, &fault, &wrong);
     if (behind < bytes + start || behind > bytes + size || (fault == ALL_RIGHT) != (behind == bytes + size)) fail("it went too far", turn);
     if ((fault == WRONG_RECORD) != (wrong != NULL)) fail("nothing is wrong", turn);
-    if (run.area.found > room_for) fail("more records than there is room for", turn);
-    Area whole = {.bytes = bytes, .size = size, .offsets = INT64_MAX, .found = run.area.found};
+    if (run.area.rows > room_for) fail("more records than there is room for", turn);
+    Area whole = {.bytes = bytes, .size = size, .offsets = INT64_MAX, .rows = run.area.rows};
     check_short(&whole, &columns, turn);
     drop(&columns);
     free(bytes);
@@ -150,11 +150,11 @@ static int one(uint64_t turn, uint8_t *room) {
     uint8_t *bytes = exact(room, size);
     Columns columns;
     area.bytes = area.origin = bytes;
-    area.before = -1;
+    area.last_offset = -1;
     make(&columns, area.count);
     sample_of(area, turn);
-    const char *wrong = find_all(&area, &columns);
-    if (area.found > area.count) fail("more records than there are", turn);
+    const char *wrong = locate_all(&area, &columns);
+    if (area.rows > area.count) fail("more records than there are", turn);
     if (area.at > area.count) fail("a record is wrong that there is not", turn);
     if (!wrong) check_short(&area, &columns, turn);
     drop(&columns);
@@ -163,12 +163,12 @@ static int one(uint64_t turn, uint8_t *room) {
 }
 
 static int area_or_run(uint64_t turn, uint8_t *room) {
-    if (turn % 10000 == 0) look_around((int)(turn / 10000 % 4));
+    if (turn % 10000 == 0) detect_processor((int)(turn / 10000 % 4));
     return turn % 2 ? one(turn, room) : one_run(turn, room);
 }
 
 int main(int count, char **words) {
     static uint8_t room[BATCH_MAX * (RUN_MAX + 1)];
-    make_tables();
+    fill_tables();
     return drive(count, words, room, area_or_run);
 }

@@ -118,13 +118,13 @@ static int one(uint64_t turn, uint8_t *room) {
 }
 
 static int one_by_any_path(uint64_t turn, uint8_t *room) {
-    if (turn % 10000 == 0) look_around(turn % 80000 < 50000 ? ALL : (int)(turn % 80000 / 10000 - 5));
+    if (turn % 10000 == 0) detect_processor(turn % 80000 < 50000 ? ALL : (int)(turn % 80000 / 10000 - 5));
     pieces_from = dice(2) ? 1 : 512;
     return one(turn, room);
 }
 
 int main(int count, char **words) {
     static uint8_t room[BATCH_MAX * 2];
-    make_tables();
+    fill_tables();
     return drive(count, words, room, one_by_any_path);
 }

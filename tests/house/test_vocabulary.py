@@ -46,7 +46,7 @@ NAMES = (
     Rejected("came|comes", "on_response, received"),
     Rejected("gone", "deleted_topics, lost_members"),
     Rejected("wanted", "requested_topics, target", 1),  # key of a log event
-    Rejected("turns?", "iteration", 6),
+    Rejected("turns?", "iteration"),
     Rejected("twins?", "fallback"),
     Rejected("marks?|marked", "committed_offset, group_marker", 12),
     Rejected("looks?|looked", "matcher, inspect, query", 26),

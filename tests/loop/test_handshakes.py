@@ -92,11 +92,11 @@ class Room:
         deadline = time.monotonic() + 10
         while not condition():
             assert time.monotonic() < deadline
-            self.reactor.turn(0.01)
+            self.reactor.iterate(0.01)
 
     def iterate(self, count: int = 5) -> None:
         for _ in range(count):
-            self.reactor.turn(0.0)
+            self.reactor.iterate(0.0)
 
     def close(self) -> None:
         self.handshakes.close()
@@ -243,7 +243,7 @@ def test_addresses_alternate_one_handshake_in_each_loop_iteration(
     counts = []
     for _ in range(6):
         before = len(contexts)
-        room.reactor.turn(0.0)
+        room.reactor.iterate(0.0)
         counts.append(len(contexts) - before)
     assert max(counts) == 1
     assert has_response(one), "the second in turn, whatever waits from the other address"

@@ -35,11 +35,11 @@ class Watched:
             new_pump_or_none, lambda event, **context: self.noted.append({"event": event, **context})
         )
         self.reactor.iterations.begin()
-        self.reactor.turn(0)
+        self.reactor.iterate(0)
 
     def turns(self, count: int = 3) -> None:
         for _ in range(count):
-            self.reactor.turn(0.001)
+            self.reactor.iterate(0.001)
 
     @property
     def over(self) -> dict[str, float]:
@@ -82,7 +82,7 @@ def serve_once(watched: Watched, pair: tuple[socket.socket, socket.socket], seco
 
 def test_waiting_does_not_count(watched: Watched) -> None:
     watched.reactor.call_at(watched.reactor.now() + SLOW_S, lambda: None)
-    watched.reactor.turn(1.0)
+    watched.reactor.iterate(1.0)
     watched.turns()
     assert watched.over == {"0.02": 0, "0.1": 0}
     assert watched.reactor.iterations.take_longest() < SLOW_S
@@ -177,7 +177,7 @@ def test_a_thread_that_keeps_the_lock_counts(watched: Watched) -> None:
     thread = threading.Thread(target=hold)
     thread.start()
     while thread.is_alive():
-        watched.reactor.turn(0.001)
+        watched.reactor.iterate(0.001)
     watched.turns()
     assert watched.over["0.1"] >= 1
 
@@ -186,7 +186,7 @@ def test_nothing_counts_before_clients_are_let_in() -> None:
     reactor = Reactor(new_pump)
     reactor.call_from_thread(partial(time.sleep, SLOW_S))
     for _ in range(3):
-        reactor.turn(0.001)
+        reactor.iterate(0.001)
     assert set(reactor.iterations.over().values()) == {0}
     reactor.shut()
 

@@ -26,7 +26,7 @@ def iterate_until(reactor: Reactor, condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline
-        reactor.turn(0.01)
+        reactor.iterate(0.01)
 
 
 def test_binding_says_which_port_is_taken() -> None:
@@ -58,7 +58,7 @@ def test_connections_are_accepted_until_closed(reactor: Reactor) -> None:
     assert all(client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for client, _ in accepted)
     listener.close()
     listener.close()
-    reactor.turn(0)
+    reactor.iterate(0)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", listener.port))
     for closing in (*clients, *(client for client, _ in accepted)):
@@ -79,7 +79,7 @@ def test_sockets_that_share_an_address_each_get_connections(reactor: Reactor) ->
     assert set(accepted) == {0, 1}
     for closing in (*clients, *listeners):
         closing.close()
-    reactor.turn(0)
+    reactor.iterate(0)
 
 
 def test_a_unix_socket_replaces_one_that_another_process_left(reactor: Reactor, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_unix_socket_replaces_one_that_another_process_left(reactor: Reactor, 
     assert (accepted[0][1], listener.port) == ("", 0)
     for closing in (client, accepted[0][0], listener):
         closing.close()
-    reactor.turn(0)
+    reactor.iterate(0)
 
 
 class Scarce:
@@ -127,7 +127,7 @@ def test_without_descriptors_it_pauses_reports_it_and_continues(
     assert len(troubles) == 2
     assert scarce.tries <= 4  # not one for each turn of the loop
     listener.close()
-    reactor.turn(0)
+    reactor.iterate(0)
     client.close()
     accepted[0].close()
 

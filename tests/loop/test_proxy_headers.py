@@ -44,7 +44,7 @@ class Room:
         deadline = time.monotonic() + 10
         while not condition():
             assert time.monotonic() < deadline
-            self.reactor.turn(0.01)
+            self.reactor.iterate(0.01)
 
     def close(self) -> None:
         self.headers.close()
@@ -88,12 +88,12 @@ def test_a_header_may_arrive_byte_by_byte(make: Callable[..., Room]) -> None:
         assert not room.accepted
         peer.send(bytes([byte]))
         for _ in range(3):
-            room.reactor.turn(0.0)
+            room.reactor.iterate(0.0)
     room.iterate_until(lambda: room.accepted)
     assert room.accepted[0][0] == "2001:db8::7"
     peer.sendall(b"more")
     for _ in range(3):
-        room.reactor.turn(0.0)  # the socket is not watched here anymore
+        room.reactor.iterate(0.0)  # the socket is not watched here anymore
     assert room.accepted[0][1].recv(10) == b"more"
 
 
@@ -120,7 +120,7 @@ def test_a_connection_without_a_header_of_version_2_is_closed_with_advice(
         f"{reason}: let the load balancer send version 2 (HAProxy: send-proxy-v2), or take 127.0.0.1 out of "
         "proxy_protocol.clients"
     ]
-    room.reactor.turn(0.0)
+    room.reactor.iterate(0.0)
     with suppress(ConnectionResetError):  # of Unix sockets with unread bytes
         assert peer.recv(1) == b""
     assert (room.headers.pending, room.accepted) == (0, [])
@@ -148,5 +148,5 @@ def test_closing_ends_incomplete_headers_without_a_report(make: Callable[..., Ro
     peer = room.connect(b"\r\n")
     assert room.headers.pending == 1
     room.headers.close()
-    room.reactor.turn(0.0)
+    room.reactor.iterate(0.0)
     assert (peer.recv(1), room.failed, room.headers.pending) == (b"", [], 0)

@@ -49,7 +49,7 @@ def iterate_until(reactor: Reactor, condition: object) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
-        reactor.turn(0.01)
+        reactor.iterate(0.01)
 
 
 # the loop alone
@@ -59,8 +59,8 @@ def test_what_is_not_read_is_reported_again(reactor: Reactor, pair: tuple[socket
     owner = Owner()
     reactor.register(pair[0].fileno(), READ, owner.ready)
     pair[1].send(b"x")
-    reactor.turn(1)
-    reactor.turn(1)
+    reactor.iterate(1)
+    reactor.iterate(1)
     assert owner.masks == [READ, READ]
 
 
@@ -105,9 +105,9 @@ def test_call_soon_runs_at_the_end_of_the_iteration_and_a_call_from_it_in_the_ne
         reactor.call_soon(owner, lambda: called.append(2))
 
     reactor.call_soon(owner, first)
-    reactor.turn(0)
+    reactor.iterate(0)
     assert called == [1]
-    reactor.turn(0)
+    reactor.iterate(0)
     assert called == [1, 2]
 
 
@@ -119,7 +119,7 @@ def test_what_a_callback_raises_is_its_owners_trouble_only(
     reactor.register(pair[1].fileno(), READ, healthy.ready)
     pair[0].send(b"x")
     pair[1].send(b"x")
-    reactor.turn(1)
+    reactor.iterate(1)
     assert [type(error) for error in broken.failures] == [ZeroDivisionError]
     assert (healthy.masks, healthy.failures) == ([READ], [])
 
@@ -143,7 +143,7 @@ def test_a_descriptor_unregistered_in_an_iteration_gets_no_event_of_it(
     reactor.register(pair[1].fileno(), READ, Rival(pair[0].fileno()).ready)
     pair[0].send(b"x")
     pair[1].send(b"x")
-    reactor.turn(1)
+    reactor.iterate(1)
     assert called == [READ]
 
 
@@ -160,7 +160,7 @@ def test_a_socket_is_closed_at_the_end_of_the_iteration(
 
     reactor.register(pair[0].fileno(), READ, Closing().ready)
     pair[1].send(b"x")
-    reactor.turn(1)
+    reactor.iterate(1)
     assert states[0] >= 0
     assert pair[0].fileno() == -1
 
@@ -334,7 +334,7 @@ def test_work_spread_over_iterations_lets_others_run_in_between(
     reactor.register(ours.fileno(), READ, owner.ready)
     theirs.send(b"x")
     for number in range(1, 6):
-        reactor.turn(LIMIT_S)
+        reactor.iterate(LIMIT_S)
         assert (len(called), len(owner.masks)) == (number, number)
     reactor.unregister(ours.fileno())
 
@@ -343,7 +343,7 @@ def test_short_work_is_done_together(reactor: Reactor) -> None:
     called: list[int] = []
     for number in range(20):
         reactor.call_in_later_iteration(Owner(), lambda number=number: called.append(number))  # type: ignore[misc]
-    reactor.turn(0)
+    reactor.iterate(0)
     assert called == list(range(20))
 
 
@@ -355,7 +355,7 @@ def test_a_failure_in_its_iteration_is_its_owners_trouble(reactor: Reactor) -> N
 
     reactor.call_in_later_iteration(owner, fails)
     reactor.call_in_later_iteration(owner, lambda: called.append(1))
-    reactor.turn(0)
+    reactor.iterate(0)
     assert ([str(error) for error in owner.failures], called) == (["fails"], [1])
 
 
@@ -366,8 +366,8 @@ class Pump:
         self.given = given
         self.reported: list[tuple[object, ...]] = []
 
-    def turn(self, wait_s: float) -> None:
-        self.reported.append(("turn", wait_s))
+    def iterate(self, wait_s: float) -> None:
+        self.reported.append(("iterate", wait_s))
 
     def connect(self, fd: int, walk: object, out_fd: int, receives: object, sends: object) -> None:
         self.reported.append(("connect", fd, walk, out_fd, receives, sends))
@@ -395,12 +395,12 @@ def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.
     assert send_later is not None
     send_later(b"data")
     reactor.close(pair[0])
-    reactor.turn(1.0)
+    reactor.iterate(1.0)
     assert pump.reported == [
         ("connect", fd, walk, 7, None, None),
         ("send_later", fd, b"data"),
         ("forget", fd),
-        ("turn", 0.0),
+        ("iterate", 0.0),
     ]
     reactor.shut()
 

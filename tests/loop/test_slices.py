@@ -61,7 +61,7 @@ def test_one_of_all_waiters_continues_in_each_iteration() -> None:
     for number in range(5):
         slices.wait().on_settled(lambda number=number: woken.append(number))  # type: ignore[misc]
     for turns in range(1, 6):
-        reactor.turn(0.0)
+        reactor.iterate(0.0)
         assert woken == list(range(turns))
     reactor.shut()
 

@@ -25,7 +25,7 @@ def iterate_until(reactor: Reactor, condition) -> None:
     end = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < end, "the loop waited in vain"
-        reactor.turn(0.1)
+        reactor.iterate(0.1)
 
 
 def test_result_arrives_in_the_loop(reactor):

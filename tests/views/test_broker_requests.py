@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.views import broker_requests
-from kafka_share_proxy.views.model.base_comparison import Seen
+from kafka_share_proxy.views.model.base_comparison import TopicState
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 from tests.support.view_broker import World
@@ -66,7 +66,7 @@ def test_a_response_about_another_topic_is_ignored(world: World) -> None:
 
 def test_a_topic_without_metadata_counts_as_missing() -> None:
     """Metadata omits no requested topic, but a client's request may."""
-    assert broker_requests.state_of(None) == Seen(3)
+    assert broker_requests.state_of(None) == TopicState(3)
 
 
 def test_many_partitions_are_created_by_several_requests(world: World) -> None:

@@ -1,5 +1,5 @@
-/* Audit events that wait, and their text: see event_log.py, whose twin this is. An event is a few references until it is
- * written; a line is made of the fragments that its kind has between its values. Limited API of CPython 3.11.
+/* Unwritten audit events, and their text. event_log.py has the Python fallback. An event is a few references until it is
+ * written. Its line consists of the fragments of its kind and of its values. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -19,17 +19,17 @@ typedef struct {
     PyObject_HEAD
     PyObject *wall_ms, *layouts, *json;
     Event *ring;
-    Py_ssize_t first, count, room, most;
+    Py_ssize_t first, count, room, count_max;
     long long seq, dropped;
 } EventLog;
 
-/* A line that grows. */
+/* Buffer of one line. */
 typedef struct {
     char *bytes;
     size_t size, room;
 } Text;
 
-/* What stands alike in all lines of one go. */
+/* Values that all lines of one `take` share. */
 typedef struct {
     EventLog *log;
     PyObject *proxy_id, *cluster, *topic_name;
@@ -49,7 +49,7 @@ static void drop_first(EventLog *self) {
     Py_DECREF(event.values);
 }
 
-static int make_room(EventLog *self) {
+static int reserve_event(EventLog *self) {
     if (self->count < self->room) return 0;
     Py_ssize_t room = self->room ? 2 * self->room : RING_MIN;
     Event *ring = PyMem_Malloc((size_t)room * sizeof *ring);
@@ -65,13 +65,13 @@ static int make_room(EventLog *self) {
     return 0;
 }
 
-/* The layout of a kind, borrowed; NULL: it has none, or another number of values. */
+/* Return the layout of a kind, borrowed; NULL: unknown kind, or a wrong number of values. */
 static PyObject *layout_of(EventLog *self, PyObject *kind, PyObject *values) {
     PyObject *layout = PyDict_GetItemWithError(self->layouts, kind);
     if (!layout && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, kind);
     if (!layout) return NULL;
-    Py_ssize_t wanted = PyTuple_Size(layout) - 1 - COMMON, told = PyTuple_Size(values);
-    if (wanted != told && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%U has %zd values, not %zd", kind, wanted, told);
+    Py_ssize_t expected = PyTuple_Size(layout) - 1 - COMMON, count = PyTuple_Size(values);
+    if (expected != count && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%U has %zd values, not %zd", kind, expected, count);
     return PyErr_Occurred() ? NULL : layout;
 }
 
@@ -83,27 +83,27 @@ static PyObject *offer(PyObject *object, PyObject *const *args, Py_ssize_t count
     PyObject *layout = layout_of(self, args[0], args[4]);
     if (!layout) return NULL;
     self->seq++;
-    if (self->count >= self->most) {
+    if (self->count >= self->count_max) {
         self->dropped++;
         Py_RETURN_NONE;
     }
     PyObject *now = PyObject_CallNoArgs(self->wall_ms);
     long long ts_ms = now ? PyLong_AsLongLong(now) : -1;
     Py_XDECREF(now);
-    if (PyErr_Occurred() || make_room(self) < 0) return NULL;
+    if (PyErr_Occurred() || reserve_event(self) < 0) return NULL;
     Event *event = event_at(self, self->count++);
     *event = (Event){self->seq, ts_ms, Py_NewRef(layout), Py_NewRef(args[1]), Py_NewRef(args[2]), Py_NewRef(args[3]),
                      Py_NewRef(args[4])};
     Py_RETURN_NONE;
 }
 
-/* What the first events cost to write, one after the other, until it is so much: how many these are; -1: exception. */
-static Py_ssize_t affordable(EventLog *self, PyObject *number) {
-    long long left = PyLong_AsLongLong(number);
-    Py_ssize_t taken = 0;
-    for (; !PyErr_Occurred() && left > 0 && taken < self->count; taken++)
-        left -= PyLong_AsLongLong(PyTuple_GetItem(event_at(self, taken)->layout, 0));
-    return PyErr_Occurred() ? -1 : taken;
+/* Return the number of first events whose cost reaches `cost_max`; -1: exception. */
+static Py_ssize_t affordable(EventLog *self, PyObject *cost_max) {
+    long long remaining = PyLong_AsLongLong(cost_max);
+    Py_ssize_t count = 0;
+    for (; !PyErr_Occurred() && remaining > 0 && count < self->count; count++)
+        remaining -= PyLong_AsLongLong(PyTuple_GetItem(event_at(self, count)->layout, 0));
+    return PyErr_Occurred() ? -1 : count;
 }
 
 static const char topic_ids_doc[] = "topic_ids(cost_max): see event_log.EventLog.";
@@ -111,20 +111,20 @@ static const char topic_ids_doc[] = "topic_ids(cost_max): see event_log.EventLog
 static PyObject *topic_ids(PyObject *object, PyObject *cost_max) {
     EventLog *self = (EventLog *)object;
     Py_ssize_t count = affordable(self, cost_max);
-    PyObject *found = count < 0 ? NULL : PySet_New(NULL), *last = NULL;
-    for (Py_ssize_t i = 0; found && i < count; i++) {
+    PyObject *topics = count < 0 ? NULL : PySet_New(NULL), *last = NULL;
+    for (Py_ssize_t i = 0; topics && i < count; i++) {
         PyObject *topic = PyTuple_GetItem(event_at(self, i)->place, 0);
-        if (!topic || (topic != last && PyBytes_Check(topic) && PySet_Add(found, topic) < 0)) Py_CLEAR(found);
+        if (!topic || (topic != last && PyBytes_Check(topic) && PySet_Add(topics, topic) < 0)) Py_CLEAR(topics);
         last = topic;
     }
-    return found;
+    return topics;
 }
 
 /* ---- text ---- */
 
-static int need(Text *text, size_t more) {
-    if (text->size + more <= text->room) return 0;
-    size_t room = 2 * (text->size + more) + 512;
+static int reserve(Text *text, size_t size) {
+    if (text->size + size <= text->room) return 0;
+    size_t room = 2 * (text->size + size) + 512;
     char *bytes = PyMem_Realloc(text->bytes, room);
     if (!bytes) {
         PyErr_NoMemory();
@@ -136,7 +136,7 @@ static int need(Text *text, size_t more) {
 }
 
 static int put(Text *text, const char *bytes, size_t size) {
-    if (need(text, size) < 0) return -1;
+    if (reserve(text, size) < 0) return -1;
     memcpy(text->bytes + text->size, bytes, size);
     text->size += size;
     return 0;
@@ -145,9 +145,9 @@ static int put(Text *text, const char *bytes, size_t size) {
 static int put_number(Text *text, long long value) {
     char digits[NUMBER_MAX];
     int at = NUMBER_MAX;
-    unsigned long long left = value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value;
-    do digits[--at] = (char)('0' + left % 10);
-    while (left /= 10);
+    unsigned long long rest = value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value;
+    do digits[--at] = (char)('0' + rest % 10);
+    while (rest /= 10);
     if (value < 0) digits[--at] = '-';
     return put(text, digits + at, (size_t)(NUMBER_MAX - at));
 }
@@ -158,13 +158,13 @@ static int put_bytes(Text *text, PyObject *object) {
     return !object || PyBytes_AsStringAndSize(object, &bytes, &size) < 0 ? -1 : put(text, bytes, (size_t)size);
 }
 
-/* As `json` says it. */
+/* Append a value as `json` returns it. */
 static int put_other(Writing *of, Text *text, PyObject *value) {
-    PyObject *made = PyObject_CallFunctionObjArgs(of->log->json, value, NULL);
+    PyObject *json = PyObject_CallFunctionObjArgs(of->log->json, value, NULL);
     Py_ssize_t size;
-    const char *bytes = made ? PyUnicode_AsUTF8AndSize(made, &size) : NULL;
+    const char *bytes = json ? PyUnicode_AsUTF8AndSize(json, &size) : NULL;
     int result = bytes ? put(text, bytes, (size_t)size) : -1;
-    Py_XDECREF(made);
+    Py_XDECREF(json);
     return result;
 }
 
@@ -191,29 +191,29 @@ static int put_value(Writing *of, Text *text, PyObject *value) {
     return too_large ? put_other(of, text, value) : put_number(text, number);
 }
 
-/* The name of a topic as JSON, a new reference. */
-static PyObject *named(Writing *of, PyObject *topic_id) {
+/* Return the name of a topic as JSON, a new reference. */
+static PyObject *topic_as_json(Writing *of, PyObject *topic_id) {
     Text text = {0};
     PyObject *name = PyObject_CallFunctionObjArgs(of->topic_name, topic_id, NULL);
-    PyObject *found = NULL;
-    if (name && put_value(of, &text, name) == 0) found = PyBytes_FromStringAndSize(text.bytes, (Py_ssize_t)text.size);
+    PyObject *json = NULL;
+    if (name && put_value(of, &text, name) == 0) json = PyBytes_FromStringAndSize(text.bytes, (Py_ssize_t)text.size);
     Py_XDECREF(name);
     PyMem_Free(text.bytes);
-    if (found && PyDict_SetItem(of->names, topic_id, found) < 0) Py_CLEAR(found);
-    return found;
+    if (json && PyDict_SetItem(of->names, topic_id, json) < 0) Py_CLEAR(json);
+    return json;
 }
 
 static int put_topic(Writing *of, Text *text, PyObject *topic) {
     if (!topic || !PyBytes_Check(topic)) return topic ? put_value(of, text, topic) : -1;
     PyObject *name = Py_XNewRef(PyDict_GetItemWithError(of->names, topic));
-    if (!name && !PyErr_Occurred()) name = named(of, topic);
+    if (!name && !PyErr_Occurred()) name = topic_as_json(of, topic);
     int result = put_bytes(text, name);
     Py_XDECREF(name);
     return result;
 }
 
-static int put_fragment(Text *text, const Event *event, Py_ssize_t number) {
-    return put_bytes(text, PyTuple_GetItem(event->layout, 1 + number));
+static int put_fragment(Text *text, const Event *event, Py_ssize_t index) {
+    return put_bytes(text, PyTuple_GetItem(event->layout, 1 + index));
 }
 
 static int put_common(Writing *of, Text *text, const Event *event) {
@@ -228,7 +228,7 @@ static int put_common(Writing *of, Text *text, const Event *event) {
     return 0;
 }
 
-/* A line as bytes, a new reference. */
+/* Return a line as bytes, a new reference. */
 static PyObject *line(Writing *of, Text *text, const Event *event) {
     text->size = 0;
     if (put_common(of, text, event) < 0) return NULL;
@@ -240,16 +240,16 @@ static PyObject *line(Writing *of, Text *text, const Event *event) {
 
 static PyObject *lines(Writing *of, Py_ssize_t count) {
     Text text = {0};
-    PyObject *found = count < 0 ? NULL : PyList_New(0);
-    for (Py_ssize_t i = 0; found && i < count; i++) {
-        Event event = *event_at(of->log, 0); /* what is called may tell events itself */
-        PyObject *made = line(of, &text, &event);
+    PyObject *lines_taken = count < 0 ? NULL : PyList_New(0);
+    for (Py_ssize_t i = 0; lines_taken && i < count; i++) {
+        Event event = *event_at(of->log, 0); /* functions that are called may offer events */
+        PyObject *bytes = line(of, &text, &event);
         drop_first(of->log);
-        if (!made || PyList_Append(found, made) < 0) Py_CLEAR(found);
-        Py_XDECREF(made);
+        if (!bytes || PyList_Append(lines_taken, bytes) < 0) Py_CLEAR(lines_taken);
+        Py_XDECREF(bytes);
     }
     PyMem_Free(text.bytes);
-    return found;
+    return lines_taken;
 }
 
 static const char take_doc[] = "take(cost_max, proxy_id, cluster, topic_name): see event_log.EventLog.";
@@ -258,9 +258,9 @@ static PyObject *take(PyObject *object, PyObject *const *args, Py_ssize_t count)
     EventLog *self = (EventLog *)object;
     if (count != 4) return PyErr_Format(PyExc_TypeError, "take takes 4 arguments, not %zd", count);
     Writing of = {self, args[1], args[2], args[3], PyDict_New()};
-    PyObject *found = of.names ? lines(&of, affordable(self, args[0])) : NULL;
+    PyObject *lines_taken = of.names ? lines(&of, affordable(self, args[0])) : NULL;
     Py_XDECREF(of.names);
-    return found;
+    return lines_taken;
 }
 
 /* ---- the type ---- */
@@ -270,10 +270,10 @@ static int initialise(PyObject *object, PyObject *args, PyObject *names) {
     PyObject *wall_ms, *layouts, *json;
     (void)names;
     if (self->wall_ms) {
-        PyErr_SetString(PyExc_TypeError, "a log begins once");
+        PyErr_SetString(PyExc_TypeError, "a log is initialised once");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "nOO!O", &self->most, &wall_ms, &PyDict_Type, &layouts, &json)) return -1;
+    if (!PyArg_ParseTuple(args, "nOO!O", &self->count_max, &wall_ms, &PyDict_Type, &layouts, &json)) return -1;
     self->wall_ms = Py_NewRef(wall_ms);
     self->layouts = Py_NewRef(layouts);
     self->json = Py_NewRef(json);
@@ -319,12 +319,12 @@ static PyMethodDef methods[] = {
 
 static PyMemberDef members[] = {
     {"seq", T_LONGLONG, offsetof(EventLog, seq), READONLY, "Number of the last event, dropped ones included."},
-    {"dropped", T_LONGLONG, offsetof(EventLog, dropped), READONLY, "Events that found no room."},
+    {"dropped", T_LONGLONG, offsetof(EventLog, dropped), READONLY, "Events dropped because the queue was full."},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot log_slots[] = {
-    {Py_tp_doc, "EventLog(most, wall_ms, layouts, json): see event_log.EventLog."},
+    {Py_tp_doc, "EventLog(count_max, wall_ms, layouts, json): see event_log.EventLog."},
     {Py_tp_init, initialise},
     {Py_tp_methods, methods},
     {Py_tp_members, members},
@@ -351,7 +351,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)prepare}, {0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "kafka_share_proxy.audit._event_log",
-    .m_doc = "Audit events that wait, and their text.",
+    .m_doc = "Unwritten audit events, and their text.",
     .m_slots = slots,
 };
 

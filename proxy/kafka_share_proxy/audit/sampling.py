@@ -62,7 +62,7 @@ LOOKS_IN_THREADS_MAX = 4
 
 _GOLDEN = 0.6180339887498949
 
-Seen = Callable[[Place, Sequence[KeySample], float], None]
+OnSample = Callable[[Place, Sequence[KeySample], float], None]
 """Receiver of the partition, the samples of one look, and the rows that they represent."""
 
 
@@ -125,7 +125,7 @@ class KeySampling:
         self,
         timers: Timers,
         looks_per_s: float,
-        on_sample: Seen,
+        on_sample: OnSample,
         draw: Callable[[], float] | None = None,
         workers: Workers | None = None,
     ) -> None:

@@ -242,15 +242,15 @@ async def open_channel(
     Raises UpstreamLost if the broker cannot be reached, AuthenticationFailed if it refuses the identity,
     RemoteProtocolError if it does not speak Kafka.
     """
-    made: list[Channel] = []
+    channels: list[Channel] = []
 
     async def connect(host: str, port: int) -> trio.abc.Stream:
         sock = await dialling.connect(Address(host, port), settings.dial_timeout_s)
-        made.append(Channel(reactor, _transport(reactor, sock, settings, host), settings.response_bytes, on_close))
-        return made[-1]
+        channels.append(Channel(reactor, _transport(reactor, sock, settings, host), settings.response_bytes, on_close))
+        return channels[-1]
 
     opened = await open_connection(address, replace(settings, tls=None, connect=connect))
-    channel = made[-1]
+    channel = channels[-1]
     channel.begin(opened)
     return channel
 

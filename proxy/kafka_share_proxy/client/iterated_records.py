@@ -120,7 +120,7 @@ class IteratedRecords:
         piece = self._next_piece()
         if piece is None:
             return False
-        piece = self._made(piece)
+        piece = self._deserialized(piece)
         self._piece, self.position, self.moves = piece, piece.position, piece.moves
         self._set_current(iter(piece.records))
         return True
@@ -148,7 +148,7 @@ class IteratedRecords:
                 piece, rest = piece.split(room)
                 self._pieces.appendleft(rest)
             try:
-                piece = self._made(piece)
+                piece = self._deserialized(piece)
             except RecordDeserializationError:
                 if not taken:
                     raise
@@ -163,7 +163,7 @@ class IteratedRecords:
         self._put_back()
         self._pieces = deque(each for each in self._pieces if each.parts[0].partition != partition)
 
-    def _made(self, piece: _Piece) -> _Piece:
+    def _deserialized(self, piece: _Piece) -> _Piece:
         """Deserialize as far as that goes. The others are the next piece."""
         if piece.is_made or not self._deserializers:
             return piece

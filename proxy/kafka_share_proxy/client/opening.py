@@ -138,12 +138,12 @@ class _Reading(NamedTuple):
         pattern: str | None,
         partitions: Iterable[PartitionName],
     ) -> _Reading:
-        made = cls(topics if isinstance(topics, str) else list(topics), pattern, list(partitions))
-        if sum(map(bool, (made.topics, pattern is not None, made.partitions))) > 1:
+        reading = cls(topics if isinstance(topics, str) else list(topics), pattern, list(partitions))
+        if sum(map(bool, (reading.topics, pattern is not None, reading.partitions))) > 1:
             raise ConfigurationError("topics, pattern and partitions exclude each other")
-        if options.group_id is None and (made.topics or pattern is not None):
+        if options.group_id is None and (reading.topics or pattern is not None):
             raise ConfigurationError("topics and pattern need a group: say group=, or name partitions")
-        return made
+        return reading
 
     def begin(self, consumer: Consumer) -> None:
         if self.topics or self.pattern is not None:

@@ -324,14 +324,14 @@ class ShareConsumer(ClusterCalls):
         """Return the records that can be deserialized. The others are released, and a poll raises the error."""
         if not self._deserializers:
             return records
-        made: list[ShareRecord] = []
+        deserialized: list[ShareRecord] = []
         for record in records:
             good, error = self._deserializers.deserialized((record,))
-            made += good
+            deserialized += good
             if error is not None:
                 self._core.acknowledge(record.origin, record.offset, record.delivery, AcknowledgeType.RELEASE)
                 self._errors[str(error)] = error
-        return made
+        return deserialized
 
     def _has_news(self) -> bool:
         errors = self._errors or self._network.background.statistics().current_buffer_used

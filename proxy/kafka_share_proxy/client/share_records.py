@@ -40,7 +40,7 @@ _NEW = tuple.__new__
 
 def share_records(parts: Iterable[DeliveredRecords]) -> list[ShareRecord]:
     """Return the records of one poll, in order within each partition."""
-    made: list[ShareRecord] = []
+    delivered: list[ShareRecord] = []
     for (topic, number), records, delivery_count, delivery in parts:
-        made += [_NEW(ShareRecord, (topic, number, *record, delivery_count, delivery)) for record in records]
-    return made
+        delivered += [_NEW(ShareRecord, (topic, number, *record, delivery_count, delivery)) for record in records]
+    return delivered

@@ -43,8 +43,8 @@ def option(default: T, kafka: str, accepted: Range) -> T:
 
     `kafka`: name of the setting in Kafka's clients, or the own name. None is accepted where the type allows it.
     """
-    made: Any = field(default=default, metadata={"kafka": kafka, "accepted": accepted})
-    return made  # type: ignore[no-any-return]  # as dataclasses.field is typed
+    declared: Any = field(default=default, metadata={"kafka": kafka, "accepted": accepted})
+    return declared  # type: ignore[no-any-return]  # as dataclasses.field is typed
 
 
 def mistakes(options: Any) -> list[str]:

@@ -89,18 +89,18 @@ class DescribedState(Generic[K]):
     def configs(self) -> Mapping[str, str]:
         return {**COMPACTED, "max.message.bytes": str(self.message_bytes)}
 
-    def event(self, what: str) -> str:
+    def event(self, suffix: str) -> str:
         """Return the name of a log event: "loaded" -> "share-state-loaded"."""
-        return f"{self.name.replace(' ', '-')}-{what}"
+        return f"{self.name.replace(' ', '-')}-{suffix}"
 
-    def served_event(self, what: str) -> str:
+    def served_event(self, suffix: str) -> str:
         """Return the name of a log event: "off" -> "share-groups-off"."""
-        return f"{self.serves.replace(' ', '-')}-{what}"
+        return f"{self.serves.replace(' ', '-')}-{suffix}"
 
     @cached_property
     def levels(self) -> EventLevels:
-        levels = {self.event(what): level for what, level in _STATE_LEVELS.items()}
-        return levels | {self.served_event(what): level for what, level in _SERVED_LEVELS.items()}
+        levels = {self.event(suffix): level for suffix, level in _STATE_LEVELS.items()}
+        return levels | {self.served_event(suffix): level for suffix, level in _SERVED_LEVELS.items()}
 
     def transactional_id(self, partition: int) -> str:
         return f"{self.transactional_prefix}{partition}"

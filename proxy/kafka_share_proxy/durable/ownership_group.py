@@ -408,8 +408,8 @@ class Membership:
             self._notes("another-proxy", address=address, reason="cluster.mode is single")
         if not self.assigned:
             owner = next((owner.address for owner in other_owners.values() if owner.partitions), "none")
-            what = ", ".join(self._serves)
-            self.trouble = f"another proxy ({owner}) serves {what} on this cluster (cluster.mode: single)"
+            served_features = ", ".join(self._serves)
+            self.trouble = f"another proxy ({owner}) serves {served_features} on this cluster (cluster.mode: single)"
             self._note_of_served("standby", self.trouble)
             self._events.refused(self.trouble, None)
 

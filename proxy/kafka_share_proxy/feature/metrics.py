@@ -118,12 +118,12 @@ def _collector(metric: _Metric) -> Collector:
 
         def collect(self) -> Iterator[Family]:
             """Yield the family of this metric, with its samples."""
-            made: Any = families[metric.kind](metric.name, metric.help, labels=metric.labels)
+            family: Any = families[metric.kind](metric.name, metric.help, labels=metric.labels)
             for labels, value in _by_labels(metric):
                 if isinstance(value, int | float):
-                    made.add_metric(labels, value)
+                    family.add_metric(labels, value)
                 else:
-                    made.add_metric(labels, list(value.cumulative()), value.total)
-            yield made
+                    family.add_metric(labels, list(value.cumulative()), value.total)
+            yield family
 
     return Snapshot()

@@ -159,10 +159,12 @@ class Cluster:
         self._plugins = plugins
         started = nodes + controller_apart
         ports = free_ports(4 * started)
-        made = [Node(first_id + i, folder / f"node-{first_id + i}", *ports[i::started]) for i in range(started)]
-        self.nodes = made[:nodes]
+        started_nodes = [
+            Node(first_id + i, folder / f"node-{first_id + i}", *ports[i::started]) for i in range(started)
+        ]
+        self.nodes = started_nodes[:nodes]
         """The brokers."""
-        self.controller = made[nodes] if controller_apart else None
+        self.controller = started_nodes[nodes] if controller_apart else None
 
     @property
     def bootstrap(self) -> str:

@@ -124,7 +124,7 @@ class TlsBuffers(NamedTuple):
 class Pump(Protocol):
     """Faster wait of the loop, which forwards bytes without calling Python where possible (`forwarding.walk.pump`)."""
 
-    def turn(self, wait_s: float) -> None:
+    def iterate(self, wait_s: float) -> None:
         """Wait for sockets at most `wait_s` seconds and serve them. Returns early once any Python code was called.
 
         Raises OSError if the wait failed, any exception that is not an Exception, and those of `failed` of an owner.

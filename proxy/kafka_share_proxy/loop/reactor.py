@@ -85,7 +85,7 @@ class Reactor:
         self._ready: dict[int, Callable[[int], None]] = {}
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._pump = new_pump(self._poller, self.buffer, self._ready, self.iterations)
-        self._wait = self._poll_and_serve if self._pump is None else self._pump.turn
+        self._wait = self._poll_and_serve if self._pump is None else self._pump.iterate
         self._alarms: list[tuple[float, int, ReactorTimer]] = []
         self._alarms_crowded = ALARMS_CROWDED
         self._numbers = itertools.count()
@@ -192,7 +192,7 @@ class Reactor:
 
     # the loop
 
-    def turn(self, wait_max_s: float = POLL_MAX_S) -> None:
+    def iterate(self, wait_max_s: float = POLL_MAX_S) -> None:
         self.iterations.doing = None
         now = monotonic()
         if now >= self._due:
@@ -229,11 +229,11 @@ class Reactor:
             host_uses_signal_set_wakeup_fd=False,
             instruments=[TrioSteps(self.iterations)],
         )
-        turn, PROCESS.scheduler = self.turn, self._chores.append
+        iterate, PROCESS.scheduler = self.iterate, self._chores.append
         try:
             while not outcomes:
                 try:
-                    turn()
+                    iterate()
                 except BaseException as error:
                     self._cancel_guest(error)
                     self._do_chores()  # the call that raised may do so in every iteration from now on

@@ -79,11 +79,11 @@ class Work:
             self._until = slices.now() + SLICE_S
 
     async def map(self, make: Callable[[E], T], elements: Iterable[E]) -> list[T]:
-        made = []
+        results = []
         for element in elements:
-            made.append(make(element))
+            results.append(make(element))
             await self.step()
-        return made
+        return results
 
     async def select(self, suits: Callable[[E], object], elements: Iterable[E]) -> list[E]:
         selected = []

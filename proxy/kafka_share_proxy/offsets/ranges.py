@@ -228,12 +228,12 @@ class OffsetRanges:
         if isinstance(ranges, OffsetRanges) and len(ranges.starts) == 1:  # as in nearly all commits
             return self._merging_one(ranges.starts[0], ranges.ends[0])[2]
         starts, ends, count = self.starts, self.ends, len(self.starts)
-        made: list[tuple[int, int, int, int]] = []
+        spans: list[tuple[int, int, int, int]] = []
         low = high = 0  # the stored ranges from low to before high become part of [begin, stop)
         begin = stop = -1
         for start, end in ranges if isinstance(ranges, OffsetRanges) else ascending(ranges):
             if start > stop:
-                made.append((begin, stop, low, high))
+                spans.append((begin, stop, low, high))
                 low = high if high < count and ends[high] >= start else bisect_left(ends, start, high)
                 high = low
                 begin = starts[low] if low < count and starts[low] < start else start
@@ -243,20 +243,20 @@ class OffsetRanges:
             if high < count and starts[high] <= stop:
                 high = bisect_right(starts, stop, high)
                 stop = max(stop, ends[high - 1])
-        made.append((begin, stop, low, high))
-        return self._changed(made[1:])
+        spans.append((begin, stop, low, high))
+        return self._changed(spans[1:])
 
-    def _changed(self, made: list[tuple[int, int, int, int]]) -> RangeChange:
+    def _changed(self, spans: list[tuple[int, int, int, int]]) -> RangeChange:
         starts, ends = self.starts, self.ends
-        put: list[OffsetSpan] = []
+        added: list[OffsetSpan] = []
         removed: list[OffsetSpan] = []
-        for begin, stop, low, high in made:
+        for begin, stop, low, high in spans:
             if low == high:
-                put.append(OffsetSpan(begin, stop))
+                added.append(OffsetSpan(begin, stop))
             elif high - low > 1 or starts[low] != begin or ends[low] != stop:
-                put.append(OffsetSpan(begin, stop))
+                added.append(OffsetSpan(begin, stop))
                 removed += map(OffsetSpan, starts[low:high], ends[low:high])
-        return RangeChange(tuple(put), tuple(removed))
+        return RangeChange(tuple(added), tuple(removed))
 
     def union(self, other: OffsetRanges) -> OffsetRanges:
         """Return a new set with the offsets of both."""
@@ -338,9 +338,9 @@ def _does_not_fit(span: OffsetSpan) -> ValueError:
 
 def _of_arrays(starts: array[int], ends: array[int]) -> OffsetRanges:
     """Keep arrays that ascend and do not touch, without a copy."""
-    made = OffsetRanges.__new__(OffsetRanges)
-    made.starts, made.ends = starts, ends
-    return made
+    ranges = OffsetRanges.__new__(OffsetRanges)
+    ranges.starts, ranges.ends = starts, ends
+    return ranges
 
 
 def loaded(stored: Iterable[tuple[int, int]]) -> tuple[OffsetRanges, RangeChange]:

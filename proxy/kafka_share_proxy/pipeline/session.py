@@ -144,13 +144,13 @@ def _made_quietly(builder: Any) -> SparkSession:
     held = HeldOutput()
     try:
         with held.of_started_processes():
-            made: SparkSession = builder.getOrCreate()
+            session: SparkSession = builder.getOrCreate()
     except Exception as error:
         cause = held.cause() if "JAVA_GATEWAY_EXITED" in str(error) else None
         if cause is None:
             raise
         raise SparkMissing(f"Spark does not start: {cause}") from None
-    return made
+    return session
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:

@@ -98,7 +98,9 @@ def copied_if_small(data: memoryview, copied_below: int) -> memoryview:
 
 Keys: TypeAlias = "Mapping[int, RecordKeys]"
 """Keys of the records of a partition, by the id of its entry in the response."""
-Seen: TypeAlias = "Callable[[messages.FetchResponse.FetchableTopicResponse, int, BatchTable, memoryview], None]"
+RecordObserver: TypeAlias = (
+    "Callable[[messages.FetchResponse.FetchableTopicResponse, int, BatchTable, memoryview], None]"
+)
 
 
 class HeldRecords:
@@ -114,7 +116,7 @@ class HeldRecords:
         self,
         response: messages.FetchResponse,
         copied_below: int,
-        observe: Seen | None = None,
+        observe: RecordObserver | None = None,
         keys: Keys | None = None,
     ) -> None:
         """Keep the records of a decoded Fetch response, and replace them by references.

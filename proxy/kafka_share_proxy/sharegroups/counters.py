@@ -91,8 +91,8 @@ class ShareFigures:
     def _admit(self, group_id: str) -> GroupFigures:
         if len(self._groups) >= self._groups_max or group_id == OTHERS:
             return self._other_groups
-        made = self._groups[group_id] = GroupFigures()
-        return made
+        figures = self._groups[group_id] = GroupFigures()
+        return figures
 
     def shown(self) -> Iterator[tuple[str, GroupFigures]]:
         """Yield (label, figures): the groups by name, then all others."""

@@ -61,8 +61,8 @@ class MoveRefused(ProxyError):
 class _BrokersRefuse(MoveRefused):
     """A broker returned an error."""
 
-    def __init__(self, what: str, code: int, text: str | None = "") -> None:
-        super().__init__(f"the brokers refuse {what}: {text or 'no reason'} ({code})")
+    def __init__(self, subject: str, code: int, text: str | None = "") -> None:
+        super().__init__(f"the brokers refuse {subject}: {text or 'no reason'} ({code})")
         self.code = code
 
 
@@ -117,12 +117,12 @@ class NativeGroup:
 
     async def _begin_at(self, request: messages.AlterShareGroupOffsetsRequest) -> None:
         response = await self._own.send_request(await self._coordinator(), ApiKey.ALTER_SHARE_GROUP_OFFSETS, request)
-        what = "the start offsets"
-        _check(what, response.error_code, response.error_message)
+        subject = "the start offsets"
+        _check(subject, response.error_code, response.error_message)
         for topic in response.responses:
             for each in topic.partitions:
                 place = f"{topic.topic_name}-{each.partition_index}"
-                _check(what, each.error_code, f"{place} {each.error_message or ''}")
+                _check(subject, each.error_code, f"{place} {each.error_message or ''}")
 
     # For a take-back
 
@@ -296,11 +296,11 @@ class NativeGroup:
         return min(brokers)
 
 
-def _check(what: str, code: int, text: str | None = "") -> None:
+def _check(subject: str, code: int, text: str | None = "") -> None:
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         text = "the proxy's own identity needs CLUSTER_ACTION on the cluster"
     if code != ErrorCode.NONE:
-        raise _BrokersRefuse(what, code, text)
+        raise _BrokersRefuse(subject, code, text)
 
 
 def _snapshots_in(response: messages.ReadShareGroupStateResponse) -> Iterator[tuple[TopicIdPartition, ShareSnapshot]]:

@@ -17,7 +17,7 @@ from kafka_share_proxy.forwarding.served.upstream_requests import (
     send_request_in_slices,
 )
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
-from kafka_share_proxy.views.model.base_comparison import Seen
+from kafka_share_proxy.views.model.base_comparison import TopicState
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
@@ -164,10 +164,10 @@ async def delete(connection: Connection, topic_id: bytes, timeout_s: float) -> t
     return _only(response.responses, "DeleteTopics")
 
 
-def state_of(entry: TopicEntry | None) -> Seen:
+def state_of(entry: TopicEntry | None) -> TopicState:
     if entry is None:
-        return Seen(3)
-    return Seen(entry.error_code, bytes(entry.topic_id), len(entry.partitions or ()))
+        return TopicState(3)
+    return TopicState(entry.error_code, bytes(entry.topic_id), len(entry.partitions or ()))
 
 
 class _Outcome(Protocol):

@@ -201,7 +201,7 @@ class _Preparation:
         self._waiting: dict[str, ViewName] = {}
         self._missing = missing
         self._may_create: set[str] = set()
-        self._made: set[str] = set()
+        self._created: set[str] = set()
         self._results: dict[str, ViewOutcome] = {}
         self._entries: Mapping[str, TopicEntry] = {}
 
@@ -292,12 +292,12 @@ class _Preparation:
             for topic, (code, text) in (await self._request_to_create(fitting, validate_only=True)).items():
                 await self._work.step()
                 if code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                    self._made.add(topic)
+                    self._created.add(topic)
                 elif code not in _MAYBE | _AGAIN:
                     self._refuse_to_create(topic, code, text)
         for topic, partitions in fitting.items():
             await self._work.step()
-            if topic in self._waiting and topic not in self._made:
+            if topic in self._waiting and topic not in self._created:
                 self._results[topic] = self._without_topic(self._waiting.pop(topic), partitions)
 
     def _without_topic(self, name: ViewName, partitions: int) -> ViewOutcome:
@@ -380,13 +380,13 @@ class _Preparation:
             self._room.busy.difference_update(mine)
 
     async def _create(self, missing: Mapping[str, int]) -> None:
-        new = await self._work.select(lambda topic: topic not in self._made, missing)
+        new = await self._work.select(lambda topic: topic not in self._created, missing)
         for topic, (code, text) in (await self._request_to_create({topic: missing[topic] for topic in new})).items():
             await self._work.step()
             if code == ErrorCode.NONE:
                 self._room.notes("view-created", view=topic, partitions=missing[topic])
             if code in _MAYBE:
-                self._made.add(topic)
+                self._created.add(topic)
             elif code not in _AGAIN:
                 self._refuse_to_create(topic, code, text)
 
@@ -430,7 +430,7 @@ class _Preparation:
         known = self._catalog.by_name(name.topic)
         if known is not None and known.topic_id == topic_id:
             self._catalog.forget(name.topic)
-        self._made.discard(name.topic)
+        self._created.discard(name.topic)
         code, text = await self._own_or_client(
             lambda by: broker_requests.delete(by, topic_id, self._timeout_s), _DELETED
         )

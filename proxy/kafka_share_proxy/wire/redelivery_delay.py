@@ -19,8 +19,8 @@ DELAY_MS_MAX = 900_000
 
 def tags_of(delay_ms: int) -> Tags:
     """Return the tagged fields of an acknowledgement batch with this delay."""
-    made = messages.RedeliveryDelay(delay_ms=delay_ms)
-    return ((TAG, registry.codec_of(messages.RedeliveryDelay, 0).encode(made)),)
+    delay = messages.RedeliveryDelay(delay_ms=delay_ms)
+    return ((TAG, registry.codec_of(messages.RedeliveryDelay, 0).encode(delay)),)
 
 
 def delay_ms_in(tags: Tags) -> int | None:

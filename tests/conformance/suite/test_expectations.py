@@ -19,7 +19,7 @@ def test_equal_values_pass() -> None:
 def test_codes_are_shown_with_their_names() -> None:
     with pytest.raises(Mismatch) as caught:
         equal("error", 42, ErrorCode.NONE)
-    assert (caught.value.what, caught.value.expected, caught.value.actual) == (
+    assert (caught.value.quantity, caught.value.expected, caught.value.actual) == (
         "error",
         "0 (NONE)",
         "42 (INVALID_REQUEST)",

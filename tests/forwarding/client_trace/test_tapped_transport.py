@@ -42,10 +42,10 @@ def test_events_and_the_end_are_those_of_the_socket() -> None:
     tapped.attach(events.append, 0)
     tapped.wait_for(1)
     theirs.sendall(b"x")
-    reactor.turn(0.01)
+    reactor.iterate(0.01)
     assert events == []
     tapped.want(READ)
-    reactor.turn(1)
+    reactor.iterate(1)
     assert events == [READ]
     tapped.part()
     assert theirs.recv(1) == b""
@@ -53,6 +53,6 @@ def test_events_and_the_end_are_those_of_the_socket() -> None:
     theirs.close()
     assert tapped.drop() is True
     tapped.close()
-    reactor.turn(0)
+    reactor.iterate(0)
     assert ours.fileno() == -1
     reactor.shut()

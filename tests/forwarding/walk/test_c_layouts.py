@@ -22,7 +22,7 @@ def test_every_name_is_used_by_the_walk() -> None:
     text = HEADER.with_name("_walk.c").read_text()
     names = [name for name, _, _ in c_layouts.constants()]
     assert [name for name in names if name not in text] == []
-    assert {f"LOOK_{kind.name}" for kind in MatchKind} <= set(names)
+    assert {f"MATCH_{kind.name}" for kind in MatchKind} <= set(names)
 
 
 def test_layouts_that_come_to_differ_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ class World:
             sock.settimeout(5)
 
     def iterate(self) -> None:
-        self.pump.turn(0.05)
+        self.pump.iterate(0.05)
 
     def close(self) -> None:
         for sock in (self.client, self.broker, *self.ends):
@@ -250,7 +250,7 @@ def test_a_base_exception_ends_the_iteration(world: World) -> None:
 def test_an_iteration_ends_when_its_time_is_over(world: World) -> None:
     """However much passes meanwhile."""
     began = time.monotonic()
-    world.pump.turn(0.05)
+    world.pump.iterate(0.05)
     assert 0.04 < time.monotonic() - began < 5
 
 
@@ -276,14 +276,14 @@ def test_each_iteration_ends_at_its_own_time(world: World, files: Callable[[], A
         pump = new_pump(world.epoll, world.buffer, world.ready, Iterations())
     assert pump is not None
     world.client.sendall(b"x")
-    pump.turn(60.0)
+    pump.iterate(60.0)
     assert world.masks == [READ]
     world.ends[0].recv(1)
     for wait_s in (0.02, 0.0, 0.05, 0.02):
         end = time.monotonic() + wait_s
-        pump.turn(wait_s)
+        pump.iterate(wait_s)
         while time.monotonic() < end:
-            pump.turn(end - time.monotonic())
+            pump.iterate(end - time.monotonic())
         assert time.monotonic() < end + 5
     assert world.masks == [READ]
 
@@ -291,14 +291,14 @@ def test_each_iteration_ends_at_its_own_time(world: World, files: Callable[[], A
 def test_alarm_of_a_wait_that_an_exception_ended_is_not_lost(world: World) -> None:
     """Its event follows that of the request."""
     world.client.sendall(request(99, 0, 1))
-    world.pump.turn(0.02)  # sets the alarm, and ends before it
+    world.pump.iterate(0.02)  # sets the alarm, and ends before it
     world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
     world.client.sendall(request(99, 0, 2))
     time.sleep(0.03)
     with pytest.raises(KeyboardInterrupt):
-        world.pump.turn(1.0)
-    world.pump.turn(1.0)
-    world.pump.turn(0.02)
+        world.pump.iterate(1.0)
+    world.pump.iterate(1.0)
+    world.pump.iterate(0.02)
 
 
 def alarms() -> int:

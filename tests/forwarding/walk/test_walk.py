@@ -255,7 +255,7 @@ def test_a_match_of_an_unknown_kind_is_refused() -> None:
     """Rather than taken for another one."""
     for kind in (-1, 99):
         matcher = type("Odd", (), {"kind": kind})()
-        with pytest.raises(ValueError, match="no kind of look"):
+        with pytest.raises(ValueError, match="no kind of match"):
             in_c.Table({}, {name(0, 3): matcher}, SILENT)
 
 

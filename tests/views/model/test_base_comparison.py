@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.views.model.base_comparison import Seen, Standing, Step, cut_of, judge
+from kafka_share_proxy.views.model.base_comparison import Standing, Step, TopicState, cut_of, judge
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.names import ViewName
 from kafka_share_proxy.views.model.plans import Plan
@@ -11,22 +11,22 @@ from kafka_share_proxy.views.model.slots import EvenCut, RangeCut, StripeCut
 from kafka_share_proxy.wire.errors import ErrorCode
 
 V, B, OLD = b"v" * 16, b"b" * 16, b"o" * 16
-BASE = Seen(0, B, 3)
+BASE = TopicState(0, B, 3)
 
 
 @pytest.mark.parametrize(
     ("view", "base", "binding", "expected"),
     [
-        (Seen(0, V, 12), BASE, Binding(V, B), Standing(Step.READY, partitions=12)),
-        (Seen(0, V, 12), BASE, None, Standing(Step.READY, partitions=12)),
-        (Seen(3), BASE, Binding(V, B), Standing(Step.CREATE, partitions=12)),
-        (Seen(0, V, 4), BASE, Binding(V, B), Standing(Step.GROW, partitions=12)),
-        (Seen(0, V, 12), BASE, Binding(V, OLD), Standing(Step.REPLACE, partitions=12)),
-        (Seen(0, V, 40), BASE, Binding(V, OLD), Standing(Step.REPLACE, partitions=12)),
-        (Seen(0, V, 12), BASE, Binding(OLD, OLD), Standing(Step.READY, partitions=12)),
+        (TopicState(0, V, 12), BASE, Binding(V, B), Standing(Step.READY, partitions=12)),
+        (TopicState(0, V, 12), BASE, None, Standing(Step.READY, partitions=12)),
+        (TopicState(3), BASE, Binding(V, B), Standing(Step.CREATE, partitions=12)),
+        (TopicState(0, V, 4), BASE, Binding(V, B), Standing(Step.GROW, partitions=12)),
+        (TopicState(0, V, 12), BASE, Binding(V, OLD), Standing(Step.REPLACE, partitions=12)),
+        (TopicState(0, V, 40), BASE, Binding(V, OLD), Standing(Step.REPLACE, partitions=12)),
+        (TopicState(0, V, 12), BASE, Binding(OLD, OLD), Standing(Step.READY, partitions=12)),
     ],
 )
-def test_next_action(view: Seen, base: Seen, binding: Binding | None, expected: Standing) -> None:
+def test_next_action(view: TopicState, base: TopicState, binding: Binding | None, expected: Standing) -> None:
     """A binding of another topic id does not apply to this one; a recreated base has priority over any count."""
     assert judge(4, view, base, binding, 100) == expected
 
@@ -34,17 +34,17 @@ def test_next_action(view: Seen, base: Seen, binding: Binding | None, expected: 
 @pytest.mark.parametrize(
     ("view", "base", "code"),
     [
-        (Seen(0, V, 12), Seen(3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (Seen(3), Seen(3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (Seen(0, V, 12), Seen(29), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-        (Seen(29), BASE, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-        (Seen(5), BASE, ErrorCode.LEADER_NOT_AVAILABLE),
-        (Seen(0, V, 13), BASE, ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (Seen(3), Seen(0, B, 26), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (Seen(3), Seen(12345), ErrorCode.of(12345)),
+        (TopicState(0, V, 12), TopicState(3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TopicState(3), TopicState(3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TopicState(0, V, 12), TopicState(29), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (TopicState(29), BASE, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (TopicState(5), BASE, ErrorCode.LEADER_NOT_AVAILABLE),
+        (TopicState(0, V, 13), BASE, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicState(3), TopicState(0, B, 26), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicState(3), TopicState(12345), ErrorCode.of(12345)),
     ],
 )
-def test_what_cannot_be_shown(view: Seen, base: Seen, code: ErrorCode) -> None:
+def test_what_cannot_be_shown(view: TopicState, base: TopicState, code: ErrorCode) -> None:
     """The base's own error goes first; a view larger than its base allows, or than the limit, is refused."""
     standing = judge(4, view, base, Binding(V, B), 100)
     assert (standing.step, standing.code) == (Step.REFUSE, code)

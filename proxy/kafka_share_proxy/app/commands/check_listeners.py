@@ -63,9 +63,9 @@ def mistakes(config: Config, listening: tuple[Listening, ...], brokers: Mapping[
     meanings: dict[Address | None, str] = {config.bootstrap_address: "clients bootstrap from"}
     meanings |= {config.broker_addresses.of(node_id): f"broker {node_id} becomes" for node_id in sorted(brokers)}
     upstream = {*config.upstream.bootstrap, *brokers.values()}
-    for ours, what in meanings.items():
+    for ours, meaning in meanings.items():
         if ours in upstream:
-            yield f"{what} {ours}, which is a broker's own address: clients would bypass the proxy; choose another"
+            yield f"{meaning} {ours}, which is a broker's own address: clients would bypass the proxy; choose another"
 
 
 def _addresses(config: Config, brokers: Mapping[int, Address]) -> Iterator[tuple[str, Address]]:

@@ -115,12 +115,12 @@ def plan(
             read_options(given)
         with session.session_of("pipeline plan", master, _assignments("--conf", conf), verbose=verbose) as spark:
             if is_lake:
-                made = plan_job.plan_of_lake(Lake(spark, source), topic, ranges, weight)
+                planned = plan_job.plan_of_lake(Lake(spark, source), topic, ranges, weight)
             else:
-                made = plan_job.plan_of_topic(spark, given, ranges, weight, sample)
-        for line in plan_job.report_lines(made):
+                planned = plan_job.plan_of_topic(spark, given, ranges, weight, sample)
+        for line in plan_job.report_lines(planned):
             typer.echo(line)
-        return made.topic, key_range_planner.written(made.plan, made.topic, made.made_from)
+        return planned.topic, key_range_planner.written(planned.plan, planned.topic, planned.made_from)
 
     planned, text = _guarded(work, verbose=verbose)
     _replace(Path(output), text)
@@ -350,10 +350,10 @@ def package(
         from kafka_share_proxy.app.commands import pipeline_package
 
         try:
-            made = pipeline_package.run(Path(out), python)
+            written_files = pipeline_package.run(Path(out), python)
         except OSError as error:
             fail(f"cannot write {out}: {error.strerror}", FAILED)
-        for each in made:
+        for each in written_files:
             typer.echo(f"{each.path}: {each.size / 1e6:.1f} MB: {each.inside}")
         for line in pipeline_package.commands(Path(out), python):
             typer.echo(line)

@@ -215,11 +215,11 @@ class _Demo:
                 for client in clients:
                     client.end()
 
-    def _wait(self, clients: Sequence[traffic.Client], count: int, what: str) -> None:
+    def _wait(self, clients: Sequence[traffic.Client], count: int, unit: str) -> None:
         with self.out.status("") as shown:
             for processed in traffic.until_done(clients, count, TRAFFIC_S):
-                shown.update(f"{processed:,} of {count:,} {what}")
-        self.out.print(f"{count:,} {what}")
+                shown.update(f"{processed:,} of {count:,} {unit}")
+        self.out.print(f"{count:,} {unit}")
 
     def _command(self, *arguments: str) -> None:
         """Raises DemoFailed with the output."""

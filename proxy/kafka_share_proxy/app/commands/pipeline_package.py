@@ -59,7 +59,7 @@ class CannotPackage(ProxyError):
     """A required file or library is missing. The text names it."""
 
 
-class Made(NamedTuple):
+class WrittenFile(NamedTuple):
     """A written file and a description of its content."""
 
     path: Path
@@ -67,7 +67,7 @@ class Made(NamedTuple):
     inside: str
 
 
-def run(folder: Path, python: str | None = None) -> list[Made]:
+def run(folder: Path, python: str | None = None) -> list[WrittenFile]:
     """Write the three files.
 
     Args:
@@ -83,14 +83,14 @@ def run(folder: Path, python: str | None = None) -> list[Made]:
     (folder / PROGRAM).write_text(RUN)
     having = f"with {', '.join(kernels)} in C" if kernels else "without C kernels, for this installation has none"
     return [
-        _made(folder / ZIP, f"this package, {having}"),
-        _made(folder / ENVIRONMENT, ", ".join(libraries)),
-        _made(folder / PROGRAM, "the jobs"),
+        _written_file(folder / ZIP, f"this package, {having}"),
+        _written_file(folder / ENVIRONMENT, ", ".join(libraries)),
+        _written_file(folder / PROGRAM, "the jobs"),
     ]
 
 
-def _made(path: Path, inside: str) -> Made:
-    return Made(path, path.stat().st_size, inside)
+def _written_file(path: Path, inside: str) -> WrittenFile:
+    return WrittenFile(path, path.stat().st_size, inside)
 
 
 def commands(folder: Path, python: str | None = None) -> list[str]:

@@ -73,9 +73,9 @@ def readable(line: Mapping[str, Any]) -> str:
     seconds, fraction = divmod(line["at"], 1)
     at = time.strftime("%H:%M:%S", time.localtime(seconds)) + f"{fraction:.3f}"[1:]
     where = f"worker {line['worker']} " if "worker" in line else ""
-    what = f"> {line['request']}" if "request" in line else f"< {line['response']}"
+    message = f"> {line['request']}" if "request" in line else f"< {line['response']}"
     version = f" v{line['version']}" if "version" in line else ""
     duration = f" after {line['ms']:g} ms" if "ms" in line else ""
     known = {name: value for name, value in line.items() if name not in HEAD}
-    text = f"{at} {where}{line['client']} #{line['connection']} {what}{version}"
+    text = f"{at} {where}{line['client']} #{line['connection']} {message}{version}"
     return printable(f"{text} ({line.get('correlation_id', '-')}), {line['bytes']} bytes{duration} {json.dumps(known)}")

@@ -153,6 +153,6 @@ class Migration:
         return offsets
 
 
-def _check(code: int, what: str) -> None:
+def _check(code: int, action: str) -> None:
     if code != ErrorCode.NONE:
-        raise CannotMigrate(f"cannot {what}: {error_name(code)}")
+        raise CannotMigrate(f"cannot {action}: {error_name(code)}")

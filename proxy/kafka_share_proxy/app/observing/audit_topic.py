@@ -89,8 +89,8 @@ class AuditTopic:
 
     async def _append(self, lines: Sequence[bytes]) -> None:
         now = time.time_ns() // 1_000_000
-        made = [records.Record(value=line.rstrip(b"\n"), timestamp=now) for line in lines]
-        batch = records.build_batch(0, made)
+        line_records = [records.Record(value=line.rstrip(b"\n"), timestamp=now) for line in lines]
+        batch = records.build_batch(0, line_records)
         give_up = trio.current_time() + GIVE_UP_S
         while True:
             try:

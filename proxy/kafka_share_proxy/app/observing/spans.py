@@ -51,9 +51,9 @@ def provider(version: str, proxy: str, sample_ratio: float) -> TracerProvider:
     from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 
     about = {"service.name": SERVICE, "service.version": version, "service.instance.id": proxy}
-    made = TracerProvider(resource=Resource.create(about), sampler=TraceIdRatioBased(sample_ratio))
-    made.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return made
+    tracer_provider = TracerProvider(resource=Resource.create(about), sampler=TraceIdRatioBased(sample_ratio))
+    tracer_provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return tracer_provider
 
 
 class ToNotes(logging.Handler):

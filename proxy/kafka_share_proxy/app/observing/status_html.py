@@ -137,16 +137,16 @@ def text(value: str, limit: int = TEXT_MAX) -> str:
     return _escape(shown)
 
 
-def section(made: StatusSection, *, may_change: bool = False) -> Iterator[str]:
+def section(content: StatusSection, *, may_change: bool = False) -> Iterator[str]:
     """Yield a section in pieces. `may_change`: True if the reader may change something."""
-    yield f"<section><h2>{text(made.title)}</h2>\n"
-    yield from _notes(made.notes)
-    for table in made.tables:
+    yield f"<section><h2>{text(content.title)}</h2>\n"
+    yield from _notes(content.notes)
+    for table in content.tables:
         yield from _table(table, may_change)
-    for detail in made.details:
-        yield from _detail(made.title, detail, may_change)
-    if made.details_left_out:
-        yield f'<p class="faint">{made.details_left_out} more are not shown in detail.</p>\n'
+    for detail in content.details:
+        yield from _detail(content.title, detail, may_change)
+    if content.details_left_out:
+        yield f'<p class="faint">{content.details_left_out} more are not shown in detail.</p>\n'
     yield "</section>\n"
 
 

@@ -121,10 +121,10 @@ def _brokers(parts: ServingParts) -> StatusTable:
     return StatusTable("Brokers", BROKER, *first(rows, ROWS_MAX))
 
 
-def _in_steps(made: Generator[None, None, StatusSection], may_change: bool) -> Iterator[bytes]:
+def _in_steps(steps: Generator[None, None, StatusSection], may_change: bool) -> Iterator[bytes]:
     while True:
         try:
-            next(made)
+            next(steps)
         except StopIteration as end:
             yield from _encoded(end.value, may_change)
             return

@@ -37,8 +37,8 @@ def decisive_topics(kinds: Kinds = FEATURES) -> list[str]:
 
 
 def checks(config: Config, kinds: Kinds = FEATURES) -> tuple[FeatureCheck, ...]:
-    made = (kind.check(_settings(config, kind)) for kind in kinds)
-    return tuple(check for check in made if check is not None)
+    candidates = (kind.check(_settings(config, kind)) for kind in kinds)
+    return tuple(check for check in candidates if check is not None)
 
 
 def offer(config: Config, cluster: ClusterSnapshot, kinds: Kinds = FEATURES) -> Offer:

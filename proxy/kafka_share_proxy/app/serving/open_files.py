@@ -52,10 +52,10 @@ def shortage(room: Room, connections: int) -> str:
     if room.connections >= connections:
         return ""
     needed = OF_A_CLIENT * connections + KEPT
-    what = f"room for {room.connections} client connections, not limits.connections ({connections})"
+    room_text = f"room for {room.connections} client connections, not limits.connections ({connections})"
     if not room.connections:
-        what = "no room for client connections"
-    return f"the limit of open files ({room.files}) leaves {what}; raise its hard limit (ulimit -Hn) to {needed}"
+        room_text = "no room for client connections"
+    return f"the limit of open files ({room.files}) leaves {room_text}; raise its hard limit (ulimit -Hn) to {needed}"
 
 
 def _connection_room(files: int, connections: int) -> int:

@@ -31,8 +31,8 @@ def mistakes(written: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
             near = difflib.get_close_matches(name, names, n=1)
             yield ("limits", name), "there is no such limit" + (f"; did you mean limits.{near[0]}?" if near else "")
         elif not _positive(value, kinds[name]):
-            what = "a whole number" if kinds[name] is int else "a number"
-            yield ("limits", name), f"must be {what} above 0, not {value!r}"
+            accepted = "a whole number" if kinds[name] is int else "a number"
+            yield ("limits", name), f"must be {accepted} above 0, not {value!r}"
 
 
 def _kinds() -> dict[str, Any]:

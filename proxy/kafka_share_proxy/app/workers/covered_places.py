@@ -51,7 +51,7 @@ async def spread(generation: Generation, new: int | None = None) -> None:
             await worker_client.request(worker.admin, "POST", target)
 
 
-async def _request(worker: WorkerProcess, place: int, what: str) -> bool:
+async def _request(worker: WorkerProcess, place: int, action: str) -> bool:
     """Return True if the worker has done it."""
-    response = await worker_client.request(worker.admin, "POST", f"/{PATH}/{place}/{what}")
+    response = await worker_client.request(worker.admin, "POST", f"/{PATH}/{place}/{action}")
     return response is not None and response.status == HTTPStatus.OK

@@ -1,5 +1,5 @@
-/* The plan and the frame of the commonest individual commit, in one pass: see text_commits.py, whose function this is.
- * Everything uncommon returns None, and the model plans it. Limited API of CPython 3.11.
+/* Plan and frame of the most common individual commit, in one pass: see text_commits.py. Other commits return None, and the
+ * model plans them. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -25,7 +25,7 @@ typedef struct {
     Py_ssize_t low, high;
 } Merged;
 
-/* A number of at most 18 digits at *at; -1: there is none. */
+/* Read a number of at most 18 digits at *at; -1: there is none. */
 static int64_t decimal(const char **at, const char *end) {
     int64_t value = 0;
     const char *from = *at;
@@ -36,19 +36,19 @@ static int64_t decimal(const char **at, const char *end) {
     return *at > from ? value : -1;
 }
 
-/* A text of one range: whether it is one. NULs at its end are allowed. */
-static int read_text(const char *text, Py_ssize_t size, Merged *found, int *has_nul) {
+/* Read a text of one range. True if it is one. NULs at its end are allowed. */
+static int read_text(const char *text, Py_ssize_t size, Merged *range, int *has_nul) {
     const char *at = text + PREFIX_SIZE, *end = text + size;
     if (size < PREFIX_SIZE || memcmp(text, PREFIX, PREFIX_SIZE)) return 0;
-    found->start = decimal(&at, end);
-    if (found->start < 0 || at == end || *at++ != '-') return 0;
-    found->end = decimal(&at, end) + 1;
+    range->start = decimal(&at, end);
+    if (range->start < 0 || at == end || *at++ != '-') return 0;
+    range->end = decimal(&at, end) + 1;
     *has_nul = at < end;
     while (at < end && !*at) at++;
-    return at == end && found->start < found->end;
+    return at == end && range->start < range->end;
 }
 
-/* The first index from `low` on with a bound of at least `least`. */
+/* Return the first index from `low` on with a bound of at least `least`. */
 static Py_ssize_t bisect(const int64_t *bounds, Py_ssize_t low, Py_ssize_t high, int64_t least) {
     while (low < high) {
         Py_ssize_t middle = low + (high - low) / 2;
@@ -58,12 +58,12 @@ static Py_ssize_t bisect(const int64_t *bounds, Py_ssize_t low, Py_ssize_t high,
     return low;
 }
 
-static void merge(const Ranges *held, Merged *one) {
-    one->low = bisect(held->ends, 0, held->count, one->start);
-    one->high = bisect(held->starts, one->low, held->count, one->end + 1);
-    if (one->low == one->high) return;
-    if (held->starts[one->low] < one->start) one->start = held->starts[one->low];
-    if (held->ends[one->high - 1] > one->end) one->end = held->ends[one->high - 1];
+static void merge(const Ranges *ranges, Merged *merged) {
+    merged->low = bisect(ranges->ends, 0, ranges->count, merged->start);
+    merged->high = bisect(ranges->starts, merged->low, ranges->count, merged->end + 1);
+    if (merged->low == merged->high) return;
+    if (ranges->starts[merged->low] < merged->start) merged->start = ranges->starts[merged->low];
+    if (ranges->ends[merged->high - 1] > merged->end) merged->end = ranges->ends[merged->high - 1];
 }
 
 static int digits(int64_t value) {
@@ -73,12 +73,12 @@ static int digits(int64_t value) {
 }
 
 static char *put_decimal(char *to, int64_t value) {
-    char *behind = to + digits(value);
-    for (char *at = behind; at > to; value /= 10) *--at = (char)('0' + value % 10);
-    return behind;
+    char *end = to + digits(value);
+    for (char *at = end; at > to; value /= 10) *--at = (char)('0' + value % 10);
+    return end;
 }
 
-/* One range, inclusive, with a comma before it unless it is the first. Without room it is only counted. */
+/* Write one range, inclusive, with a comma before it unless it is the first. Without memory (NULL), only return the size. */
 static Py_ssize_t put_range(char *to, int64_t start, int64_t end, int is_first) {
     if (!to) return digits(start) + 1 + digits(end - 1) + !is_first;
     char *at = to;
@@ -88,14 +88,15 @@ static Py_ssize_t put_range(char *to, int64_t start, int64_t end, int is_first) 
     return put_decimal(at, end - 1) - to;
 }
 
-/* The text of all ranges after the merge, and its size. Without room, or beyond `most`, it is only counted. */
-static Py_ssize_t put_ranges(char *to, const Ranges *held, const Merged *one, Py_ssize_t most) {
+/* Write all ranges after the merge and return the size of the text. Without memory, only return it; stop beyond
+ * `size_max`. */
+static Py_ssize_t put_ranges(char *to, const Ranges *ranges, const Merged *merged, Py_ssize_t size_max) {
     Py_ssize_t size = 0;
-    for (Py_ssize_t i = 0; i < one->low && size <= most; i++)
-        size += put_range(to ? to + size : NULL, held->starts[i], held->ends[i], !size);
-    size += put_range(to ? to + size : NULL, one->start, one->end, !size);
-    for (Py_ssize_t i = one->high; i < held->count && size <= most; i++)
-        size += put_range(to ? to + size : NULL, held->starts[i], held->ends[i], 0);
+    for (Py_ssize_t i = 0; i < merged->low && size <= size_max; i++)
+        size += put_range(to ? to + size : NULL, ranges->starts[i], ranges->ends[i], !size);
+    size += put_range(to ? to + size : NULL, merged->start, merged->end, !size);
+    for (Py_ssize_t i = merged->high; i < ranges->count && size <= size_max; i++)
+        size += put_range(to ? to + size : NULL, ranges->starts[i], ranges->ends[i], 0);
     return size;
 }
 
@@ -110,34 +111,34 @@ static uint8_t *put_length(uint8_t *to, long version, Py_ssize_t size) {
     return to;
 }
 
-/* The request with the text of all ranges in place of the bytes from `at` to `behind`; `size`: of all ranges. */
+/* Return the request with the text of all ranges in place of the bytes from `at` to `after`; `size`: of all ranges. */
 static PyObject *written(
-    const Py_buffer *frame, long version, Py_ssize_t at, Py_ssize_t behind, const Ranges *held, const Merged *one, Py_ssize_t size, int has_nul)
+    const Py_buffer *frame, long version, Py_ssize_t at, Py_ssize_t after, const Ranges *ranges, const Merged *merged, Py_ssize_t size, int has_nul)
 {
     uint8_t length[3];
     Py_ssize_t text = PREFIX_SIZE + size + has_nul, length_size = put_length(length, version, text) - length;
-    Py_ssize_t whole = at + length_size + text + frame->len - behind, body = whole - 4;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, whole);
-    uint8_t *to = made ? (uint8_t *)PyBytes_AsString(made) : NULL;
+    Py_ssize_t total = at + length_size + text + frame->len - after, body = total - 4;
+    PyObject *request = PyBytes_FromStringAndSize(NULL, total);
+    uint8_t *to = request ? (uint8_t *)PyBytes_AsString(request) : NULL;
     if (!to) return NULL;
     for (int i = 4; i--; body >>= 8) to[i] = (uint8_t)body;
     memcpy(to + 4, (const uint8_t *)frame->buf + 4, (size_t)at - 4);
     memcpy(to + at, length, (size_t)length_size);
     to += at + length_size;
     memcpy(to, PREFIX, PREFIX_SIZE);
-    put_ranges((char *)to + PREFIX_SIZE, held, one, size);
+    put_ranges((char *)to + PREFIX_SIZE, ranges, merged, size);
     if (has_nul) to[PREFIX_SIZE + size] = 0;
-    memcpy(to + text, (const uint8_t *)frame->buf + behind, (size_t)(frame->len - behind));
-    return made;
+    memcpy(to + text, (const uint8_t *)frame->buf + after, (size_t)(frame->len - after));
+    return request;
 }
 
-/* The metadata of a request, and where it is in the frame with its length. */
+/* Metadata of a request, and its position in the frame, length field included. */
 typedef struct {
     const char *text;
-    Py_ssize_t size, at, behind;
+    Py_ssize_t size, at, after;
 } Metadata;
 
-/* The length of a string at *at, which moves behind it; -1: null, or the frame ends. */
+/* Read the length of a string at *at, and move *at after it; -1: null, or the frame ends. */
 static Py_ssize_t get_length(const Py_buffer *frame, long version, Py_ssize_t *at) {
     const uint8_t *bytes = frame->buf;
     Py_ssize_t value = 0;
@@ -155,18 +156,18 @@ static Py_ssize_t get_length(const Py_buffer *frame, long version, Py_ssize_t *a
     return -1;
 }
 
-/* Whether the frame differs from the sample in correlation id and metadata only, which is then replaced by its own. */
-static int repeats(const Py_buffer *frame, const char *sample, Py_ssize_t sample_size, long version, Metadata *of) {
+/* True if the frame differs from the sample in correlation id and metadata only. Then get its own metadata. */
+static int repeats(const Py_buffer *frame, const char *sample, Py_ssize_t sample_size, long version, Metadata *metadata) {
     const char *bytes = frame->buf;
-    Py_ssize_t rest = sample_size - of->behind, at = of->at;
-    if (at < CLIENT_AT || rest < 0 || frame->len < at) return 0;
+    Py_ssize_t rest = sample_size - metadata->after, position = metadata->at;
+    if (position < CLIENT_AT || rest < 0 || frame->len < position) return 0;
     if (memcmp(bytes + KEY_AT, sample + KEY_AT, CORRELATION_AT - KEY_AT)) return 0;
-    if (memcmp(bytes + CLIENT_AT, sample + CLIENT_AT, (size_t)(at - CLIENT_AT))) return 0;
-    of->size = get_length(frame, version, &at);
-    if (of->size < 0 || at + of->size + rest != frame->len) return 0;
-    if (memcmp(bytes + at + of->size, sample + of->behind, (size_t)rest)) return 0;
-    of->text = bytes + at;
-    of->behind = at + of->size;
+    if (memcmp(bytes + CLIENT_AT, sample + CLIENT_AT, (size_t)(position - CLIENT_AT))) return 0;
+    metadata->size = get_length(frame, version, &position);
+    if (metadata->size < 0 || position + metadata->size + rest != frame->len) return 0;
+    if (memcmp(bytes + position + metadata->size, sample + metadata->after, (size_t)rest)) return 0;
+    metadata->text = bytes + position;
+    metadata->after = position + metadata->size;
     return 1;
 }
 
@@ -177,12 +178,12 @@ typedef struct {
     PyObject *sample; /* bytes; NULL: the entry is of this frame */
 } Bounds;
 
-/* The metadata of the entry, or of the frame that repeats the sample; 0: none, with or without an exception. */
+/* Read the metadata of the entry, or of the frame that repeats the sample; 0: none, with or without an exception. */
 static int read_metadata(const Py_buffer *frame, PyObject *entry, const Bounds *within, Metadata *of) {
     of->at = PyLong_AsSsize_t(PyTuple_GetItem(entry, METADATA_AT));
-    of->behind = PyLong_AsSsize_t(PyTuple_GetItem(entry, AFTER_METADATA));
+    of->after = PyLong_AsSsize_t(PyTuple_GetItem(entry, AFTER_METADATA));
     if (PyErr_Occurred()) return 0;
-    if (of->at < 4 || of->behind < of->at) return PyErr_Format(PyExc_ValueError, "the entry is not of this frame"), 0;
+    if (of->at < 4 || of->after < of->at) return PyErr_Format(PyExc_ValueError, "the entry is not of this frame"), 0;
     if (within->sample) {
         char *sample;
         Py_ssize_t size;
@@ -190,49 +191,49 @@ static int read_metadata(const Py_buffer *frame, PyObject *entry, const Bounds *
     }
     PyObject *metadata = PyTuple_GetItem(entry, METADATA);
     of->text = metadata == Py_None ? NULL : PyUnicode_AsUTF8AndSize(metadata, &of->size);
-    if (of->text && frame->len < of->behind) return PyErr_Format(PyExc_ValueError, "the entry is not of this frame"), 0;
+    if (of->text && frame->len < of->after) return PyErr_Format(PyExc_ValueError, "the entry is not of this frame"), 0;
     return of->text != NULL;
 }
 
-/* The plan; NULL without an exception: the model plans it. */
-static PyObject *planned(const Py_buffer *frame, PyObject *entry, const Ranges *held, const Bounds *within) {
+/* Return the plan; NULL without an exception: the model plans it. */
+static PyObject *planned(const Py_buffer *frame, PyObject *entry, const Ranges *ranges, const Bounds *within) {
     int has_nul = 0;
-    Merged one;
-    Metadata of;
+    Merged merged;
+    Metadata metadata;
     int64_t offset = PyLong_AsLongLong(PyTuple_GetItem(entry, OFFSET));
-    if (PyErr_Occurred() || !read_metadata(frame, entry, within, &of)) return NULL;
-    if (offset < 0 || offset != within->committed || !read_text(of.text, of.size, &one, &has_nul)) return NULL;
-    if (one.start <= offset || (held->count && held->starts[0] <= offset)) return NULL; /* it would move */
-    merge(held, &one);
-    Py_ssize_t most = (within->characters < STRING_MAX ? within->characters : STRING_MAX) - PREFIX_SIZE - has_nul;
-    if (held->count + 1 - (one.high - one.low) > within->ranges_max) return NULL;
-    Py_ssize_t size = put_ranges(NULL, held, &one, most);
-    if (size > most) return NULL;
-    PyObject *made = written(frame, within->version, of.at, of.behind, held, &one, size, has_nul);
-    return made ? Py_BuildValue("(N(nnLL))", made, one.low, one.high, (long long)one.start, (long long)one.end) : NULL;
+    if (PyErr_Occurred() || !read_metadata(frame, entry, within, &metadata)) return NULL;
+    if (offset < 0 || offset != within->committed || !read_text(metadata.text, metadata.size, &merged, &has_nul)) return NULL;
+    if (merged.start <= offset || (ranges->count && ranges->starts[0] <= offset)) return NULL; /* the committed offset would move */
+    merge(ranges, &merged);
+    Py_ssize_t size_max = (within->characters < STRING_MAX ? within->characters : STRING_MAX) - PREFIX_SIZE - has_nul;
+    if (ranges->count + 1 - (merged.high - merged.low) > within->ranges_max) return NULL;
+    Py_ssize_t size = put_ranges(NULL, ranges, &merged, size_max);
+    if (size > size_max) return NULL;
+    PyObject *request = written(frame, within->version, metadata.at, metadata.after, ranges, &merged, size, has_nul);
+    return request ? Py_BuildValue("(N(nnLL))", request, merged.low, merged.high, (long long)merged.start, (long long)merged.end) : NULL;
 }
 
-/* Both are arrays of int64 of the same length. */
-static int are_ranges(const Py_buffer *starts, const Py_buffer *ends, Ranges *found) {
-    *found = (Ranges){starts->buf, ends->buf, starts->len / (Py_ssize_t)sizeof(int64_t)};
+/* True if both are arrays of int64 of the same length. */
+static int are_ranges(const Py_buffer *starts, const Py_buffer *ends, Ranges *ranges) {
+    *ranges = (Ranges){starts->buf, ends->buf, starts->len / (Py_ssize_t)sizeof(int64_t)};
     return starts->len == ends->len && starts->itemsize == sizeof(int64_t) && ends->itemsize == sizeof(int64_t);
 }
 
 static PyObject *plan_of_buffers(PyObject *const *args, const Bounds *within) {
     Py_buffer frame, starts, ends;
-    PyObject *found = NULL;
-    Ranges held;
+    PyObject *plan = NULL;
+    Ranges ranges;
     if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0) return NULL;
     if (PyObject_GetBuffer(args[4], &starts, PyBUF_ND) == 0) {
         if (PyObject_GetBuffer(args[5], &ends, PyBUF_ND) == 0) {
-            if (are_ranges(&starts, &ends, &held)) found = planned(&frame, args[2], &held, within);
+            if (are_ranges(&starts, &ends, &ranges)) plan = planned(&frame, args[2], &ranges, within);
             else PyErr_SetString(PyExc_ValueError, "starts and ends are arrays of int64 of the same length");
             PyBuffer_Release(&ends);
         }
         PyBuffer_Release(&starts);
     }
     PyBuffer_Release(&frame);
-    return found || PyErr_Occurred() ? found : Py_NewRef(Py_None);
+    return plan || PyErr_Occurred() ? plan : Py_NewRef(Py_None);
 }
 
 static const char plan_doc[] =

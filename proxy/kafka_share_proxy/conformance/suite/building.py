@@ -16,9 +16,9 @@ def build(api: str, **values: Any) -> Any:
     return _build(root, root, values)
 
 
-def _build(root: Any, made: Any, values: dict[str, Any]) -> Any:
-    structs = {field.attribute: field.struct for field in made.SPEC.fields if field.struct is not None}
-    return made(**{name: _value(root, structs.get(name), value) for name, value in values.items()})
+def _build(root: Any, struct_class: Any, values: dict[str, Any]) -> Any:
+    structs = {field.attribute: field.struct for field in struct_class.SPEC.fields if field.struct is not None}
+    return struct_class(**{name: _value(root, structs.get(name), value) for name, value in values.items()})
 
 
 def _value(root: Any, struct: Any, value: Any) -> Any:

@@ -114,10 +114,10 @@ class CaseRun:
         replicas: Sequence[Sequence[int]] = (),
     ) -> CaseTopic:
         """Create a topic, by default with a new name; `count` records are in one batch in each partition."""
-        made = name or self.name("topic")
+        topic_name = name or self.name("topic")
         placed = replicas or [await self._same_nodes()] * partitions
         chosen = placed if all(placed) else ()
-        topic = await self.cluster.create_topic(await self.kept(), made, partitions, configs, chosen)
+        topic = await self.cluster.create_topic(await self.kept(), topic_name, partitions, configs, chosen)
         for partition in topic.partitions:
             await self._await_leader(topic, partition)
             if count:
@@ -201,7 +201,7 @@ class CaseRun:
         if code:
             raise SetUpFailed(f"cannot delete records: {error_name(code)}")
 
-    async def until(self, condition: Callable[[], Awaitable[Any]], what: str, limit_s: float | None = None) -> Any:
+    async def until(self, condition: Callable[[], Awaitable[Any]], awaited: str, limit_s: float | None = None) -> Any:
         """Return the first true value of the condition. Raises Mismatch after `limit_s`, by default AWAIT_S."""
         limit_s = AWAIT_S if limit_s is None else limit_s
         with trio.move_on_after(limit_s):
@@ -210,7 +210,7 @@ class CaseRun:
                 if value:
                     return value
                 await trio.sleep(PAUSE_S)
-        raise Mismatch(what, f"within {limit_s:.0f} s", "not in that time")
+        raise Mismatch(awaited, f"within {limit_s:.0f} s", "not in that time")
 
 
 def values_of(data: Any) -> list[tuple[int, bytes | None]]:

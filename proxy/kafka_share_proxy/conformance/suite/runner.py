@@ -80,7 +80,7 @@ async def run_case(case: Case, cluster: ClusterUnderTest, capabilities: Capabili
     except NotOffered as error:
         return Outcome(case, Status.SKIPPED, reason=str(error))
     except Mismatch as error:
-        return _failed(case, run, began, error.what, error.expected, error.actual)
+        return _failed(case, run, began, error.quantity, error.expected, error.actual)
     except (ProxyError, BaseExceptionGroup, *MISSING) as error:
         return _failed(case, run, began, *_reason_of(error))
     except trio.TooSlowError:
@@ -95,7 +95,7 @@ def _reason_of(error: BaseException) -> tuple[str, str, str]:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, Mismatch):
-        return error.what, error.expected, error.actual
+        return error.quantity, error.expected, error.actual
     if isinstance(error, SetUpFailed):
         return SET_UP, "accepted requests", str(error)
     if isinstance(error, ProxyError):
@@ -106,13 +106,13 @@ def _reason_of(error: BaseException) -> tuple[str, str, str]:
     raise error
 
 
-def _failed(case: Case, run: CaseRun, began: float, what: str, expected: str, actual: str) -> Outcome:
+def _failed(case: Case, run: CaseRun, began: float, quantity: str, expected: str, actual: str) -> Outcome:
     known = run.capabilities.difference(case.differs)
     return Outcome(
         case,
         Status.FAILED if known is None else Status.DIFFERS,
         time.monotonic() - began,
-        reason=what if known is None else f"{known} ({what})",
+        reason=quantity if known is None else f"{known} ({quantity})",
         expected=expected,
         actual=actual,
         exchanges=list(run.trail.last(SHOWN_EXCHANGES)),

@@ -42,8 +42,8 @@ class Producer:
         listed = [b"record %d" % n for n in range(values)] if isinstance(values, int) else values
         ids: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "base_sequence": sequence}
         ids |= {"is_transactional": self.transactional_id is not None} | fields
-        made = [records.Record(value=value, timestamp=TIMESTAMP_MS) for value in listed]
-        return records.build_batch(0, made, **ids)
+        batch_records = [records.Record(value=value, timestamp=TIMESTAMP_MS) for value in listed]
+        return records.build_batch(0, batch_records, **ids)
 
     async def try_append(self, topic: CaseTopic, values: int, sequence: int, partition: int = 0, **fields: Any) -> Any:
         """Send a batch with this base sequence; return the response of the partition."""
@@ -133,7 +133,7 @@ async def _init_producer_id(run: CaseRun, coordinator: PeerConnection | None, na
     return response
 
 
-def check(code: int, what: str) -> None:
+def check(code: int, api: str) -> None:
     """Raise SetUpFailed for an error code."""
     if code:
-        raise SetUpFailed(f"{what}: {error_name(code)}")
+        raise SetUpFailed(f"{api}: {error_name(code)}")

@@ -98,24 +98,24 @@ def _arrays(message: Message, version: int) -> Iterator[Message]:
 def _mirrored(struct: StructSpec, kind: type[Any], version: int, source: Message, root: Any = None) -> Message:
     """Return a message whose arrays have the entries of the arrays of `source`."""
     root = kind if root is None else root
-    made: Message = kind()
+    entry_message: Message = kind()
     for spec in _fields(struct, version):
         if spec.is_array and spec.struct is not None:
             nested = getattr(root, spec.struct.name)
-            setattr(made, spec.attribute, list(_entries(spec.struct, nested, version, source, root)))
+            setattr(entry_message, spec.attribute, list(_entries(spec.struct, nested, version, source, root)))
         elif spec.type == "int64" and (spec.name.endswith("Offset") or spec.name == "HighWatermark"):
-            setattr(made, spec.attribute, NO_OFFSET)
+            setattr(entry_message, spec.attribute, NO_OFFSET)
         elif spec.type == "records":
-            setattr(made, spec.attribute, b"")
+            setattr(entry_message, spec.attribute, b"")
         elif (identity := IDENTITIES.get(spec.name)) is not None and not spec.is_array:
-            _copy(made, spec, source, identity)
-    return made
+            _copy(entry_message, spec, source, identity)
+    return entry_message
 
 
-def _copy(made: Message, spec: FieldSpec, source: Message, identity: str) -> None:
+def _copy(entry_message: Message, spec: FieldSpec, source: Message, identity: str) -> None:
     for other in type(source).SPEC.fields:
         if IDENTITIES.get(other.name) == identity and other.type == spec.type and not other.is_array:
-            setattr(made, spec.attribute, getattr(source, other.attribute))
+            setattr(entry_message, spec.attribute, getattr(source, other.attribute))
             return
 
 

@@ -255,7 +255,7 @@ class FetchRequests:
             )
             for topic, numbers in grouped.items()
         ]
-        made = message(
+        request = message(
             max_wait_ms=round(self._options.fetch_max_wait_s * 1000),
             min_bytes=self._options.fetch_min_bytes,
             max_bytes=bytes_max,
@@ -269,7 +269,7 @@ class FetchRequests:
         return UnsentRequest(
             sender=self,
             api="Fetch",
-            message=made,
+            message=request,
             versions=NAMED if by_name else VERSIONS,
             timeout_s=self._options.request_timeout_s,
             node_id=node_id,

@@ -41,12 +41,12 @@ class KeyFilter:
         object.__setattr__(self, "_known", frozenset(self.keys))
         object.__setattr__(self, "_bounds", _bounds(self.ranges))
         message = messages.KeyFilter
-        made = message(
+        filter_message = message(
             ranges=[message.HashRange(first=first, last=last) for first, last in self.ranges],
             keys=list(self.keys),
             null_keys=self.null_keys,
         )
-        object.__setattr__(self, "content", registry.codec_of(message, 0).encode(made))
+        object.__setattr__(self, "content", registry.codec_of(message, 0).encode(filter_message))
 
     def unwanted(self, records: LazyRecords) -> list[int]:
         """Return rejected offsets. No record object is created."""

@@ -251,27 +251,27 @@ class ConsumerMembership(GroupMembership):
 
     def _message(self, joining: bool) -> Any:
         message = messages.ConsumerGroupHeartbeatRequest
-        made = message(
+        heartbeat = message(
             group_id=self._options.group,
             member_id=self.identity.member_id,
             member_epoch=self.identity.generation,
             instance_id=self.identity.instance_id,
         )
         if joining:
-            made.rack_id = self._options.rack
-            made.rebalance_timeout_ms = round(self._options.max_poll_interval_s * 1000)
-            made.server_assignor = self._options.server_assignor
-            made.topic_partitions = []
+            heartbeat.rack_id = self._options.rack
+            heartbeat.rebalance_timeout_ms = round(self._options.max_poll_interval_s * 1000)
+            heartbeat.server_assignor = self._options.server_assignor
+            heartbeat.topic_partitions = []
         elif self._acknowledges():
-            made.topic_partitions = [
+            heartbeat.topic_partitions = [
                 message.TopicPartitions(topic_id=self._names.topic_id(topic) or ZERO_UUID, partitions=numbers)
                 for topic, numbers in by_topic(self._flow.owned).items()
             ]
             self._ack_due = False
         if joining or self._topics != self._reported_topics:
-            made.subscribed_topic_names = sorted(self._topics)
+            heartbeat.subscribed_topic_names = sorted(self._topics)
             self._reported_topics = self._topics
-        return made
+        return heartbeat
 
     # Responses
 

@@ -52,19 +52,19 @@ def delayed_spans(
 
 def spans(types_by_offset: TypesByOffset) -> list[AcknowledgementSpan]:
     """Return the batches, ascending and without overlap."""
-    made: list[AcknowledgementSpan] = []
+    merged: list[AcknowledgementSpan] = []
     for first, last, kind in _runs(types_by_offset):
         count = last - first + 1
-        before = made[-1] if made and made[-1].last + 1 == first else None
+        before = merged[-1] if merged and merged[-1].last + 1 == first else None
         if before is None or count >= RUN_MIN or not _is_open(before):
-            made.append(AcknowledgementSpan(first, last, [int(kind)]))
+            merged.append(AcknowledgementSpan(first, last, [int(kind)]))
             continue
         types = before.types
         if len(types) == 1:
             types *= before.last - before.first + 1
         types += [int(kind)] * count
-        made[-1] = AcknowledgementSpan(before.first, last, types)
-    return made
+        merged[-1] = AcknowledgementSpan(before.first, last, types)
+    return merged
 
 
 def _is_open(span: AcknowledgementSpan) -> bool:

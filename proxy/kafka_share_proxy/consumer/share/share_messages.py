@@ -47,7 +47,7 @@ class ShareMessages:
         topic_ids = added | {each: session.ids[each] for each in acks}
         forgotten |= {each: session.ids[each] for each in acks if each not in readable}
         options = self._options
-        made = message(
+        request = message(
             group_id=options.group,
             member_id=self._member_id,
             share_session_epoch=session.epoch,
@@ -71,13 +71,13 @@ class ShareMessages:
             ],
         )
         if options.limits_records:
-            made.share_acquire_mode = RECORD_LIMIT_MODE
+            request.share_acquire_mode = RECORD_LIMIT_MODE
         if readable:
             # Rounded up: with 0 ms a fetch would be repeated without a pause until a renewal is due.
-            made.max_wait_ms, made.min_bytes = math.ceil(wait_s * 1000), options.fetch_min_bytes
-            made.max_bytes = options.fetch_max_bytes
-            made.max_records = made.batch_size = options.max_poll_records
-        return made
+            request.max_wait_ms, request.min_bytes = math.ceil(wait_s * 1000), options.fetch_min_bytes
+            request.max_bytes = options.fetch_max_bytes
+            request.max_records = request.batch_size = options.max_poll_records
+        return request
 
     def acknowledge(
         self, session: ShareSession, acks: Acknowledgements, epoch: int, delays: NamedDelays | None = None

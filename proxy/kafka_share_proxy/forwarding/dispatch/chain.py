@@ -98,13 +98,13 @@ def _unless_claimed(earlier: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
 
 def _by_word(worded: tuple[ByKnownGroup, ...]) -> Callable[[memoryview, Request], bool]:
     """Return a function that is true for requests of these features."""
-    made: dict[tuple[int, int], Sequence[Matcher]] = {}
+    matchers_by_api: dict[tuple[int, int], Sequence[Matcher]] = {}
 
     def is_claimed(frame: memoryview, request: Request) -> bool:
         api = request.key, request.version
-        exactly = made.get(api)
+        exactly = matchers_by_api.get(api)
         if exactly is None:
-            exactly = made[api] = [match.exactly.matcher(*api) for match in worded]
+            exactly = matchers_by_api[api] = [match.exactly.matcher(*api) for match in worded]
         return any(matcher(frame[SIZE.size :]) for matcher in exactly)
 
     return is_claimed

@@ -1,6 +1,6 @@
-/* ShareFetch and ShareAcknowledge on their way, read in one pass each, and what audit has to say about them: see
- * forwarded_shares.py, whose twin this is. Nothing is told of a message that is not read to its end. No read leaves the
- * bytes: every length is compared with what is left before it is believed. Limited API of CPython 3.11.
+/* Audit events of forwarded ShareFetch and ShareAcknowledge, each read in one pass. forwarded_shares.py has the Python
+ * fallback. Nothing is reported of a message that cannot be read to its end. No read leaves the bytes: every length is
+ * compared with the remaining bytes before it is used. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -28,7 +28,7 @@ static void skip_tags(Reader *from) {
     }
 }
 
-/* The bytes of a compact string, and their number, -1 for null. */
+/* Return the bytes of a compact string, and get their number, -1 for null. */
 static const uint8_t *text(Reader *from, int64_t *length) {
     *length = (int64_t)unsigned_varint(from) - 1;
     if (*length > STRING_MAX) from->is_wrong = 1;
@@ -38,10 +38,10 @@ static const uint8_t *text(Reader *from, int64_t *length) {
 static int is_text(const uint8_t *bytes, int64_t size) {
     for (int64_t i = 0; i < size; i++)
         if (bytes[i] > 0x7F) {
-            PyObject *made = PyUnicode_DecodeUTF8((const char *)bytes, (Py_ssize_t)size, NULL);
-            if (!made) PyErr_Clear();
-            Py_XDECREF(made);
-            return made != NULL;
+            PyObject *decoded = PyUnicode_DecodeUTF8((const char *)bytes, (Py_ssize_t)size, NULL);
+            if (!decoded) PyErr_Clear();
+            Py_XDECREF(decoded);
+            return decoded != NULL;
         }
     return 1;
 }
@@ -52,7 +52,7 @@ static void skip_text(Reader *from) {
     if (bytes && !is_text(bytes, length)) from->is_wrong = 1;
 }
 
-/* Elements of a compact array, of so many bytes each at least; null is no array here. */
+/* Read the count of a compact array whose elements have at least `least` bytes each. Null is an error. */
 static int64_t array(Reader *from, int least) {
     int64_t count = (int64_t)unsigned_varint(from) - 1;
     if (count < 0 || count > (from->end - from->at) / least) from->is_wrong = 1;
@@ -63,7 +63,7 @@ static void put_int32(uint8_t *to, int64_t value) {
     for (int i = 0; i < 4; i++) to[i] = (uint8_t)((uint64_t)value >> (24 - 8 * i));
 }
 
-/* ---- what is held ---- */
+/* ---- deliveries ---- */
 
 typedef struct {
     int64_t first, last;
@@ -72,22 +72,22 @@ typedef struct {
     PyObject *member;
 } Delivery;
 
-/* One share partition: its deliveries ascend without overlaps. */
+/* One share partition of a group. Its deliveries are in ascending order without overlaps. */
 typedef struct Share {
     PyObject_HEAD
     PyObject *group, *place, *key;
     Delivery *held;
     size_t from, count, room;
-    struct Share *before, *after; /* those with deliveries, by when they were delivered from */
-    int is_touched;               /* there is something to add to loads and fetches */
+    struct Share *before, *after; /* list of share partitions with deliveries, by the time of the last delivery */
+    int is_touched;               /* true if it is in `touched`: there are sums to add to loads and fetches */
     long long rows, bytes, requests, first, last, rows_read, bytes_read;
     double hold_ms;
-    int64_t untold, due; /* records that key samples have not been told of, and how many of them they wait for */
+    int64_t unsampled, due; /* records not yet reported to the key samples, and the number at which they are sampled */
 } Share;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *offer, *now, *wall_ms, *walk, *look, *add, *place_type; /* see forwarded_shares.Teller */
+    PyObject *offer, *now, *wall_ms, *walk, *sample, *add, *place_type; /* see forwarded_shares._watching_in_c */
     PyObject *outcomes[OUTCOMES], *brokers, *acquire, *settle;
     PyObject *shares;  /* group, topic id and partition as bytes -> Share */
     PyObject *touched; /* list of Share */
@@ -95,7 +95,7 @@ typedef struct {
     Py_ssize_t held, most, most_of_one;
 } Shares;
 
-/* A request that waits for its answer: its body up to the end of its topics. */
+/* A request that waits for its response: its body up to the end of its topics. */
 typedef struct {
     PyObject_HEAD
     Shares *shares;
@@ -103,7 +103,7 @@ typedef struct {
     uint8_t *body;
     Py_ssize_t size;
     int key, version, has_acks;
-} Asked;
+} ShareRequest;
 
 typedef struct {
     PyObject_HEAD
@@ -112,8 +112,8 @@ typedef struct {
     int key, version;
 } Watch;
 
-static PyTypeObject *share_type, *asked_type, *shares_type;
-static PyObject *word_rewrite;
+static PyTypeObject *share_type, *request_type, *shares_type;
+static PyObject *name_rewrite;
 
 static void free_object(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
@@ -159,15 +159,15 @@ static int touch(Shares *of, Share *share) {
     return PyList_Append(of->touched, (PyObject *)share);
 }
 
-/* Deliveries `low` to `high` (not included) become these; their members are borrowed. */
-static int splice(Share *share, size_t low, size_t high, const Delivery *put, size_t count) {
-    size_t taken = high - low, left = share->count - taken + count;
-    if (share->from && share->from + left > share->room && 2 * left <= share->room) {
+/* Replace deliveries `low` to `high` (exclusive). The members of the inserted ones are borrowed. */
+static int splice(Share *share, size_t low, size_t high, const Delivery *inserted, size_t count) {
+    size_t removed = high - low, remaining = share->count - removed + count;
+    if (share->from && share->from + remaining > share->room && 2 * remaining <= share->room) {
         memmove(share->held, share->held + share->from, share->count * sizeof *share->held);
         share->from = 0;
     }
-    if (share->from + left > share->room) {
-        size_t room = 2 * left + 4;
+    if (share->from + remaining > share->room) {
+        size_t room = 2 * remaining + 4;
         Delivery *held = PyMem_Malloc(room * sizeof *held);
         if (!held) {
             PyErr_NoMemory();
@@ -180,31 +180,31 @@ static int splice(Share *share, size_t low, size_t high, const Delivery *put, si
         share->from = 0;
     }
     Delivery *held = share->held + share->from;
-    for (size_t i = 0; i < count; i++) Py_INCREF(put[i].member);
+    for (size_t i = 0; i < count; i++) Py_INCREF(inserted[i].member);
     for (size_t i = low; i < high; i++) Py_DECREF(held[i].member);
-    if (!low && count <= taken) { /* at the front, as is usual: nothing is moved */
-        share->from += taken - count;
-        held += taken - count;
+    if (!low && count <= removed) { /* at the front, the common case: nothing is moved */
+        share->from += removed - count;
+        held += removed - count;
     } else {
         memmove(held + low + count, held + high, (share->count - high) * sizeof *held);
     }
-    if (count) memcpy(held + low, put, count * sizeof *held);
-    share->count = left;
+    if (count) memcpy(held + low, inserted, count * sizeof *held);
+    share->count = remaining;
     return 0;
 }
 
-/* What was taken out of a range: pieces that hold their members. */
+/* Deliveries that were removed from a range. They own references to their members. */
 typedef struct {
     Delivery few[PIECES], *all;
     size_t count;
-} Found;
+} Removed;
 
-static void let_go(Found *found) {
-    for (size_t i = 0; i < found->count; i++) Py_DECREF(found->all[i].member);
-    if (found->all != found->few) PyMem_Free(found->all);
+static void free_removed(Removed *removed) {
+    for (size_t i = 0; i < removed->count; i++) Py_DECREF(removed->all[i].member);
+    if (removed->all != removed->few) PyMem_Free(removed->all);
 }
 
-static size_t lowest(const Share *share, int64_t offset) {
+static size_t first_ending_at(const Share *share, int64_t offset) {
     size_t low = 0, high = share->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -214,41 +214,41 @@ static size_t lowest(const Share *share, int64_t offset) {
     return low;
 }
 
-static int find(Found *found, const Share *share, size_t low, size_t high) {
-    found->count = high - low;
-    found->all = found->count <= PIECES ? found->few : PyMem_Malloc(found->count * sizeof *found->all);
-    if (!found->all) {
+static int copy_deliveries(Removed *removed, const Share *share, size_t low, size_t high) {
+    removed->count = high - low;
+    removed->all = removed->count <= PIECES ? removed->few : PyMem_Malloc(removed->count * sizeof *removed->all);
+    if (!removed->all) {
         PyErr_NoMemory();
         return -1;
     }
-    if (found->count) memcpy(found->all, share->held + share->from + low, found->count * sizeof *found->all);
-    for (size_t i = 0; i < found->count; i++) Py_INCREF(found->all[i].member);
+    if (removed->count) memcpy(removed->all, share->held + share->from + low, removed->count * sizeof *removed->all);
+    for (size_t i = 0; i < removed->count; i++) Py_INCREF(removed->all[i].member);
     return 0;
 }
 
-/* Put `put` (or nothing) in the place of a range; what stood there, cut to the range, is found. */
-static int replace(Shares *of, Share *share, int64_t first, int64_t last, const Delivery *put, Found *found) {
-    size_t low = lowest(share, first), high = low, count = 0;
-    Delivery now[3];
+/* Replace the deliveries in a range by `inserted`, or by nothing (NULL). `removed` gets them, cut to the range. */
+static int replace(Shares *of, Share *share, int64_t first, int64_t last, const Delivery *inserted, Removed *removed) {
+    size_t low = first_ending_at(share, first), high = low, count = 0;
+    Delivery pieces[3];
     while (high < share->count && share->held[share->from + high].first <= last) high++;
-    if (find(found, share, low, high) < 0) return -1;
-    Delivery *begin = found->all, *end = found->all + found->count - 1;
-    if (found->count && begin->first < first) {
-        now[count] = *begin;
-        now[count++].last = first - 1;
+    if (copy_deliveries(removed, share, low, high) < 0) return -1;
+    Delivery *begin = removed->all, *end = removed->all + removed->count - 1;
+    if (removed->count && begin->first < first) {
+        pieces[count] = *begin;
+        pieces[count++].last = first - 1;
         begin->first = first;
     }
-    if (put) now[count++] = *put;
-    if (found->count && end->last > last) {
-        now[count] = *end;
-        now[count++].first = last + 1;
+    if (inserted) pieces[count++] = *inserted;
+    if (removed->count && end->last > last) {
+        pieces[count] = *end;
+        pieces[count++].first = last + 1;
         end->last = last;
     }
-    if (splice(share, low, high, now, count) < 0) {
-        let_go(found);
+    if (splice(share, low, high, pieces, count) < 0) {
+        free_removed(removed);
         return -1;
     }
-    of->held += (Py_ssize_t)count - (Py_ssize_t)found->count;
+    of->held += (Py_ssize_t)count - (Py_ssize_t)removed->count;
     return 0;
 }
 
@@ -259,16 +259,16 @@ static int forget(Shares *of, Share *share) {
     return share->is_touched ? 0 : PyDict_DelItem(of->shares, share->key);
 }
 
-/* A range was delivered; nobody else holds any of it any longer. */
-static int hold(Shares *of, Share *share, const Delivery *put) {
-    Found found;
+/* Store a delivery. It replaces earlier deliveries of its offsets. */
+static int hold(Shares *of, Share *share, const Delivery *delivery) {
+    Removed replaced;
     link_newest(of, share);
-    if (!share->count || share->held[share->from + share->count - 1].last < put->first) {
-        if (splice(share, share->count, share->count, put, 1) < 0) return -1;
+    if (!share->count || share->held[share->from + share->count - 1].last < delivery->first) {
+        if (splice(share, share->count, share->count, delivery, 1) < 0) return -1;
         of->held++;
     } else {
-        if (replace(of, share, put->first, put->last, put, &found) < 0) return -1;
-        let_go(&found);
+        if (replace(of, share, delivery->first, delivery->last, delivery, &replaced) < 0) return -1;
+        free_removed(&replaced);
     }
     if ((Py_ssize_t)share->count > of->most_of_one) {
         if (splice(share, 0, 1, NULL, 0) < 0) return -1;
@@ -277,27 +277,27 @@ static int hold(Shares *of, Share *share, const Delivery *put) {
     return of->held > of->most ? forget(of, of->oldest) : 0;
 }
 
-/* Whether two members are the same; either may be None. */
-static int is_same(PyObject *one, PyObject *other) {
-    if (one == other || one == Py_None || other == Py_None) return one == other;
-    return PyUnicode_Compare(one, other) == 0;
+/* True if two members are equal. Either may be None. */
+static int is_same(PyObject *left, PyObject *right) {
+    if (left == right || left == Py_None || right == Py_None) return left == right;
+    return PyUnicode_Compare(left, right) == 0;
 }
 
-/* ---- what is told ---- */
+/* ---- events ---- */
 
-/* Who asks, and when; `group` and its bytes in a key are those of the request. */
+/* Group and member of the request, and the time of its response. */
 typedef struct {
     Shares *of;
     const uint8_t *group;
     int64_t group_size;
-    PyObject *member, *refused; /* refused: set of SHARE_KEY bytes, or NULL where there are none */
+    PyObject *member, *refused; /* refused: set of SHARE_KEY bytes of refused partitions, NULL if there are none */
     double now;
     long long wall_ms;
     int64_t lock_ms;
     PyObject *frame;
-} Telling;
+} Reporting;
 
-static int read_clocks(Telling *to) {
+static int read_clocks(Reporting *to) {
     PyObject *now = PyObject_CallNoArgs(to->of->now), *wall = now ? PyObject_CallNoArgs(to->of->wall_ms) : NULL;
     to->now = now ? PyFloat_AsDouble(now) : 0;
     to->wall_ms = wall ? PyLong_AsLongLong(wall) : 0;
@@ -306,7 +306,7 @@ static int read_clocks(Telling *to) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static Share *new_share(Telling *to, PyObject *key, const uint8_t *topic_id, int64_t partition) {
+static Share *new_share(Reporting *to, PyObject *key, const uint8_t *topic_id, int64_t partition) {
     Share *share = PyObject_New(Share, share_type);
     if (!share) return NULL;
     memset((char *)share + offsetof(Share, group), 0, sizeof *share - offsetof(Share, group));
@@ -317,12 +317,12 @@ static Share *new_share(Telling *to, PyObject *key, const uint8_t *topic_id, int
         Py_DECREF(share);
         return NULL;
     }
-    Py_DECREF(share); /* the dict has it */
+    Py_DECREF(share); /* the dict owns it */
     return share;
 }
 
-/* The share partition, borrowed and touched; NULL: exception. */
-static Share *share_of(Telling *to, const uint8_t *topic_id, int64_t partition) {
+/* Return the share partition, borrowed and touched; NULL: exception. */
+static Share *share_of(Reporting *to, const uint8_t *topic_id, int64_t partition) {
     PyObject *key = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)to->group_size + SHARE_KEY);
     if (!key) return NULL;
     uint8_t *bytes = (uint8_t *)PyBytes_AsString(key);
@@ -335,16 +335,16 @@ static Share *share_of(Telling *to, const uint8_t *topic_id, int64_t partition) 
     return share && touch(to->of, share) == 0 ? share : NULL;
 }
 
-static int offer(Telling *to, PyObject *kind, const Share *share, PyObject *values) {
-    PyObject *done = values
+static int offer(Reporting *to, PyObject *kind, const Share *share, PyObject *values) {
+    PyObject *result = values
         ? PyObject_CallFunctionObjArgs(to->of->offer, kind, share->place, share->group, to->member, values, NULL)
         : NULL;
     Py_XDECREF(values);
-    Py_XDECREF(done);
-    return done ? 0 : -1;
+    Py_XDECREF(result);
+    return result ? 0 : -1;
 }
 
-static int report_settle(Telling *to, Share *share, int64_t first, int64_t last, int64_t kind, const Delivery *of) {
+static int report_settle(Reporting *to, Share *share, int64_t first, int64_t last, int64_t kind, const Delivery *of) {
     PyObject *outcome = to->of->outcomes[kind], *brokers = to->of->brokers;
     if (!of)
         return offer(to, to->of->settle, share,
@@ -357,48 +357,48 @@ static int report_settle(Telling *to, Share *share, int64_t first, int64_t last,
                                outcome, (int)of->renewals, (long long)rint(beyond_s * 1000), Py_None, brokers));
 }
 
-/* A member settled a range: its pieces by delivery, and what is not known between them. */
-static int settle(Telling *to, Share *share, int64_t first, int64_t last, int64_t kind) {
-    Found found;
-    if (replace(to->of, share, first, last, NULL, &found) < 0) return -1;
+/* A member settled a range: report each delivery in it, and the offsets between them without one. */
+static int settle(Reporting *to, Share *share, int64_t first, int64_t last, int64_t kind) {
+    Removed removed;
+    if (replace(to->of, share, first, last, NULL, &removed) < 0) return -1;
     if (!share->count) unlink_share(to->of, share);
     int result = 0, is_over = 0;
-    for (size_t i = 0; i < found.count && !result; i++) {
-        const Delivery *each = &found.all[i];
+    for (size_t i = 0; i < removed.count && !result; i++) {
+        const Delivery *each = &removed.all[i];
         if (!is_same(each->member, to->member)) continue;
         if (first < each->first) result = report_settle(to, share, first, each->first - 1, kind, NULL);
         if (!result) result = report_settle(to, share, each->first, each->last, kind, each);
         is_over = each->last == last;
-        if (!is_over) first = each->last + 1; /* `last` may be the largest number there is */
+        if (!is_over) first = each->last + 1; /* `last` may be the maximum of int64 */
     }
-    let_go(&found);
+    free_removed(&removed);
     return result || is_over ? result : report_settle(to, share, first, last, kind, NULL);
 }
 
-static int renew(Telling *to, Share *share, int64_t first, int64_t last) {
-    Found found, none;
-    if (replace(to->of, share, first, last, NULL, &found) < 0) return -1;
+static int renew(Reporting *to, Share *share, int64_t first, int64_t last) {
+    Removed removed, replaced;
+    if (replace(to->of, share, first, last, NULL, &removed) < 0) return -1;
     int result = 0;
-    for (size_t i = 0; i < found.count && !result; i++) {
-        Delivery *each = &found.all[i];
+    for (size_t i = 0; i < removed.count && !result; i++) {
+        Delivery *each = &removed.all[i];
         each->renewals += is_same(each->member, to->member);
-        result = replace(to->of, share, each->first, each->last, each, &none);
-        if (!result) let_go(&none);
+        result = replace(to->of, share, each->first, each->last, each, &replaced);
+        if (!result) free_removed(&replaced);
     }
-    let_go(&found);
+    free_removed(&removed);
     return result;
 }
 
 /* ---- acknowledgements of a request ---- */
 
-static int report_run(Telling *to, Share *share, int64_t first, int64_t last, int64_t kind) {
+static int report_run(Reporting *to, Share *share, int64_t first, int64_t last, int64_t kind) {
     if (first > last) return 0;
     if (kind == RENEW) return renew(to, share, first, last);
     return kind >= 0 && kind < OUTCOMES ? settle(to, share, first, last, kind) : 0;
 }
 
-/* Runs of one type; one type stands for all offsets of its batch. More types than offsets up to the largest: left out. */
-static int report_batch(Telling *to, Share *share, int64_t first, int64_t last, const uint8_t *types, int64_t count) {
+/* Report runs of one type. A single type applies to all offsets of its batch. Ignore more types than there are offsets. */
+static int report_batch(Reporting *to, Share *share, int64_t first, int64_t last, const uint8_t *types, int64_t count) {
     if (count == 1) return report_run(to, share, first, last, (int8_t)types[0]);
     if (first > INT64_MAX - count) return 0;
     for (int64_t at = 0, next; at < count; at = next) {
@@ -408,23 +408,23 @@ static int report_batch(Telling *to, Share *share, int64_t first, int64_t last, 
     return 0;
 }
 
-static int is_refused(const Telling *to, const uint8_t *topic_id, int64_t partition) {
+static int is_refused(const Reporting *to, const uint8_t *topic_id, int64_t partition) {
     uint8_t bytes[SHARE_KEY];
     if (!to->refused) return 0;
     memcpy(bytes, topic_id, UUID);
     put_int32(bytes + UUID, partition);
     PyObject *key = PyBytes_FromStringAndSize((const char *)bytes, SHARE_KEY);
-    int found = key ? PySet_Contains(to->refused, key) : -1;
+    int is_member = key ? PySet_Contains(to->refused, key) : -1;
     Py_XDECREF(key);
-    return found;
+    return is_member;
 }
 
-/* The batches of one partition: told where there is somebody to tell; how many there are, or -1: exception. */
-static int64_t acknowledged(Reader *from, Telling *to, const uint8_t *topic_id) {
+/* Read the acknowledgement batches of one partition, and report them if `to` is set. Return their count; -1: exception. */
+static int64_t read_acknowledgements(Reader *from, Reporting *to, const uint8_t *topic_id) {
     int64_t partition = number(from, 4), count = array(from, 18);
-    int refused = to && count && !from->is_wrong ? is_refused(to, topic_id, partition) : 1;
-    Share *share = refused ? NULL : share_of(to, topic_id, partition);
-    if (refused < 0 || (!refused && !share)) return -1;
+    int is_refused_partition = to && count && !from->is_wrong ? is_refused(to, topic_id, partition) : 1;
+    Share *share = is_refused_partition ? NULL : share_of(to, topic_id, partition);
+    if (is_refused_partition < 0 || (!is_refused_partition && !share)) return -1;
     for (int64_t i = 0; i < count && !from->is_wrong; i++) {
         int64_t first = number(from, 8), last = number(from, 8), types = array(from, 1);
         const uint8_t *kinds = take(from, types);
@@ -435,15 +435,15 @@ static int64_t acknowledged(Reader *from, Telling *to, const uint8_t *topic_id) 
     return count;
 }
 
-/* The topics of a request: how many acknowledgement batches they have, or -1: exception. */
-static int64_t topics_asked(Reader *from, Telling *to) {
+/* Read the topics of a request. Return the number of their acknowledgement batches; -1: exception. */
+static int64_t read_request_topics(Reader *from, Reporting *to) {
     int64_t batches = 0;
     for (int64_t topics = array(from, UUID + 2); topics > 0 && !from->is_wrong; topics--) {
         const uint8_t *topic_id = take(from, UUID);
         for (int64_t count = array(from, 6); count > 0 && !from->is_wrong; count--) {
-            int64_t found = acknowledged(from, to, topic_id);
-            if (found < 0) return -1;
-            batches += found;
+            int64_t count_of_partition = read_acknowledgements(from, to, topic_id);
+            if (count_of_partition < 0) return -1;
+            batches += count_of_partition;
         }
         skip_tags(from);
     }
@@ -458,59 +458,59 @@ static void skip_forgotten(Reader *from) {
     }
 }
 
-/* From the group to the topics. */
+/* Skip the fields from the group to the topics. */
 static void skip_settings(Reader *from, int key, int version) {
     skip_text(from);
     skip_text(from);
     take(from, key == SHARE_FETCH ? version >= 2 ? 26 : 24 : version >= 2 ? 5 : 4);
 }
 
-/* A request as it waits for its answer, a new reference; NULL: it cannot be read, or there is an exception. */
-static PyObject *ask(const Watch *watch, PyObject *rewrite, const uint8_t *frame, Py_ssize_t size) {
+/* Return a request that waits for its response, a new reference; NULL: it cannot be read, or there is an exception. */
+static PyObject *new_request(const Watch *watch, PyObject *rewrite, const uint8_t *frame, Py_ssize_t size) {
     Reader from = {frame, REQUEST_BODY, size, size < REQUEST_BODY, 1};
     int64_t client_id = number(&from, 2);
     if (client_id > 0) take(&from, client_id);
     skip_tags(&from);
     Py_ssize_t begin = from.at;
     skip_settings(&from, watch->key, watch->version);
-    int64_t batches = topics_asked(&from, NULL);
+    int64_t batches = read_request_topics(&from, NULL);
     Py_ssize_t end = from.at;
     if (watch->key == SHARE_FETCH) skip_forgotten(&from);
     skip_tags(&from);
     if (from.is_wrong || from.at != size || batches < 0 || client_id < -1) return NULL;
-    Asked *asked = PyObject_New(Asked, asked_type);
-    if (!asked) return NULL;
-    asked->shares = (Shares *)Py_NewRef((PyObject *)watch->shares);
-    asked->rewrite = Py_NewRef(rewrite);
-    asked->key = watch->key;
-    asked->version = watch->version;
-    asked->has_acks = batches > 0;
-    asked->size = end - begin;
-    asked->body = PyMem_Malloc((size_t)asked->size);
-    if (!asked->body) {
-        Py_DECREF(asked);
+    ShareRequest *request = PyObject_New(ShareRequest, request_type);
+    if (!request) return NULL;
+    request->shares = (Shares *)Py_NewRef((PyObject *)watch->shares);
+    request->rewrite = Py_NewRef(rewrite);
+    request->key = watch->key;
+    request->version = watch->version;
+    request->has_acks = batches > 0;
+    request->size = end - begin;
+    request->body = PyMem_Malloc((size_t)request->size);
+    if (!request->body) {
+        Py_DECREF(request);
         return PyErr_NoMemory();
     }
-    memcpy(asked->body, frame + begin, (size_t)asked->size);
-    return (PyObject *)asked;
+    memcpy(request->body, frame + begin, (size_t)request->size);
+    return (PyObject *)request;
 }
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
-/* One partition of an answer. */
+/* One partition of a response. */
 typedef struct {
     const uint8_t *topic_id;
     int64_t partition, error, acknowledge_error, acquired;
     Py_ssize_t records_at, records_size;
-    Reader ranges; /* where the acquired ones begin */
-} ResponseReceiver;
+    Reader ranges; /* start of the acquired ranges */
+} ResponsePartition;
 
 static void skip_leader(Reader *from) {
     take(from, 8);
     skip_tags(from);
 }
 
-static void read_fetched(Reader *from, ResponseReceiver *to) {
+static void read_fetched(Reader *from, ResponsePartition *to) {
     to->error = number(from, 2);
     skip_text(from);
     to->acknowledge_error = number(from, 2);
@@ -526,11 +526,11 @@ static void read_fetched(Reader *from, ResponseReceiver *to) {
         int64_t first = number(from, 8), last = number(from, 8);
         take(from, 2);
         skip_tags(from);
-        if (first < 0 || last < first || last - first >= RANGE_MAX) from->is_wrong = 1; /* no broker says so */
+        if (first < 0 || last < first || last - first >= RANGE_MAX) from->is_wrong = 1; /* no broker returns this */
     }
 }
 
-static void read_partition(Reader *from, ResponseReceiver *to, int key) {
+static void read_partition(Reader *from, ResponsePartition *to, int key) {
     to->partition = number(from, 4);
     to->acquired = 0;
     if (key == SHARE_FETCH) {
@@ -543,16 +543,16 @@ static void read_partition(Reader *from, ResponseReceiver *to, int key) {
     skip_tags(from);
 }
 
-typedef int (*Visit)(Telling *, const ResponseReceiver *);
+typedef int (*Visit)(Reporting *, const ResponsePartition *);
 
-/* Every partition of an answer; -1: exception. */
-static int topics_responded(Reader *from, int key, Telling *to, Visit visit) {
+/* Visit every partition of a response; -1: exception. */
+static int read_response_topics(Reader *from, int key, Reporting *to, Visit visit) {
     for (int64_t topics = array(from, UUID + 2); topics > 0 && !from->is_wrong; topics--) {
-        ResponseReceiver answered = {0};
-        answered.topic_id = take(from, UUID);
+        ResponsePartition partition = {0};
+        partition.topic_id = take(from, UUID);
         for (int64_t count = array(from, 15); count > 0 && !from->is_wrong; count--) {
-            read_partition(from, &answered, key);
-            if (!from->is_wrong && visit(to, &answered) < 0) return -1;
+            read_partition(from, &partition, key);
+            if (!from->is_wrong && visit(to, &partition) < 0) return -1;
         }
         skip_tags(from);
     }
@@ -569,7 +569,7 @@ static void skip_endpoints(Reader *from) {
     }
 }
 
-static int note_refused(Telling *to, const ResponseReceiver *partition) {
+static int add_refused(Reporting *to, const ResponsePartition *partition) {
     uint8_t bytes[SHARE_KEY];
     if (!partition->acknowledge_error) return 0;
     if (!to->refused && !(to->refused = PySet_New(NULL))) return -1;
@@ -588,34 +588,34 @@ static int64_t of_row(const char *row, int at, size_t size) {
     return size == 8 ? long_ : short_;
 }
 
-/* Add whole batches to what was fetched; how many records they have. */
+/* Add complete batches to the sums of fetches. Return the number of their records. */
 static int64_t add_fetched(Share *share, const char *rows, Py_ssize_t count) {
-    const char *end = rows + (count - 1) * ROW;
-    int64_t first = of_row(rows, ROW_BASE, 8), last = of_row(end, ROW_LAST, 8);
+    const char *last_row = rows + (count - 1) * ROW;
+    int64_t first = of_row(rows, ROW_BASE, 8), last = of_row(last_row, ROW_LAST, 8);
     share->first = share->requests && share->first < first ? share->first : first;
     share->last = share->requests && share->last > last ? share->last : last;
     share->requests++;
-    share->bytes_read += (uint32_t)of_row(end, ROW_POSITION, 4) + (int64_t)(uint32_t)of_row(end, ROW_SIZE, 4) - (uint32_t)of_row(rows, ROW_POSITION, 4);
+    share->bytes_read += (uint32_t)of_row(last_row, ROW_POSITION, 4) + (int64_t)(uint32_t)of_row(last_row, ROW_SIZE, 4) - (uint32_t)of_row(rows, ROW_POSITION, 4);
     int64_t records = 0;
     for (; count > 0; count--, rows += ROW) records += of_row(rows, ROW_COUNT, 4);
     share->rows_read += records;
     return records;
 }
 
-/* Tell the key samples of batches once as many records were read of the partition as they wait for. */
-static int look(const Telling *to, Share *share, PyObject *rows, PyObject *records, int64_t count) {
-    const int64_t untold = share->untold;
-    if ((share->untold += count) < share->due) return 0;
-    share->untold = 0;
-    PyObject *done = PyObject_CallFunction(to->of->look, "OOOL", share->place, rows, records, (long long)untold);
-    const double due = done ? PyFloat_AsDouble(done) : 0;
-    Py_XDECREF(done);
+/* Report batches to the key samples once enough records of the partition were read. */
+static int sample(const Reporting *to, Share *share, PyObject *rows, PyObject *records, int64_t count) {
+    const int64_t unsampled = share->unsampled;
+    if ((share->unsampled += count) < share->due) return 0;
+    share->unsampled = 0;
+    PyObject *result = PyObject_CallFunction(to->of->sample, "OOOL", share->place, rows, records, (long long)unsampled);
+    const double due = result ? PyFloat_AsDouble(result) : 0;
+    Py_XDECREF(result);
     share->due = due < 1e18 ? (int64_t)due : INT64_MAX;
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* The batches that a partition brought; what is none is left alone. */
-static int report_fetched(Telling *to, Share *share, const ResponseReceiver *partition) {
+/* Report the batches of a partition. Ignore bytes that are not a batch. */
+static int report_fetched(Reporting *to, Share *share, const ResponsePartition *partition) {
     PyObject *records = PySequence_GetSlice(to->frame, partition->records_at, partition->records_at + partition->records_size);
     PyObject *walked = records ? PyObject_CallFunction(to->of->walk, "Oi", records, -1) : NULL;
     int result = walked ? 0 : -1;
@@ -629,25 +629,25 @@ static int report_fetched(Telling *to, Share *share, const ResponseReceiver *par
     if (walked && (!rows || PyBytes_AsStringAndSize(rows, &bytes, &size) < 0)) result = -1;
     if (!result && size >= ROW) {
         int64_t count = add_fetched(share, bytes, size / ROW);
-        result = look(to, share, rows, records, count);
+        result = sample(to, share, rows, records, count);
     }
     Py_XDECREF(walked);
     Py_XDECREF(records);
     return result;
 }
 
-static int report_range(Telling *to, Share *share, Reader *from, int64_t bytes) {
+static int report_range(Reporting *to, Share *share, Reader *from, int64_t bytes) {
     int64_t first = number(from, 8), last = number(from, 8), attempt = number(from, 2);
     skip_tags(from);
     PyObject *values = Py_BuildValue("(LLiLLO)", (long long)first, (long long)last, (int)attempt, (long long)bytes,
                                      (long long)to->lock_ms, to->of->brokers);
     if (offer(to, to->of->acquire, share, values) < 0) return -1;
     share->rows += last - first + 1;
-    Delivery put = {first, last, to->now, (double)to->lock_ms / 1000, (int32_t)attempt, 0, to->member};
-    return hold(to->of, share, &put);
+    Delivery delivery = {first, last, to->now, (double)to->lock_ms / 1000, (int32_t)attempt, 0, to->member};
+    return hold(to->of, share, &delivery);
 }
 
-static int report_acquired(Telling *to, const ResponseReceiver *partition) {
+static int report_acquired(Reporting *to, const ResponsePartition *partition) {
     if (partition->error || !partition->acquired) return 0;
     Share *share = share_of(to, partition->topic_id, partition->partition);
     if (!share) return -1;
@@ -658,8 +658,8 @@ static int report_acquired(Telling *to, const ResponseReceiver *partition) {
     return partition->records_size ? report_fetched(to, share, partition) : 0;
 }
 
-/* Who asked, out of the request; 0, or -1: exception. */
-static int read_member(Telling *to, Reader *body) {
+/* Read group and member of the request. 0; -1: exception. */
+static int read_member(Reporting *to, Reader *body) {
     int64_t size;
     to->group = text(body, &to->group_size);
     to->group_size = to->group ? to->group_size : 0;
@@ -670,111 +670,111 @@ static int read_member(Telling *to, Reader *body) {
 
 static int flush(Shares *of);
 
-/* What an answer says that was read to its end; `partitions`: from its topics on. */
-static int tell(const Asked *asked, Telling *to, Reader partitions) {
-    Reader body = {asked->body, 0, asked->size, 0, 1};
+/* Report a response that was read to its end; `partitions`: from its topics on. */
+static int report_response(const ShareRequest *request, Reporting *to, Reader partitions) {
+    Reader body = {request->body, 0, request->size, 0, 1};
     if (read_clocks(to) < 0 || read_member(to, &body) < 0) return -1;
-    if (asked->has_acks) {
+    if (request->has_acks) {
         body.at = 0;
-        skip_settings(&body, asked->key, asked->version);
-        if (topics_asked(&body, to) < 0) return -1;
+        skip_settings(&body, request->key, request->version);
+        if (read_request_topics(&body, to) < 0) return -1;
     }
-    if (asked->key == SHARE_FETCH && topics_responded(&partitions, asked->key, to, report_acquired) < 0) return -1;
+    if (request->key == SHARE_FETCH && read_response_topics(&partitions, request->key, to, report_acquired) < 0) return -1;
     return PyList_Size(to->of->touched) > TOUCHED_MAX ? flush(to->of) : 0;
 }
 
-static int read_response(const Asked *asked, PyObject *frame, const uint8_t *bytes, Py_ssize_t size) {
-    Telling to = {.of = asked->shares, .frame = frame};
+static int read_response(const ShareRequest *request, PyObject *frame, const uint8_t *bytes, Py_ssize_t size) {
+    Reporting to = {.of = request->shares, .frame = frame};
     Reader from = {bytes, RESPONSE_BODY, size, size < RESPONSE_BODY, 1};
     skip_tags(&from);
     take(&from, 4); /* throttle time */
     int64_t error = number(&from, 2);
     skip_text(&from);
-    if (asked->key == SHARE_FETCH || asked->version >= 2) to.lock_ms = number(&from, 4);
+    if (request->key == SHARE_FETCH || request->version >= 2) to.lock_ms = number(&from, 4);
     Reader partitions = from;
-    int result = topics_responded(&from, asked->key, &to, note_refused);
+    int result = read_response_topics(&from, request->key, &to, add_refused);
     skip_endpoints(&from);
     skip_tags(&from);
-    if (!result && !from.is_wrong && from.at == size && !error) result = tell(asked, &to, partitions);
+    if (!result && !from.is_wrong && from.at == size && !error) result = report_response(request, &to, partitions);
     Py_XDECREF(to.refused);
     Py_XDECREF(to.member);
     return result;
 }
 
-static PyObject *asked_call(PyObject *self, PyObject *args, PyObject *names) {
-    Asked *asked = (Asked *)self;
+static PyObject *request_call(PyObject *self, PyObject *args, PyObject *names) {
+    ShareRequest *request = (ShareRequest *)self;
     PyObject *frame, *context;
     Py_buffer buffer;
     (void)names;
     if (!PyArg_ParseTuple(args, "OO", &frame, &context) || PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE) < 0) return NULL;
-    int result = read_response(asked, frame, buffer.buf, buffer.len);
+    int result = read_response(request, frame, buffer.buf, buffer.len);
     PyBuffer_Release(&buffer);
     if (result < 0) return NULL;
-    return asked->rewrite == Py_None ? Py_NewRef(Py_None) : PyObject_Call(asked->rewrite, args, NULL);
+    return request->rewrite == Py_None ? Py_NewRef(Py_None) : PyObject_Call(request->rewrite, args, NULL);
 }
 
-static PyObject *asked_rewrite(PyObject *self, void *nothing) {
+static PyObject *request_rewrite(PyObject *self, void *nothing) {
     (void)nothing;
     return Py_NewRef(self);
 }
 
-static PyObject *asked_known(PyObject *self, void *nothing) {
+static PyObject *request_known(PyObject *self, void *nothing) {
     (void)self;
     (void)nothing;
     Py_RETURN_NONE;
 }
 
-static PyObject *asked_produce_version(PyObject *self, void *nothing) {
+static PyObject *request_produce_version(PyObject *self, void *nothing) {
     (void)self;
     (void)nothing;
     return PyLong_FromLong(-2);
 }
 
-static void asked_dealloc(PyObject *self) {
-    Asked *asked = (Asked *)self;
-    Py_XDECREF((PyObject *)asked->shares);
-    Py_XDECREF(asked->rewrite);
-    PyMem_Free(asked->body);
+static void request_dealloc(PyObject *self) {
+    ShareRequest *request = (ShareRequest *)self;
+    Py_XDECREF((PyObject *)request->shares);
+    Py_XDECREF(request->rewrite);
+    PyMem_Free(request->body);
     free_object(self);
 }
 
-static PyMemberDef asked_members[] = {
-    {"key", T_INT, offsetof(Asked, key), READONLY, "API key."},
-    {"version", T_INT, offsetof(Asked, version), READONLY, "Of the API."},
+static PyMemberDef request_members[] = {
+    {"key", T_INT, offsetof(ShareRequest, key), READONLY, "API key."},
+    {"version", T_INT, offsetof(ShareRequest, version), READONLY, "API version."},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyGetSetDef asked_properties[] = {
-    {"rewrite", asked_rewrite, NULL, "The answer is gathered and given to this object.", NULL},
-    {"known", asked_known, NULL, "Asked for by the walk in C: no answers are known.", NULL},
-    {"produce_version", asked_produce_version, NULL, "Asked for by the walk in C: it is no Produce.", NULL},
+static PyGetSetDef request_properties[] = {
+    {"rewrite", request_rewrite, NULL, "This object: the response is gathered, and this object is called with it.", NULL},
+    {"known", request_known, NULL, "None, for the walk in C: no rewritten responses are known.", NULL},
+    {"produce_version", request_produce_version, NULL, "-2, for the walk in C: not a Produce.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyType_Slot asked_slots[] = {
-    {Py_tp_doc, "A request that waits for its answer. See forwarded_shares."},
-    {Py_tp_call, asked_call},
-    {Py_tp_members, asked_members},
-    {Py_tp_getset, asked_properties},
-    {Py_tp_dealloc, asked_dealloc},
+static PyType_Slot request_slots[] = {
+    {Py_tp_doc, "A request that waits for its response. See forwarded_shares."},
+    {Py_tp_call, request_call},
+    {Py_tp_members, request_members},
+    {Py_tp_getset, request_properties},
+    {Py_tp_dealloc, request_dealloc},
     {0, NULL},
 };
 
 static PyType_Slot share_slots[] = {{Py_tp_dealloc, share_dealloc}, {0, NULL}};
 
-#define MADE_HERE (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION)
+#define INTERNAL_TYPE (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION)
 
-static PyType_Spec asked_spec = {"kafka_share_proxy.forwarding.observed._forwarded_shares.Asked", sizeof(Asked), 0, MADE_HERE, asked_slots};
-static PyType_Spec share_spec = {"kafka_share_proxy.forwarding.observed._forwarded_shares.Share", sizeof(Share), 0, MADE_HERE, share_slots};
+static PyType_Spec request_spec = {"kafka_share_proxy.forwarding.observed._forwarded_shares.ShareRequest", sizeof(ShareRequest), 0, INTERNAL_TYPE, request_slots};
+static PyType_Spec share_spec = {"kafka_share_proxy.forwarding.observed._forwarded_shares.Share", sizeof(Share), 0, INTERNAL_TYPE, share_slots};
 
-/* ---- a route that is watched ---- */
+/* ---- watched routes ---- */
 
 static int watch_init(PyObject *object, PyObject *args, PyObject *names) {
     Watch *self = (Watch *)object;
     PyObject *shares, *route, *rewrite, *amend;
     (void)names;
     if (self->shares || !PyArg_ParseTuple(args, "O!OOOii", shares_type, &shares, &route, &rewrite, &amend, &self->key, &self->version)) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a watch begins once");
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a watch is initialised once");
         return -1;
     }
     if ((self->key != SHARE_FETCH && self->key != SHARE_ACKNOWLEDGE) || self->version < LOWEST || self->version > HIGHEST) {
@@ -788,9 +788,9 @@ static int watch_init(PyObject *object, PyObject *args, PyObject *names) {
     return 0;
 }
 
-/* What treats the answer otherwise, out of what `amend` gave; a new reference. */
-static PyObject *rewrite_of(const Watch *self, PyObject *route) {
-    return route == Py_None ? Py_NewRef(self->rewrite) : PyObject_GetAttr(route, word_rewrite);
+/* Return the treatment of the response without audit, a new reference. `amended`: result of `amend`. */
+static PyObject *rewrite_of(const Watch *self, PyObject *amended) {
+    return amended == Py_None ? Py_NewRef(self->rewrite) : PyObject_GetAttr(amended, name_rewrite);
 }
 
 static PyObject *watch_frame(const Watch *self, PyObject *route, PyObject *frame) {
@@ -800,10 +800,10 @@ static PyObject *watch_frame(const Watch *self, PyObject *route, PyObject *frame
         Py_XDECREF(rewrite);
         return NULL;
     }
-    PyObject *asked = ask(self, rewrite, buffer.buf, buffer.len);
+    PyObject *request = new_request(self, rewrite, buffer.buf, buffer.len);
     PyBuffer_Release(&buffer);
     Py_DECREF(rewrite);
-    if (asked || PyErr_Occurred()) return asked;
+    if (request || PyErr_Occurred()) return request;
     return Py_NewRef(route == Py_None ? self->route : route);
 }
 
@@ -813,9 +813,9 @@ static PyObject *watch_call(PyObject *object, PyObject *args, PyObject *names) {
     (void)names;
     if (!PyArg_ParseTuple(args, "O", &frame)) return NULL;
     PyObject *route = self->amend == Py_None ? Py_NewRef(Py_None) : PyObject_CallFunctionObjArgs(self->amend, frame, NULL);
-    PyObject *found = route ? watch_frame(self, route, frame) : NULL;
+    PyObject *treatment = route ? watch_frame(self, route, frame) : NULL;
     Py_XDECREF(route);
-    return found;
+    return treatment;
 }
 
 static int watch_traverse(PyObject *object, visitproc visit, void *arg) {
@@ -861,15 +861,15 @@ static PyType_Spec watch_spec = {
 
 static PyObject *sums_of(const Share *share) {
     return Py_BuildValue("(OO(LLd)L(LLLL)L)", share->place, share->group, share->rows, share->bytes, share->hold_ms, share->requests,
-                         share->first, share->last, share->rows_read, share->bytes_read, (long long)share->untold);
+                         share->first, share->last, share->rows_read, share->bytes_read, (long long)share->unsampled);
 }
 
-static int flush_one(Shares *of, Share *share) {
+static int flush_share(Shares *of, Share *share) {
     PyObject *sums = sums_of(share), *done = sums ? PyObject_Call(of->add, sums, NULL) : NULL;
     share->is_touched = 0;
     share->rows = share->bytes = share->requests = share->first = share->last = share->rows_read = share->bytes_read = 0;
     share->hold_ms = 0;
-    share->untold = share->due = 0;
+    share->unsampled = share->due = 0;
     Py_XDECREF(sums);
     Py_XDECREF(done);
     return !done ? -1 : share->count ? 0 : PyDict_DelItem(of->shares, share->key);
@@ -880,7 +880,7 @@ static int flush(Shares *of) {
     of->touched = PyList_New(0);
     int result = of->touched ? 0 : -1;
     if (result < 0) of->touched = Py_NewRef(touched);
-    for (Py_ssize_t i = 0; !result && i < PyList_Size(touched); i++) result = flush_one(of, (Share *)PyList_GetItem(touched, i));
+    for (Py_ssize_t i = 0; !result && i < PyList_Size(touched); i++) result = flush_share(of, (Share *)PyList_GetItem(touched, i));
     Py_DECREF(touched);
     return result;
 }
@@ -892,17 +892,17 @@ static PyObject *shares_flush(PyObject *self, PyObject *none) {
 
 static int shares_init(PyObject *object, PyObject *args, PyObject *names) {
     Shares *self = (Shares *)object;
-    PyObject *given[7], *outcomes;
+    PyObject *each[7], *outcomes;
     (void)names;
     if (self->shares) {
-        PyErr_SetString(PyExc_TypeError, "shares begin once");
+        PyErr_SetString(PyExc_TypeError, "shares are initialised once");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "OOOOOOOO!Onn", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5], &given[6],
+    if (!PyArg_ParseTuple(args, "OOOOOOOO!Onn", &each[0], &each[1], &each[2], &each[3], &each[4], &each[5], &each[6],
                           &PyTuple_Type, &outcomes, &self->brokers, &self->most, &self->most_of_one))
         return -1;
-    PyObject **to[] = {&self->offer, &self->now, &self->wall_ms, &self->walk, &self->look, &self->add, &self->place_type};
-    for (int i = 0; i < 7; i++) *to[i] = Py_NewRef(given[i]);
+    PyObject **to[] = {&self->offer, &self->now, &self->wall_ms, &self->walk, &self->sample, &self->add, &self->place_type};
+    for (int i = 0; i < 7; i++) *to[i] = Py_NewRef(each[i]);
     Py_INCREF(self->brokers);
     for (int i = 0; i < OUTCOMES; i++)
         if (!(self->outcomes[i] = Py_XNewRef(PyTuple_GetItem(outcomes, i)))) return -1;
@@ -915,7 +915,7 @@ static int shares_init(PyObject *object, PyObject *args, PyObject *names) {
 
 static int shares_traverse(PyObject *object, visitproc visit, void *arg) {
     Shares *self = (Shares *)object;
-    PyObject *all[] = {self->offer, self->now, self->wall_ms, self->walk, self->look, self->add, self->place_type};
+    PyObject *all[] = {self->offer, self->now, self->wall_ms, self->walk, self->sample, self->add, self->place_type};
     Py_VISIT(Py_TYPE(object));
     for (int i = 0; i < 7; i++) Py_VISIT(all[i]);
     Py_VISIT(self->shares);
@@ -925,7 +925,7 @@ static int shares_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int shares_clear(PyObject *object) {
     Shares *self = (Shares *)object;
-    PyObject **all[] = {&self->offer, &self->now, &self->wall_ms, &self->walk, &self->look, &self->add, &self->place_type,
+    PyObject **all[] = {&self->offer, &self->now, &self->wall_ms, &self->walk, &self->sample, &self->add, &self->place_type,
                         &self->brokers, &self->acquire, &self->settle};
     for (int i = 0; i < 10; i++) Py_CLEAR(*all[i]);
     for (int i = 0; i < OUTCOMES; i++) Py_CLEAR(self->outcomes[i]);
@@ -944,12 +944,12 @@ static void shares_dealloc(PyObject *self) {
 static Py_ssize_t shares_length(PyObject *self) { return ((Shares *)self)->held; }
 
 static PyMethodDef shares_methods[] = {
-    {"flush", shares_flush, METH_NOARGS, "Add what was summed up to loads and fetches."},
+    {"flush", shares_flush, METH_NOARGS, "Add the sums to loads and fetches."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot shares_slots[] = {
-    {Py_tp_doc, "Share partitions of which something has passed. See forwarded_shares."},
+    {Py_tp_doc, "Share partitions with forwarded requests. See forwarded_shares."},
     {Py_tp_init, shares_init},
     {Py_tp_methods, shares_methods},
     {Py_tp_traverse, shares_traverse},
@@ -963,7 +963,7 @@ static PyType_Spec shares_spec = {
     "kafka_share_proxy.forwarding.observed._forwarded_shares.Shares", sizeof(Shares), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, shares_slots,
 };
 
-/* Make a type and give it a name in the module; it is kept for good. */
+/* Create a type and add it to the module. It is never released. */
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name) {
     PyObject *type = PyType_FromSpec(spec);
     return type && PyModule_AddObjectRef(module, name, type) == 0 ? (PyTypeObject *)type : NULL;
@@ -972,17 +972,17 @@ static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *n
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "kafka_share_proxy.forwarding.observed._forwarded_shares",
-    .m_doc = "Share groups of the brokers, as audit sees them pass.",
+    .m_doc = "Audit events of share groups that the brokers serve.",
     .m_size = -1,
 };
 
 PyMODINIT_FUNC PyInit__forwarded_shares(void) {
     PyObject *module = PyModule_Create(&definition);
-    word_rewrite = PyUnicode_InternFromString("rewrite");
-    if (!module || !word_rewrite) return NULL;
+    name_rewrite = PyUnicode_InternFromString("rewrite");
+    if (!module || !name_rewrite) return NULL;
     share_type = add_type(module, &share_spec, "Share");
-    asked_type = add_type(module, &asked_spec, "Asked");
+    request_type = add_type(module, &request_spec, "ShareRequest");
     shares_type = add_type(module, &shares_spec, "Shares");
-    if (!share_type || !asked_type || !shares_type || !add_type(module, &watch_spec, "Watch")) return NULL;
+    if (!share_type || !request_type || !shares_type || !add_type(module, &watch_spec, "Watch")) return NULL;
     return PyModule_AddIntConstant(module, "VERSION", VERSION) < 0 ? NULL : module;
 }

@@ -138,8 +138,8 @@ class LocalRequests:
         try:
             return await work.drive(frames.decode_request_in_slices(frame, most))
         except TooManyElements:
-            what = f"request {request.route.key} v{request.route.version}"
-            text = f"{what} has more elements than limits.served_request_elements ({most})"
+            request_name = f"request {request.route.key} v{request.route.version}"
+            text = f"{request_name} has more elements than limits.served_request_elements ({most})"
             raise RequestRefused(text) from None
 
     def _handler_ended(self, task: Task[frames.ResponseFrame | None]) -> None:

@@ -32,8 +32,8 @@ def refused_response(key: int, version: int, request: Any, code: ErrorCode, text
     """Return the response to a decoded request, with this error in it and in each of its entries."""
     request_spec, spec = registry.request_spec(key), registry.response_spec(key)
     root = registry.message(spec.name)
-    made: Message = _Refusal(root, version, code, text).made(spec.root, request_spec.root, request)
-    return made
+    response: Message = _Refusal(root, version, code, text).struct_of(spec.root, request_spec.root, request)
+    return response
 
 
 class _Refusal:
@@ -42,7 +42,7 @@ class _Refusal:
     def __init__(self, root: Any, version: int, code: ErrorCode, text: str) -> None:
         self._root, self._version, self._code, self._text = root, version, code, text
 
-    def made(self, spec: StructSpec, request_spec: StructSpec | None, request: Any) -> Any:
+    def struct_of(self, spec: StructSpec, request_spec: StructSpec | None, request: Any) -> Any:
         """Return a structure of the response for the element of the request from which it is made."""
         values: dict[str, Any] = {}
         for field in self._present(spec):
@@ -77,7 +77,7 @@ class _Refusal:
                 if not fitting and array.struct is not None:
                     yield from self._entries(entry, array.struct, element)
                 elif array.struct is not None:
-                    yield self.made(entry, array.struct, element)
+                    yield self.struct_of(entry, array.struct, element)
                 elif fitting:
                     yield self._of_value(entry, MEANING[array.attribute], element)
 
@@ -90,11 +90,11 @@ class _Refusal:
         return {MEANING[each.attribute] for each in self._scalars(spec) if each.attribute in MEANING}
 
     def _of_value(self, entry: StructSpec, meaning: str, value: Any) -> Any:
-        made = self.made(entry, None, None)
+        entry_struct = self.struct_of(entry, None, None)
         for field in self._scalars(entry):
             if MEANING.get(field.attribute) == meaning:
-                setattr(made, field.attribute, value)
-        return made
+                setattr(entry_struct, field.attribute, value)
+        return entry_struct
 
     def _scalars(self, spec: StructSpec) -> Iterator[FieldSpec]:
         return (field for field in self._present(spec) if not field.is_array)

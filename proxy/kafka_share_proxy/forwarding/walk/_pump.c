@@ -1,11 +1,11 @@
-/* The loop's wait and the fast path of every connection, in C; see pump.py for what it is to the reactor.
+/* The wait of the loop and the fast path of every connection, in C; see pump.py.
  *
- * One turn: wait on the epoll, then for each ready socket that has a way whose `flows` is set: one receive, one walk
- * over the frames, one send. Everything else is Python: sockets without a way, ways in which something is in the way,
- * frames that do not simply pass, peers that do not take all. A turn that called nothing in Python begins again at
- * once, until the time it was given is over, so traffic that passes never wakes the interpreter.
+ * One iteration: wait on the epoll, then for each ready socket that has a way whose `flows` is set: one receive, one walk
+ * over the frames, one send. Python does the rest: sockets without a way, ways whose `flows` is not set, frames that
+ * cannot be forwarded as they arrive, peers that do not accept all bytes. The iteration repeats until it has called
+ * Python or its time is over, so that forwarded traffic never wakes the interpreter.
  *
- * The interpreter's lock is given up while waiting and held otherwise: ways and rings are Python objects. */
+ * The interpreter lock is released while waiting and held otherwise: ways and rings are Python objects. */
 
 #define PY_SSIZE_T_CLEAN
 #include "pump_tls.h"
@@ -25,16 +25,16 @@
 #define BATCH 256
 #define ENDED 0
 #define NOTED_S 0.005 /* iterations.NOTED_S */
-enum { VERSION = 3 }; /* pump.BUILT_VERSION */
+enum { VERSION = 4 }; /* pump.BUILT_VERSION */
 
 struct way {
-    Walk *walk; /* strong; NULL: this descriptor has none */
+    Walk *walk; /* strong; NULL: this descriptor has no way */
     int out;
     struct tls *receives, *sends; /* NULL: plain text */
 };
 
-/* A request that goes out when all events of the wait are served. */
-struct later {
+/* A request that is sent when all events of the wait are served. */
+struct deferred {
     Walk *walk; /* strong */
     PyObject *data; /* strong; bytes */
     int fd;
@@ -47,17 +47,17 @@ typedef struct {
     Py_buffer buffer;
     struct way *ways; /* by descriptor */
     int ways_count;
-    struct later *later;
-    Py_ssize_t later_count, later_room;
-    int called; /* this turn called something in Python */
-    PyObject *turns; /* is told what takes long (iterations.Iterations) */
-    int alarm; /* a timer in the epoll that ends waits; -1: there is none */
-    double alarm_at; /* INFINITY: it is not set */
-    double woke, seen; /* when the last wait ended, when the clock was read last since */
+    struct deferred *deferred;
+    Py_ssize_t deferred_count, deferred_room;
+    int called; /* true if this iteration called Python */
+    PyObject *iterations; /* receives reports of long calls (iterations.Iterations) */
+    int alarm; /* timer in the epoll that ends waits; -1: no timer */
+    double alarm_at; /* INFINITY: not set */
+    double woke, checked; /* end of the last wait, and last reading of the clock since */
 } Pump;
 
 static struct walk_functions *functions;
-static PyObject *word_failed, *word_self, *word_took, *word_ended;
+static PyObject *name_failed, *name_self, *name_took, *name_ended;
 
 static double monotonic(void)
 {
@@ -66,7 +66,7 @@ static double monotonic(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* What a callback of `owner` raised is the owner's trouble (faults.FaultOwner). 0, or -1 where it is everybody's. */
+/* Report an exception of a callback to its owner (faults.FaultOwner). Return -1 if it must end the loop. */
 static int settle(PyObject *owner, PyObject *result)
 {
     if (result) {
@@ -80,7 +80,7 @@ static int settle(PyObject *owner, PyObject *result)
     PyErr_NormalizeException(&type, &error, &traceback);
     if (traceback)
         PyException_SetTraceback(error, traceback);
-    result = owner ? PyObject_CallMethodObjArgs(owner, word_failed, error, NULL) : NULL;
+    result = owner ? PyObject_CallMethodObjArgs(owner, name_failed, error, NULL) : NULL;
     if (result) {
         Py_DECREF(result);
         Py_XDECREF(type);
@@ -98,41 +98,41 @@ static int settle(PyObject *owner, PyObject *result)
     return -1;
 }
 
-static int tell(PyObject *turns, PyObject *method, PyObject *whose, double seconds)
+static int report(PyObject *iterations, PyObject *method, PyObject *callee, double seconds)
 {
-    PyObject *told = PyFloat_FromDouble(seconds), *result = NULL;
-    if (told)
-        result = PyObject_CallMethodObjArgs(turns, method, whose ? whose : told, whose ? told : NULL, NULL);
-    Py_XDECREF(told);
+    PyObject *reported = PyFloat_FromDouble(seconds), *result = NULL;
+    if (reported)
+        result = PyObject_CallMethodObjArgs(iterations, method, callee ? callee : reported, callee ? reported : NULL, NULL);
+    Py_XDECREF(reported);
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
 
-/* Something in Python was called and has come back with `outcome`. */
-static int called(Pump *self, PyObject *whose, int outcome)
+/* Account for a call of Python that returned `outcome`. */
+static int called(Pump *self, PyObject *callee, int outcome)
 {
-    double before = self->seen;
-    self->seen = monotonic();
-    if (outcome < 0 || self->seen - before <= NOTED_S)
+    double started = self->checked;
+    self->checked = monotonic();
+    if (outcome < 0 || self->checked - started <= NOTED_S)
         return outcome;
-    return tell(self->turns, word_took, whose, self->seen - before);
+    return report(self->iterations, name_took, callee, self->checked - started);
 }
 
-/* A socket without a way, or one in which something is in the way: the reactor's callback. */
+/* Call the callback of the reactor, for a socket without a way or with `flows` not set. */
 static int call_ready(Pump *self, int fd, uint32_t mask)
 {
     PyObject *key = PyLong_FromLong(fd);
     PyObject *callback = key ? PyDict_GetItemWithError(self->ready, key) : NULL;
     Py_XDECREF(key);
     if (!callback)
-        return PyErr_Occurred() ? -1 : 0; /* closed earlier in this turn */
+        return PyErr_Occurred() ? -1 : 0; /* closed earlier in this iteration */
     Py_INCREF(callback);
     self->called = 1;
     PyObject *owner = NULL, *result = PyObject_CallFunction(callback, "I", (unsigned)mask);
     if (!result) {
         PyObject *type, *error, *traceback;
         PyErr_Fetch(&type, &error, &traceback);
-        owner = PyObject_GetAttr(callback, word_self);
+        owner = PyObject_GetAttr(callback, name_self);
         if (!owner)
             PyErr_Clear();
         PyErr_Restore(type, error, traceback);
@@ -151,7 +151,7 @@ static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t first, 
     return called(self, (PyObject *)walk, outcome);
 }
 
-/* What the walk stopped at is for Python. 1: the bytes go out as they came after all; 0: done; -1: exception. */
+/* Let Python handle the frame at which the walk stopped. 1: forward the bytes as they arrived; 0: done; -1: exception. */
 static int call_walked(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count)
 {
     self->called = 1;
@@ -161,7 +161,7 @@ static int call_walked(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count
     return outcome < 0 ? -1 : passes;
 }
 
-/* An exception is set that came of this way's bytes. */
+/* Report the exception that the bytes of this way have caused. */
 static int settle_unexpected(Pump *self, Walk *walk)
 {
     self->called = 1;
@@ -173,8 +173,8 @@ static int is_crowded(Walk *walk)
     return walk->pending->count > walk->in_flight_max;
 }
 
-/* 1 for an exception that is not everybody's, which is cleared. */
-static int is_of_one(void)
+/* Clear the exception and return 1, unless it must end the loop. */
+static int clear_exception(void)
 {
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return 0;
@@ -185,13 +185,13 @@ static int is_of_one(void)
 static ssize_t send_by_tls(const struct way *way, const void *bytes, Py_ssize_t size)
 {
     Py_ssize_t sent = send_tls(way->sends, way->out, bytes, size);
-    return sent >= 0 ? sent : is_of_one() ? -EPIPE : -EINTR;
+    return sent >= 0 ? sent : clear_exception() ? -EPIPE : -EINTR;
 }
 
-/* Bytes sent, 0: none now, or -errno. An exception that is everybody's stays set, and the result is negative.
+/* Return the bytes sent, 0 for none now, or -errno. An exception that must end the loop stays set; the result is negative.
  *
- * Inline as `hold` and `drop`, because plain text must not pay for TLS: all that a small request takes here is 900
- * instructions, of which calls of these three were 50. */
+ * Inline like `hold` and `drop`, because plain text must not pay for TLS: a small request takes 900 instructions here, of
+ * which calls of these three were 50. */
 static inline ssize_t send_out(const struct way *way, const void *bytes, Py_ssize_t size)
 {
     if (way->sends)
@@ -202,46 +202,46 @@ static inline ssize_t send_out(const struct way *way, const void *bytes, Py_ssiz
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
 }
 
-/* The same in pieces, of which the last may be elsewhere; the whole is in the buffer afterwards unless it was sent. */
+/* Send pieces, of which the last may be outside the buffer. Afterwards all bytes are in the buffer unless all were sent. */
 static ssize_t send_pieces(Pump *self, const struct way *way, struct iovec *pieces)
 {
     unsigned char *buffer = self->buffer.buf;
-    ssize_t whole = 8 + (ssize_t)pieces[2].iov_len, sent = 0;
+    ssize_t total = 8 + (ssize_t)pieces[2].iov_len, sent = 0;
     if (!way->sends) {
         struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 3};
         sent = sendmsg(way->out, &message, MSG_NOSIGNAL);
-        if (sent == whole)
+        if (sent == total)
             return sent;
         if (sent < 0)
             sent = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
     }
     memmove(buffer + 8, pieces[2].iov_base, pieces[2].iov_len);
     memmove(buffer, pieces[0].iov_base, 4);
-    return way->sends ? send_out(way, buffer, whole) : sent;
+    return way->sends ? send_out(way, buffer, total) : sent;
 }
 
-/* An answer that was rewritten before goes out as it did then. 1: so it is; 0: it is for Python; -1: exception. */
+/* Send a response as it was rewritten before. 1: done; 0: Python has to handle it; -1: exception. */
 static int pass_rewritten(Pump *self, Walk *walk, const struct way *way, Py_ssize_t count)
 {
     unsigned char *buffer = self->buffer.buf;
-    struct rewritten found;
-    int known = functions->recall(walk, buffer, count, self->buffer.len, &found);
-    if (known <= 0)
-        return known;
+    struct rewritten response;
+    int is_known = functions->recall(walk, buffer, count, self->buffer.len, &response);
+    if (is_known <= 0)
+        return is_known;
     struct iovec pieces[3] = {
-        {(void *)(found.size ? found.size : (char *)buffer), 4},
+        {(void *)(response.size ? response.size : (char *)buffer), 4},
         {buffer + 4, 4},
-        {found.size ? (void *)found.rest : buffer + 8, (size_t)(found.size ? found.rest_bytes : count - 8)},
+        {response.size ? (void *)response.rest : buffer + 8, (size_t)(response.size ? response.rest_bytes : count - 8)},
     };
-    ssize_t whole = 8 + (ssize_t)pieces[2].iov_len, sent = send_pieces(self, way, pieces);
-    walk->bytes += whole;
-    /* the rest waits in Python, which takes it from the buffer */
-    int outcome = PyErr_Occurred() || (sent < whole && call_way(self, walk, "sent", sent, whole) < 0) ? -1 : 1;
-    Py_DECREF(found.kept);
+    ssize_t total = 8 + (ssize_t)pieces[2].iov_len, sent = send_pieces(self, way, pieces);
+    walk->bytes += total;
+    /* Python takes the rest from the buffer and sends it later */
+    int outcome = PyErr_Occurred() || (sent < total && call_way(self, walk, "sent", sent, total) < 0) ? -1 : 1;
+    Py_DECREF(response.owner);
     return outcome;
 }
 
-/* Receive into the buffer. 1: there are *count bytes; 0: nothing is to be done; -1: exception. */
+/* Receive into the buffer. 1: there are *count bytes; 0: nothing to do; -1: exception. */
 static int receive(Pump *self, int fd, Walk *walk, const struct way *way, ssize_t *count)
 {
     int rests = 0;
@@ -254,9 +254,9 @@ static int receive(Pump *self, int fd, Walk *walk, const struct way *way, ssize_
             self->called = 1;
         return rests && call_transport(way->receives, "continue_later") < 0 ? settle_unexpected(self, walk) : 1;
     }
-    if (way->receives) { /* as in TlsTransport, the end is one however it is said */
+    if (way->receives) { /* as in TlsTransport, any form of the end counts */
         int is_end = *count == -EPIPE || (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_EOFError));
-        if (PyErr_Occurred() && !is_of_one())
+        if (PyErr_Occurred() && !clear_exception())
             return -1;
         return call_way(self, walk, "ended", is_end ? ENDED : -*count, 0);
     }
@@ -300,7 +300,7 @@ static inline struct way hold(const struct way *way)
     return (struct way){(Walk *)Py_XNewRef((PyObject *)way->walk), way->out, use_tls(way->receives), use_tls(way->sends)};
 }
 
-/* End what `hold` began. */
+/* Release what `hold` has acquired. */
 static inline void drop(const struct way *held)
 {
     Py_XDECREF((PyObject *)held->walk);
@@ -312,9 +312,9 @@ static inline void drop(const struct way *held)
 
 static void release(struct way *way)
 {
-    struct way before = *way;
+    struct way released = *way;
     *way = (struct way){NULL, -1, NULL, NULL};
-    drop(&before);
+    drop(&released);
 }
 
 static int serve(Pump *self, const struct epoll_event *event)
@@ -322,44 +322,44 @@ static int serve(Pump *self, const struct epoll_event *event)
     int fd = event->data.fd;
     if (fd == self->alarm) {
         self->alarm_at = INFINITY;
-        self->called = 1; /* the turn is over */
+        self->called = 1; /* the iteration is over */
         return 0;
     }
     struct way *way = fd < self->ways_count ? &self->ways[fd] : NULL;
     if (!way || !way->walk || event->events != EPOLLIN || !way->walk->flows)
         return call_ready(self, fd, event->events);
-    struct way kept = hold(way); /* what is called may end the connection */
-    int outcome = pass(self, fd, kept.walk, &kept);
-    drop(&kept);
+    struct way held = hold(way); /* Python code that is called may end the connection */
+    int outcome = pass(self, fd, held.walk, &held);
+    drop(&held);
     return outcome;
 }
 
-/* Send what was kept for the end of the wait, unless its way was forgotten. */
-static int send_kept(Pump *self)
+/* Send the requests that were deferred to the end of the wait, unless their way was forgotten. */
+static int send_deferred(Pump *self)
 {
     int outcome = 0;
-    for (Py_ssize_t i = 0; i < self->later_count; i++) {
-        struct later kept = self->later[i];
-        if (!outcome && kept.fd < self->ways_count && self->ways[kept.fd].walk == kept.walk) {
-            Py_ssize_t size = PyBytes_Size(kept.data);
-            struct way way = hold(&self->ways[kept.fd]);
-            ssize_t sent = send_out(&way, PyBytes_AsString(kept.data), size);
+    for (Py_ssize_t i = 0; i < self->deferred_count; i++) {
+        struct deferred request = self->deferred[i];
+        if (!outcome && request.fd < self->ways_count && self->ways[request.fd].walk == request.walk) {
+            Py_ssize_t size = PyBytes_Size(request.data);
+            struct way way = hold(&self->ways[request.fd]);
+            ssize_t sent = send_out(&way, PyBytes_AsString(request.data), size);
             drop(&way);
             if (sent < 0 && PyErr_Occurred()) {
                 outcome = -1;
             } else if (sent != size) {
-                PyObject *result = PyObject_CallMethod((PyObject *)kept.walk, "kept", "nO", (Py_ssize_t)sent, kept.data);
-                outcome = called(self, (PyObject *)kept.walk, settle((PyObject *)kept.walk, result));
+                PyObject *result = PyObject_CallMethod((PyObject *)request.walk, "kept", "nO", (Py_ssize_t)sent, request.data);
+                outcome = called(self, (PyObject *)request.walk, settle((PyObject *)request.walk, result));
             }
         }
-        Py_DECREF((PyObject *)kept.walk);
-        Py_DECREF(kept.data);
+        Py_DECREF((PyObject *)request.walk);
+        Py_DECREF(request.data);
     }
-    self->later_count = 0;
+    self->deferred_count = 0;
     return outcome;
 }
 
-/* Rounded up to milliseconds: waking early would mean turning in vain. */
+/* Round up to milliseconds: after an early wake-up the iteration would have nothing to do. */
 static int milliseconds(double wait)
 {
     if (wait <= 0)
@@ -367,7 +367,7 @@ static int milliseconds(double wait)
     return wait * 1e3 >= INT_MAX - 1 ? INT_MAX - 1 : (int)(wait * 1e3) + 1;
 }
 
-/* Have the wait end at `until` or before. Returns its timeout in milliseconds.
+/* Make the wait end at `until` or before. Return its timeout in milliseconds.
  *
  * A timeout makes the kernel start and cancel a timer in each wait: 6 % of the CPU of a relay in C for a small request
  * (21.1 us without, 22.4 us with one). The alarm stays set over many waits, and may ring early. */
@@ -384,11 +384,11 @@ static int set_alarm(Pump *self, double now, double until)
     return -1;
 }
 
-/* Without it, for example at the limit of open files, waits have a timeout. */
+/* Create the alarm. Without one, for example at the limit of open files, waits have a timeout. */
 static int new_alarm(int epoll)
 {
     int alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = alarm}; /* it is never read: setting it again clears it */
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = alarm}; /* never read: setting it again clears it */
     if (alarm >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, alarm, &event) < 0) {
         close(alarm);
         return -1;
@@ -396,21 +396,21 @@ static int new_alarm(int epoll)
     return alarm;
 }
 
-/* Serve the events of one wait; 0: go on, 1: this turn is over, -1: exception. */
+/* Serve the events of one wait. 0: continue; 1: this iteration is over; -1: exception. */
 static int wait_once(Pump *self, double now, double until)
 {
     struct epoll_event events[BATCH];
     int count, epoll = self->epoll;
     double woke = self->woke;
     int timeout = set_alarm(self, now, until);
-    if (woke > 0 && now - woke > NOTED_S && tell(self->turns, word_ended, NULL, now - woke) < 0)
+    if (woke > 0 && now - woke > NOTED_S && report(self->iterations, name_ended, NULL, now - woke) < 0)
         return -1;
     Py_BEGIN_ALLOW_THREADS
     count = epoll_wait(epoll, events, BATCH, timeout);
-    woke = monotonic(); /* waiting for the interpreter's lock is no rest */
+    woke = monotonic(); /* waiting for the interpreter lock is not idle time */
     Py_END_ALLOW_THREADS
-    self->woke = self->seen = woke;
-    if (count < 0) { /* a signal that comes while sockets are served waits for Python, at most until the turn is over */
+    self->woke = self->checked = woke;
+    if (count < 0) { /* a signal received while sockets are served waits for Python until this iteration is over */
         if (errno != EINTR) {
             PyErr_SetFromErrno(PyExc_OSError);
             return -1;
@@ -420,13 +420,13 @@ static int wait_once(Pump *self, double now, double until)
     }
     for (int i = 0; i < count; i++)
         if (serve(self, &events[i]) < 0)
-            return -1; /* the rest is reported again, and what was kept is sent in the next turn */
-    if (self->later_count && send_kept(self) < 0)
+            return -1; /* the rest is reported again, and deferred requests are sent in the next iteration */
+    if (self->deferred_count && send_deferred(self) < 0)
         return -1;
     return count <= 0 || self->called;
 }
 
-static PyObject *pump_turn(PyObject *object, PyObject *argument)
+static PyObject *pump_iterate(PyObject *object, PyObject *argument)
 {
     Pump *self = (Pump *)object;
     double wait = PyFloat_AsDouble(argument);
@@ -435,8 +435,8 @@ static PyObject *pump_turn(PyObject *object, PyObject *argument)
     double now = monotonic(), until = now + wait;
     int outcome;
     self->called = 0;
-    if (self->later_count) { /* the last wait ended with an exception; what `kept` plans is due before the next wait */
-        outcome = send_kept(self);
+    if (self->deferred_count) { /* the last wait ended with an exception; chores of `kept` are due before the next wait */
+        outcome = send_deferred(self);
     } else {
         do
             outcome = wait_once(self, now, until);
@@ -474,20 +474,20 @@ static PyObject *pump_connect(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "iOi|OO", &fd, &walk, &out, &receives, &sends))
         return NULL;
     if (fd < 0 || out < 0 ||
-        !(PyObject_TypeCheck(walk, functions->requests) || PyObject_TypeCheck(walk, functions->answers))) {
+        !(PyObject_TypeCheck(walk, functions->requests) || PyObject_TypeCheck(walk, functions->responses))) {
         PyErr_SetString(PyExc_ValueError, "connect(descriptor, walk, descriptor to send to)");
         return NULL;
     }
     if (reserve(self, fd) < 0)
         return NULL;
-    struct way made = {NULL, out, NULL, NULL}, before = self->ways[fd];
-    if (new_tls(receives, &made.receives) < 0 || new_tls(sends, &made.sends) < 0) {
-        release(&made);
+    struct way connected = {NULL, out, NULL, NULL}, previous = self->ways[fd];
+    if (new_tls(receives, &connected.receives) < 0 || new_tls(sends, &connected.sends) < 0) {
+        release(&connected);
         return NULL;
     }
-    made.walk = (Walk *)Py_NewRef(walk);
-    self->ways[fd] = made;
-    release(&before);
+    connected.walk = (Walk *)Py_NewRef(walk);
+    self->ways[fd] = connected;
+    release(&previous);
     Py_RETURN_NONE;
 }
 
@@ -502,16 +502,16 @@ static PyObject *pump_send_later(PyObject *object, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "send_later(descriptor of a way, bytes)");
         return NULL;
     }
-    if (self->later_count == self->later_room) {
-        Py_ssize_t room = self->later_room ? 2 * self->later_room : 16;
-        struct later *later = PyMem_Realloc(self->later, (size_t)room * sizeof *later);
-        if (!later)
+    if (self->deferred_count == self->deferred_room) {
+        Py_ssize_t room = self->deferred_room ? 2 * self->deferred_room : 16;
+        struct deferred *deferred = PyMem_Realloc(self->deferred, (size_t)room * sizeof *deferred);
+        if (!deferred)
             return PyErr_NoMemory();
-        self->later = later;
-        self->later_room = room;
+        self->deferred = deferred;
+        self->deferred_room = room;
     }
     Walk *walk = (Walk *)Py_NewRef((PyObject *)self->ways[fd].walk);
-    self->later[self->later_count++] = (struct later){walk, Py_NewRef(data), fd};
+    self->deferred[self->deferred_count++] = (struct deferred){walk, Py_NewRef(data), fd};
     Py_RETURN_NONE;
 }
 
@@ -529,14 +529,14 @@ static PyObject *pump_forget(PyObject *object, PyObject *argument)
 static int pump_init(PyObject *object, PyObject *args, PyObject *names)
 {
     Pump *self = (Pump *)object;
-    PyObject *view, *ready, *turns;
+    PyObject *view, *ready, *iterations;
     int epoll;
     (void)names;
     if (self->view) {
-        PyErr_SetString(PyExc_TypeError, "a pump is made once");
+        PyErr_SetString(PyExc_TypeError, "a pump is initialised once");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "iOO!O", &epoll, &view, &PyDict_Type, &ready, &turns) ||
+    if (!PyArg_ParseTuple(args, "iOO!O", &epoll, &view, &PyDict_Type, &ready, &iterations) ||
         PyObject_GetBuffer(view, &self->buffer, PyBUF_WRITABLE) < 0)
         return -1;
     self->epoll = epoll;
@@ -544,7 +544,7 @@ static int pump_init(PyObject *object, PyObject *args, PyObject *names)
     self->alarm_at = INFINITY;
     self->view = Py_NewRef(view);
     self->ready = Py_NewRef(ready);
-    self->turns = Py_NewRef(turns);
+    self->iterations = Py_NewRef(iterations);
     return 0;
 }
 
@@ -553,7 +553,7 @@ static int pump_traverse(PyObject *object, visitproc visit, void *arg)
     Pump *self = (Pump *)object;
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->ready);
-    Py_VISIT(self->turns);
+    Py_VISIT(self->iterations);
     for (int i = 0; i < self->ways_count; i++) {
         struct tls *each[] = {self->ways[i].receives, self->ways[i].sends};
         Py_VISIT(self->ways[i].walk);
@@ -561,8 +561,8 @@ static int pump_traverse(PyObject *object, visitproc visit, void *arg)
             if (each[side] && each[side]->users == 1)
                 Py_VISIT(each[side]->transport);
     }
-    for (Py_ssize_t i = 0; i < self->later_count; i++)
-        Py_VISIT(self->later[i].walk);
+    for (Py_ssize_t i = 0; i < self->deferred_count; i++)
+        Py_VISIT(self->deferred[i].walk);
     return 0;
 }
 
@@ -571,10 +571,10 @@ static int pump_clear(PyObject *object)
     Pump *self = (Pump *)object;
     for (int i = 0; i < self->ways_count; i++)
         release(&self->ways[i]);
-    while (self->later_count) {
-        struct later kept = self->later[--self->later_count];
-        Py_DECREF((PyObject *)kept.walk);
-        Py_DECREF(kept.data);
+    while (self->deferred_count) {
+        struct deferred request = self->deferred[--self->deferred_count];
+        Py_DECREF((PyObject *)request.walk);
+        Py_DECREF(request.data);
     }
     return 0;
 }
@@ -586,7 +586,7 @@ static void pump_dealloc(PyObject *object)
     PyObject_GC_UnTrack(object);
     pump_clear(object);
     PyMem_Free(self->ways);
-    PyMem_Free(self->later);
+    PyMem_Free(self->deferred);
     if (self->view) {
         PyBuffer_Release(&self->buffer);
         if (self->alarm >= 0)
@@ -594,13 +594,13 @@ static void pump_dealloc(PyObject *object)
     }
     Py_XDECREF(self->view);
     Py_XDECREF(self->ready);
-    Py_XDECREF(self->turns);
+    Py_XDECREF(self->iterations);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
 
 static PyMethodDef pump_methods[] = {
-    {"turn", pump_turn, METH_O, "turn(wait_s): see loop.interfaces.Pump."},
+    {"iterate", pump_iterate, METH_O, "iterate(wait_s): see loop.interfaces.Pump."},
     {"connect", pump_connect, METH_VARARGS, "connect(fd, walk, out_fd, receives=None, sends=None): see loop.interfaces.Pump."},
     {"send_later", pump_send_later, METH_VARARGS, "send_later(fd, data): see loop.interfaces.Pump."},
     {"forget", pump_forget, METH_O, "forget(fd): see loop.interfaces.Pump."},
@@ -608,7 +608,7 @@ static PyMethodDef pump_methods[] = {
 };
 
 static PyType_Slot pump_slots[] = {
-    {Py_tp_doc, "Pump(epoll_fd, buffer, ready, turns): see loop.interfaces.Pump."},
+    {Py_tp_doc, "Pump(epoll_fd, buffer, ready, iterations): see loop.interfaces.Pump."},
     {Py_tp_init, pump_init},
     {Py_tp_methods, pump_methods},
     {Py_tp_dealloc, pump_dealloc},
@@ -628,15 +628,15 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__pump(void)
 {
-    PyObject *walk = PyImport_ImportModule("kafka_share_proxy.forwarding.walk._walk"); /* stays imported: its types are used */
+    PyObject *walk = PyImport_ImportModule("kafka_share_proxy.forwarding.walk._walk"); /* stays imported: its types are in use */
     PyObject *capsule = walk ? PyObject_GetAttrString(walk, "functions") : NULL;
     functions = capsule ? PyCapsule_GetPointer(capsule, WALK_CAPSULE) : NULL;
     Py_XDECREF(capsule);
-    word_failed = PyUnicode_InternFromString("failed");
-    word_self = PyUnicode_InternFromString("__self__");
-    word_took = PyUnicode_InternFromString("took");
-    word_ended = PyUnicode_InternFromString("ended");
-    if (!functions || !word_failed || !word_self || !word_took || !word_ended || prepare_tls() < 0)
+    name_failed = PyUnicode_InternFromString("failed");
+    name_self = PyUnicode_InternFromString("__self__");
+    name_took = PyUnicode_InternFromString("took");
+    name_ended = PyUnicode_InternFromString("ended");
+    if (!functions || !name_failed || !name_self || !name_took || !name_ended || prepare_tls() < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     PyObject *type = module ? PyType_FromSpec(&pump_spec) : NULL;

@@ -1,10 +1,10 @@
-/* Frame boundaries in C: the same as walk.py, which is used where this could not be built.
+/* Frame boundaries in C: the same as the Python fallback walk.py.
  *
- * Why C: what a forwarded request costs in Python is not the dozen lines of the walk but that the interpreter's code
- * and data have left the caches by the time the next request comes. This fits into a few lines of them.
+ * Why C: the cost of a forwarded request in Python is not the dozen lines of the walk. The code and data of the
+ * interpreter have left the caches by the time the next request arrives. This file fits into a few lines of them.
  *
- * `receive` judges nothing: whatever does not simply pass, an impossible size included, ends the walk, and the caller
- * asks in Python (ClientRequests.peek, BrokerResponses.peek) what stands there. */
+ * `receive` does not judge frames: the walk stops at any frame that cannot be forwarded, including impossible sizes. The
+ * caller then inspects it in Python (ClientRequests.peek, BrokerResponses.peek). */
 
 #define _GNU_SOURCE /* memmem */
 #define PY_SSIZE_T_CLEAN
@@ -20,10 +20,10 @@
 #define KEYS 128
 #define VERSIONS 32
 enum { VERSION = 1 }; /* walking.BUILT_VERSION */
-#define PENDING_MIN 4 /* a ring begins so small, for most connections have one request in flight */
+#define PENDING_MIN 4 /* first size of a ring: most connections have one request in flight */
 
 #define WORDS 4
-#define GROUPS 4 /* dicts of group ids, and what has to be empty, see GroupMatch */
+#define GROUPS 4 /* dicts of group ids, and objects that must be empty, see GroupMatch */
 
 enum treatment {
     STOPS,
@@ -34,37 +34,37 @@ enum treatment {
     WITH_KNOWN_IDS,
     OF_OTHER_GROUPS,
     REMEMBERED,
-    LOOKS
+    INSPECTED
 };
 
-struct treated {
+struct cell {
     enum treatment how;
-    int gathers;
-    int absent;              /* ACKS...: the byte that stands for "no transactional id", see AcksMatch */
+    int response_kind;
+    int absent;              /* ACKS...: the byte that means "no transactional id", see AcksMatch */
     int topics_at;           /* WITH_KNOWN_IDS: from the tags of the header to the topics */
-    PyObject *expected;      /* strong; what the answer is for; NULL where only `look` knows */
+    PyObject *expected;      /* strong; entry of the response; NULL if only `inspect` knows it */
     PyObject *known;         /* strong; of `expected`, see struct entry */
-    PyObject *look;          /* strong; asked wherever what is looked for in C does not settle it */
+    PyObject *inspect;          /* strong; called if the match in C does not decide */
     PyObject *remembered;    /* strong; REMEMBERED: a dict, WITH_KNOWN_IDS: one whose keys are ids, else NULL */
     PyObject *words[WORDS];  /* strong; bytes; of ACKS_AND_TOPIC the first only */
     PyObject *groups[GROUPS]; /* strong; OF_OTHER_GROUPS: dicts whose keys are group ids */
-    PyObject *unless[GROUPS]; /* strong; OF_OTHER_GROUPS: none passes while any of these has something in it */
+    PyObject *unless[GROUPS]; /* strong; OF_OTHER_GROUPS: no request is forwarded while any of these is not empty */
     int is_flexible, is_listed, strings_before; /* OF_OTHER_GROUPS: see GroupPlace */
 };
 
 struct row {
-    int versions; /* how many there are, from 0 on */
-    struct treated *of; /* owned, by version */
+    int versions; /* number of versions, from 0 on */
+    struct cell *of; /* owned, by version */
 };
 
 struct table {
     PyObject_HEAD
     PyObject *silent;
-    struct row rows[KEYS]; /* each with the versions that have a treatment: most cells of all would be empty */
+    struct row rows[KEYS]; /* up to the last version with a treatment: most cells of a full table would be empty */
 };
 
-static PyObject *word_rewrite, *word_known, *word_kind, *word_absent, *word_prefix, *word_expected, *word_words,
-    *word_ids, *word_topics_at, *word_remembered, *word_produce_version, *word_groups, *word_unless, *word_place;
+static PyObject *name_rewrite, *name_known, *name_kind, *name_absent, *name_prefix, *name_expected, *name_words,
+    *name_ids, *name_topics_at, *name_remembered, *name_produce_version, *name_groups, *name_unless, *name_place;
 static PyTypeObject *pending_type, *table_type;
 
 static int32_t int32_at(const unsigned char *at)
@@ -77,11 +77,11 @@ static int int16_at(const unsigned char *at)
     return (int16_t)(at[0] << 8 | at[1]);
 }
 
-/* An attribute that may be missing: 1, or 0 and *found is NULL, or -1 with an exception. */
-static int find_attribute(PyObject *object, PyObject *name, PyObject **found)
+/* Get an attribute that may be missing. 1; 0: missing, *value is NULL; -1: exception. */
+static int find_attribute(PyObject *object, PyObject *name, PyObject **value)
 {
-    *found = PyObject_GetAttr(object, name);
-    if (*found)
+    *value = PyObject_GetAttr(object, name);
+    if (*value)
         return 1;
     if (!PyErr_ExceptionMatches(PyExc_AttributeError))
         return -1;
@@ -89,23 +89,24 @@ static int find_attribute(PyObject *object, PyObject *name, PyObject **found)
     return 0;
 }
 
-/* Whether an answer is gathered: its `rewrite` is not None; what that knows already, if anything. -1: exception.
+/* Return how a response is treated, and get the responses that were rewritten before, if any.
  *
- * 0: it passes; PRODUCE_MIN or more: an answer to Produce of that version, gathered unless it is a plain one; 1: else. */
-static int gathers(PyObject *expected, PyObject **known)
+ * 0: it is forwarded (`rewrite` is None); PRODUCE_MIN or more: a response to Produce of that version, gathered unless it is
+ * plain; 1: it is gathered; -1: exception. */
+static int response_kind_of(PyObject *expected, PyObject **known)
 {
-    PyObject *rewrite = PyObject_GetAttr(expected, word_rewrite);
+    PyObject *rewrite = PyObject_GetAttr(expected, name_rewrite);
     *known = NULL;
     if (!rewrite)
         return -1;
     int result = rewrite != Py_None;
-    if (result && PyCallable_Check(rewrite) && find_attribute(rewrite, word_known, known) < 0)
+    if (result && PyCallable_Check(rewrite) && find_attribute(rewrite, name_known, known) < 0)
         result = -1;
     if (*known && !PyDict_Check(*known))
         Py_CLEAR(*known);
     PyObject *version = NULL;
     if (result > 0 && !*known && PyCallable_Check(rewrite) &&
-        find_attribute(rewrite, word_produce_version, &version) < 0) /* who has the one has not the other */
+        find_attribute(rewrite, name_produce_version, &version) < 0) /* no object has both attributes */
         result = -1;
     if (version) {
         long number = PyLong_AsLong(version);
@@ -125,7 +126,7 @@ static void free_object(PyObject *self)
 
 /* Pending */
 
-static int push(Pending *self, int32_t correlation_id, PyObject *expected, int gathers_it, PyObject *known)
+static int push(Pending *self, int32_t correlation_id, PyObject *expected, int response_kind, PyObject *known)
 {
     if (self->count == self->size) {
         Py_ssize_t size = self->size ? 2 * self->size : PENDING_MIN;
@@ -143,18 +144,18 @@ static int push(Pending *self, int32_t correlation_id, PyObject *expected, int g
     }
     struct entry *entry = &self->ring[(self->first + self->count++) & (self->size - 1)];
     entry->correlation_id = correlation_id;
-    entry->gathers = gathers_it;
+    entry->response_kind = response_kind;
     entry->expected = Py_NewRef(expected);
     entry->known = Py_XNewRef(known);
     return 0;
 }
 
-/* The same for what nothing is known of yet. */
+/* Queue a request whose kind of response has to be found out first. */
 static int push_new(Pending *self, int32_t correlation_id, PyObject *expected)
 {
     PyObject *known;
-    int gathers_it = gathers(expected, &known);
-    int result = gathers_it < 0 ? -1 : push(self, correlation_id, expected, gathers_it, known);
+    int response_kind = response_kind_of(expected, &known);
+    int result = response_kind < 0 ? -1 : push(self, correlation_id, expected, response_kind, known);
     Py_XDECREF(known);
     return result;
 }
@@ -185,7 +186,7 @@ static PyObject *pending_item(PyObject *object, Py_ssize_t index)
 {
     Pending *self = (Pending *)object;
     if (index < 0 || index >= self->count) {
-        PyErr_SetString(PyExc_IndexError, "no such request waits");
+        PyErr_SetString(PyExc_IndexError, "no such request is pending");
         return NULL;
     }
     return entry_at(self, index);
@@ -209,7 +210,7 @@ static PyObject *pending_append(PyObject *self, PyObject *pair)
 static PyObject *pending_take(Pending *self, Py_ssize_t index)
 {
     if (!self->count) {
-        PyErr_SetString(PyExc_IndexError, "no request waits");
+        PyErr_SetString(PyExc_IndexError, "no request is pending");
         return NULL;
     }
     PyObject *pair = entry_at(self, index);
@@ -269,15 +270,15 @@ static void pending_dealloc(PyObject *self)
 }
 
 static PyMethodDef pending_methods[] = {
-    {"append", pending_append, METH_O, "Queue (correlation id, what is expected)."},
-    {"popleft", pending_popleft, METH_NOARGS, "Take the oldest off."},
-    {"pop", pending_pop, METH_NOARGS, "Take the newest off."},
-    {"clear", pending_clear, METH_NOARGS, "Forget all."},
+    {"append", pending_append, METH_O, "Queue (correlation id, expected entry)."},
+    {"popleft", pending_popleft, METH_NOARGS, "Remove and return the oldest."},
+    {"pop", pending_pop, METH_NOARGS, "Remove and return the newest."},
+    {"clear", pending_clear, METH_NOARGS, "Remove all."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot pending_slots[] = {
-    {Py_tp_doc, "Requests that wait for their answer, oldest first: (correlation id, what is expected)."},
+    {Py_tp_doc, "Requests that wait for a response, oldest first: (correlation id, expected entry)."},
     {Py_tp_methods, pending_methods},
     {Py_tp_dealloc, pending_dealloc},
     {Py_tp_traverse, pending_traverse},
@@ -293,17 +294,17 @@ static PyType_Spec pending_spec = {
 
 /* Table */
 
-static struct treated *place(Table *self, const unsigned char *name)
+static struct cell *find_cell(Table *self, const unsigned char *name)
 {
     int key = int16_at(name), version = int16_at(name + 2);
     if (key < 0 || key >= KEYS || version < 0 || version >= self->rows[key].versions)
-        return NULL; /* what lies outside does not pass by itself: Python looks it up */
+        return NULL; /* outside the table: Python inspects it */
     return self->rows[key].of + version;
 }
 
 static int extend(struct row *row, int versions)
 {
-    struct treated *of = PyMem_Realloc(row->of, versions * sizeof *of);
+    struct cell *of = PyMem_Realloc(row->of, versions * sizeof *of);
     if (!of) {
         PyErr_NoMemory();
         return -1;
@@ -314,8 +315,8 @@ static int extend(struct row *row, int versions)
     return 0;
 }
 
-/* The cell of a name of four bytes, in a row that is extended for it; NULL without an exception: it has none. */
-static struct treated *cell(Table *self, PyObject *name)
+/* Return the cell of a name of four bytes, and extend its row for it. NULL without an exception: there is no cell. */
+static struct cell *reserve_cell(Table *self, PyObject *name)
 {
     char *bytes;
     Py_ssize_t length;
@@ -334,20 +335,20 @@ static struct treated *cell(Table *self, PyObject *name)
     return self->rows[key].of + version;
 }
 
-/* Replace what `to` expects, if anything. -1: exception, and nothing is replaced. */
-static int expect(struct treated *to, PyObject *expected)
+/* Replace the expected entry of a cell. -1: exception, and nothing is replaced. */
+static int expect(struct cell *to, PyObject *expected)
 {
-    struct treated before = *to;
+    struct cell before = *to;
     Py_INCREF(expected);
-    int gathers_it = gathers(expected, &to->known);
-    if (gathers_it < 0) {
+    int response_kind = response_kind_of(expected, &to->known);
+    if (response_kind < 0) {
         Py_DECREF(expected);
         Py_XDECREF(to->known);
         to->known = before.known;
         return -1;
     }
     to->expected = expected;
-    to->gathers = gathers_it;
+    to->response_kind = response_kind;
     Py_XDECREF(before.known);
     Py_XDECREF(before.expected);
     return 0;
@@ -358,7 +359,7 @@ static int fill_plain(Table *self, PyObject *plain)
     PyObject *name, *expected;
     Py_ssize_t position = 0;
     while (PyDict_Next(plain, &position, &name, &expected)) {
-        struct treated *to = cell(self, name);
+        struct cell *to = reserve_cell(self, name);
         if (PyErr_Occurred() || (to && expect(to, expected) < 0))
             return -1;
         if (to)
@@ -367,8 +368,8 @@ static int fill_plain(Table *self, PyObject *plain)
     return 0;
 }
 
-/* AcksMatch, TopicMatch: absent (None: always asked in Python). */
-static int fill_acks(struct treated *to, PyObject *absent, enum treatment how)
+/* AcksMatch, TopicMatch: absent (None: always inspected in Python). */
+static int fill_acks(struct cell *to, PyObject *absent, enum treatment how)
 {
     if (absent == Py_None)
         return 0;
@@ -378,13 +379,13 @@ static int fill_acks(struct treated *to, PyObject *absent, enum treatment how)
 }
 
 /* WordMatch: words, a tuple of bytes. */
-static int fill_words(struct treated *to, PyObject *words, enum treatment how)
+static int fill_words(struct cell *to, PyObject *words, enum treatment how)
 {
     Py_ssize_t count = PyTuple_Size(words);
     if (count < 0)
         return -1;
     if (count > WORDS)
-        return 0; /* called */
+        return 0; /* inspected in Python */
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *word = PyTuple_GetItem(words, i);
         if (!word || !PyBytes_Check(word)) {
@@ -398,9 +399,9 @@ static int fill_words(struct treated *to, PyObject *words, enum treatment how)
 }
 
 /* TopicMatch: prefix. */
-static int fill_topic(struct treated *to, PyObject *look, PyObject *absent)
+static int fill_topic(struct cell *to, PyObject *inspect, PyObject *absent)
 {
-    PyObject *prefix = PyObject_GetAttr(look, word_prefix);
+    PyObject *prefix = PyObject_GetAttr(inspect, name_prefix);
     if (prefix && !PyBytes_Check(prefix)) {
         PyErr_SetString(PyExc_TypeError, "a prefix is bytes");
         Py_CLEAR(prefix);
@@ -411,10 +412,10 @@ static int fill_topic(struct treated *to, PyObject *look, PyObject *absent)
     return fill_acks(to, absent, ACKS_AND_TOPIC);
 }
 
-static int fill_dict(struct treated *to, PyObject *dict, enum treatment how)
+static int fill_dict(struct cell *to, PyObject *dict, enum treatment how)
 {
     if (!PyDict_Check(dict)) {
-        PyErr_SetString(PyExc_TypeError, "what is known is a dict");
+        PyErr_SetString(PyExc_TypeError, "known ids and remembered requests are dicts");
         return -1;
     }
     to->remembered = Py_NewRef(dict);
@@ -422,15 +423,15 @@ static int fill_dict(struct treated *to, PyObject *dict, enum treatment how)
     return 0;
 }
 
-static int fill_ids(struct treated *to, PyObject *look, PyObject *ids)
+static int fill_ids(struct cell *to, PyObject *inspect, PyObject *ids)
 {
-    PyObject *topics_at = PyObject_GetAttr(look, word_topics_at);
+    PyObject *topics_at = PyObject_GetAttr(inspect, name_topics_at);
     to->topics_at = topics_at ? (int)PyLong_AsLong(topics_at) : 0;
     Py_XDECREF(topics_at);
     return PyErr_Occurred() ? -1 : fill_dict(to, ids, WITH_KNOWN_IDS);
 }
 
-/* A tuple of so few objects; 0: of more, which is asked in Python; -1: exception. */
+/* Fill from a tuple. 0: too many objects, inspected in Python; -1: exception. */
 static int fill_tuple(PyObject **to, PyObject *tuple, int are_dicts)
 {
     Py_ssize_t count = PyTuple_Size(tuple);
@@ -448,85 +449,85 @@ static int fill_tuple(PyObject **to, PyObject *tuple, int are_dicts)
 }
 
 /* GroupMatch: groups, unless, words, and place, a tuple. */
-static int fill_groups(struct treated *to, PyObject *look, PyObject *groups)
+static int fill_groups(struct cell *to, PyObject *inspect, PyObject *groups)
 {
-    PyObject *place = PyObject_GetAttr(look, word_place), *unless = PyObject_GetAttr(look, word_unless),
-             *words = PyObject_GetAttr(look, word_words);
+    PyObject *position = PyObject_GetAttr(inspect, name_place), *unless = PyObject_GetAttr(inspect, name_unless),
+             *words = PyObject_GetAttr(inspect, name_words);
     int result = -1;
-    if (place && unless && words &&
-        PyArg_ParseTuple(place, "ppi", &to->is_flexible, &to->is_listed, &to->strings_before)) {
+    if (position && unless && words &&
+        PyArg_ParseTuple(position, "ppi", &to->is_flexible, &to->is_listed, &to->strings_before)) {
         result = fill_tuple(to->groups, groups, 1);
         if (result > 0)
             result = fill_tuple(to->unless, unless, 0);
         if (result > 0)
             result = fill_words(to, words, OF_OTHER_GROUPS);
     }
-    Py_XDECREF(place);
+    Py_XDECREF(position);
     Py_XDECREF(unless);
     Py_XDECREF(words);
     return result;
 }
 
-/* What a kind of look has, put to use. */
-static int fill_settled(struct treated *to, PyObject *look, long kind)
+/* Fill a cell from the attributes that its kind of match has. */
+static int fill_kind(struct cell *to, PyObject *inspect, long kind)
 {
     PyObject *names[] = {
-        [LOOK_ACKS] = word_absent, [LOOK_TOPIC] = word_absent, [LOOK_WORDS] = word_words,
-        [LOOK_IDS] = word_ids, [LOOK_REMEMBERED] = word_remembered, [LOOK_GROUPS] = word_groups,
+        [MATCH_ACKS] = name_absent, [MATCH_TOPIC] = name_absent, [MATCH_WORDS] = name_words,
+        [MATCH_IDS] = name_ids, [MATCH_REMEMBERED] = name_remembered, [MATCH_GROUPS] = name_groups,
     };
-    PyObject *found = PyObject_GetAttr(look, names[kind]);
+    PyObject *condition = PyObject_GetAttr(inspect, names[kind]);
     int result = -1;
-    if (found && kind == LOOK_ACKS)
-        result = fill_acks(to, found, ACKS);
-    else if (found && kind == LOOK_TOPIC)
-        result = fill_topic(to, look, found);
-    else if (found && kind == LOOK_WORDS)
-        result = fill_words(to, found, WITHOUT_WORDS);
-    else if (found && kind == LOOK_IDS)
-        result = fill_ids(to, look, found);
-    else if (found && kind == LOOK_GROUPS)
-        result = fill_groups(to, look, found);
-    else if (found)
-        result = fill_dict(to, found, REMEMBERED);
-    Py_XDECREF(found);
+    if (condition && kind == MATCH_ACKS)
+        result = fill_acks(to, condition, ACKS);
+    else if (condition && kind == MATCH_TOPIC)
+        result = fill_topic(to, inspect, condition);
+    else if (condition && kind == MATCH_WORDS)
+        result = fill_words(to, condition, WITHOUT_WORDS);
+    else if (condition && kind == MATCH_IDS)
+        result = fill_ids(to, inspect, condition);
+    else if (condition && kind == MATCH_GROUPS)
+        result = fill_groups(to, inspect, condition);
+    else if (condition)
+        result = fill_dict(to, condition, REMEMBERED);
+    Py_XDECREF(condition);
     return result;
 }
 
-/* A look says by its `kind` what is settled here (request_inspection.MatchKind); one without a kind is called. */
-static int fill_look(struct treated *to, PyObject *look)
+/* `kind` of a match (request_inspection.MatchKind): what is matched in C. A match without a kind is always called. */
+static int fill_inspect(struct cell *to, PyObject *inspect)
 {
     PyObject *number, *expected = NULL;
-    to->how = LOOKS;
-    to->look = Py_NewRef(look);
-    if (find_attribute(look, word_kind, &number) < 0)
+    to->how = INSPECTED;
+    to->inspect = Py_NewRef(inspect);
+    if (find_attribute(inspect, name_kind, &number) < 0)
         return -1;
-    long kind = number ? PyLong_AsLong(number) : LOOK_CALLED;
+    long kind = number ? PyLong_AsLong(number) : MATCH_CALLED;
     Py_XDECREF(number);
-    if (kind == LOOK_CALLED)
+    if (kind == MATCH_CALLED)
         return 0;
-    if (kind < LOOK_ACKS || kind > LOOK_GROUPS) {
+    if (kind < MATCH_ACKS || kind > MATCH_GROUPS) {
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "no kind of look: %ld", kind);
+            PyErr_Format(PyExc_ValueError, "no kind of match: %ld", kind);
         return -1;
     }
-    if (kind != LOOK_REMEMBERED) { /* which remembers what each request expects */
-        expected = PyObject_GetAttr(look, word_expected);
+    if (kind != MATCH_REMEMBERED) { /* has an entry for each remembered request */
+        expected = PyObject_GetAttr(inspect, name_expected);
         if (!expected || expect(to, expected) < 0) {
             Py_XDECREF(expected);
             return -1;
         }
         Py_DECREF(expected);
     }
-    return fill_settled(to, look, kind);
+    return fill_kind(to, inspect, kind);
 }
 
-static int fill_looked(Table *self, PyObject *looked)
+static int fill_inspected(Table *self, PyObject *inspected)
 {
-    PyObject *name, *look;
+    PyObject *name, *inspect;
     Py_ssize_t position = 0;
-    while (PyDict_Next(looked, &position, &name, &look)) {
-        struct treated *to = cell(self, name);
-        if (PyErr_Occurred() || (to && fill_look(to, look) < 0))
+    while (PyDict_Next(inspected, &position, &name, &inspect)) {
+        struct cell *to = reserve_cell(self, name);
+        if (PyErr_Occurred() || (to && fill_inspect(to, inspect) < 0))
             return -1;
     }
     return 0;
@@ -534,15 +535,15 @@ static int fill_looked(Table *self, PyObject *looked)
 
 static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *names)
 {
-    PyObject *plain, *looked, *silent;
+    PyObject *plain, *inspected, *silent;
     (void)names;
-    if (!PyArg_ParseTuple(args, "O!O!O", &PyDict_Type, &plain, &PyDict_Type, &looked, &silent))
+    if (!PyArg_ParseTuple(args, "O!O!O", &PyDict_Type, &plain, &PyDict_Type, &inspected, &silent))
         return NULL;
     Table *self = (Table *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self)
         return NULL;
     self->silent = Py_NewRef(silent);
-    if (fill_plain(self, plain) < 0 || fill_looked(self, looked) < 0) {
+    if (fill_plain(self, plain) < 0 || fill_inspected(self, inspected) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -556,10 +557,10 @@ static int table_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->silent);
     for (struct row *row = self->rows; row < self->rows + KEYS; row++) {
         for (int version = 0; version < row->versions; version++) {
-            struct treated *to = row->of + version;
+            struct cell *to = row->of + version;
             Py_VISIT(to->expected);
             Py_VISIT(to->known);
-            Py_VISIT(to->look);
+            Py_VISIT(to->inspect);
             Py_VISIT(to->remembered);
             for (int i = 0; i < GROUPS; i++) {
                 Py_VISIT(to->groups[i]);
@@ -570,12 +571,12 @@ static int table_traverse(PyObject *object, visitproc visit, void *arg)
     return 0;
 }
 
-static void clear_cell(struct treated *to)
+static void clear_cell(struct cell *to)
 {
     to->how = STOPS;
     Py_CLEAR(to->expected);
     Py_CLEAR(to->known);
-    Py_CLEAR(to->look);
+    Py_CLEAR(to->inspect);
     Py_CLEAR(to->remembered);
     for (int i = 0; i < WORDS; i++)
         Py_CLEAR(to->words[i]);
@@ -606,7 +607,7 @@ static void table_dealloc(PyObject *self)
 }
 
 static PyType_Slot table_slots[] = {
-    {Py_tp_doc, "Table(plain, looked, silent): which requests pass, by API key and version. See walk.Table."},
+    {Py_tp_doc, "Table(plain, inspected, silent): requests that can be forwarded, by API key and version. See walk.Table."},
     {Py_tp_new, table_new},
     {Py_tp_dealloc, table_dealloc},
     {Py_tp_traverse, table_traverse},
@@ -620,42 +621,43 @@ static PyType_Spec table_spec = {
 
 /* Walks */
 
-/* What the request at `at` is expected to bring, as a new reference; NULL without an exception: the walk stops here. */
-static PyObject *request_look(PyObject *look, PyObject *view, Py_ssize_t at, Py_ssize_t end, Py_ssize_t frame_end)
+/* Inspect the request at `at` in Python. Return its expected entry, a new reference; NULL without an exception: the walk
+ * stops here. */
+static PyObject *call_inspect(PyObject *inspect, PyObject *view, Py_ssize_t at, Py_ssize_t end, Py_ssize_t frame_end)
 {
-    PyObject *expected = PyObject_CallFunction(look, "Onnn", view, at, end < frame_end ? end : frame_end, frame_end);
+    PyObject *expected = PyObject_CallFunction(inspect, "Onnn", view, at, end < frame_end ? end : frame_end, frame_end);
     if (expected == Py_None)
         Py_CLEAR(expected);
     return expected;
 }
 
-/* Acks of what producers without transactions send, and where they end; 0 when this is not of that form. */
-static Py_ssize_t usual_acks(const unsigned char *buffer, Py_ssize_t at, Py_ssize_t end, int absent, int *acks)
+/* Read the acks of a Produce without a transactional id. Return the position after them; 0: it has another form. */
+static Py_ssize_t acks_without_transaction(const unsigned char *buffer, Py_ssize_t at, Py_ssize_t end, int absent, int *acks)
 {
     if (at + CLIENT_ID + 4 > end)
         return 0;
     int client_id = int16_at(buffer + at + REQUEST_HEAD);
     if (client_id < -1)
         return 0;
-    Py_ssize_t behind = at + CLIENT_ID + (client_id > 0 ? client_id : 0);
-    if (behind + 4 > end || buffer[behind] != absent || buffer[behind + 1] != absent)
+    Py_ssize_t after_client_id = at + CLIENT_ID + (client_id > 0 ? client_id : 0);
+    if (after_client_id + 4 > end || buffer[after_client_id] != absent || buffer[after_client_id + 1] != absent)
         return 0;
-    *acks = int16_at(buffer + behind + 2);
-    return behind + 4;
+    *acks = int16_at(buffer + after_client_id + 2);
+    return after_client_id + 4;
 }
 
-/* Whether a Produce has one topic, whose name has come and does not begin as the views' do; `at`: behind its acks. */
-static int is_to_another_topic(const struct treated *to, const unsigned char *frame, Py_ssize_t at, Py_ssize_t end)
+/* True if a Produce has one topic, its name was received, and it has no prefix of views; `at`: after the acks. */
+static int is_to_another_topic(const struct cell *to, const unsigned char *frame, Py_ssize_t at, Py_ssize_t end)
 {
     char *prefix;
     Py_ssize_t length, prefix_length;
-    at += BEHIND_ACKS;
+    at += AFTER_ACKS;
     if (to->absent) { /* the count has four bytes, the length two */
         if (at + 6 > end || int32_at(frame + at) != 1)
             return 0;
         length = int16_at(frame + at + 4);
         at += 6;
-    } else { /* both are varints, one more than they say */
+    } else { /* both are varints, encoded plus one */
         if (at + 2 > end || frame[at] != 2 || frame[at + 1] > 127)
             return 0;
         length = frame[at + 1] - 1;
@@ -668,9 +670,9 @@ static int is_to_another_topic(const struct treated *to, const unsigned char *fr
     return length < prefix_length || memcmp(frame + at, prefix, (size_t)prefix_length) != 0;
 }
 
-#define SHORT_WORD 4 /* found faster by its last byte, which is to be a rare one, than memmem finds it */
+#define SHORT_WORD 4 /* memchr for its last byte, which should be rare, is faster than memmem */
 
-/* Whether a word stands in the bytes. */
+/* True if the bytes contain a word. */
 static int has_word(const unsigned char *from, size_t bytes, const char *word, size_t length)
 {
     if (length > SHORT_WORD || !length || bytes < length)
@@ -685,8 +687,8 @@ static int has_word(const unsigned char *from, size_t bytes, const char *word, s
     return 0;
 }
 
-/* Whether none of the words stands in the bytes. */
-static int lacks_words(const struct treated *to, const unsigned char *from, size_t bytes)
+/* True if the bytes contain none of the words. */
+static int lacks_words(const struct cell *to, const unsigned char *from, size_t bytes)
 {
     for (int i = 0; i < WORDS && to->words[i]; i++) {
         char *word;
@@ -699,7 +701,7 @@ static int lacks_words(const struct treated *to, const unsigned char *from, size
     return 1;
 }
 
-/* Entries of a compact array at *at, and *at behind their count; -1: it is null, -2: there is no such thing. */
+/* Read the count of a compact array at *at, and move *at after it; -1: null, -2: not a count. */
 static long array_at(const unsigned char *frame, Py_ssize_t end, Py_ssize_t *at)
 {
     unsigned long value = 0;
@@ -714,8 +716,8 @@ static long array_at(const unsigned char *frame, Py_ssize_t end, Py_ssize_t *at)
     return -2;
 }
 
-/* Fetch from v13 on: whether each topic id is known and nothing has tags. -1: exception. */
-static int names_known_ids(const struct treated *to, const unsigned char *frame, Py_ssize_t end)
+/* Fetch from v13 on: true if each topic id is known and there are no tags. -1: exception. */
+static int names_known_ids(const struct cell *to, const unsigned char *frame, Py_ssize_t end)
 {
     if (end <= CLIENT_ID)
         return 0;
@@ -748,8 +750,8 @@ static int names_known_ids(const struct treated *to, const unsigned char *frame,
     return 1;
 }
 
-/* The length of a string at *at, -1 for null, and *at at its first byte; -2: it is not all there. */
-static long string_at(const struct treated *to, const unsigned char *frame, Py_ssize_t end, Py_ssize_t *at)
+/* Read the length of a string at *at, and move *at to its first byte; -1: null; -2: the string is incomplete. */
+static long string_at(const struct cell *to, const unsigned char *frame, Py_ssize_t end, Py_ssize_t *at)
 {
     long length;
     if (to->is_flexible) {
@@ -763,10 +765,10 @@ static long string_at(const struct treated *to, const unsigned char *frame, Py_s
     return length > end - *at ? -2 : length < -1 ? -1 : length;
 }
 
-#define GROUP_REMEMBERED_MAX 256 /* longer ids are not kept: clients may send 32 KiB */
+#define GROUP_REMEMBERED_MAX 256 /* longer ids are not cached: clients may send 32 KiB */
 
-/* The id in these bytes, as a new reference; that of the last request again where they are the same, as they mostly are
- * on one connection: its hash is known. NULL: they are not UTF-8, or there is an exception. */
+/* Return the group id in these bytes, as a new reference. If it equals the one of the last request, as on most
+ * connections, return that object, because its hash is known. NULL: the bytes are not UTF-8, or there is an exception. */
 static PyObject *group_id(Walk *self, const char *bytes, Py_ssize_t length)
 {
     Py_ssize_t last_length;
@@ -786,8 +788,8 @@ static PyObject *group_id(Walk *self, const char *bytes, Py_ssize_t length)
     return group;
 }
 
-/* The group that a request names, as a new reference; NULL: it is not of the usual form, or there is an exception. */
-static PyObject *leading_group(Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t end)
+/* Return the group id of a request, as a new reference; NULL: it has an unusual form, or there is an exception. */
+static PyObject *leading_group(Walk *self, const struct cell *to, const unsigned char *frame, Py_ssize_t end)
 {
     if (end < 14)
         return NULL;
@@ -807,7 +809,7 @@ static PyObject *leading_group(Walk *self, const struct treated *to, const unsig
     return length < 0 ? NULL : group_id(self, (const char *)frame + at, length);
 }
 
-/* How much is in all of them; -1: exception. */
+/* Return the sum of their lengths; -1: exception. */
 static Py_ssize_t size_of_all(PyObject *const *objects)
 {
     Py_ssize_t total = 0;
@@ -820,12 +822,12 @@ static Py_ssize_t size_of_all(PyObject *const *objects)
     return total;
 }
 
-#define LOOKS_MAX 16 /* walk.INSPECTIONS_MAX; here only those that Python is asked for count */
-#define STAYS 2 /* of `settle`: the walk stops, whatever the look would say, which is asked once the request is gathered */
+#define INSPECTIONS_MAX 16 /* walk.INSPECTIONS_MAX; here only calls of Python count */
+#define HAS_MATCH 2 /* result of `match_request`: the walk stops, and the request is inspected when it is gathered */
 
-/* 1: the request is about a group that nobody knows and has none of the words; STAYS: it is about a group that is known,
- * or has one; 0: the look has to tell; -1: exception. */
-static int is_of_other_group(Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t end)
+/* 1: the group of the request is unknown, and the request contains none of the words; HAS_MATCH: the group is known, or a
+ * word was found; 0: Python has to inspect the request; -1: exception. */
+static int is_of_other_group(Walk *self, const struct cell *to, const unsigned char *frame, Py_ssize_t end)
 {
     Py_ssize_t unless = size_of_all(to->unless), known = size_of_all(to->groups);
     if (unless || known < 0)
@@ -834,23 +836,23 @@ static int is_of_other_group(Walk *self, const struct treated *to, const unsigne
     if (passes < 0)
         return -1;
     if (!passes)
-        return STAYS;
+        return HAS_MATCH;
     if (!known)
         return 1;
     PyObject *group = leading_group(self, to, frame, end);
     if (!group)
         return PyErr_Occurred() ? -1 : 0;
     for (int i = 0; i < GROUPS && to->groups[i] && passes == 1; i++) {
-        int found = PyDict_Contains(to->groups[i], group);
-        passes = found < 0 ? -1 : found ? STAYS : 1;
+        int is_known = PyDict_Contains(to->groups[i], group);
+        passes = is_known < 0 ? -1 : is_known ? HAS_MATCH : 1;
     }
     Py_DECREF(group);
     return passes;
 }
 
-/* Queue what these very bytes were found to expect before. 1: so it is; 0: they are new; -1: exception. */
+/* Queue the entry of an earlier request with the same bytes. 1: queued; 0: the bytes are new; -1: exception. */
 static int push_remembered(
-    Walk *self, struct treated *to, const unsigned char *frame, Py_ssize_t bytes, int32_t correlation_id)
+    Walk *self, struct cell *to, const unsigned char *frame, Py_ssize_t bytes, int32_t correlation_id)
 {
     if (bytes - REQUEST_HEAD > REMEMBERED_MAX)
         return 0;
@@ -861,56 +863,56 @@ static int push_remembered(
         return PyErr_Occurred() ? -1 : 0;
     if (expected != to->expected && expect(to, expected) < 0)
         return -1;
-    return push(self->pending, correlation_id, to->expected, to->gathers, to->known) < 0 ? -1 : 1;
+    return push(self->pending, correlation_id, to->expected, to->response_kind, to->known) < 0 ? -1 : 1;
 }
 
-/* As `admit`, by what stands in the bytes; 0: Python has to look; STAYS: it need not, the walk stops. */
-static int settle(
-    Walk *self, struct treated *to, const unsigned char *frame, Py_ssize_t come, Py_ssize_t whole,
+/* As `admit`, by the bytes of the request alone; 0: Python has to inspect it; HAS_MATCH: the walk stops. */
+static int match_request(
+    Walk *self, struct cell *to, const unsigned char *frame, Py_ssize_t received, Py_ssize_t size,
     int32_t correlation_id)
 {
     int acks, passes = 0;
     if (to->how == ACKS || to->how == ACKS_AND_TOPIC) {
-        Py_ssize_t behind = usual_acks(frame, 0, come, to->absent, &acks);
-        if (!behind)
+        Py_ssize_t after_acks = acks_without_transaction(frame, 0, received, to->absent, &acks);
+        if (!after_acks)
             return 0;
-        if (to->how == ACKS_AND_TOPIC && (passes = is_to_another_topic(to, frame, behind, come)) <= 0)
+        if (to->how == ACKS_AND_TOPIC && (passes = is_to_another_topic(to, frame, after_acks, received)) <= 0)
             return passes;
         if (!acks)
-            return 1; /* it will have no answer */
+            return 1; /* there is no response */
         passes = 1;
-    } else if (come < whole) {
+    } else if (received < size) {
         return 0;
     } else if (to->how == REMEMBERED) {
-        return push_remembered(self, to, frame, whole, correlation_id);
+        return push_remembered(self, to, frame, size, correlation_id);
     } else if (to->how == WITHOUT_WORDS) {
-        passes = lacks_words(to, frame, (size_t)whole);
+        passes = lacks_words(to, frame, (size_t)size);
     } else if (to->how == WITH_KNOWN_IDS) {
-        passes = names_known_ids(to, frame, whole);
+        passes = names_known_ids(to, frame, size);
     } else if (to->how == OF_OTHER_GROUPS) {
-        passes = is_of_other_group(self, to, frame, whole);
+        passes = is_of_other_group(self, to, frame, size);
     }
     if (passes != 1)
         return passes;
-    return push(self->pending, correlation_id, to->expected, to->gathers, to->known) < 0 ? -1 : 1;
+    return push(self->pending, correlation_id, to->expected, to->response_kind, to->known) < 0 ? -1 : 1;
 }
 
-/* 1: the request passes, and what it expects is queued; 0: the walk stops before it; -1: exception. */
+/* 1: the request is forwarded, and its expected entry is queued; 0: the walk stops before it; -1: exception. */
 static int admit(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssize_t at, Py_ssize_t end, int size)
 {
-    struct treated *to = place(self->table, buffer + at + 4);
+    struct cell *to = find_cell(self->table, buffer + at + 4);
     int32_t correlation_id = int32_at(buffer + at + 8);
-    Py_ssize_t frame_end = at + 4 + size, come = end < frame_end ? end : frame_end;
+    Py_ssize_t frame_end = at + 4 + size, received_end = end < frame_end ? end : frame_end;
     if (!to || to->how == STOPS)
         return 0;
     if (to->how == PASSES)
-        return push(self->pending, correlation_id, to->expected, to->gathers, to->known) < 0 ? -1 : 1;
-    int settled = settle(self, to, buffer + at, come - at, frame_end - at, correlation_id);
+        return push(self->pending, correlation_id, to->expected, to->response_kind, to->known) < 0 ? -1 : 1;
+    int settled = match_request(self, to, buffer + at, received_end - at, frame_end - at, correlation_id);
     if (settled)
-        return settled == STAYS ? 0 : settled;
-    if (++self->looks > LOOKS_MAX)
+        return settled == HAS_MATCH ? 0 : settled;
+    if (++self->inspections > INSPECTIONS_MAX)
         return 0;
-    PyObject *expected = request_look(to->look, view, at, end, frame_end);
+    PyObject *expected = call_inspect(to->inspect, view, at, end, frame_end);
     if (!expected)
         return PyErr_Occurred() ? -1 : 0;
     int result = expected == self->table->silent || push_new(self->pending, correlation_id, expected) == 0 ? 1 : -1;
@@ -918,7 +920,7 @@ static int admit(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssi
     return result;
 }
 
-/* Whether an answer to Produce names no broker and has nothing else out of the common: it passes then. */
+/* True if a response to Produce has no node endpoints and nothing else unusual. It is forwarded then. */
 static int is_plain_produce(const unsigned char *frame, Py_ssize_t end, int version)
 {
     Py_ssize_t at = RESPONSE_HEAD + 1;
@@ -943,12 +945,12 @@ static int is_plain_produce(const unsigned char *frame, Py_ssize_t end, int vers
     return topics >= 0 && at + PRODUCED_END == end && !frame[at + PRODUCED_END - 1];
 }
 
-/* Whether the answer at `at`, of `size` bytes, is one that has to be gathered. */
-static int stops(const struct entry *next, const unsigned char *buffer, Py_ssize_t at, Py_ssize_t end, int size)
+/* True if the response at `at`, of `size` bytes, has to be gathered. */
+static int is_gathered(const struct entry *entry, const unsigned char *buffer, Py_ssize_t at, Py_ssize_t end, int size)
 {
-    if (next->gathers < PRODUCE_MIN)
-        return next->gathers;
-    return at + 4 + size > end || !is_plain_produce(buffer + at, 4 + (Py_ssize_t)size, next->gathers);
+    if (entry->response_kind < PRODUCE_MIN)
+        return entry->response_kind;
+    return at + 4 + size > end || !is_plain_produce(buffer + at, 4 + (Py_ssize_t)size, entry->response_kind);
 }
 
 static Py_ssize_t rest(Walk *self, Py_ssize_t at, Py_ssize_t end)
@@ -961,7 +963,7 @@ static Py_ssize_t receive_requests(
     Walk *self, const unsigned char *buffer, PyObject *view, Py_ssize_t start, Py_ssize_t end)
 {
     Py_ssize_t at = start + (Py_ssize_t)self->left;
-    self->looks = 0;
+    self->inspections = 0;
     while (at + REQUEST_HEAD <= end) {
         int size = int32_at(buffer + at);
         if (size < REQUEST_MIN || size > self->frame_max)
@@ -984,7 +986,7 @@ static Py_ssize_t receive_responses(Walk *self, const unsigned char *buffer, Py_
         int size = int32_at(buffer + at);
         struct entry *next = &pending->ring[pending->first];
         if (next->correlation_id != int32_at(buffer + at + 4) || size < RESPONSE_MIN || size > self->frame_max ||
-            stops(next, buffer, at, end, size))
+            is_gathered(next, buffer, at, end, size))
             break;
         drop_first(pending);
         at += (Py_ssize_t)size + 4;
@@ -997,7 +999,7 @@ static Py_ssize_t receive(Walk *self, const unsigned char *buffer, PyObject *vie
     return self->table ? receive_requests(self, buffer, view, start, end) : receive_responses(self, buffer, start, end);
 }
 
-static int recall(Walk *self, const unsigned char *buffer, Py_ssize_t end, Py_ssize_t most, struct rewritten *found)
+static int recall(Walk *self, const unsigned char *buffer, Py_ssize_t end, Py_ssize_t most, struct rewritten *response)
 {
     Pending *pending = self->pending;
     if (self->table || self->left || end < RESPONSE_HEAD || !pending->count || int32_at(buffer) != end - 4)
@@ -1006,21 +1008,21 @@ static int recall(Walk *self, const unsigned char *buffer, Py_ssize_t end, Py_ss
     if (!next->known || next->correlation_id != int32_at(buffer + 4))
         return 0;
     PyObject *body = PyBytes_FromStringAndSize((const char *)buffer + RESPONSE_HEAD, end - RESPONSE_HEAD);
-    PyObject *kept = body ? PyDict_GetItemWithError(next->known, body) : NULL;
+    PyObject *cached = body ? PyDict_GetItemWithError(next->known, body) : NULL;
     Py_XDECREF(body);
-    if (!kept)
+    if (!cached)
         return PyErr_Occurred() ? -1 : 0;
-    char *size, *rest;
-    Py_ssize_t size_bytes;
-    if (!PyTuple_Check(kept) || PyTuple_Size(kept) != 2 ||
-        PyBytes_AsStringAndSize(PyTuple_GetItem(kept, 0), &size, &size_bytes) < 0 ||
-        PyBytes_AsStringAndSize(PyTuple_GetItem(kept, 1), &rest, &found->rest_bytes) < 0)
+    char *response_size, *response_rest;
+    Py_ssize_t response_size_bytes;
+    if (!PyTuple_Check(cached) || PyTuple_Size(cached) != 2 ||
+        PyBytes_AsStringAndSize(PyTuple_GetItem(cached, 0), &response_size, &response_size_bytes) < 0 ||
+        PyBytes_AsStringAndSize(PyTuple_GetItem(cached, 1), &response_rest, &response->rest_bytes) < 0)
         return PyErr_Occurred() ? -1 : 0;
-    if (found->rest_bytes + RESPONSE_HEAD > most)
+    if (response->rest_bytes + RESPONSE_HEAD > most)
         return 0;
-    found->kept = Py_NewRef(kept);
-    found->size = size_bytes == 4 ? size : NULL;
-    found->rest = rest;
+    response->owner = Py_NewRef(cached);
+    response->size = response_size_bytes == 4 ? response_size : NULL;
+    response->rest = response_rest;
     drop_first(pending);
     return 1;
 }
@@ -1047,20 +1049,20 @@ static PyObject *walk_use(PyObject *self, PyObject *table)
         PyErr_SetString(PyExc_TypeError, "use() takes a Table");
         return NULL;
     }
-    Table *before = ((Walk *)self)->table;
+    Table *previous = ((Walk *)self)->table;
     ((Walk *)self)->table = (Table *)Py_NewRef(table);
-    Py_XDECREF((PyObject *)before);
+    Py_XDECREF((PyObject *)previous);
     Py_RETURN_NONE;
 }
 
 static int begin(Walk *self, PyObject *pending, PyObject *table, int frame_max)
 {
-    Pending *before = self->pending;
+    Pending *previous_pending = self->pending;
     self->pending = (Pending *)Py_NewRef(pending);
-    Py_XDECREF((PyObject *)before);
-    Table *used = self->table;
+    Py_XDECREF((PyObject *)previous_pending);
+    Table *previous_table = self->table;
     self->table = (Table *)Py_XNewRef(table);
-    Py_XDECREF((PyObject *)used);
+    Py_XDECREF((PyObject *)previous_table);
     self->frame_max = frame_max;
     self->in_flight_max = INT_MAX;
     return 0;
@@ -1096,7 +1098,7 @@ static int walk_traverse(PyObject *self, visitproc visit, void *arg)
 
 static int walk_clear(PyObject *self)
 {
-    (void)self; /* what refers back to a connection lies in the ring, which the ring's own clear breaks */
+    (void)self; /* references to a connection are in the ring, and its clear breaks them */
     return 0;
 }
 
@@ -1110,19 +1112,19 @@ static void walk_dealloc(PyObject *self)
 }
 
 static PyMemberDef walk_members[] = {
-    {"pending", T_OBJECT_EX, offsetof(Walk, pending), READONLY, "What waits for its answer."},
-    {"left", T_LONGLONG, offsetof(Walk, left), 0, "Bytes of a frame that passes which are still to come."},
-    {"bytes", T_LONGLONG, offsetof(Walk, bytes), 0, "Passed on so far."},
-    {"flows", T_BOOL, offsetof(Walk, flows), 0, "Nothing is in the way: the fast path may be taken."},
+    {"pending", T_OBJECT_EX, offsetof(Walk, pending), READONLY, "Requests that wait for a response."},
+    {"left", T_LONGLONG, offsetof(Walk, left), 0, "Bytes of a forwarded frame that are not received yet."},
+    {"bytes", T_LONGLONG, offsetof(Walk, bytes), 0, "Bytes forwarded so far."},
+    {"flows", T_BOOL, offsetof(Walk, flows), 0, "True if the fast path may be used."},
     {"quiet_s", T_INT, offsetof(Walk, quiet_s), 0, "Sweeps (seconds) since the last byte."},
-    {"in_flight_max", T_INT, offsetof(Walk, in_flight_max), 0, "More requests than this wait: no more is read."},
-    {"frame_max", T_INT, offsetof(Walk, frame_max), READONLY, "The largest size a frame may have."},
+    {"in_flight_max", T_INT, offsetof(Walk, in_flight_max), 0, "Maximum number of pending requests before reading pauses."},
+    {"frame_max", T_INT, offsetof(Walk, frame_max), READONLY, "Maximum size of a frame."},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyMethodDef requests_methods[] = {
     {"receive", walk_receive, METH_VARARGS, "receive(buffer, start, end): see walk.RequestWalk."},
-    {"use", walk_use, METH_O, "From the next frame on, go by this table."},
+    {"use", walk_use, METH_O, "Use this table from the next frame on."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1149,11 +1151,11 @@ static PyType_Spec responses_spec = {"kafka_share_proxy.forwarding.walk._walk.Re
 
 static struct walk_functions functions = {NULL, NULL, receive, recall};
 
-/* Rooms: where frames of megabytes are read into. Given back, a large one is kept and given again: its pages are there
- * already, and what the caches still have of it is of use. */
+/* Rooms: memory into which frames of megabytes are read. Released large rooms are kept and reused: their pages are mapped
+ * already, and parts of them are still in the caches. */
 
 #define ROOM_BYTES ((4 << 20) + (64 << 10)) /* gathering.PRESIZED_MAX */
-#define ROOM_MIN (3 << 20) /* smaller frames do not hold so much memory */
+#define ROOM_MIN (3 << 20) /* smaller frames do not occupy that much memory */
 #define ROOMS_KEPT 4
 #define HUGE_PAGE (2 << 20)
 
@@ -1163,7 +1165,7 @@ typedef struct {
 } Room;
 
 static PyTypeObject *room_type;
-static void *rooms[ROOMS_KEPT]; /* nobody's */
+static void *rooms[ROOMS_KEPT]; /* not in use */
 static int rooms_kept;
 
 static void *take_room(void)
@@ -1174,7 +1176,7 @@ static void *take_room(void)
     if (posix_memalign(&bytes, HUGE_PAGE, ROOM_BYTES))
         return NULL;
 #ifdef MADV_HUGEPAGE
-    (void)madvise(bytes, ROOM_BYTES / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a hint: without it all is the same */
+    (void)madvise(bytes, ROOM_BYTES / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* only a hint */
 #endif
     return bytes;
 }
@@ -1230,10 +1232,10 @@ static PyObject *give_room(PyObject *module, PyObject *number)
     if (size < 0)
         return PyErr_Format(PyExc_ValueError, "a size of %zd", size);
     PyObject *room = new_room(size);
-    PyObject *whole = room ? PyMemoryView_FromObject(room) : NULL;
+    PyObject *room_view = room ? PyMemoryView_FromObject(room) : NULL;
     Py_XDECREF(room);
-    PyObject *view = whole ? PySequence_GetSlice(whole, 0, size) : NULL;
-    Py_XDECREF(whole);
+    PyObject *view = room_view ? PySequence_GetSlice(room_view, 0, size) : NULL;
+    Py_XDECREF(room_view);
     return view;
 }
 
@@ -1247,42 +1249,42 @@ static struct PyModuleDef definition = {
     NULL,                  NULL,               NULL,                               NULL,
 };
 
-/* Make a type and give it a name in the module; a borrowed reference that the module keeps alive. */
+/* Create a type and add it to the module. Return a borrowed reference that the module keeps alive. */
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name)
 {
     PyObject *type = PyType_FromSpec(spec);
     if (!type || PyModule_AddObjectRef(module, name, type) < 0)
         return NULL;
-    return (PyTypeObject *)type; /* this reference is kept for good: other modules use it through the capsule */
+    return (PyTypeObject *)type; /* never released: other modules use it through the capsule */
 }
 
 PyMODINIT_FUNC PyInit__walk(void)
 {
     PyObject *module = PyModule_Create(&definition);
-    word_rewrite = PyUnicode_InternFromString("rewrite");
-    word_known = PyUnicode_InternFromString("known");
-    word_kind = PyUnicode_InternFromString("kind");
-    word_absent = PyUnicode_InternFromString("absent");
-    word_prefix = PyUnicode_InternFromString("prefix");
-    word_expected = PyUnicode_InternFromString("expected");
-    word_words = PyUnicode_InternFromString("words");
-    word_ids = PyUnicode_InternFromString("ids");
-    word_topics_at = PyUnicode_InternFromString("topics_at");
-    word_remembered = PyUnicode_InternFromString("remembered");
-    word_produce_version = PyUnicode_InternFromString("produce_version");
-    word_groups = PyUnicode_InternFromString("groups");
-    word_unless = PyUnicode_InternFromString("unless");
-    word_place = PyUnicode_InternFromString("place");
-    if (!module || !word_rewrite || !word_known || !word_kind || !word_absent || !word_prefix || !word_expected || !word_words || !word_ids ||
-        !word_topics_at || !word_remembered || !word_produce_version || !word_groups || !word_unless || !word_place)
+    name_rewrite = PyUnicode_InternFromString("rewrite");
+    name_known = PyUnicode_InternFromString("known");
+    name_kind = PyUnicode_InternFromString("kind");
+    name_absent = PyUnicode_InternFromString("absent");
+    name_prefix = PyUnicode_InternFromString("prefix");
+    name_expected = PyUnicode_InternFromString("expected");
+    name_words = PyUnicode_InternFromString("words");
+    name_ids = PyUnicode_InternFromString("ids");
+    name_topics_at = PyUnicode_InternFromString("topics_at");
+    name_remembered = PyUnicode_InternFromString("remembered");
+    name_produce_version = PyUnicode_InternFromString("produce_version");
+    name_groups = PyUnicode_InternFromString("groups");
+    name_unless = PyUnicode_InternFromString("unless");
+    name_place = PyUnicode_InternFromString("place");
+    if (!module || !name_rewrite || !name_known || !name_kind || !name_absent || !name_prefix || !name_expected || !name_words || !name_ids ||
+        !name_topics_at || !name_remembered || !name_produce_version || !name_groups || !name_unless || !name_place)
         return NULL;
     pending_type = add_type(module, &pending_spec, "Pending");
     table_type = add_type(module, &table_spec, "Table");
     functions.requests = add_type(module, &requests_spec, "RequestWalk");
-    functions.answers = add_type(module, &responses_spec, "ResponseWalk");
+    functions.responses = add_type(module, &responses_spec, "ResponseWalk");
     room_type = add_type(module, &room_spec, "Room");
     PyObject *capsule = PyCapsule_New(&functions, WALK_CAPSULE, NULL);
-    if (!pending_type || !table_type || !functions.requests || !functions.answers || !room_type || !capsule ||
+    if (!pending_type || !table_type || !functions.requests || !functions.responses || !room_type || !capsule ||
         PyModule_AddObjectRef(module, "functions", capsule) < 0 || PyModule_AddIntConstant(module, "VERSION", VERSION) < 0)
         return NULL;
     Py_DECREF(capsule);

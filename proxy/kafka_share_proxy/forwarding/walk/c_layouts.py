@@ -48,13 +48,13 @@ def constants() -> Iterator[tuple[str, object, str]]:
     """
     yield "REQUEST_HEAD", REQUEST_HEAD.size, "size, API key, version, correlation id"
     yield "REQUEST_MIN", REQUEST_MIN, ""
-    yield "CLIENT_ID", SIZE.size + CLIENT_ID_AT, "where its bytes begin, behind its length"
+    yield "CLIENT_ID", SIZE.size + CLIENT_ID_AT, "start of its bytes, after its length"
     yield "RESPONSE_HEAD", RESPONSE_HEAD.size, "size, correlation id"
     yield "RESPONSE_MIN", RESPONSE_MIN, ""
     yield "UUID", len(ZERO_UUID), ""
     for kind in MatchKind:
-        yield f"LOOK_{kind.name}", int(kind), ""
-    yield "REMEMBERED_MAX", REMEMBERED_BYTES_MAX, "bytes of a request behind its correlation id"
+        yield f"MATCH_{kind.name}", int(kind), ""
+    yield "REMEMBERED_MAX", REMEMBERED_BYTES_MAX, "bytes of a request after its correlation id"
     yield "FETCH_PARTITION", _fetch_partition(), "of one partition of a Fetch by ids, its empty tag section included"
     yield from _produced()
 
@@ -76,15 +76,15 @@ def _produced() -> Iterator[tuple[str, object, str]]:
     size, nothing = _only({_bare(source, "PartitionProduceResponse") for source in sources})
     (by_id, *_) = (each.version for each in sources if _has(each, "TopicProduceResponse", "TopicId"))
     end = _only({_bare(source, spec.name)[0] for source in sources})
-    yield "BEHIND_ACKS", _after_acks(), "from the acks of a Produce to its topics: the time-out"
-    yield "PRODUCE_MIN", carrying[0], "from here on answers may carry addresses, in a tag"
-    yield "PRODUCE_MAX", highest, "the last version whose layout is known"
-    yield "PRODUCED_IDS_SINCE", by_id, "topics go by id"
+    yield "AFTER_ACKS", _after_acks(), "from the acks of a Produce to its topics: the time-out"
+    yield "PRODUCE_MIN", carrying[0], "first version whose response may have addresses, in a tag"
+    yield "PRODUCE_MAX", highest, "last version whose layout is known"
+    yield "PRODUCED_IDS_SINCE", by_id, "first version that names topics by id"
     yield "PRODUCED_PARTITION", size + len(nothing), "with no record errors, no message and no tags"
-    yield "PRODUCED_ERRORS", size, "where these begin"
-    yield "PRODUCED_NOTHING", '"' + "".join(f"\\{byte:o}" for byte in nothing) + '"', "and what stands there then"
+    yield "PRODUCED_ERRORS", size, "start of the record errors"
+    yield "PRODUCED_NOTHING", '"' + "".join(f"\\{byte:o}" for byte in nothing) + '"', "their bytes if there are none"
     yield "PRODUCED_NOTHING_BYTES", len(nothing), ""
-    yield "PRODUCED_END", end + 1, "behind the topics: throttle time, no tags"
+    yield "PRODUCED_END", end + 1, "after the topics: throttle time, no tags"
 
 
 def _after_acks() -> int:

@@ -29,7 +29,7 @@ from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.loop.polling import Poller
 from kafka_share_proxy.wire import kernels
 
-BUILT_VERSION = 3
+BUILT_VERSION = 4
 """`VERSION` of the extension that matches this file. Another one is not used."""
 
 if TYPE_CHECKING:

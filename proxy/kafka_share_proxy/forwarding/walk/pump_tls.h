@@ -1,6 +1,6 @@
 /* TLS of the sockets that the pump serves, through the memory buffers of `ssl` (interfaces.TlsBuffers). OpenSSL is
- * called by the methods of the interpreter's objects: its structures are private to the module `_ssl`, and may be linked
- * into it. What is left to Python: handshakes, the account of memory, and bytes that the kernel does not accept. */
+ * called through methods of Python objects: its structures are private to the module `_ssl`, and may be linked into it.
+ * Python does the rest: handshakes, accounting of memory, and bytes that the kernel does not accept. */
 #ifndef KSP_PUMP_TLS_H
 #define KSP_PUMP_TLS_H
 
@@ -12,7 +12,7 @@
 
 enum {
     TLS_CHUNK = 64 * 1024, /* tls_memory.CHUNK_BYTES */
-    TLS_SHORT_CHUNK = 16 * 1024, /* tls_memory.SHORT_CHUNK_BYTES, and the most of one record */
+    TLS_SHORT_CHUNK = 16 * 1024, /* tls_memory.SHORT_CHUNK_BYTES, and the maximum of one record */
     TLS_RECORDS = 64, /* transports.RECORDS_PER_READ */
 };
 
@@ -24,19 +24,19 @@ struct tls {
 };
 
 static unsigned char ciphertext[TLS_CHUNK];
-static PyObject *word_pending, *word_read, *word_write, *word_unsent, *word_chunk, *wants_more;
+static PyObject *name_pending, *name_read, *name_write, *name_unsent, *name_chunk, *wants_more;
 
 static int prepare_tls(void)
 {
-    word_pending = PyUnicode_InternFromString("pending");
-    word_read = PyUnicode_InternFromString("read");
-    word_write = PyUnicode_InternFromString("write");
-    word_unsent = PyUnicode_InternFromString("_unsent");
-    word_chunk = PyUnicode_InternFromString("chunk_bytes");
+    name_pending = PyUnicode_InternFromString("pending");
+    name_read = PyUnicode_InternFromString("read");
+    name_write = PyUnicode_InternFromString("write");
+    name_unsent = PyUnicode_InternFromString("_unsent");
+    name_chunk = PyUnicode_InternFromString("chunk_bytes");
     PyObject *ssl = PyImport_ImportModule("ssl");
     wants_more = ssl ? PyObject_GetAttrString(ssl, "SSLWantReadError") : NULL;
     Py_XDECREF(ssl);
-    return word_pending && word_read && word_write && word_unsent && word_chunk && wants_more ? 0 : -1;
+    return name_pending && name_read && name_write && name_unsent && name_chunk && wants_more ? 0 : -1;
 }
 
 static struct tls *use_tls(struct tls *tls)
@@ -57,11 +57,10 @@ static void leave_tls(struct tls *tls)
     PyMem_Free(tls);
 }
 
-
-/* *made is NULL for None. */
-static int new_tls(PyObject *buffers, struct tls **made)
+/* Create the TLS of one direction. *created is NULL for None. */
+static int new_tls(PyObject *buffers, struct tls **created)
 {
-    *made = NULL;
+    *created = NULL;
     if (buffers == Py_None)
         return 0;
     if (!PyTuple_Check(buffers) || PyTuple_Size(buffers) != 4) {
@@ -78,16 +77,16 @@ static int new_tls(PyObject *buffers, struct tls **made)
         *each[i] = Py_NewRef(PyTuple_GetItem(buffers, i));
     tls->users = 1;
     tls->chunk = TLS_SHORT_CHUNK;
-    *made = tls;
+    *created = tls;
     return 0;
 }
 
-/* Bytes in a memory buffer; -1: exception. */
+/* Return the bytes in a memory buffer; -1: exception. */
 static Py_ssize_t in_buffer(PyObject *buffer)
 {
-    PyObject *found = PyObject_GetAttr(buffer, word_pending);
-    Py_ssize_t count = found ? PyLong_AsSsize_t(found) : -1;
-    Py_XDECREF(found);
+    PyObject *pending = PyObject_GetAttr(buffer, name_pending);
+    Py_ssize_t count = pending ? PyLong_AsSsize_t(pending) : -1;
+    Py_XDECREF(pending);
     return count;
 }
 
@@ -98,11 +97,11 @@ static Py_ssize_t counted(PyObject *result)
     return count;
 }
 
-/* A method of these bytes that returns a number; -1: exception. */
-static Py_ssize_t with_bytes(PyObject *object, PyObject *word, const void *bytes, Py_ssize_t size)
+/* Call a method with these bytes that returns a number; -1: exception. */
+static Py_ssize_t with_bytes(PyObject *object, PyObject *method, const void *bytes, Py_ssize_t size)
 {
     PyObject *view = PyMemoryView_FromMemory((char *)bytes, size, PyBUF_READ);
-    Py_ssize_t count = view ? counted(PyObject_CallMethodObjArgs(object, word, view, NULL)) : -1;
+    Py_ssize_t count = view ? counted(PyObject_CallMethodObjArgs(object, method, view, NULL)) : -1;
     Py_XDECREF(view);
     return count;
 }
@@ -113,13 +112,13 @@ static Py_ssize_t decrypt(struct tls *tls, char *into, Py_ssize_t room)
     PyObject *view = PyMemoryView_FromMemory(into, room, PyBUF_WRITE), *size = PyLong_FromSsize_t(room);
     Py_ssize_t count = -1;
     if (view && size)
-        count = counted(PyObject_CallMethodObjArgs(tls->session, word_read, size, view, NULL));
+        count = counted(PyObject_CallMethodObjArgs(tls->session, name_read, size, view, NULL));
     Py_XDECREF(view);
     Py_XDECREF(size);
     return count;
 }
 
-/* Have the transport count the memory; the next chunk is what it allows. */
+/* Report received bytes to the transport, which accounts for the memory and returns the size of the next chunk. */
 static int count_received(struct tls *tls, Py_ssize_t size)
 {
     Py_ssize_t before = tls->chunk;
@@ -142,12 +141,12 @@ static int call_transport(struct tls *tls, const char *method)
     return result ? 0 : -1;
 }
 
-/* Decrypt what was received. Bytes, with *rests set if the transport has to continue; 0: not one whole record; -1:
- * exception. */
+/* Decrypt the received bytes. Return their number, with *rests set if the transport has to continue; 0: less than one
+ * record; -1: exception. */
 static Py_ssize_t decrypt_all(struct tls *tls, char *into, Py_ssize_t room, int *rests)
 {
-    Py_ssize_t filled = 0, left = 1;
-    for (int records = 0; left > 0 && filled < room && records < TLS_RECORDS; records++) {
+    Py_ssize_t filled = 0, buffered = 1;
+    for (int records = 0; buffered > 0 && filled < room && records < TLS_RECORDS; records++) {
         Py_ssize_t count = decrypt(tls, into + filled, room - filled);
         if (count <= 0) {
             if (count < 0 && (filled || PyErr_ExceptionMatches(wants_more)))
@@ -157,14 +156,14 @@ static Py_ssize_t decrypt_all(struct tls *tls, char *into, Py_ssize_t room, int 
             return filled || !PyErr_Occurred() ? filled : -1;
         }
         filled += count;
-        left = in_buffer(tls->incoming);
+        buffered = in_buffer(tls->incoming);
     }
-    *rests = left > 0 || filled == room;
-    return left < 0 ? -1 : filled;
+    *rests = buffered > 0 || filled == room;
+    return buffered < 0 ? -1 : filled;
 }
 
-/* Receive and decrypt. Bytes, 0: not one whole record, or -errno as after `recv`, with 0 for the end being -EPIPE. An
- * exception is set where it returns -EPROTO. */
+/* Receive and decrypt. Return the number of bytes, 0 for less than one record, or -errno as after `recv`, with -EPIPE for
+ * the end. With -EPROTO an exception is set. */
 static Py_ssize_t receive_tls(struct tls *tls, int fd, char *into, Py_ssize_t room, int *rests)
 {
     ssize_t count = recv(fd, ciphertext, (size_t)tls->chunk, 0);
@@ -172,16 +171,16 @@ static Py_ssize_t receive_tls(struct tls *tls, int fd, char *into, Py_ssize_t ro
         return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -(Py_ssize_t)errno;
     if (!count)
         return -EPIPE;
-    if (with_bytes(tls->incoming, word_write, ciphertext, count) < 0 || count_received(tls, count) < 0)
+    if (with_bytes(tls->incoming, name_write, ciphertext, count) < 0 || count_received(tls, count) < 0)
         return -EPROTO;
     Py_ssize_t filled = decrypt_all(tls, into, room, rests);
-    Py_ssize_t own = filled < 0 ? 0 : in_buffer(tls->outgoing); /* such as a response to a change of keys */
-    if (filled < 0 || own < 0 || (own && call_transport(tls, "flush_own") < 0))
+    Py_ssize_t unsent_own = filled < 0 ? 0 : in_buffer(tls->outgoing); /* such as a response to a change of keys */
+    if (filled < 0 || unsent_own < 0 || (unsent_own && call_transport(tls, "flush_own") < 0))
         return -EPROTO;
     return filled;
 }
 
-/* Send the ciphertext. The bytes of the clear text that count as sent: all or none. -1: exception. */
+/* Send the ciphertext. Return the bytes of plain text that count as sent: all or none. -1: exception. */
 static Py_ssize_t send_encrypted(struct tls *tls, int fd, PyObject *encrypted, Py_ssize_t size)
 {
     Py_ssize_t length = PyBytes_Size(encrypted);
@@ -207,35 +206,35 @@ static Py_ssize_t send_encrypted(struct tls *tls, int fd, PyObject *encrypted, P
     return result ? 0 : -1;
 }
 
-/* Encrypt and send one piece. Its size, 0: it is not sent yet, or -1: exception. */
+/* Encrypt and send one piece. Return its size; 0: it is not sent yet; -1: exception. */
 static Py_ssize_t send_piece(struct tls *tls, int fd, const void *bytes, Py_ssize_t size)
 {
-    size = with_bytes(tls->session, word_write, bytes, size);
+    size = with_bytes(tls->session, name_write, bytes, size);
     if (size < 0)
         return -1;
-    PyObject *encrypted = PyObject_CallMethodObjArgs(tls->outgoing, word_read, NULL);
+    PyObject *encrypted = PyObject_CallMethodObjArgs(tls->outgoing, name_read, NULL);
     Py_ssize_t sent = encrypted ? send_encrypted(tls, fd, encrypted, size) : -1;
     Py_XDECREF(encrypted);
     return sent;
 }
 
-/* Encrypt and send. The bytes that count as sent, or -1: exception. */
+/* Encrypt and send. Return the bytes that count as sent; -1: exception. */
 static Py_ssize_t send_tls(struct tls *tls, int fd, const char *bytes, Py_ssize_t size)
 {
-    Py_ssize_t done = 0, most = size, sent;
-    PyObject *unsent = PyObject_GetAttr(tls->transport, word_unsent);
+    Py_ssize_t total = 0, piece_max = size, sent;
+    PyObject *unsent = PyObject_GetAttr(tls->transport, name_unsent);
     int waits = unsent ? PyObject_IsTrue(unsent) : -1;
     Py_XDECREF(unsent);
     if (!waits && size > TLS_SHORT_CHUNK)
-        most = counted(PyObject_GetAttr(tls->transport, word_chunk));
-    if (waits || most <= 0)
+        piece_max = counted(PyObject_GetAttr(tls->transport, name_chunk));
+    if (waits || piece_max <= 0)
         return PyErr_Occurred() ? -1 : 0;
-    for (; done < size; done += sent) {
-        sent = send_piece(tls, fd, bytes + done, size - done < most ? size - done : most);
+    for (; total < size; total += sent) {
+        sent = send_piece(tls, fd, bytes + total, size - total < piece_max ? size - total : piece_max);
         if (sent <= 0)
-            return sent < 0 ? -1 : done;
+            return sent < 0 ? -1 : total;
     }
-    return done;
+    return total;
 }
 
 #endif

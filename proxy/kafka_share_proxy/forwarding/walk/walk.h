@@ -1,7 +1,7 @@
-/* What _walk.c and runtime/_pump.c share: the objects that know where one connection's frames begin.
+/* Objects that _walk.c and _pump.c share: they know where the frames of one connection begin.
  *
- * Both halves of a connection walk over one receive buffer; what waits for an answer stands in a ring they share.
- * Everything here is used with the interpreter lock held. */
+ * Both halves of a connection walk over one receive buffer, and share the ring of requests that wait for a response.
+ * All of this is used with the interpreter lock held. */
 
 #ifndef KSP_WALK_H
 #define KSP_WALK_H
@@ -13,14 +13,14 @@
 
 struct entry {
     int32_t correlation_id;
-    int gathers;        /* its answer does not simply pass */
+    int response_kind;        /* 0: the response is forwarded as it arrives; see response_kind_of */
     PyObject *expected; /* strong */
-    PyObject *known;    /* strong, or NULL: a dict of answers that were rewritten before, see addresses.Remembered */
+    PyObject *known;    /* strong, or NULL: dict of responses that were rewritten before, see addresses.Remembered */
 };
 
-/* What a client gets in place of an answer: size, correlation id and body. */
+/* Rewritten response for a client: size and body. The correlation id is the one of the received response. */
 struct rewritten {
-    PyObject *kept; /* strong: what the pointers lead into */
+    PyObject *owner; /* strong: owns the memory of the pointers */
     const char *size, *rest;
     Py_ssize_t rest_bytes;
 };
@@ -36,22 +36,22 @@ typedef struct table Table;
 typedef struct {
     PyObject_HEAD
     Pending *pending;
-    Table *table;    /* of requests; NULL in a walk over answers */
-    PyObject *group; /* strong, or NULL: the id of the group that a request named last */
+    Table *table;    /* of requests; NULL in a walk over responses */
+    PyObject *group; /* strong, or NULL: group id of the last request with one */
     long long left, bytes;
-    int frame_max, quiet_s, in_flight_max, looks;
+    int frame_max, quiet_s, in_flight_max, inspections;
     char flows;
 } Walk;
 
-/* Requests and answers in the layout of this header's users; see _walk.c. */
+/* Functions and types of _walk.c for _pump.c. */
 struct walk_functions {
-    PyTypeObject *requests, *answers;
-    /* Up to where buffer[start:end] passes; -1 with an exception set. `view` is that buffer as a memoryview. */
+    PyTypeObject *requests, *responses;
+    /* Return up to where buffer[start:end] is forwarded; -1 with an exception set. `view` is that buffer as a memoryview. */
     Py_ssize_t (*receive)(Walk *walk, const unsigned char *buffer, PyObject *view, Py_ssize_t start, Py_ssize_t end);
-    /* The one answer that buffer[0:end] is, if it was rewritten before. 1: found, and its request is no longer queued;
-     * 0: not so, or larger than `most`; -1: exception. `size` NULL: it passes as it came. */
+    /* Find how the response in buffer[0:end] was rewritten before. 1: found, and its request is no longer queued; 0: not
+     * found, or larger than `most`; -1: exception. `size` NULL: it is forwarded as it arrived. */
     int (*recall)(
-        Walk *walk, const unsigned char *buffer, Py_ssize_t end, Py_ssize_t most, struct rewritten *found);
+        Walk *walk, const unsigned char *buffer, Py_ssize_t end, Py_ssize_t most, struct rewritten *response);
 };
 
 #endif

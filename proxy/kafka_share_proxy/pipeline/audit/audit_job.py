@@ -132,9 +132,9 @@ def _make_tables(lake: Lake, events: DataFrame, progress: Callable[[str], None],
     else:
         marks = lake.staged(audit_tables.marks(events), "marks")
         blocked = lake.staged(audit_tables.blocked(events, marks), "blocked")
-    made = audit_tables.tables(events, blocked)
+    frames = audit_tables.tables(events, blocked)
     with ThreadPoolExecutor(PARALLEL_TABLES) as pool:
-        for table in pool.map(lambda table: _make(lake, table, made[table]), made):
+        for table in pool.map(lambda table: _make(lake, table, frames[table]), frames):
             progress(f"{table}: written")
 
 

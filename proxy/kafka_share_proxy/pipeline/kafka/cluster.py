@@ -263,12 +263,12 @@ class BlockingClusterClient:
         return self._open[address]
 
 
-def checked(code: int, what: str) -> None:
+def checked(code: int, subject: str) -> None:
     """Raise TryAgain or ReadRefused unless the code is NONE."""
     if code in RETRIED:
-        raise TryAgain(f"{what}: {error_name(code)}")
+        raise TryAgain(f"{subject}: {error_name(code)}")
     if code != ErrorCode.NONE:
-        raise ReadRefused(f"{what}: {error_name(code)}")
+        raise ReadRefused(f"{subject}: {error_name(code)}")
 
 
 def _is_view(name: str) -> bool:

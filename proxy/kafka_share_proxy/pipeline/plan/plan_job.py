@@ -99,10 +99,10 @@ def plan_of_topic(
         rows, weights, variances = _sampled_weights(frame, weight, chosen)
         plan = make_plan(weights, count, variances=variances)
     hot = _hot_keys(frame, weights, weight, count) if plan.hottest_bucket * count > HOT_SHARE else ()
-    made = replace(plan, hot_keys=hot)
+    plan_with_hot_keys = replace(plan, hot_keys=hot)
     offsets = {str(partition): [span.start, span.last] for partition, span in everything}
     made_from = {"weight": weight, "sample": share, "rows": rows, "offsets": offsets}
-    return PlannedTopic(checked.topics[0], made, made_from)
+    return PlannedTopic(checked.topics[0], plan_with_hot_keys, made_from)
 
 
 def plan_of_lake(lake: Lake, topic: str | None, count: int, weight: str = ROWS) -> PlannedTopic:
@@ -286,12 +286,12 @@ def key_name(key: bytes) -> str:
     return f"{key_text(key)} (hash {murmur2(key)})"
 
 
-def report_lines(made: PlannedTopic) -> list[str]:
-    plan, facts = made.plan, made.made_from
+def report_lines(planned: PlannedTopic) -> list[str]:
+    plan, facts = planned.plan, planned.made_from
     count = len(plan.starts)
     sample = f", of which {facts['keys']:,} keys were sampled" if "keys" in facts else ""
     lines = [
-        f"{made.topic}: {count} ranges from {facts['rows']:,} records{sample}, weight {facts['weight']}",
+        f"{planned.topic}: {count} ranges from {facts['rows']:,} records{sample}, weight {facts['weight']}",
         f"heaviest range: {promise(plan)}; no plan comes below {plan.bound:.3f}",
     ]
     if facts.get("unseen_rows"):

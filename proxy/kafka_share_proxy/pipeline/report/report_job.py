@@ -268,13 +268,13 @@ def _readers_of(view: str, clients: dict[str, list[Any]]) -> list[ViewClient]:
     slots = _slots_read(row for rows in clients.values() for row in rows)
     is_shared = len(clients) > 1 and any(len(each) > 1 for each in slots.values())
     mean = sum(row["rows"] for rows in clients.values() for row in rows) / len(clients) or 1.0
-    made = []
+    clients_of_view = []
     for client, rows in clients.items():
         mine = _slots_read(rows)
         whole = is_shared and all(mine[partition] == slots[partition] for partition in mine)
         records = sum(row["rows"] for row in rows)
-        made.append(ViewClient(view, client, len(rows), whole, records, records / mean))
-    return sorted(made, key=lambda each: -each.records)[:READERS_MAX]
+        clients_of_view.append(ViewClient(view, client, len(rows), whole, records, records / mean))
+    return sorted(clients_of_view, key=lambda each: -each.records)[:READERS_MAX]
 
 
 def _slots_read(rows: Iterable[Any]) -> dict[int, set[int]]:

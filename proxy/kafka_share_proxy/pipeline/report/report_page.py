@@ -76,14 +76,14 @@ def text(report: Report, width: int = WIDTH_ELSEWHERE) -> list[str]:
 
 
 def _rich(table: ReportTable) -> Table:
-    made = Table(box=None, pad_edge=False, header_style="")
+    rich_table = Table(box=None, pad_edge=False, header_style="")
     for number, head in enumerate(table.heads):
-        made.add_column(
+        rich_table.add_column(
             Text(head.capitalize()), justify="left" if number < table.left_aligned else "right", overflow="fold"
         )
     for row in table.rows[:TERMINAL_ROWS]:
-        made.add_row(*map(Text, row))
-    return made
+        rich_table.add_row(*map(Text, row))
+    return rich_table
 
 
 def _html(table: ReportTable) -> str:
@@ -119,18 +119,18 @@ def _heat(heat: Heat) -> str:
     return f"<h3>{escape(printable(heat.topic))}</h3>{_note(note)}{image}"
 
 
-def _plan(made: PlannedTopic, report: Report) -> str:
-    heat = next((each for each in report.heats if each.topic == made.topic), None)
-    facts = made.made_from
+def _plan(planned: PlannedTopic, report: Report) -> str:
+    heat = next((each for each in report.heats if each.topic == planned.topic), None)
+    facts = planned.made_from
     sentences = [
-        f"A plan of {len(made.plan.starts)} ranges for {made.topic}, from {facts['rows']:,} records"
+        f"A plan of {len(planned.plan.starts)} ranges for {planned.topic}, from {facts['rows']:,} records"
         + (f" ({facts['keys']:,} keys sampled)" if "keys" in facts else "")
-        + f". Heaviest range: {promise(made.plan)}."
+        + f". Heaviest range: {promise(planned.plan)}."
     ]
-    if made.plan.samples_needed > 1:
-        too_few = few_samples(made.plan)
+    if planned.plan.samples_needed > 1:
+        too_few = few_samples(planned.plan)
         sentences.append(f"{too_few[0].upper()}{too_few[1:]}.")
-    return f"{_note(' '.join(sentences))}{_image(report_plots.plan(heat, made.plan), f'Plan for {made.topic}')}"
+    return f"{_note(' '.join(sentences))}{_image(report_plots.plan(heat, planned.plan), f'Plan for {planned.topic}')}"
 
 
 def _shades(heat: Heat) -> list[str]:

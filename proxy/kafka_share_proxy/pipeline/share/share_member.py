@@ -133,9 +133,9 @@ class ShareMember:
                 del self._sessions[node]
         for node in by_node:
             if node not in self._sessions:
-                self._sessions[node] = self._made(node)
+                self._sessions[node] = self._open_session(node)
 
-    def _made(self, node: int) -> LockSession:
+    def _open_session(self, node: int) -> LockSession:
         source, address = self._options.source, self._cluster.address(node)
 
         def dial() -> BlockingConnection:

@@ -126,17 +126,17 @@ class BatchMaker:
         rows = _Rows(pieces)
         contents = _contents(rows, {"key", "value"} & set(self._columns))
         hashes = self._hashes(rows) if {"key_hash", "range_id"} & set(self._columns) else rows.offsets
-        made = []
+        arrays = []
         for name in self._columns:
             if name in contents:
-                made.append(contents[name])
+                arrays.append(contents[name])
             elif name == "key_hash":
-                made.append(pa.array(hashes))
+                arrays.append(pa.array(hashes))
             elif name == "range_id":
-                made.append(pa.array((np.searchsorted(self._starts, hashes, "right") - 1).astype(np.int32)))
+                arrays.append(pa.array((np.searchsorted(self._starts, hashes, "right") - 1).astype(np.int32)))
             else:
-                made.append(self._makers[name](rows))
-        return pa.RecordBatch.from_arrays(made, schema=self.schema)
+                arrays.append(self._makers[name](rows))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     @staticmethod
     def _hashes(rows: _Rows) -> Array:

@@ -269,7 +269,7 @@ def _isolation(text: str) -> bool:
 
 
 def _security(values: Mapping[str, str]) -> Security:
-    made = Security(
+    security = Security(
         tls=_flag(values, "tls", any(name.startswith("tls.") for name in values)),
         ca=values.get("tls.ca", ""),
         cert=values.get("tls.cert", ""),
@@ -280,12 +280,12 @@ def _security(values: Mapping[str, str]) -> Security:
         password=values.get("sasl.password", ""),
         password_file=values.get("sasl.passwordfile", ""),
     )
-    if made.mechanism and made.mechanism not in MECHANISMS:
-        raise BadOption(f"sasl.mechanism={made.mechanism!r}: one of {', '.join(MECHANISMS)}")
-    if made.mechanism and not made.username:
+    if security.mechanism and security.mechanism not in MECHANISMS:
+        raise BadOption(f"sasl.mechanism={security.mechanism!r}: one of {', '.join(MECHANISMS)}")
+    if security.mechanism and not security.username:
         raise BadOption("sasl.username is missing")
-    if made.mechanism and bool(made.password) == bool(made.password_file):
+    if security.mechanism and bool(security.password) == bool(security.password_file):
         raise BadOption("say one of sasl.passwordFile and sasl.password")
-    if made.username and not made.mechanism:
+    if security.username and not security.mechanism:
         raise BadOption(f"sasl.mechanism is missing: one of {', '.join(MECHANISMS)}")
-    return made
+    return security

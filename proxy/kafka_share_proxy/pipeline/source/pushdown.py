@@ -23,15 +23,15 @@ class Predicate(NamedTuple):
     """Upper end of the offsets `low` to `high`, half open. None for no limit."""
 
     def narrowed(self, filters: Iterable[Filter]) -> tuple[Predicate, list[Filter]]:
-        made, remaining = self, []
+        predicate, remaining = self, []
         for each in filters:
             name = ".".join(each.attribute) if hasattr(each, "attribute") else ""
             taker = _TAKERS.get(name)
-            taken = None if taker is None else taker(made, each)
+            taken = None if taker is None else taker(predicate, each)
             if taken is None or name == "key":
                 remaining.append(each)
-            made = taken or made
-        return made, remaining
+            predicate = taken or predicate
+        return predicate, remaining
 
 
 def _values(condition: Filter) -> set[Any] | None:
@@ -40,34 +40,34 @@ def _values(condition: Filter) -> set[Any] | None:
     return set(condition.value) if isinstance(condition, In) else None
 
 
-def _take_keys(made: Predicate, condition: Filter) -> Predicate | None:
+def _take_keys(predicate: Predicate, condition: Filter) -> Predicate | None:
     values = _values(condition)
     if values is None or not all(isinstance(each, bytes | bytearray) for each in values):
         return None
     keys = {bytes(each) for each in values}
-    keys = keys if made.keys is None else keys & set(made.keys)
-    return made._replace(keys=tuple(sorted(keys))) if len(keys) <= KEYS_MAX else None
+    keys = keys if predicate.keys is None else keys & set(predicate.keys)
+    return predicate._replace(keys=tuple(sorted(keys))) if len(keys) <= KEYS_MAX else None
 
 
-def _take_partitions(made: Predicate, condition: Filter) -> Predicate | None:
+def _take_partitions(predicate: Predicate, condition: Filter) -> Predicate | None:
     values = _values(condition)
     if values is None:
         return None
-    chosen = frozenset(values) if made.partitions is None else made.partitions & values
-    return made._replace(partitions=chosen)
+    chosen = frozenset(values) if predicate.partitions is None else predicate.partitions & values
+    return predicate._replace(partitions=chosen)
 
 
-def _take_offsets(made: Predicate, condition: Filter) -> Predicate | None:
-    low, high = made.low, made.high
+def _take_offsets(predicate: Predicate, condition: Filter) -> Predicate | None:
+    low, high = predicate.low, predicate.high
     if isinstance(condition, EqualTo):
         low, below = max(low, condition.value), condition.value + 1
     elif isinstance(condition, GreaterThan | GreaterThanOrEqual):
-        return made._replace(low=max(low, condition.value + isinstance(condition, GreaterThan)))
+        return predicate._replace(low=max(low, condition.value + isinstance(condition, GreaterThan)))
     elif isinstance(condition, LessThan | LessThanOrEqual):
         below = condition.value + isinstance(condition, LessThanOrEqual)
     else:
         return None
-    return made._replace(low=low, high=below if high is None else min(high, below))
+    return predicate._replace(low=low, high=below if high is None else min(high, below))
 
 
 _TAKERS: dict[str, Callable[[Predicate, Filter], Predicate | None]] = {

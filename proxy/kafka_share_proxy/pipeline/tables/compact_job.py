@@ -78,13 +78,16 @@ def recover(files: Files, table: str) -> None:
         files.delete(f"{table}/{MADE}")
         return
     moves = json.loads(files.read(path))
-    day, made = f"{table}/{DAY}{moves['day']}", f"{table}/{MADE}/{DAY}{moves['day']}/{BATCH}{moves['made']}"
-    if files.exists(made):
-        if not files.move(made, day):
-            raise LakeError(f"{made} cannot be moved to {day}: run the job again")
+    day, merged_folder = (
+        f"{table}/{DAY}{moves['day']}",
+        f"{table}/{MADE}/{DAY}{moves['day']}/{BATCH}{moves['made']}",
+    )
+    if files.exists(merged_folder):
+        if not files.move(merged_folder, day):
+            raise LakeError(f"{merged_folder} cannot be moved to {day}: run the job again")
     elif not files.exists(f"{day}/{BATCH}{moves['made']}"):
         files.delete(path)
-        raise LakeError(f"{made} was deleted by another run: nothing was replaced; run the job again")
+        raise LakeError(f"{merged_folder} was deleted by another run: nothing was replaced; run the job again")
     for batch in moves["merged"]:
         files.delete(f"{day}/{BATCH}{batch}")
     files.delete(path)
@@ -140,14 +143,14 @@ def _merge(spark: SparkSession, lake: Lake, table: str, day: str, batches: list[
     names = [each.name for each in batches]
     rows = lake.read(table)
     rows = rows.where((rows["day"] == day) & rows["batch"].isin(names))
-    count, made = rows.count(), COMPACTED + hashlib.sha256(",".join(sorted(names)).encode()).hexdigest()[:12]
+    count, new_batch = rows.count(), COMPACTED + hashlib.sha256(",".join(sorted(names)).encode()).hexdigest()[:12]
     width = max(1, -(-sum(each.size for each in batches) // FILE_BYTES))
-    labelled = rows.withColumn("batch", functions.lit(made)).coalesce(width)
+    labelled = rows.withColumn("batch", functions.lit(new_batch)).coalesce(width)
     if lake.is_delta(table):
         lake.delta.replace(labelled, lake.path(table), PARTITIONS, [(day, name) for name in names], count)
     else:
-        _replace(spark, lake.path(table), labelled, {"day": day, "made": made, "merged": names}, count)
-    after = next(each.files for each in _batches(spark, lake, table, day) if (each.day, each.name) == (day, made))
+        _replace(spark, lake.path(table), labelled, {"day": day, "made": new_batch, "merged": names}, count)
+    after = next(each.files for each in _batches(spark, lake, table, day) if (each.day, each.name) == (day, new_batch))
     return Compacted(day, len(batches), sum(each.files for each in batches), after, count)
 
 

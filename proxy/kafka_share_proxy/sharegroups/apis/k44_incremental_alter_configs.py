@@ -203,8 +203,8 @@ async def _query_settings(
 
 
 def _response(call: Call[_Request]) -> type[_Response]:
-    made: type[_Response] = registry.message(f"{registry.API_KEYS[call.key]}Response")
-    return made
+    response_class: type[_Response] = registry.message(f"{registry.API_KEYS[call.key]}Response")
+    return response_class
 
 
 async def _tried(

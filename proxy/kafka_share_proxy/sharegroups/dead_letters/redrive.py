@@ -179,8 +179,8 @@ class Redrive:
         if not self._is_dry and (records or len(skipped) < end - start):
             progress.finish(start, end, skipped)
             await self._producer.commit(records, {place: (progress.committed, progress.text())})
-        for target, made in records.items():
-            self.totals.records[target.topic] = self.totals.records.get(target.topic, 0) + len(made)
+        for target, sent_records in records.items():
+            self.totals.records[target.topic] = self.totals.records.get(target.topic, 0) + len(sent_records)
         return end
 
     async def _originals(self, chosen: Iterable[StoredLetter]) -> Mapping[tuple[str, int, int], Record]:

@@ -1,4 +1,4 @@
-/* Unsettled offsets by the hash of their key. See key_table, whose Python fallback does the same: tests hold them equal.
+/* Unsettled offsets by the hash of their key. key_table.py has the Python fallback; tests compare the two.
  *
  * Each added offset is a row, numbered from the first one ever added. The unsettled rows of a key are a chain in the order
  * of offsets: its entry, in a table with open addressing, knows the first and the last row. A row that is settled before
@@ -44,7 +44,7 @@ static Row *row_of(const Table *of, int64_t number) { return of->rows + (number 
 
 static size_t slot_of(const Table *of, uint64_t hash) { return (size_t)((hash * of->seed) >> (64 - of->bits)); }
 
-/* The entry of a key, or the free slot for it. */
+/* Return the entry of a key, or the free slot for it. */
 static Entry *entry_of(const Table *of, uint64_t hash) {
     const size_t mask = ((size_t)1 << of->bits) - 1;
     size_t at = slot_of(of, hash);
@@ -60,7 +60,7 @@ static Entry *free_slots(int bits) {
 }
 
 /* Make room for one more entry. False: no memory, and nothing has changed. */
-static int has_slot(Table *of) {
+static int reserve_slot(Table *of) {
     if ((size_t)(of->used + 1) * 2 <= (size_t)1 << of->bits) return 1;
     Entry *old = of->slots, *slots = free_slots(of->bits + 1);
     if (!slots) return 0;
@@ -91,7 +91,7 @@ static void remove_entry(Table *of, Entry *entry) {
 
 /* ---- rows ---- */
 
-/* The index of the first row at or after an offset. */
+/* Return the index of the first row at or after an offset. */
 static Py_ssize_t index_from(const Table *of, int64_t offset, Py_ssize_t low) {
     Py_ssize_t high = of->count;
     while (low < high) {
@@ -102,9 +102,9 @@ static Py_ssize_t index_from(const Table *of, int64_t offset, Py_ssize_t low) {
     return low;
 }
 
-static int has_rows(Table *of, Py_ssize_t more) {
-    if (of->count + more <= of->room) return 1;
-    Py_ssize_t room = of->room * 2 > of->count + more ? of->room * 2 : of->count + more;
+static int reserve_rows(Table *of, Py_ssize_t added) {
+    if (of->count + added <= of->room) return 1;
+    Py_ssize_t room = of->room * 2 > of->count + added ? of->room * 2 : of->count + added;
     Row *rows = PyMem_Realloc(of->rows, (size_t)room * sizeof *rows);
     if (!rows) return 0;
     of->rows = rows;
@@ -130,7 +130,7 @@ static int link_row(Table *of, int64_t number) {
     return 1;
 }
 
-/* Settle a row. The number of the row that is the first of its key now, NO_ROW: none, or the first is another one still. */
+/* Settle a row. Return the number of the row that is now the first of its key; NO_ROW: none, or the first has not changed. */
 static int64_t settle_row(Table *of, int64_t number) {
     Row *row = row_of(of, number);
     if (row->is_settled) return NO_ROW;
@@ -151,7 +151,7 @@ static int64_t settle_row(Table *of, int64_t number) {
     return next;
 }
 
-/* Forget the settled rows at the front whose offsets are lower, if they are many or all. */
+/* Remove the settled rows at the front with lower offsets, if they are many or all. */
 static void trim_rows(Table *of, int64_t offset) {
     Py_ssize_t count = index_from(of, offset, 0);
     if (count < TRIMMED_AT_ONCE && count != of->count) return;
@@ -186,7 +186,7 @@ static int is_later(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-/* The offsets of the rows that are not settled meanwhile, ascending. */
+/* Return the offsets of the rows that are still unsettled, ascending. */
 static PyObject *freed_offsets(const Table *of, Freed *freed) {
     PyObject *offsets = PyList_New(0);
     if (freed->count) qsort(freed->rows, (size_t)freed->count, sizeof *freed->rows, is_later);
@@ -235,12 +235,12 @@ static PyObject *add_keys(Table *of, const Py_buffer *offsets, const Py_buffer *
     for (Py_ssize_t i = 0; i < count; before = offset[i++])
         if (offset[i] <= before) return PyErr_Format(PyExc_ValueError, "offset %lld is added after %lld", (long long)offset[i], (long long)before);
     PyObject *blocked = PyList_New(0);
-    if (blocked && !has_rows(of, count)) {
+    if (blocked && !reserve_rows(of, count)) {
         Py_DECREF(blocked);
         return PyErr_NoMemory();
     }
     for (Py_ssize_t i = 0; blocked && i < count; i++) {
-        if (!has_slot(of)) {
+        if (!reserve_slot(of)) {
             Py_DECREF(blocked);
             return PyErr_NoMemory();
         }
@@ -256,13 +256,13 @@ static PyObject *add_keys(Table *of, const Py_buffer *offsets, const Py_buffer *
 
 static PyObject *table_add(PyObject *self, PyObject *args) {
     PyObject *offsets, *hashes, *blocked = NULL;
-    Py_buffer left, right;
-    if (!PyArg_ParseTuple(args, "OO", &offsets, &hashes) || PyObject_GetBuffer(offsets, &left, PyBUF_ND) < 0) return NULL;
-    if (PyObject_GetBuffer(hashes, &right, PyBUF_ND) == 0) {
-        blocked = add_keys((Table *)self, &left, &right);
-        PyBuffer_Release(&right);
+    Py_buffer offsets_buffer, hashes_buffer;
+    if (!PyArg_ParseTuple(args, "OO", &offsets, &hashes) || PyObject_GetBuffer(offsets, &offsets_buffer, PyBUF_ND) < 0) return NULL;
+    if (PyObject_GetBuffer(hashes, &hashes_buffer, PyBUF_ND) == 0) {
+        blocked = add_keys((Table *)self, &offsets_buffer, &hashes_buffer);
+        PyBuffer_Release(&hashes_buffer);
     }
-    PyBuffer_Release(&left);
+    PyBuffer_Release(&offsets_buffer);
     return blocked;
 }
 
@@ -325,26 +325,26 @@ static PyObject *table_settled_from(PyObject *self, PyObject *argument) {
 }
 
 /* Insert an entry among the hottest, most records first, then the lowest offset. */
-static Py_ssize_t insert_hot(const Entry **hot, Py_ssize_t count, Py_ssize_t most, const Entry *entry) {
-    Py_ssize_t at = count < most ? count : most;
+static Py_ssize_t insert_hot(const Entry **hot, Py_ssize_t count, Py_ssize_t count_max, const Entry *entry) {
+    Py_ssize_t at = count < count_max ? count : count_max;
     while (at && (hot[at - 1]->waiting < entry->waiting || (hot[at - 1]->waiting == entry->waiting && hot[at - 1]->first > entry->first))) at--;
-    if (at == most) return count;
-    const Py_ssize_t kept = count < most ? count : most - 1;
-    memmove(hot + at + 1, hot + at, (size_t)(kept - at) * sizeof *hot);
+    if (at == count_max) return count;
+    const Py_ssize_t moved_end = count < count_max ? count : count_max - 1;
+    memmove(hot + at + 1, hot + at, (size_t)(moved_end - at) * sizeof *hot);
     hot[at] = entry;
-    return kept + 1;
+    return moved_end + 1;
 }
 
 static PyObject *table_hottest(PyObject *self, PyObject *argument) {
     const Table *of = (const Table *)self;
-    const Py_ssize_t most = PyLong_AsSsize_t(argument);
+    const Py_ssize_t count_max = PyLong_AsSsize_t(argument);
     if (PyErr_Occurred()) return NULL;
-    if (most < 1 || most > 1000) return PyErr_Format(PyExc_ValueError, "%zd keys are not 1 to 1000", most);
-    const Entry **hot = PyMem_Malloc((size_t)most * sizeof *hot);
+    if (count_max < 1 || count_max > 1000) return PyErr_Format(PyExc_ValueError, "%zd keys are not 1 to 1000", count_max);
+    const Entry **hot = PyMem_Malloc((size_t)count_max * sizeof *hot);
     if (!hot) return PyErr_NoMemory();
     Py_ssize_t count = 0;
     for (size_t i = 0; i < (size_t)1 << of->bits; i++)
-        if (of->slots[i].first != NO_ROW && of->slots[i].waiting) count = insert_hot(hot, count, most, of->slots + i);
+        if (of->slots[i].first != NO_ROW && of->slots[i].waiting) count = insert_hot(hot, count, count_max, of->slots + i);
     PyObject *keys = PyList_New(0);
     for (Py_ssize_t i = 0; keys && i < count; i++) {
         PyObject *key = Py_BuildValue("(KLL)", (unsigned long long)hot[i]->hash, (long long)row_of(of, hot[i]->first)->offset, (long long)hot[i]->waiting);

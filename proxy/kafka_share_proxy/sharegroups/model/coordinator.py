@@ -285,8 +285,8 @@ class ShareCoordinator:
         if value is None:
             return None
         snapshot = ShareSnapshot.decode(value)
-        made = class_for(self.settings(key.group_id).queue)
-        partition = made.from_snapshot(snapshot, locks=self._locks, key=key)
+        partition_class = class_for(self.settings(key.group_id).queue)
+        partition = partition_class.from_snapshot(snapshot, locks=self._locks, key=key)
         share = self.add_share(key, partition, UNKNOWN_NODE)
         if snapshot.due_s:
             self.queue_of(share).delay_again(snapshot.due_s)

@@ -75,10 +75,10 @@ async def _bind(
     call: Call[messages.CreateTopicsRequest],
     views: ViewServices,
     bases: Mapping[str, TopicEntry],
-    made: Iterable[messages.CreateTopicsResponse.CreatableTopicResult],
+    created: Iterable[messages.CreateTopicsResponse.CreatableTopicResult],
 ) -> None:
     """Bind the created views (topic ids from v7 on)."""
-    for topic in made:
+    for topic in created:
         await call.work.step()
         topic_id = bytes(topic.topic_id)
         if topic.error_code != ErrorCode.NONE or topic_id == ZERO_UUID or not is_view(topic.name):

@@ -156,12 +156,12 @@ class ViewReads:
         if is_quick(chunk.batches, index, len(requested_slots), INLINE_S):
             run = work(opened_max=INLINE_OPENED_BYTES)
             if run.rows:
-                self._made(table, job, run)
+                self._store_rows(table, job, run)
                 return None
         table.jobs.append(job)
 
-        async def made() -> None:
-            self._made(table, job, await self.in_thread(work, workers, owner))
+        async def split_in_thread() -> None:
+            self._store_rows(table, job, await self.in_thread(work, workers, owner))
 
         def ended(task: Task[None]) -> None:
             table.jobs.remove(job)
@@ -169,7 +169,7 @@ class ViewReads:
                 job.done.fail(task.error)
             job.done.set(None)
 
-        Task(made(), ended).start()
+        Task(split_in_thread(), ended).start()
         return None if table.has(index, slots) else job.done
 
     async def in_thread(self, work: Callable[..., PartsRun], workers: Workers, owner: Hashable) -> PartsRun:
@@ -200,7 +200,7 @@ class ViewReads:
             run = await self.in_thread(partial(work, batches_max=1), workers, owner)
         return run.rows[0]
 
-    def _made(self, table: DivisionTable, job: Job, run: PartsRun) -> None:
+    def _store_rows(self, table: DivisionTable, job: Job, run: PartsRun) -> None:
         for index, row in enumerate(run.rows, job.first):
             before = table.rows.get(index)
             if isinstance(before, BatchParts) and isinstance(row, BatchParts):

@@ -1,14 +1,14 @@
-/* The filter kernel: one record batch of magic 2, taken apart for the slots of a view.
+/* The filter kernel: split one record batch of magic 2 into the slots of a view.
  *
- * The rules are those of slicing_in_python.py, byte for byte; tests and a fuzzer hold the two equal. Whatever the bytes are, no read
- * leaves them: every length is compared with what is left before it is believed.
+ * The rules are those of slicing_in_python.py, byte for byte; tests and a fuzzer compare the two. For any bytes, no read
+ * leaves them: every length is compared with the remaining bytes before it is used.
  *
- * Two passes over memory: `scan` walks the records, and notes where each kept record lies and whose it is; then the parts
- * are allocated, each with its exact size; `fill` reads everything once, checks the checksum, copies what is kept, and
- * makes the headers. Only then is it known whether the batch is right, and nothing is given out before. Which record is
- * kept is a coin toss that no branch predictor wins, so both loops do without a branch on it. The second pass trusts the
- * notes of the first and never reads a length again: bytes that change in between give other records or a wrong checksum,
- * no wrong access.
+ * Two passes over memory: `scan` walks the records, and notes position and part of each kept record; then the parts are
+ * allocated, each with its exact size; `fill` reads everything once, verifies the checksum, copies the kept records, and
+ * writes the headers. The batch is known to be valid only then, and no part is returned before. Which records are kept is
+ * random, and no branch predictor can guess it: neither loop branches on it. The second pass trusts the notes of the first
+ * and never reads a length again: if the bytes change in between, records or checksum are wrong, but no access is out of
+ * bounds.
  *
  * Limited API of CPython 3.11. With SLICING_CORE defined it is plain C, for a driver under sanitizers.
  */
@@ -43,7 +43,7 @@ typedef struct {
     size_t keys, key_bytes_size;
 } Cut;
 
-/* NULL, or what is wrong with a cut. */
+/* Return NULL, or what is wrong with a cut. */
 static const char *check_cut(const Cut *cut) {
     if (cut->slots < 1 || cut->slots > SLOTS_MAX) return "slots of a cut";
     if (cut->rule != EVEN && cut->rule != STRIPES && cut->rule != RANGES) return "rule of a cut";
@@ -74,15 +74,15 @@ static int is_single_key(const Cut *cut, uint32_t hash, const uint8_t *key, size
 
 INLINE uint32_t target_of(const Cut *cut, uint32_t hash) {
     const uint8_t *from = cut->starts;
-    for (size_t left = cut->ranges; left > 1;) {
-        size_t half = left / 2;
+    for (size_t count = cut->ranges; count > 1;) {
+        size_t half = count / 2;
         from = native32(from + 4 * half) <= hash ? from + 4 * half : from;
-        left -= half;
+        count -= half;
     }
     return native32(cut->targets + (from - cut->starts));
 }
 
-/* Slot of a record by a cut of ranges; cut->slots where no slot has it. key NULL: it has none. */
+/* Return the slot of a record by a cut of ranges; cut->slots: in no slot. key NULL: the record has no key. */
 INLINE uint32_t slot_in_ranges(const Cut *cut, const uint8_t *key, uint32_t size, uint32_t hash) {
     if (!key && cut->null_keys != BY_OFFSET) return cut->null_keys == KEEP ? 0 : cut->slots;
     if (key && cut->keys && is_single_key(cut, hash, key, size)) return 0;
@@ -92,46 +92,46 @@ INLINE uint32_t slot_in_ranges(const Cut *cut, const uint8_t *key, uint32_t size
 
 /* ---- records ---- */
 
-typedef struct { uint32_t start, size, part; } Note; /* one kept record, and whose it is */
+typedef struct { uint32_t start, size, part; } Note; /* one kept record, and its part */
 
 typedef struct {
-    uint64_t tally; /* while they are counted: its records times 2^32, and their bytes */
-    int64_t last;   /* offset of the last one, -1: none; while they are counted, from the base offset on */
-    uint64_t size;  /* of its records */
+    uint64_t tally; /* during `scan`: its records times 2^32, plus their bytes */
+    int64_t last;   /* offset of the last record, -1: none; during `scan` relative to the base offset */
+    uint64_t size;  /* bytes of its records */
     uint32_t count;
     uint32_t crc;
-    uint8_t *out, *cursor, *summed, *end; /* where it begins, has got to, is in `crc` up to, and ends */
+    uint8_t *out, *cursor, *summed, *end; /* begin, write position, position up to which `crc` is computed, end */
 } Part;
 
 typedef struct {
     const uint8_t *batch, *body;
     size_t batch_size, body_size;
     const Cut *cut;
-    const uint32_t *part_of; /* slot -> part; parts: nobody asked for it. cut->slots + 1 entries */
+    const uint32_t *part_of; /* slot -> part; parts: not requested. cut->slots + 1 entries */
     uint32_t parts;
     int64_t from_offset;
-    uint32_t from_delta; /* the same, from the base offset on */
+    uint32_t from_delta; /* the same, relative to the base offset */
     int64_t base_offset;
     int32_t delta_max;
     uint32_t count; /* records, as the header says */
-    Part *part;     /* parts + 1: the last gathers what nobody wants */
+    Part *part;     /* parts + 1: the last one counts dropped records */
     Note *notes;    /* count */
     uint32_t kept;
-    int is_open;    /* the records stand in the batch as they are */
-    uint32_t crc;   /* of the bytes CRC_FROM .. read, where it is open */
+    int is_open;    /* true if the records are uncompressed in the batch */
+    uint32_t crc;   /* of the bytes CRC_FROM .. read, if it is open */
     size_t read;
 } Job;
 
-/* A few records on their way: the processor gets more done when each loop does one thing. */
+/* Records that are processed together: the processor is faster if each loop does one thing. */
 enum { STEP = 64 };
 typedef struct {
     const uint8_t *key[STEP]; /* NULL: none */
     uint32_t key_size[STEP], delta[STEP], hash[STEP], slot[STEP];
-    uint32_t start[STEP + 1]; /* the one behind the last: where the next record starts */
+    uint32_t start[STEP + 1]; /* one more than records: start of the next record */
 } Step;
 
-/* Notes key and offset delta of the record at p as number i. Behind it; NULL: something does not fit. */
-static const uint8_t *any_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end, int64_t delta_max) {
+/* Read key and offset delta of the record at p as number i. Return its end; NULL: it is invalid. */
+static const uint8_t *read_any_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end, int64_t delta_max) {
     int64_t size, delta;
     if (!(p = varint(p, body_end, &size)) || size < 1 || size > body_end - p) return NULL;
     const uint8_t *end = p + size;
@@ -147,9 +147,9 @@ static const uint8_t *any_record(Step *step, uint32_t i, const uint8_t *p, const
     return end;
 }
 
-/* The same for a record as most are: lengths of one or two bytes, no headers. NULL: it is another, good or bad. Its offset
- * delta is compared with nothing. USUAL_ROOM bytes can be read from p on, wherever the record ends: so far go the numbers
- * before the key, a key whose length is any byte, and the length of the value. */
+/* The same for a usual record: lengths of one or two bytes, no headers. NULL: another record, valid or not. The offset delta
+ * is not checked. USUAL_ROOM bytes can be read from p on, wherever the record ends: the numbers before the key, a key whose
+ * length is one byte, and the length of the value. */
 #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 enum { USUAL_ROOM = 2 + 1 + 8 + 2 + 1 + 127 + 2, BUT_TWO_BYTES = ~0x3FFE, BUT_SMALL = 0x81 };
 
@@ -163,7 +163,7 @@ INLINE const uint8_t *short_number(const uint8_t *p, uint32_t *number) {
     return p + 2;
 }
 
-INLINE const uint8_t *usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
+INLINE const uint8_t *read_usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
     uint32_t size, delta, value_size;
     p = short_number(p, &size);
     if (size >> 1 > (size_t)(body_end - p)) return NULL;
@@ -181,31 +181,31 @@ INLINE const uint8_t *usual_record(Step *step, uint32_t i, const uint8_t *p, con
 }
 #else
 enum { USUAL_ROOM = 1 };
-INLINE const uint8_t *usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
+INLINE const uint8_t *read_usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
     (void)step, (void)i, (void)p, (void)body_end;
     return NULL;
 }
 #endif
 
 #ifdef HAS_X86
-/* How long the numbers of a usual record are: mostly as those of the one before it. */
+/* Lengths of the numbers of a usual record: mostly the same as in the record before it. */
 typedef struct {
-    uint64_t stops, is;           /* the bits of its first eight bytes that end numbers, and what they are */
-    uint64_t size, delta, key;    /* the bits of these numbers */
+    uint64_t stops, is;           /* bits of its first eight bytes that end numbers, and their values */
+    uint64_t size, delta, key;    /* bits of these numbers */
     uint32_t value_stops, value_is, value, value_bytes;
-    uint32_t size_bytes, key_at, misses; /* where its key is; how many misses there may be until none is made any more */
+    uint32_t size_bytes, key_at, misses; /* position of its key; misses until no shape is learned again */
 } Shape;
 
-/* The bits that a mask names, close together (an intrinsic would not be inlined here). */
-INLINE uint64_t picked(uint64_t bits, uint64_t mask) {
-    uint64_t found;
-    __asm__("pextq %2, %1, %0" : "=r"(found) : "r"(bits), "r"(mask));
-    return found;
+/* Return the bits of a mask, close together (an intrinsic would not be inlined here). */
+INLINE uint64_t extract_bits(uint64_t bits, uint64_t mask) {
+    uint64_t extracted;
+    __asm__("pextq %2, %1, %0" : "=r"(extracted) : "r"(bits), "r"(mask));
+    return extracted;
 }
 
-/* Takes the shape of a record that usual_record() has read. */
-static __attribute__((noinline)) void take_shape(Shape *shape, const uint8_t *p) {
-    uint32_t at[5], number = 0; /* where the numbers end: size, attributes (any byte), timestamp, offset delta, key size */
+/* Get the shape of a record that read_usual_record() has read. */
+static __attribute__((noinline)) void learn_shape(Shape *shape, const uint8_t *p) {
+    uint32_t at[5], number = 0; /* ends of the numbers: size, attributes (any byte), timestamp, offset delta, key size */
     for (uint32_t i = 0; number < 5; i++)
         if (p[i] < 0x80 || number == 1) at[number++] = i + 1;
     shape->misses--;
@@ -226,12 +226,12 @@ static __attribute__((noinline)) void take_shape(Shape *shape, const uint8_t *p)
     shape->value_is = shape->value_bytes == 1 ? 0 : 0x80;
 }
 
-/* What usual_record() does, for one of that shape. NULL: it is of another, or something does not fit. */
-INLINE const uint8_t *shaped_record(const Shape *shape, Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
+/* As read_usual_record(), for a record of that shape. NULL: it has another shape, or is invalid. */
+INLINE const uint8_t *read_shaped_record(const Shape *shape, Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
     const uint64_t front = native64(p);
     if ((front & shape->stops) != shape->is) return NULL;
-    const uint32_t size = (uint32_t)picked(front, shape->size), delta = (uint32_t)picked(front, shape->delta);
-    const uint32_t key_size = (uint32_t)picked(front, shape->key);
+    const uint32_t size = (uint32_t)extract_bits(front, shape->size), delta = (uint32_t)extract_bits(front, shape->delta);
+    const uint32_t key_size = (uint32_t)extract_bits(front, shape->key);
     const uint8_t *const record = p + shape->size_bytes, *const end = record + (size >> 1);
     if (size >> 1 > (size_t)(body_end - record)) return NULL;
     p += shape->key_at;
@@ -239,46 +239,46 @@ INLINE const uint8_t *shaped_record(const Shape *shape, Step *step, uint32_t i, 
     step->key[i] = p;
     step->key_size[i] = key_size >> 1;
     p += key_size >> 1;
-    const uint32_t back = p[0] | (uint32_t)p[1] << 8, value_size = (uint32_t)picked(back, shape->value);
+    const uint32_t back = p[0] | (uint32_t)p[1] << 8, value_size = (uint32_t)extract_bits(back, shape->value);
     const uint32_t odd = ((size | delta | key_size | value_size) & 1) | end[-1];
     if ((back & shape->value_stops) != shape->value_is || odd) return NULL;
     return end - p == (ptrdiff_t)(value_size >> 1) + (ptrdiff_t)shape->value_bytes + 1 ? end : NULL;
 }
 #else
 typedef struct { uint64_t is; uint32_t misses; } Shape;
-#define shaped_record(shape, step, i, p, body_end) NULL
-#define take_shape(shape, p) ((void)0)
+#define read_shaped_record(shape, step, i, p, body_end) NULL
+#define learn_shape(shape, p) ((void)0)
 #endif
 
-/* Where `count` records from p on lie, what keys and offsets they have. Behind them; NULL: something does not fit. */
+/* Read positions, keys and offsets of `count` records from p on. Return their end; NULL: one is invalid. */
 INLINE const uint8_t *walk(const Job *job, Step *step, Shape *shape, const uint8_t *p, uint32_t count) {
     const uint8_t *const body = job->body, *const body_end = body + job->body_size;
     const int64_t delta_max = job->delta_max;
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *end = NULL;
-        if (LIKELY(body_end - p >= USUAL_ROOM) && !(shape && (end = shaped_record(shape, step, i, p, body_end)))
-            && (end = usual_record(step, i, p, body_end)) && shape && shape->misses) take_shape(shape, p);
-        if (!LIKELY(end) && !(end = any_record(step, i, p, body_end, delta_max))) return NULL;
+        if (LIKELY(body_end - p >= USUAL_ROOM) && !(shape && (end = read_shaped_record(shape, step, i, p, body_end)))
+            && (end = read_usual_record(step, i, p, body_end)) && shape && shape->misses) learn_shape(shape, p);
+        if (!LIKELY(end) && !(end = read_any_record(step, i, p, body_end, delta_max))) return NULL;
         step->start[i] = (uint32_t)(p - body);
-        PREFETCH(end, 4 * (end - p)); /* a later one begins about here */
+        PREFETCH(end, 4 * (end - p)); /* a later record begins about here */
         p = end;
     }
     step->start[count] = (uint32_t)(p - body);
     return p;
 }
 
-/* Whether all offset deltas are of the batch; `rising` stays true where none is below the one before it. */
-INLINE int are_within(const Job *job, const Step *step, uint32_t count, uint32_t before, int *rising) {
-    uint32_t most = step->delta[0], falls = step->delta[0] < before;
+/* True if all offset deltas are within the batch; `rising` stays true if none is below the one before it. */
+INLINE int are_within(const Job *job, const Step *step, uint32_t count, uint32_t previous, int *rising) {
+    uint32_t highest = step->delta[0], falls = step->delta[0] < previous;
     for (uint32_t i = 1; i < count; i++) {
-        most = step->delta[i] > most ? step->delta[i] : most;
+        highest = step->delta[i] > highest ? step->delta[i] : highest;
         falls |= step->delta[i] < step->delta[i - 1];
     }
     *rising = *rising && !falls;
-    return most <= (uint32_t)job->delta_max;
+    return highest <= (uint32_t)job->delta_max;
 }
 
-/* A record without a key lies where the 8 bytes of its offset do. */
+/* A record without a key is placed by the 8 bytes of its offset. */
 static uint32_t hash_of_offset(int64_t offset) {
     uint8_t number[8];
     put_big32(number, (uint32_t)((uint64_t)offset >> 32));
@@ -299,26 +299,26 @@ static void hash_one_by_one(const Job *job, Step *step, uint32_t from, uint32_t 
 #define TIMES(x) _mm256_mullo_epi32(x, _mm256_set1_epi32(0x5BD1E995))
 #define WITH_SHIFTED(x, bits) _mm256_xor_si256(x, _mm256_srli_epi32(x, bits))
 
-/* Eight keys of one size; pieces of 16 bytes can be read of each until all of it was read. */
+/* Hash eight keys of one size; each can be read in pieces of 16 bytes. */
 WIDE INLINE __m256i hash_of_eight(const uint8_t *const *key, uint32_t size) {
     __m256i hash = _mm256_set1_epi32((int)(0x9747B28Cu ^ size));
     for (uint32_t at = 0; at < size; at += 16) { /* four words of each become four times a word of all */
         const __m256i a = TWO(key[0] + at, key[4] + at), b = TWO(key[1] + at, key[5] + at);
         const __m256i c = TWO(key[2] + at, key[6] + at), d = TWO(key[3] + at, key[7] + at);
         const __m256i ab = _mm256_unpacklo_epi32(a, b), cd = _mm256_unpacklo_epi32(c, d);
-        const __m256i more_ab = _mm256_unpackhi_epi32(a, b), more_cd = _mm256_unpackhi_epi32(c, d);
+        const __m256i high_ab = _mm256_unpackhi_epi32(a, b), high_cd = _mm256_unpackhi_epi32(c, d);
         const __m256i word[4] = {
             _mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd),
-            _mm256_unpacklo_epi64(more_ab, more_cd), _mm256_unpackhi_epi64(more_ab, more_cd),
+            _mm256_unpacklo_epi64(high_ab, high_cd), _mm256_unpackhi_epi64(high_ab, high_cd),
         };
-        const uint32_t left = size - at;
+        const uint32_t remaining = size - at;
 #pragma GCC unroll 4
         for (uint32_t i = 0; i < 4; i++) {
-            if (left >= 4 * i + 4) {
+            if (remaining >= 4 * i + 4) {
                 const __m256i mixed = TIMES(word[i]);
                 hash = _mm256_xor_si256(TIMES(hash), TIMES(WITH_SHIFTED(mixed, 24)));
-            } else if (left > 4 * i) {
-                const __m256i mask = _mm256_set1_epi32((int)(((uint32_t)1 << left % 4 * 8) - 1));
+            } else if (remaining > 4 * i) {
+                const __m256i mask = _mm256_set1_epi32((int)(((uint32_t)1 << remaining % 4 * 8) - 1));
                 hash = TIMES(_mm256_xor_si256(hash, _mm256_and_si256(word[i], mask)));
             }
         }
@@ -327,7 +327,7 @@ WIDE INLINE __m256i hash_of_eight(const uint8_t *const *key, uint32_t size) {
     return WITH_SHIFTED(hash, 15);
 }
 
-/* Eight keys at a time, where eight neighbours have one length. */
+/* Hash eight keys at a time if eight neighbours have one length. */
 WIDE static void hash_by_eights(const Job *job, Step *step, uint32_t count) {
     const uint8_t *const body_end = job->body + job->body_size;
     uint32_t i = 0;
@@ -335,10 +335,10 @@ WIDE static void hash_by_eights(const Job *job, Step *step, uint32_t count) {
         const uint8_t *const *key = step->key + i;
         const uint32_t size = step->key_size[i];
         const __m256i sizes = _mm256_loadu_si256((const __m256i *)(step->key_size + i));
-        const __m256i other = _mm256_xor_si256(sizes, _mm256_set1_epi32((int)size));
-        const __m256i missing = _mm256_cmpeq_epi64(_mm256_loadu_si256((const __m256i *)key), _mm256_setzero_si256());
-        const __m256i more = _mm256_cmpeq_epi64(_mm256_loadu_si256((const __m256i *)(key + 4)), _mm256_setzero_si256());
-        const __m256i odd = _mm256_or_si256(other, _mm256_or_si256(missing, more));
+        const __m256i other_size = _mm256_xor_si256(sizes, _mm256_set1_epi32((int)size));
+        const __m256i missing_low = _mm256_cmpeq_epi64(_mm256_loadu_si256((const __m256i *)key), _mm256_setzero_si256());
+        const __m256i missing_high = _mm256_cmpeq_epi64(_mm256_loadu_si256((const __m256i *)(key + 4)), _mm256_setzero_si256());
+        const __m256i odd = _mm256_or_si256(other_size, _mm256_or_si256(missing_low, missing_high));
         if (LIKELY(_mm256_testz_si256(odd, odd)) && (uint64_t)(body_end - key[7]) >= (uint64_t)size + 15)
             _mm256_storeu_si256((__m256i *)(step->hash + i), hash_of_eight(key, size));
         else
@@ -350,8 +350,8 @@ WIDE static void hash_by_eights(const Job *job, Step *step, uint32_t count) {
 #define hash_by_eights(job, step, count) hash_one_by_one(job, step, 0, count)
 #endif
 
-/* Which slot has each record. */
-INLINE void place(const Job *job, int rule, Step *step, uint32_t count) {
+/* Assign a slot to each record. */
+INLINE void assign_slots(const Job *job, int rule, Step *step, uint32_t count) {
     const Cut *const cut = job->cut;
     const uint64_t slots = cut->slots, base_offset = (uint64_t)job->base_offset;
     for (uint32_t i = 0; i < count; i++)
@@ -360,46 +360,46 @@ INLINE void place(const Job *job, int rule, Step *step, uint32_t count) {
             : slot_in_ranges(cut, step->key[i], step->key_size[i], step->hash[i]);
 }
 
-/* Notes what is kept, and adds it to its part. */
+/* Note the kept records, and add them to their parts. */
 INLINE void note(Job *job, const Step *step, uint32_t count, int rising) {
-    const uint32_t none = job->parts, *const part_of = job->part_of, from_delta = job->from_delta;
+    const uint32_t dropped = job->parts, *const part_of = job->part_of, from_delta = job->from_delta;
     Part *const parts = job->part;
     Note *to = job->notes + job->kept;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t start = step->start[i], size = step->start[i + 1] - start, delta = step->delta[i];
-        uint32_t mine = part_of[step->slot[i]];
-        mine = delta >= from_delta ? mine : none;
+        uint32_t part_index = part_of[step->slot[i]];
+        part_index = delta >= from_delta ? part_index : dropped;
         to->start = start;
         to->size = size;
-        to->part = mine;
-        to += (mine - none) >> 31; /* compilers make a branch of `mine != none` */
-        Part *part = parts + mine;
+        to->part = part_index;
+        to += (part_index - dropped) >> 31; /* compilers make a branch of `part_index != dropped` */
+        Part *part = parts + part_index;
         part->tally += ((uint64_t)1 << 32) + size;
         part->last = rising || delta > part->last ? delta : part->last;
     }
     job->kept = (uint32_t)(to - job->notes);
 }
 
-/* All records; 0: something does not fit. */
+/* Walk all records; 0: one is invalid. */
 INLINE int walk_all(Job *job, int rule, int by_eights, int by_shape) {
     const uint8_t *p = job->body, *body_end = p + job->body_size;
-    uint32_t before = 0;
+    uint32_t previous_delta = 0;
     int rising = 1;
     Step step;
     Shape shape = {.is = 1, .misses = 16 + job->count / 16};
-    for (uint32_t left = job->count, now; left; left -= now) {
-        now = left < STEP ? left : STEP;
-        if (!(p = walk(job, &step, by_shape ? &shape : NULL, p, now)) || !are_within(job, &step, now, before, &rising)) return 0;
-        before = step.delta[now - 1];
-        if (rule != STRIPES && by_eights) hash_by_eights(job, &step, now);
-        if (rule != STRIPES && !by_eights) hash_one_by_one(job, &step, 0, now);
-        place(job, rule, &step, now);
-        if (rising) note(job, &step, now, 1); else note(job, &step, now, 0);
+    for (uint32_t remaining = job->count, count; remaining; remaining -= count) {
+        count = remaining < STEP ? remaining : STEP;
+        if (!(p = walk(job, &step, by_shape ? &shape : NULL, p, count)) || !are_within(job, &step, count, previous_delta, &rising)) return 0;
+        previous_delta = step.delta[count - 1];
+        if (rule != STRIPES && by_eights) hash_by_eights(job, &step, count);
+        if (rule != STRIPES && !by_eights) hash_one_by_one(job, &step, 0, count);
+        assign_slots(job, rule, &step, count);
+        if (rising) note(job, &step, count, 1); else note(job, &step, count, 0);
     }
     return p == body_end;
 }
 
-INLINE int walk_by_rule(Job *job, int by_eights, int by_shape) { /* a loop of its own for each */
+INLINE int walk_by_rule(Job *job, int by_eights, int by_shape) { /* a separate loop for each rule */
     switch (job->cut->rule) {
     case EVEN: return walk_all(job, EVEN, by_eights, by_shape);
     case STRIPES: return walk_all(job, STRIPES, by_eights, by_shape);
@@ -410,13 +410,13 @@ INLINE int walk_by_rule(Job *job, int by_eights, int by_shape) { /* a loop of it
 static int walk_plain(Job *job) { return walk_by_rule(job, 0, 0); }
 #ifdef HAS_X86
 WIDE static int walk_wide(Job *job) { return walk_by_rule(job, 1, 0); }
-FOLDING static int walk_new(Job *job) { return walk_by_rule(job, 1, 1); }
+FOLDING static int walk_by_shape(Job *job) { return walk_by_rule(job, 1, 1); }
 #else
 #define walk_wide walk_plain
-#define walk_new walk_plain
+#define walk_by_shape walk_plain
 #endif
 
-/* NULL, or what is wrong with the header of a batch; fills in what it says. */
+/* Read the header of a batch into the job. Return NULL, or what is wrong with it. */
 static const char *read_header(Job *job) {
     const uint8_t *batch = job->batch;
     if (job->batch_size < HEADER) return "a record batch shorter than its header";
@@ -441,9 +441,9 @@ static const char *read_header(Job *job) {
     return NULL;
 }
 
-/* NULL, or what is wrong with the records. `notes` must have room for `count` records. */
+/* Return NULL, or what is wrong with the records. `notes` must have room for `count` records. */
 static const char *scan(Job *job) {
-    if (!(is_new ? walk_new(job) : is_wide ? walk_wide(job) : walk_plain(job))) return "a record that does not fit into its batch";
+    if (!(has_wide_products ? walk_by_shape(job) : is_wide ? walk_wide(job) : walk_plain(job))) return "a record that does not fit into its batch";
     for (uint32_t i = 0; i <= job->parts; i++) {
         Part *part = &job->part[i];
         part->size = (uint32_t)part->tally;
@@ -455,7 +455,7 @@ static const char *scan(Job *job) {
 
 /* ---- parts ---- */
 
-/* Steps of checksums: less, and they stumble at every start; more, and what they read has left the cache. */
+/* Steps of checksums: smaller ones are slowed by each start, and larger ones read bytes that have left the cache. */
 enum { SUM_STEP = PIECE_MAX, SUM_EACH = 64 << 10, SUM_AHEAD = 64 << 10 };
 enum { STRETCH = 64, COPY_SPARE = 128, COPY_MAX = 512 };
 #if defined(__GNUC__)
@@ -464,7 +464,7 @@ typedef uint8_t Block __attribute__((vector_size(32), aligned(1), may_alias));
 typedef struct { uint8_t bytes[32]; } Block;
 #endif
 
-/* Copies one record; up to COPY_SPARE bytes behind it are written too where `spare` says there is room on both sides. */
+/* Copy one record. With `spare`, up to COPY_SPARE bytes after it may be read and written too. */
 INLINE void copy(uint8_t *to, const uint8_t *from, size_t size, int spare) {
     if (LIKELY(spare && size <= COPY_SPARE)) {
         for (int i = 0; i < COPY_SPARE; i += 32) *(Block *)(to + i) = *(const Block *)(from + i);
@@ -479,53 +479,53 @@ INLINE void copy(uint8_t *to, const uint8_t *from, size_t size, int spare) {
     }
 }
 
-/* Copies one record to the end of its part; its checksum waits. */
+/* Append one record to its part. The checksum is updated later. */
 INLINE void append(Part *part, const uint8_t *from, size_t size, int spare) {
     uint8_t *to = part->cursor;
     part->cursor = to + size;
     copy(to, from, size, spare && part->end - part->cursor >= COPY_SPARE);
 }
 
-/* Takes the checksum of a part as far as it is written: while it is in the cache. */
-static void sum_up(Part *part) {
+/* Update the checksum of a part up to its write position, while the bytes are in the cache. */
+static void update_crc(Part *part) {
     part->crc = crc32c(part->crc, part->summed, (size_t)(part->cursor - part->summed));
     part->summed = part->cursor;
 }
 
-/* Takes the checksum of what comes in up to `end` at least, a good piece ahead: what is copied next lies in the cache. */
-static void read_up(Job *job, const uint8_t *end) {
-    const size_t left = job->batch_size - job->read, most = (size_t)(end - job->batch) - job->read;
-    const size_t now = most > SUM_AHEAD ? most : SUM_AHEAD < left ? SUM_AHEAD : left;
-    job->crc = crc32c(job->crc, job->batch + job->read, now);
-    job->read += now;
+/* Update the checksum of the input at least up to `end`, mostly further: the bytes copied next are then in the cache. */
+static void read_ahead(Job *job, const uint8_t *end) {
+    const size_t remaining = job->batch_size - job->read, needed = (size_t)(end - job->batch) - job->read;
+    const size_t size = needed > SUM_AHEAD ? needed : SUM_AHEAD < remaining ? SUM_AHEAD : remaining;
+    job->crc = crc32c(job->crc, job->batch + job->read, size);
+    job->read += size;
 }
 
-/* The first of the kept records behind which there are not COPY_SPARE bytes. */
+/* Return the index of the first kept record with fewer than COPY_SPARE bytes after it. */
 static uint32_t notes_near_end(const Job *job) {
     uint32_t i = job->kept;
     while (i && job->body_size - job->notes[i - 1].start - job->notes[i - 1].size < COPY_SPARE) i--;
     return i;
 }
 
-/* Short records: long stretches of input and output are summed up, each for itself. */
+/* Short records: checksums of input and output are computed separately, over long stretches. */
 INLINE void fill_by_stretches(Job *job) {
     const uint8_t *const body = job->body, *read = job->is_open ? job->batch + job->read : body + job->body_size;
     const uint32_t near_end = notes_near_end(job);
-    uint32_t since = 0; /* where it stood when parts were last summed up */
+    uint32_t summed_at = 0; /* position at the last update of the checksums of parts */
     Part *const parts = job->part;
-    for (uint32_t i = 0, to; i < job->kept; i = to) {
+    for (uint32_t i = 0, stretch_end; i < job->kept; i = stretch_end) {
         const int spare = i < near_end;
-        to = i + STRETCH < (spare ? near_end : job->kept) ? i + STRETCH : spare ? near_end : job->kept;
-        const Note *note = job->notes + i, *const end = job->notes + to;
+        stretch_end = i + STRETCH < (spare ? near_end : job->kept) ? i + STRETCH : spare ? near_end : job->kept;
+        const Note *note = job->notes + i, *const end = job->notes + stretch_end;
         if (body + end[-1].start + end[-1].size > read) {
-            read_up(job, body + end[-1].start + end[-1].size);
+            read_ahead(job, body + end[-1].start + end[-1].size);
             read = job->batch + job->read;
         }
         for (; note < end; note++) append(parts + note->part, body + note->start, note->size, spare);
-        if (end[-1].start - since < SUM_EACH) continue;
-        since = end[-1].start;
+        if (end[-1].start - summed_at < SUM_EACH) continue;
+        summed_at = end[-1].start;
         for (uint32_t j = 0; j < job->parts; j++)
-            if (parts[j].out && parts[j].cursor - parts[j].summed >= SUM_STEP) sum_up(parts + j);
+            if (parts[j].out && parts[j].cursor - parts[j].summed >= SUM_STEP) update_crc(parts + j);
     }
 }
 
@@ -535,29 +535,29 @@ static uint32_t pieces_from = 512; /* mean bytes of a record: below, joining cos
 #ifdef HAS_X86
 WIDE static void fill_wide(Job *job) { fill_by_stretches(job); }
 
-/* Long records: each is summed up once, for the input and for its part. */
+/* Long records: the checksum of each is computed once, for the input and for its part. */
 MULTIPLYING static void fill_by_pieces(Job *job) {
     const uint8_t *read = job->is_open ? job->batch + job->read : NULL;
     const uint32_t near_end = notes_near_end(job);
-    uint32_t whole = ~job->crc;
+    uint32_t batch_crc = ~job->crc;
     for (uint32_t i = 0; i < job->kept; i++) {
         const Note *note = &job->notes[i];
         const uint8_t *from = job->body + note->start;
-        if (read && read < from) whole = crc_by_pieces(whole, read, (size_t)(from - read));
+        if (read && read < from) batch_crc = crc_by_pieces(batch_crc, read, (size_t)(from - read));
         Part *part = &job->part[note->part];
         uint32_t crc = ~part->crc;
-        for (size_t left = note->size, now; left; left -= now, from += now) {
-            now = left < PIECE_MAX ? left : PIECE_MAX;
-            const uint64_t piece = crc_of_piece(from, now);
-            whole = (uint32_t)joined(whole, piece, now);
-            crc = (uint32_t)joined(crc, piece, now);
+        for (size_t remaining = note->size, piece_size; remaining; remaining -= piece_size, from += piece_size) {
+            piece_size = remaining < PIECE_MAX ? remaining : PIECE_MAX;
+            const uint64_t piece = crc_of_piece(from, piece_size);
+            batch_crc = (uint32_t)joined(batch_crc, piece, piece_size);
+            crc = (uint32_t)joined(crc, piece, piece_size);
         }
         append(part, job->body + note->start, note->size, i < near_end);
         part->crc = ~crc;
         part->summed = part->cursor;
         read = read ? from : NULL;
     }
-    job->crc = ~whole;
+    job->crc = ~batch_crc;
     job->read = read ? (size_t)(read - job->batch) : job->read;
 }
 #else
@@ -576,9 +576,9 @@ static void begin(const Job *job, Part *part) {
     part->summed = part->cursor;
 }
 
-/* Writes every part, each at its `out` of HEADER + size bytes; where one part has all records, there is none. NULL, or what
- * is wrong with the batch: then all parts are worthless. Records that were opened (`body` is not of the batch) had their
- * checksum checked before. */
+/* Write every part to its `out` of HEADER + size bytes, unless one part has all records. Return NULL, or what is wrong with
+ * the batch: all parts are invalid then. The checksum of decompressed records (`body` is outside the batch) was verified
+ * before. */
 static const char *fill(Job *job) {
     const int is_copied = job->kept && job->part[job->notes[0].part].out;
     if (is_copied) {
@@ -593,7 +593,7 @@ static const char *fill(Job *job) {
     for (uint32_t i = 0; is_copied && i < job->parts; i++) {
         Part *part = &job->part[i];
         if (!part->out) continue;
-        sum_up(part);
+        update_crc(part);
         put_big32(part->out + CRC_AT, part->crc);
     }
     return NULL;
@@ -604,22 +604,22 @@ static const char *fill(Job *job) {
 
 enum { VERSION = 3, RELEASE_FROM = 32 << 10, SPARE_MAX = 1 << 20 };
 
-/* Room for notes, kept from call to call; taken and given back under the GIL. */
+/* Memory for notes, kept from call to call; acquired and released under the GIL. */
 static void *spare;
 static size_t spare_size;
 
-static void *take_spare(size_t size, size_t *got) {
+static void *acquire_room(size_t size, size_t *room_size) {
     void *room = spare;
     if (room && spare_size >= size) {
-        *got = spare_size;
+        *room_size = spare_size;
         spare = NULL;
         return room;
     }
-    *got = size < 4096 ? 4096 : size;
-    return malloc(*got);
+    *room_size = size < 4096 ? 4096 : size;
+    return malloc(*room_size);
 }
 
-static void give_spare(void *room, size_t size) {
+static void release_room(void *room, size_t size) {
     if (size > SPARE_MAX || (spare && spare_size >= size)) {
         free(room);
         return;
@@ -649,7 +649,7 @@ static PyObject *part_result(const Part *part, PyObject *content) { /* steals co
     return result;
 }
 
-/* A list with the results of all parts; where records have to be copied, `out` points into a new bytes object. */
+/* Return a list with the results of all parts. If records have to be copied, `out` points into a new bytes object. */
 static PyObject *allocate(Job *job, PyObject *source) {
     PyObject *results = PyList_New(job->parts), *empty = NULL;
     if (!results) return NULL;
@@ -680,7 +680,7 @@ static PyObject *run(Job *job, PyObject *source) {
     size_t parts_size = (job->parts + 1) * sizeof(Part), room_size;
     const char *wrong = read_header(job);
     if (wrong) return PyErr_Format(PyExc_ValueError, "%s", wrong);
-    uint8_t *room = take_spare(parts_size + ((size_t)job->count + 1) * sizeof(Note), &room_size);
+    uint8_t *room = acquire_room(parts_size + ((size_t)job->count + 1) * sizeof(Note), &room_size);
     if (!room) return PyErr_NoMemory();
     job->part = (Part *)room;
     job->notes = (Note *)(room + parts_size);
@@ -699,7 +699,7 @@ static PyObject *run(Job *job, PyObject *source) {
         wrong = fill(job);
         if (release) PyEval_RestoreThread(state);
     }
-    give_spare(room, room_size);
+    release_room(room, room_size);
     if (results && wrong) {
         Py_DECREF(results);
         return PyErr_Format(PyExc_ValueError, "%s", wrong);
@@ -707,20 +707,20 @@ static PyObject *run(Job *job, PyObject *source) {
     return results;
 }
 
-static PyObject *wanted_parts(Job *job, PyObject *wanted, PyObject *source) {
+static PyObject *split_for_slots(Job *job, PyObject *requested, PyObject *source) {
     uint32_t part_of[SLOTS_MAX + 1];
     const uint32_t slots = job->cut->slots;
-    const Py_ssize_t parts = PySequence_Size(wanted);
+    const Py_ssize_t parts = PySequence_Size(requested);
     if (parts < 0) return NULL;
-    if (parts > slots) return PyErr_Format(PyExc_ValueError, "a slot is wanted twice");
+    if (parts > slots) return PyErr_Format(PyExc_ValueError, "a slot is requested twice");
     for (uint32_t slot = 0; slot <= slots; slot++) part_of[slot] = (uint32_t)parts;
     for (Py_ssize_t i = 0; i < parts; i++) {
-        PyObject *number = PySequence_GetItem(wanted, i);
+        PyObject *number = PySequence_GetItem(requested, i);
         long slot = number ? PyLong_AsLong(number) : -1;
         Py_XDECREF(number);
         if (slot == -1 && PyErr_Occurred()) return NULL;
         if (slot < 0 || slot >= (long)slots || part_of[slot] != (uint32_t)parts)
-            return PyErr_Format(PyExc_ValueError, "no such slot, or wanted twice");
+            return PyErr_Format(PyExc_ValueError, "no such slot, or requested twice");
         part_of[slot] = (uint32_t)i;
     }
     job->parts = (uint32_t)parts;
@@ -731,14 +731,14 @@ static PyObject *wanted_parts(Job *job, PyObject *wanted, PyObject *source) {
 enum { RULE, SLOTS, STARTS, TARGETS, NULL_KEYS, KEY_INDEX, KEY_BYTES, PACKED };
 
 static size_t bytes_at(PyObject *packed, int position, const uint8_t **bytes) {
-    PyObject *found = PyTuple_GetItem(packed, position);
+    PyObject *bytes_object = PyTuple_GetItem(packed, position);
     if (PyErr_Occurred()) return 0;
-    *bytes = (const uint8_t *)PyBytes_AsString(found);
-    return *bytes ? (size_t)PyBytes_Size(found) : 0;
+    *bytes = (const uint8_t *)PyBytes_AsString(bytes_object);
+    return *bytes ? (size_t)PyBytes_Size(bytes_object) : 0;
 }
 
-/* Cuts that were found right: checking one of 65,536 keys takes longer than taking apart a small batch. Tuples of bytes and
- * numbers do not change, and while they are kept here no other has their address. Used under the GIL. */
+/* Cuts that were checked: checking one of 65,536 keys takes longer than splitting a small batch. Tuples of bytes and numbers
+ * are immutable, and while they are kept here no other has their address. Used under the GIL. */
 enum { CHECKED = 8 };
 static PyObject *checked[CHECKED];
 static unsigned checked_next;
@@ -750,13 +750,13 @@ static int was_checked(PyObject *packed) {
 }
 
 static void remember_checked(PyObject *packed) {
-    PyObject *before = checked[checked_next];
+    PyObject *evicted = checked[checked_next];
     checked[checked_next] = Py_NewRef(packed);
     checked_next = (checked_next + 1) % CHECKED;
-    Py_XDECREF(before);
+    Py_XDECREF(evicted);
 }
 
-/* Reads a cut; 0: it is none, and an exception says why. What it points to belongs to `packed`. */
+/* Read a cut; 0: invalid, with an exception. `packed` owns the memory of its pointers. */
 static int read_cut(Cut *cut, PyObject *packed) {
     if (!PyTuple_Check(packed) || PyTuple_Size(packed) != PACKED) {
         PyErr_SetString(PyExc_TypeError, "a cut is a tuple of 7");
@@ -783,22 +783,22 @@ static PyObject *hashes(PyObject *module, PyObject *keys) {
     (void)module;
     if (!PyList_Check(keys)) return PyErr_Format(PyExc_TypeError, "hashes takes a list");
     const Py_ssize_t count = PyList_Size(keys);
-    PyObject *found = PyBytes_FromStringAndSize(NULL, count * 4);
-    uint8_t *to = found ? (uint8_t *)PyBytes_AsString(found) : NULL;
-    for (Py_ssize_t i = 0; found && i < count; i++) {
+    PyObject *result = PyBytes_FromStringAndSize(NULL, count * 4);
+    uint8_t *to = result ? (uint8_t *)PyBytes_AsString(result) : NULL;
+    for (Py_ssize_t i = 0; result && i < count; i++) {
         char *key;
         Py_ssize_t size;
         if (PyBytes_AsStringAndSize(PyList_GetItem(keys, i), &key, &size) < 0) {
-            Py_CLEAR(found);
+            Py_CLEAR(result);
             break;
         }
         const uint32_t hash = murmur2((const uint8_t *)key, (size_t)size);
         memcpy(to + 4 * i, &hash, 4);
     }
-    return found;
+    return result;
 }
 
-PyDoc_STRVAR(split_doc, "split(batch, body, packed, wanted, from_offset) -> list of (batch, last_kept, records); raises ValueError");
+PyDoc_STRVAR(split_doc, "split(batch, body, packed, slots, from_offset) -> list of (batch, last_kept, records); raises ValueError");
 
 static PyObject *split(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
@@ -815,7 +815,7 @@ static PyObject *split(PyObject *module, PyObject *const *args, Py_ssize_t count
     if (!has_body || PyObject_GetBuffer(args[1], &body, PyBUF_SIMPLE) == 0) {
         job.body = has_body ? body.buf : NULL;
         job.body_size = has_body ? (size_t)body.len : 0;
-        result = wanted_parts(&job, args[3], args[0]);
+        result = split_for_slots(&job, args[3], args[0]);
         if (has_body) PyBuffer_Release(&body);
     }
     PyBuffer_Release(&batch);
@@ -836,7 +836,7 @@ static PyObject *crc32c_of(PyObject *module, PyObject *data) {
     return PyLong_FromUnsignedLong(crc);
 }
 
-PyDoc_STRVAR(combine_doc, "crc32c_combine(first, second, size) -> int: the checksum of two pieces, the second of so many bytes");
+PyDoc_STRVAR(combine_doc, "crc32c_combine(first, second, size) -> int: the checksum of two pieces, the second of `size` bytes");
 
 static PyObject *combine(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
@@ -859,19 +859,19 @@ static PyObject *murmur2_of(PyObject *module, PyObject *data) {
 }
 
 PyDoc_STRVAR(pretend_doc,
-             "pretend(most): use no more of the processor than 0: nothing, 1: its simple instructions, 2: products, 3: all");
+             "pretend(most): limit the use of the processor to 0: no extensions, 1: simple instructions, 2: products, 3: all");
 
 static PyObject *pretend(PyObject *module, PyObject *most) {
     (void)module;
-    long wanted = PyLong_AsLong(most);
+    long level = PyLong_AsLong(most);
     if (PyErr_Occurred()) return NULL;
-    look_around((int)wanted);
+    detect_processor((int)level);
     return Py_NewRef(Py_None);
 }
 
 static int prepare(PyObject *module) {
-    make_tables();
-    look_around(ALL);
+    fill_tables();
+    detect_processor(ALL);
     return PyModule_AddIntConstant(module, "VERSION", VERSION) < 0
         || PyModule_AddStringConstant(module, "CHECKSUM", crc_of == crc_by_table ? "table" : "hardware") < 0 ? -1 : 0;
 }

@@ -28,7 +28,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TopicState:
     """A topic as shown in Metadata."""
 
     code: int
@@ -54,7 +54,7 @@ def cut_of(name: ViewName, plan: Plan | None) -> Cut:
     return RangeCut(plan.starts)
 
 
-def judge(slots: int, view: Seen, base: Seen, binding: Binding | None, partitions_max: int) -> Standing:
+def judge(slots: int, view: TopicState, base: TopicState, binding: Binding | None, partitions_max: int) -> Standing:
     """Return the missing steps. The stored `binding` is ignored if it has another topic id."""
     if base.code != ErrorCode.NONE:
         return Standing(Step.REFUSE, ErrorCode.of(base.code))

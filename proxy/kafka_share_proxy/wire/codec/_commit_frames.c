@@ -1,6 +1,6 @@
-/* OffsetCommit requests and responses of the commonest form, read and rewritten in one pass: see commit_frames.py, whose functions these
- * are. Whatever is out of the common gives "not read", and the generated codec judges it. No read leaves the bytes: every
- * length is compared with what is left before it is believed. Limited API of CPython 3.11.
+/* OffsetCommit requests and responses of the most common form, read and rewritten in one pass: see commit_frames.py. Other
+ * forms are "not read", and the generated codec decodes them. No read leaves the bytes: every length is compared with the
+ * remaining bytes before it is used. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,26 +13,26 @@ enum { VERSION = 2 }; /* commit_frames.BUILT_VERSION */
 enum { LOWEST = 2, HIGHEST = 10, RETENTION_UNTIL = 4, EPOCH_SINCE = 6, INSTANCE_SINCE = 7, FLEXIBLE_SINCE = 8, IDS_SINCE = 10 };
 enum { THROTTLE_SINCE = 3, UUID = 16, PARTITIONS_MAX = 64, STRING_MAX = 0x7FFF }; /* commit_frames.PARTITIONS_MAX */
 
-/* The count of a compact array or string; -1: null. */
-static int64_t compact(Reader *from) { return (int64_t)unsigned_varint(from) - 1; }
+/* Read the length of a compact array or string; -1: null. */
+static int64_t compact_length(Reader *from) { return (int64_t)unsigned_varint(from) - 1; }
 
 static void no_tags(Reader *from) {
     if (from->is_flexible && number(from, 1)) from->is_wrong = 1;
 }
 
-/* A string as a new reference, None where it is null and may be; NULL: not of the usual form, or an exception. */
+/* Read a string, a new reference; None if it is null and may be. NULL: an unusual form, or an exception. */
 static PyObject *text(Reader *from, int is_compact, int may_be_null) {
-    int64_t length = is_compact ? compact(from) : number(from, 2);
+    int64_t length = is_compact ? compact_length(from) : number(from, 2);
     if (!from->is_wrong && length == -1 && may_be_null) return Py_NewRef(Py_None);
     const uint8_t *bytes = length > STRING_MAX ? NULL : take(from, (Py_ssize_t)length);
-    PyObject *found = bytes ? PyUnicode_DecodeUTF8((const char *)bytes, (Py_ssize_t)length, NULL) : NULL;
-    if (!found && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) PyErr_Clear();
-    if (!found) from->is_wrong = 1;
-    return found;
+    PyObject *decoded = bytes ? PyUnicode_DecodeUTF8((const char *)bytes, (Py_ssize_t)length, NULL) : NULL;
+    if (!decoded && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) PyErr_Clear();
+    if (!decoded) from->is_wrong = 1;
+    return decoded;
 }
 
-static int64_t array(Reader *from) {
-    int64_t count = from->is_flexible ? compact(from) : number(from, 4);
+static int64_t array_count(Reader *from) {
+    int64_t count = from->is_flexible ? compact_length(from) : number(from, 4);
     if (count < 1 || count > PARTITIONS_MAX) from->is_wrong = 1;
     return from->is_wrong ? 0 : count;
 }
@@ -43,7 +43,7 @@ static PyObject *topic_name(Reader *from, int64_t version) {
     return id ? PyBytes_FromStringAndSize((const char *)id, UUID) : NULL;
 }
 
-/* One partition, as commit_frames.CommitEntry has it, at the end of the list. */
+/* Append one partition to the list, as a commit_frames.CommitEntry. */
 static int add_partition(Reader *from, int64_t version, PyObject *topic, PyObject *entries) {
     int64_t index = number(from, 4);
     Py_ssize_t offset_at = from->at;
@@ -62,7 +62,7 @@ static int add_partition(Reader *from, int64_t version, PyObject *topic, PyObjec
 
 static int add_topic(Reader *from, int64_t version, PyObject *entries) {
     PyObject *topic = topic_name(from, version);
-    int64_t count = topic ? array(from) : 0;
+    int64_t count = topic ? array_count(from) : 0;
     int result = topic && !from->is_wrong ? 0 : -1;
     for (int64_t i = 0; i < count && !result; i++)
         result = PyList_Size(entries) < PARTITIONS_MAX ? add_partition(from, version, topic, entries) : -1;
@@ -71,9 +71,9 @@ static int add_topic(Reader *from, int64_t version, PyObject *entries) {
     return result;
 }
 
-static PyObject *entries_of(Reader *from, int64_t version) {
+static PyObject *read_entries(Reader *from, int64_t version) {
     PyObject *entries = PyList_New(0);
-    int64_t count = array(from);
+    int64_t count = array_count(from);
     int result = entries ? 0 : -1;
     for (int64_t i = 0; i < count && !result; i++) result = add_topic(from, version, entries);
     no_tags(from);
@@ -81,22 +81,22 @@ static PyObject *entries_of(Reader *from, int64_t version) {
     return entries;
 }
 
-static PyObject *request_of(Reader *from, int64_t version) {
-    PyObject *client_id = text(from, 0, 1), *group = NULL, *member = NULL, *instance = NULL, *entries = NULL, *found = NULL;
+static PyObject *read_fields(Reader *from, int64_t version) {
+    PyObject *client_id = text(from, 0, 1), *group = NULL, *member = NULL, *instance = NULL, *entries = NULL, *request = NULL;
     no_tags(from);
     if (client_id) group = text(from, from->is_flexible, 0);
     number(from, 4); /* the generation */
     if (group) member = text(from, from->is_flexible, 0);
     if (member && version >= INSTANCE_SINCE) instance = text(from, from->is_flexible, 1);
     if (version <= RETENTION_UNTIL) number(from, 8);
-    if (member && !from->is_wrong) entries = entries_of(from, version);
-    if (entries) found = PyTuple_Pack(4, client_id, group, member, entries);
+    if (member && !from->is_wrong) entries = read_entries(from, version);
+    if (entries) request = PyTuple_Pack(4, client_id, group, member, entries);
     Py_XDECREF(client_id);
     Py_XDECREF(group);
     Py_XDECREF(member);
     Py_XDECREF(instance);
     Py_XDECREF(entries);
-    return found;
+    return request;
 }
 
 static const char read_doc[] = "read(frame, version): see commit_frames.read.";
@@ -109,18 +109,18 @@ static PyObject *read_request(PyObject *module, PyObject *const *args, Py_ssize_
     Py_buffer frame;
     if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0) return NULL;
     Reader from = {frame.buf, 12, frame.len, version < LOWEST || version > HIGHEST || frame.len < 12, version >= FLEXIBLE_SINCE};
-    PyObject *found = from.is_wrong ? NULL : request_of(&from, version);
+    PyObject *request = from.is_wrong ? NULL : read_fields(&from, version);
     PyBuffer_Release(&frame);
-    return found || PyErr_Occurred() ? found : Py_NewRef(Py_None);
+    return request || PyErr_Occurred() ? request : Py_NewRef(Py_None);
 }
 
 static int is_accepted(Reader *from, int64_t version, int64_t partitions) {
     no_tags(from);
     if (version >= THROTTLE_SINCE) number(from, 4);
-    for (int64_t topics = array(from); topics > 0 && !from->is_wrong; topics--) {
-        int64_t length = version >= IDS_SINCE ? UUID : from->is_flexible ? compact(from) : number(from, 2);
+    for (int64_t topics = array_count(from); topics > 0 && !from->is_wrong; topics--) {
+        int64_t length = version >= IDS_SINCE ? UUID : from->is_flexible ? compact_length(from) : number(from, 2);
         take(from, (Py_ssize_t)length);
-        for (int64_t count = array(from); count > 0 && !from->is_wrong; count--, partitions--) {
+        for (int64_t count = array_count(from); count > 0 && !from->is_wrong; count--, partitions--) {
             number(from, 4);
             if (number(from, 2)) return 0;
             no_tags(from);
@@ -146,7 +146,7 @@ static PyObject *accepted(PyObject *module, PyObject *const *args, Py_ssize_t co
     return PyBool_FromLong(result);
 }
 
-/* What is written; without room it is only counted. */
+/* Output; without memory (NULL) only its size is counted. */
 typedef struct {
     uint8_t *room;
     Py_ssize_t size;
@@ -163,10 +163,10 @@ static void put_number(Writer *to, int64_t value, int count) {
     put(to, bytes, count);
 }
 
-/* Return an integer of a tuple, -1 and an exception if it is none. */
+/* Return an integer of a tuple; -1 with an exception if it is not one. */
 static int64_t item(PyObject *tuple, Py_ssize_t at) {
-    PyObject *found = PyTuple_GetItem(tuple, at);
-    return found ? PyLong_AsLongLong(found) : -1;
+    PyObject *value = PyTuple_GetItem(tuple, at);
+    return value ? PyLong_AsLongLong(value) : -1;
 }
 
 enum { OFFSET_AT = 5, METADATA_AT, AFTER_METADATA, SHORT_TEXT_MAX = 126 }; /* of commit_frames.CommittedEntry */
@@ -215,12 +215,12 @@ static int put_request(Writer *to, const Py_buffer *frame, int64_t version, PyOb
 static PyObject *rewritten_request(const Py_buffer *frame, int64_t version, PyObject *entries, PyObject *fields) {
     Writer counted = {NULL, 0};
     if (put_request(&counted, frame, version, entries, fields)) return NULL;
-    PyObject *found = PyBytes_FromStringAndSize(NULL, 4 + counted.size);
-    Writer to = {found ? (uint8_t *)PyBytes_AsString(found) : NULL, 0};
-    if (!found) return NULL;
+    PyObject *request = PyBytes_FromStringAndSize(NULL, 4 + counted.size);
+    Writer to = {request ? (uint8_t *)PyBytes_AsString(request) : NULL, 0};
+    if (!request) return NULL;
     put_number(&to, counted.size, 4);
-    if (put_request(&to, frame, version, entries, fields)) Py_CLEAR(found);
-    return found;
+    if (put_request(&to, frame, version, entries, fields)) Py_CLEAR(request);
+    return request;
 }
 
 static const char rewritten_doc[] = "rewritten(frame, version, entries, fields): see commit_frames.rewritten.";
@@ -234,9 +234,9 @@ static PyObject *rewritten(PyObject *module, PyObject *const *args, Py_ssize_t c
         return PyErr_Format(PyExc_ValueError, "entries and fields are lists of the same length");
     Py_buffer frame;
     if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0) return NULL;
-    PyObject *found = frame.len < 4 ? PyErr_Format(PyExc_ValueError, "no frame") : rewritten_request(&frame, version, args[2], args[3]);
+    PyObject *request = frame.len < 4 ? PyErr_Format(PyExc_ValueError, "no frame") : rewritten_request(&frame, version, args[2], args[3]);
     PyBuffer_Release(&frame);
-    return found;
+    return request;
 }
 
 static int prepare(PyObject *module) { return PyModule_AddIntConstant(module, "VERSION", VERSION); }
@@ -253,7 +253,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)prepare}, {0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "kafka_share_proxy.wire.codec._commit_frames",
-    .m_doc = "OffsetCommit in its commonest form.",
+    .m_doc = "OffsetCommit in its most common form.",
     .m_methods = functions,
     .m_slots = slots,
 };

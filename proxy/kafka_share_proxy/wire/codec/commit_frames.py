@@ -248,5 +248,5 @@ def rewritten(
     for _, _, metadata in fields:
         if metadata is not None and len(metadata) > SHORT_MAX:
             return _python_rewritten(frame, version, entries, fields)
-    made: bytes = _short_rewritten(frame, version, entries, fields)
-    return made
+    rewritten_frame: bytes = _short_rewritten(frame, version, entries, fields)
+    return rewritten_frame

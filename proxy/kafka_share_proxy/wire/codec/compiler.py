@@ -142,8 +142,8 @@ class Codec(Generic[M]):
         if isinstance(error, RemoteProtocolError):
             kind = TooManyElements if isinstance(error, TooManyElements) else RemoteProtocolError
             return kind(f"{self}: {error}")
-        what = "a string is not UTF-8" if isinstance(error, UnicodeDecodeError) else "the message ends too early"
-        return RemoteProtocolError(f"{self}: {what}")
+        reason = "a string is not UTF-8" if isinstance(error, UnicodeDecodeError) else "the message ends too early"
+        return RemoteProtocolError(f"{self}: {reason}")
 
     def _check_end(self, position: int, data: Buffer) -> None:
         if position > len(data):

@@ -49,8 +49,8 @@ class _Decoder:
         self.spec = spec
         self.run: list[tuple[str, str]] = []
         """Struct codes of unread values, and the targets of their assignment."""
-        for name, made in classes.items():
-            self.source.names[f"C_{name}"] = made
+        for name, message_class in classes.items():
+            self.source.names[f"C_{name}"] = message_class
 
     def message(self) -> Source:
         self.source.names["new"] = object.__new__

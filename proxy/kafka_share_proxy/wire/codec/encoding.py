@@ -32,8 +32,8 @@ class _Encoder:
         """Name of the function that accepts parts."""
         self.run: list[tuple[str, str]] = []
         """Struct codes and their values that are not packed yet."""
-        for name, made in classes.items():
-            self.source.names[f"C_{name}"] = made
+        for name, message_class in classes.items():
+            self.source.names[f"C_{name}"] = message_class
 
     def message(self) -> Source:
         with self.block("def encode(m, a):"):

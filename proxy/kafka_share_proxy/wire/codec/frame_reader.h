@@ -1,5 +1,5 @@
-/* Fields of Kafka's protocol out of a frame. No read leaves its bytes: every length is compared with what is left before
- * it is believed, and after one that was wrong everything else is, too.
+/* Read fields of Kafka's protocol from a frame. No read leaves its bytes: every length is compared with the remaining bytes
+ * before it is used, and after a wrong one all further reads fail.
  */
 #ifndef KSP_FRAME_READER_H
 #define KSP_FRAME_READER_H
@@ -11,10 +11,10 @@ typedef struct {
     const uint8_t *bytes;
     Py_ssize_t at, end;
     int is_wrong;
-    int is_flexible; /* whether the version of the message has compact lengths and tags (KIP-482) */
+    int is_flexible; /* true if the version of the message has compact lengths and tags (KIP-482) */
 } Reader;
 
-/* The next `count` bytes; NULL: there are not so many. */
+/* Return the next `count` bytes; NULL: fewer remain. */
 static inline const uint8_t *take(Reader *from, int64_t count) {
     if (from->is_wrong || count < 0 || count > from->end - from->at) {
         from->is_wrong = 1;
@@ -24,7 +24,7 @@ static inline const uint8_t *take(Reader *from, int64_t count) {
     return from->bytes + from->at - count;
 }
 
-/* A signed number of so many bytes, the highest one first. */
+/* Read a big-endian signed number of `count` bytes. */
 static inline int64_t number(Reader *from, int count) {
     const uint8_t *bytes = take(from, count);
     uint64_t value = bytes && (bytes[0] & 0x80) ? ~(uint64_t)0 : 0;
@@ -32,7 +32,7 @@ static inline int64_t number(Reader *from, int count) {
     return (int64_t)value;
 }
 
-/* An unsigned number of seven bits a byte, of 32 bits at most. */
+/* Read an unsigned varint of at most 32 bits. */
 static inline uint64_t unsigned_varint(Reader *from) {
     uint64_t value = 0;
     for (int shift = 0; shift < 35; shift += 7) {

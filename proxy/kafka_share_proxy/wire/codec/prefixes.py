@@ -201,14 +201,16 @@ def _is_topic(field: FieldSpec) -> bool:
     return _is_topic_name(field) or _is_topic_id(field)
 
 
-def _listed(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool]) -> EachOf:
-    where = _where(key, version, what, is_it)
+def _listed(key: int, version: int, field_kind: str, is_it: Callable[[FieldSpec], bool]) -> EachOf:
+    where = _where(key, version, field_kind, is_it)
     if not isinstance(where, EachOf) or not where.fields:
-        raise LocalProtocolError(f"{registry.API_KEYS[key]}Request v{version} has no list of structures with a {what}")
+        raise LocalProtocolError(
+            f"{registry.API_KEYS[key]}Request v{version} has no list of structures with a {field_kind}"
+        )
     return where
 
 
-def _where(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool]) -> FieldOf | EachOf:
+def _where(key: int, version: int, field_kind: str, is_it: Callable[[FieldSpec], bool]) -> FieldOf | EachOf:
     spec = registry.versioned_request_spec(key, version)
     source = Source(spec, version)
     for field in source.plain_fields(spec.root):
@@ -217,7 +219,7 @@ def _where(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool]
         for inner in source.plain_fields(field.struct) if field.struct is not None and field.is_array else ():
             if inner.struct is None and not inner.is_array and is_it(inner):
                 return EachOf(field.name, (inner.name,))
-    raise LocalProtocolError(f"{spec.name} v{version} has no {what}")
+    raise LocalProtocolError(f"{spec.name} v{version} has no {field_kind}")
 
 
 class _Writer(Skipper):
@@ -446,5 +448,5 @@ def _short(message: str, received: int, end: int) -> Unread:
     return Unread.MORE_BYTES
 
 
-def _malformed(message: str, what: object) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{message}: {what}")
+def _malformed(message: str, reason: object) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{message}: {reason}")

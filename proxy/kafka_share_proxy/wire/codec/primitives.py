@@ -88,10 +88,10 @@ def skip_tags(buffer: Any, position: int, end: int) -> int:
     return position
 
 
-def check_count(what: str, count: int, most: int, size: int, remaining: int) -> None:
+def check_count(part: str, count: int, most: int, size: int, remaining: int) -> None:
     """Raise RemoteProtocolError if a count exceeds `most`, or the remaining bytes."""
     if count > most or count * size > remaining:
-        raise refusal(what, count, remaining)
+        raise refusal(part, count, remaining)
 
 
 def check_tags(count: int, remaining: int) -> None:
@@ -113,8 +113,8 @@ def _tag_of(tagged: tuple[int, bytes]) -> int:
     return tagged[0]
 
 
-def refusal(what: str, length: int, remaining: int) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{what}: length {length} cannot be, {remaining} bytes are left")
+def refusal(part: str, length: int, remaining: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{part}: length {length} cannot be, {remaining} bytes are left")
 
 
 def too_many() -> TooManyElements:
@@ -125,12 +125,12 @@ def too_long(length: int) -> LocalProtocolError:
     return LocalProtocolError(f"a string of {length} bytes is longer than {STRING_MAX}")
 
 
-def mismatch(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{what}: the tagged field does not end where its size says")
+def mismatch(part: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{part}: the tagged field does not end where its size says")
 
 
-def lacking(what: str) -> LocalProtocolError:
-    return LocalProtocolError(f"{what} is set, but this version has no such field")
+def lacking(part: str) -> LocalProtocolError:
+    return LocalProtocolError(f"{part} is set, but this version has no such field")
 
 
 def bad_uuid(value: object) -> LocalProtocolError:
@@ -147,7 +147,7 @@ class ArrayStructs(dict[int, Struct]):
         self._front = front
 
     def __missing__(self, count: int) -> Struct:
-        made = Struct(f">{self._front}{count}{self._code}")
+        struct = Struct(f">{self._front}{count}{self._code}")
         if count <= _CACHED_STRUCTS:
-            self[count] = made
-        return made
+            self[count] = struct
+        return struct

@@ -91,8 +91,8 @@ class Source:
     def function(self, name: str) -> Callable[..., Any]:
         code = compile(self.text(), f"<{self.spec.name} v{self.version}: {name}>", "exec")
         exec(code, self.names)  # noqa: S102  # from our own definitions
-        made: Callable[..., Any] = self.names[name]
-        return made
+        compiled: Callable[..., Any] = self.names[name]
+        return compiled
 
     def is_flexible(self, field: FieldSpec | None = None) -> bool:
         """True if the lengths are compact: of this field, or of the message, whose structures then have tags."""

@@ -61,17 +61,17 @@ _CLASSES: dict[str, type[Any]] = {}
 
 def message_class(name: str) -> type[Any]:
     """Raises SchemaError."""
-    made = _CLASSES.get(name)
-    return made if made is not None else _CLASSES.setdefault(name, build(load(name)))
+    cached = _CLASSES.get(name)
+    return cached if cached is not None else _CLASSES.setdefault(name, build(load(name)))
 
 
 def build(spec: MessageSpec) -> type[Any]:
-    made: dict[str, type[Any]] = {}
+    classes: dict[str, type[Any]] = {}
     for struct in (*spec.structs.values(), spec.root):
         base = RequestMessage if struct is spec.root and spec.type == "request" else Message
-        made[struct.name] = _struct_class(struct, made, base)
-    root = made.pop(spec.name)
-    for name, nested in made.items():
+        classes[struct.name] = _struct_class(struct, classes, base)
+    root = classes.pop(spec.name)
+    for name, nested in classes.items():
         nested.__qualname__ = f"{spec.name}.{name}"
         setattr(root, name, nested)
     return root
@@ -84,9 +84,9 @@ def default_source(field: FieldSpec) -> str:
     return repr(field.default)
 
 
-def _struct_class(struct: StructSpec, made: dict[str, type[Any]], base: type[Message]) -> type[Any]:
+def _struct_class(struct: StructSpec, classes: dict[str, type[Any]], base: type[Message]) -> type[Any]:
     attributes = tuple(field.attribute for field in struct.fields)
-    namespace: dict[str, Any] = {f"C_{name}": nested for name, nested in made.items()}
+    namespace: dict[str, Any] = {f"C_{name}": nested for name, nested in classes.items()}
     namespace["_UNSET"] = object()
     exec(_init_source(struct), namespace)  # noqa: S102  # from our own definitions, names checked by the parser
     body = {

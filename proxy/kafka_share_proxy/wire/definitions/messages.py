@@ -16,8 +16,8 @@ __all__ = ["Message", "RequestMessage"]
 def __getattr__(name: str) -> Any:
     """Raises AttributeError if there is no such definition."""
     try:
-        made = message_class(name)
+        loaded = message_class(name)
     except SchemaError as error:
         raise AttributeError(str(error), name=name, obj=None) from None
-    globals()[name] = made
-    return made
+    globals()[name] = loaded
+    return loaded

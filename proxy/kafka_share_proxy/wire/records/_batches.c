@@ -1,8 +1,8 @@
-/* The headers of all record batches of one Fetch answer as rows of one table: producers that do not linger write batches
- * of 88 bytes, and an answer of 4 MiB has 50,000 of them.
+/* Headers of all record batches of one Fetch response as rows of one table: producers without linger write batches of 88
+ * bytes, and a response of 4 MiB has 50,000 of them.
  *
  * The rules are those of the Python fallback in batches.py; tests compare the two. No read leaves the buffer: every size is
- * compared with what is left before it is believed. Limited API of CPython 3.11.
+ * compared with the remaining bytes before it is used. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -49,16 +49,16 @@ static void write_row(uint8_t *row, const Batch *of) {
     row[MAGIC + 1] = 0;
 }
 
-/* Bytes of the batch at `p`, of which `left` are there; 0: it is cut off; -1: no batch has such a size. */
-static int64_t size_of(const uint8_t *p, size_t left) {
-    if (left <= MAGIC_AT) return 0;
+/* Return the size of the batch at `p`; 0: it is incomplete; -1: an impossible size. */
+static int64_t size_of(const uint8_t *p, size_t remaining) {
+    if (remaining <= MAGIC_AT) return 0;
     const int64_t length = (int32_t)big32(p + 8);
-    const int64_t least = p[MAGIC_AT] == 2 ? HEADER - LOG_OVERHEAD : p[MAGIC_AT] == 1 ? 22 : p[MAGIC_AT] == 0 ? 14 : INT64_MAX;
-    if (length < least) return -1;
-    return (uint64_t)length + LOG_OVERHEAD > left ? 0 : length + LOG_OVERHEAD;
+    const int64_t length_min = p[MAGIC_AT] == 2 ? HEADER - LOG_OVERHEAD : p[MAGIC_AT] == 1 ? 22 : p[MAGIC_AT] == 0 ? 14 : INT64_MAX;
+    if (length < length_min) return -1;
+    return (uint64_t)length + LOG_OVERHEAD > remaining ? 0 : length + LOG_OVERHEAD;
 }
 
-/* NULL, or what is wrong with the header. */
+/* Read a header. Return NULL, or what is wrong with it. */
 static const char *read_batch(Batch *of, const uint8_t *p) {
     of->magic = (int8_t)p[MAGIC_AT];
     of->base = of->last = (int64_t)big64(p);
@@ -123,7 +123,7 @@ static PyObject *walk(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return result;
 }
 
-/* Producers of a list of transactions, and whether one of each is going on. */
+/* Producer in a list of aborted transactions. is_active: one of its transactions is open. */
 typedef struct { int64_t id; uint8_t is_used, is_active; } Producer;
 
 static Producer *producer(Producer *table, size_t mask, int64_t id) {
@@ -132,31 +132,31 @@ static Producer *producer(Producer *table, size_t mask, int64_t id) {
     return table + at;
 }
 
-/* What becomes of each row under read_committed. Transactions: first offset and producer id of each, ascending. */
-static void judge(uint8_t *fates, const uint8_t *row, size_t rows, const uint8_t *pending, size_t left, Producer *table, size_t mask) {
+/* Set the fate of each row under read_committed. `pending`: first offset and producer id of each transaction, ascending. */
+static void judge(uint8_t *fates, const uint8_t *row, size_t rows, const uint8_t *pending, size_t transactions, Producer *table, size_t mask) {
     for (; rows; rows--, row += ROW) {
         const int attributes = row[ATTRIBUTES];
-        for (; left && get64(pending, 0) <= get64(row, LAST); left--, pending += 16) {
-            Producer *found = producer(table, mask, get64(pending, 8));
-            *found = (Producer){get64(pending, 8), 1, 1};
+        for (; transactions && get64(pending, 0) <= get64(row, LAST); transactions--, pending += 16) {
+            Producer *started = producer(table, mask, get64(pending, 8));
+            *started = (Producer){get64(pending, 8), 1, 1};
         }
-        Producer *of = producer(table, mask, get64(row, PRODUCER));
-        const int is_active = of->is_used && of->is_active && get64(row, PRODUCER) >= 0;
-        if (attributes & CONTROL && is_active && get32(row, COUNT)) of->is_active = 0;
+        Producer *entry = producer(table, mask, get64(row, PRODUCER));
+        const int is_active = entry->is_used && entry->is_active && get64(row, PRODUCER) >= 0;
+        if (attributes & CONTROL && is_active && get32(row, COUNT)) entry->is_active = 0;
         *fates++ = attributes & CONTROL ? MARKER : attributes & TRANSACTIONAL && is_active ? ABORTED : KEPT;
     }
 }
 
-static PyObject *judged(const uint8_t *rows, size_t count, const uint8_t *transactions, size_t listed) {
+static PyObject *judged(const uint8_t *rows, size_t count, const uint8_t *transactions, size_t transaction_count) {
     size_t room = 4;
-    while (room < 2 * listed + 2) room *= 2;
+    while (room < 2 * transaction_count + 2) room *= 2;
     PyObject *fates = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)count);
     Producer *table = fates ? calloc(room, sizeof(Producer)) : NULL;
     if (!table) {
         Py_XDECREF(fates);
         return PyErr_NoMemory();
     }
-    judge((uint8_t *)PyBytes_AsString(fates), rows, count, transactions, listed, table, room - 1);
+    judge((uint8_t *)PyBytes_AsString(fates), rows, count, transactions, transaction_count, table, room - 1);
     free(table);
     return fates;
 }
@@ -178,25 +178,25 @@ PyDoc_STRVAR(ranges_doc, "ranges(rows, fates) -> list of (first, last): offsets 
 
 static PyObject *ranges(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
-    char *rows, *of;
+    char *rows, *fates;
     Py_ssize_t size, judged_count;
     if (count != 2) return PyErr_Format(PyExc_TypeError, "ranges takes 2 arguments, not %zd", count);
-    if (PyBytes_AsStringAndSize(args[0], &rows, &size) < 0 || PyBytes_AsStringAndSize(args[1], &of, &judged_count) < 0)
+    if (PyBytes_AsStringAndSize(args[0], &rows, &size) < 0 || PyBytes_AsStringAndSize(args[1], &fates, &judged_count) < 0)
         return NULL;
     if (size != judged_count * ROW) return PyErr_Format(PyExc_ValueError, "fates of other rows");
-    PyObject *found = PyList_New(0);
-    for (Py_ssize_t i = 0; found && i < judged_count; i++) {
-        if (of[i] != ABORTED) continue;
+    PyObject *merged = PyList_New(0);
+    for (Py_ssize_t i = 0; merged && i < judged_count; i++) {
+        if (fates[i] != ABORTED) continue;
         const uint8_t *row = (const uint8_t *)rows + i * ROW;
         const int64_t first = get64(row, BASE);
         int64_t last = get64(row, LAST);
-        for (; i + 1 < judged_count && of[i + 1] == ABORTED && get64(row + ROW, BASE) == last + 1; i++, row += ROW)
+        for (; i + 1 < judged_count && fates[i + 1] == ABORTED && get64(row + ROW, BASE) == last + 1; i++, row += ROW)
             last = get64(row + ROW, LAST);
         PyObject *range = Py_BuildValue("(LL)", (long long)first, (long long)last);
-        if (!range || PyList_Append(found, range) < 0) Py_CLEAR(found);
+        if (!range || PyList_Append(merged, range) < 0) Py_CLEAR(merged);
         Py_XDECREF(range);
     }
-    return found;
+    return merged;
 }
 
 PyDoc_STRVAR(count_doc, "count(rows) -> int: records in all batches");

@@ -42,18 +42,18 @@ typedef struct {
     int64_t base_offset, offsets, base_timestamp; /* offsets: largest delta that the batch has */
     int64_t append_time;
     int has_append_time;
-    uint32_t at;    /* the record that is being read */
-    int64_t before; /* the offset of the last one found */
-    size_t found;   /* rows that the columns have */
+    uint32_t at;    /* index of the record being read */
+    int64_t last_offset; /* of the last located record */
+    size_t rows; /* rows in the columns */
 } Area;
 
-/* NULL, or what is wrong with record `at`. The columns have room for `count` more rows. A record whose
- * offset is not higher than all before it is left out. */
-static const char *find_all(Area *of, const Columns *to) {
+/* Locate all records. Return NULL, or what is wrong with record `at`. The columns have room for `count` more rows. A record
+ * whose offset is not higher than all before it is ignored. */
+static const char *locate_all(Area *of, const Columns *to) {
     const uint8_t *const origin = of->origin, *const area_end = of->bytes + of->size, *p = of->bytes;
     const int64_t base_offset = of->base_offset;
-    int64_t before = of->before;
-    size_t row = of->found;
+    int64_t last_offset = of->last_offset;
+    size_t row = of->rows;
     for (of->at = 0; of->at < of->count; of->at++) {
         int64_t length, timestamp, delta, key, value, headers;
         if (!(p = varint(p, area_end, &length)) || length < 1 || length > area_end - p) return "its length is not positive, or exceeds the remaining bytes";
@@ -67,9 +67,9 @@ static const char *find_all(Area *of, const Columns *to) {
         const uint8_t *const value_start = p;
         p += value < 0 ? 0 : value;
         if (!(p = varint(p, end, &headers)) || after_headers(p, end, headers) != end) return "its headers do not end where it ends";
-        if (LIKELY(base_offset + delta > before)) {
-            before = base_offset + delta;
-            put64(to->wide[OFFSET], row, before);
+        if (LIKELY(base_offset + delta > last_offset)) {
+            last_offset = base_offset + delta;
+            put64(to->wide[OFFSET], row, last_offset);
             put64(to->wide[TIMESTAMP], row, of->has_append_time ? of->append_time
                 : (int64_t)((uint64_t)of->base_timestamp + (uint64_t)timestamp));
             put32(to->narrow[KEY_START], row, key_start - origin);
@@ -83,8 +83,8 @@ static const char *find_all(Area *of, const Columns *to) {
         p = end;
     }
     if (p != area_end) return "bytes follow the last record";
-    of->before = before;
-    of->found = row;
+    of->last_offset = last_offset;
+    of->rows = row;
     return NULL;
 }
 
@@ -100,11 +100,11 @@ enum { BASE_TIMESTAMP_AT = 27, MAX_TIMESTAMP_AT = 35, COUNT_AT = 57, COMPRESSION
 
 typedef struct {
     const uint8_t *bytes, *end;
-    int is_checked; /* whether checksums are compared */
+    int is_checked; /* true if checksums are compared */
     Area area;
 } Run;
 
-/* Whether there is a whole batch at p; puts what its header says into the area. */
+/* True if there is a complete batch at p. Reads its header into the area. */
 static int read_header(Run *of, const uint8_t *p) {
     Area *area = &of->area;
     if (of->end - p < HEADER || p[MAGIC_AT] != 2) return 0;
@@ -121,12 +121,12 @@ static int read_header(Run *of, const uint8_t *p) {
     return has_offsets(area);
 }
 
-/* Whether there is one whose records are not compressed. */
+/* True if there is a complete batch at p with uncompressed records. */
 static int read_batch(Run *of, const uint8_t *p) {
     return read_header(of, p) && !(p[ATTRIBUTES_AT] & COMPRESSION_MASK);
 }
 
-/* How many rows the columns need at most. */
+/* Return the maximum number of rows that the columns need. */
 static size_t rows_of(Run *of, const uint8_t *p) {
     size_t rows = 0;
     for (; read_batch(of, p) && has_room(&of->area); p = of->area.bytes + of->area.size) rows += of->area.count;
@@ -135,22 +135,22 @@ static size_t rows_of(Run *of, const uint8_t *p) {
 
 enum { ALL_RIGHT = 0, NO_BATCH = 1, WRONG_CHECKSUM = 2, NO_ROOM = 3, WRONG_RECORD = 4 };
 
-/* Finds the records of all batches from p on, for which the columns have that many rows. Behind the last that is right; what
- * is wrong then is in `fault`, and about a record in `wrong`. Bytes that change meanwhile give other records, and no wrong
- * access. */
-static const uint8_t *find_run(Run *of, const Columns *to, size_t rows, const uint8_t *p, int *fault, const char **wrong) {
+/* Locate the records of all batches from p on, in columns of `rows` rows. Return the position after the last valid batch.
+ * `fault` gets the reason to stop, and `wrong` the fault of a record. If the bytes change meanwhile, the records differ, but
+ * no access is out of bounds. */
+static const uint8_t *locate_run(Run *of, const Columns *to, size_t rows, const uint8_t *p, int *fault, const char **wrong) {
     Area *const area = &of->area;
     for (*fault = ALL_RIGHT; p < of->end; p = area->bytes + area->size) {
         if (!read_batch(of, p)) { *fault = NO_BATCH; break; }
         const uint8_t *const end = area->bytes + area->size;
         if (of->is_checked && crc32c(0, p + CRC_FROM, (size_t)(end - p) - CRC_FROM) != big32(p + CRC_AT)) { *fault = WRONG_CHECKSUM; break; }
-        if (!has_room(area) || area->count > rows - area->found) { *fault = NO_ROOM; break; }
-        if ((*wrong = find_all(area, to))) { *fault = WRONG_RECORD; break; }
+        if (!has_room(area) || area->count > rows - area->rows) { *fault = NO_ROOM; break; }
+        if ((*wrong = locate_all(area, to))) { *fault = WRONG_RECORD; break; }
     }
     return p;
 }
 
-/* Copies the first rows of each column to columns of so many rows. */
+/* Copy the first rows of each column to columns of `rows` rows. */
 static void shorten(const Columns *from, const Columns *to, size_t rows) {
     for (int i = 0; i < WIDE_COLUMNS; i++) memcpy(to->wide[i], from->wide[i], 8 * rows);
     for (int i = 0; i < NARROW_COLUMNS; i++) memcpy(to->narrow[i], from->narrow[i], 4 * rows);
@@ -161,7 +161,7 @@ static void shorten(const Columns *from, const Columns *to, size_t rows) {
 enum { SAMPLE = 8, BUCKETS = 1 << 12, BUCKET_SHIFT = 20, KEY_MAX = 256 }; /* a sample: hash and bytes of key and value, uint32 each */
 
 typedef struct {
-    uint32_t first, every; /* which records are looked at */
+    uint32_t first, every; /* which records are sampled */
     uint8_t *keyed, *null; /* samples of records with a key, and without */
     size_t keyed_rows, null_rows;
     const uint8_t *key; /* the key of the first row of `keyed`, if it has at most KEY_MAX bytes; else NULL */
@@ -185,8 +185,8 @@ static size_t samples_max(const Area *of, const Sampling *to) {
     return of->count > to->first ? (of->count - to->first - 1) / to->every + 1 : 0;
 }
 
-/* NULL, or what is wrong with record `at`. Of records that are not sampled only the length is read, and nothing after
- * the last sample. */
+/* Sample keys. Return NULL, or what is wrong with record `at`. Only the length is read of records that are not sampled, and
+ * nothing after the last sample. */
 static const char *sample_keys(Area *of, Sampling *to) {
     const uint8_t *const area_end = of->bytes + of->size, *p = of->bytes;
     uint64_t next = to->first;
@@ -216,7 +216,7 @@ static const char *sample_keys(Area *of, Sampling *to) {
     return NULL;
 }
 
-/* The hash of each row's key, or of its offset where it has none; 0 if a key is not within the bytes. */
+/* Hash the key of each row, or its offset if it has none. Return 0 if a key is not within the bytes. */
 static int hash_keys(const uint8_t *bytes, int64_t size, const Columns *from, size_t first, size_t last, uint8_t *to) {
     for (size_t row = first; row < last; row++, to += 4) {
         const int64_t start = (int32_t)native32(from->narrow[KEY_START] + 4 * row), key = (int32_t)native32(from->narrow[KEY_SIZE] + 4 * row);
@@ -227,8 +227,8 @@ static int hash_keys(const uint8_t *bytes, int64_t size, const Columns *from, si
     return 1;
 }
 
-/* Offset and hash of 64 bits of each row with a key, in two arrays; the number of such rows, or -1 if a key is not within
- * the bytes. */
+/* Write offset and 64-bit hash of each row with a key into two arrays. Return the number of such rows; -1: a key is not
+ * within the bytes. */
 static int64_t hash_order_keys(const uint8_t *bytes, int64_t size, const Columns *from, size_t first, size_t last, uint8_t *offsets, uint8_t *hashes) {
     int64_t rows = 0;
     for (size_t row = first; row < last; row++) {
@@ -242,19 +242,19 @@ static int64_t hash_order_keys(const uint8_t *bytes, int64_t size, const Columns
     return rows;
 }
 
-/* Adds `weight` for each sample to the records of its bucket, and as many times its bytes; both wrap around. Returns how
- * many pairs of samples have the same bucket. `seen` has BUCKETS zeros, and has them again at the end. */
-static uint64_t tally_samples(const uint8_t *samples, size_t rows, uint32_t weight, uint8_t *records, uint8_t *bytes, uint32_t *seen) {
+/* Add `weight` for each sample to the records of its bucket, and `weight` times its bytes; both wrap around. Return the
+ * number of pairs of samples in the same bucket. `samples_in_bucket` has BUCKETS zeros, before and afterwards. */
+static uint64_t tally_samples(const uint8_t *samples, size_t rows, uint32_t weight, uint8_t *records, uint8_t *bytes, uint32_t *samples_in_bucket) {
     uint64_t pairs = 0;
     for (size_t row = 0; row < rows; row++) {
         const size_t bucket = native32(samples + SAMPLE * row) >> BUCKET_SHIFT;
-        const uint32_t more = native32(records + 4 * bucket) + weight;
+        const uint32_t count = native32(records + 4 * bucket) + weight;
         const uint64_t size = native64(bytes + 8 * bucket) + (uint64_t)native32(samples + SAMPLE * row + 4) * weight;
-        memcpy(records + 4 * bucket, &more, 4);
+        memcpy(records + 4 * bucket, &count, 4);
         memcpy(bytes + 8 * bucket, &size, 8);
-        pairs += seen[bucket]++;
+        pairs += samples_in_bucket[bucket]++;
     }
-    for (size_t row = 0; row < rows; row++) seen[native32(samples + SAMPLE * row) >> BUCKET_SHIFT] = 0;
+    for (size_t row = 0; row < rows; row++) samples_in_bucket[native32(samples + SAMPLE * row) >> BUCKET_SHIFT] = 0;
     return pairs;
 }
 
@@ -263,36 +263,36 @@ static uint64_t tally_samples(const uint8_t *samples, size_t rows, uint32_t weig
 
 enum { VERSION = 6, RELEASE_FROM = 32 << 10 };
 
-static PyObject *shortened(PyObject *whole, const Columns *columns, size_t rows) { /* steals whole */
-    Columns fewer;
-    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(rows * ROW));
-    if (found) {
-        lay_out(&fewer, (uint8_t *)PyBytes_AsString(found), rows);
-        shorten(columns, &fewer, rows);
+static PyObject *shortened(PyObject *columns_bytes, const Columns *columns, size_t rows) { /* steals columns_bytes */
+    Columns shorter_columns;
+    PyObject *shorter = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(rows * ROW));
+    if (shorter) {
+        lay_out(&shorter_columns, (uint8_t *)PyBytes_AsString(shorter), rows);
+        shorten(columns, &shorter_columns, rows);
     }
-    Py_DECREF(whole);
-    return found;
+    Py_DECREF(columns_bytes);
+    return shorter;
 }
 
-static PyObject *found_in(Area *area) {
+static PyObject *locate_in(Area *area) {
     Columns columns;
     if (area->size > INT32_MAX) return PyErr_Format(PyExc_ValueError, "records of more than 2 GiB");
     if (!has_offsets(area)) return PyErr_Format(PyExc_ValueError, "offsets that no batch has");
     if (!has_room(area)) return PyErr_Format(PyExc_ValueError, "%u records cannot be in %zu bytes", (unsigned)area->count, area->size);
-    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((size_t)area->count * ROW));
-    if (!found) return NULL;
-    lay_out(&columns, (uint8_t *)PyBytes_AsString(found), area->count);
+    PyObject *positions = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((size_t)area->count * ROW));
+    if (!positions) return NULL;
+    lay_out(&columns, (uint8_t *)PyBytes_AsString(positions), area->count);
 
     PyThreadState *state = NULL;
     const int release = area->size >= RELEASE_FROM; /* below, waiting for the GIL costs more */
     if (release) state = PyEval_SaveThread();
-    const char *const wrong = find_all(area, &columns);
+    const char *const wrong = locate_all(area, &columns);
     if (release) PyEval_RestoreThread(state);
     if (wrong) {
-        Py_DECREF(found);
+        Py_DECREF(positions);
         return PyErr_Format(PyExc_ValueError, "record %u (from 0): %s", (unsigned)area->at, wrong);
     }
-    return area->found == area->count ? found : shortened(found, &columns, area->found);
+    return area->rows == area->count ? positions : shortened(positions, &columns, area->rows);
 }
 
 PyDoc_STRVAR(find_doc, "find(area, count, base_offset, last_offset, base_timestamp, append_time) -> columns; raises ValueError");
@@ -311,16 +311,16 @@ static PyObject *find(PyObject *module, PyObject *const *args, Py_ssize_t count)
         return PyErr_Format(PyExc_ValueError, "offsets or a count that no batch has");
     if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) return NULL;
     area.bytes = area.origin = data.buf;
-    area.before = -1;
+    area.last_offset = -1;
     area.size = (size_t)data.len;
     area.count = (uint32_t)records;
     area.offsets = (int64_t)((uint64_t)last_offset - (uint64_t)area.base_offset);
-    PyObject *found = found_in(&area);
+    PyObject *positions = locate_in(&area);
     PyBuffer_Release(&data);
-    return found;
+    return positions;
 }
 
-/* A new str, or None: all is right. */
+/* Return a new str, or None if there is no fault. */
 static PyObject *fault_text(const Run *of, const uint8_t *p, int fault, const char *wrong) {
     const long long offset = of->end - p < 8 ? -1 : (long long)big64(p);
     switch (fault) {
@@ -333,28 +333,28 @@ static PyObject *fault_text(const Run *of, const uint8_t *p, int fault, const ch
     }
 }
 
-static PyObject *found_in_run(Run *of, const uint8_t *start) {
+static PyObject *locate_in_run(Run *of, const uint8_t *start) {
     Columns columns;
     const size_t rows = rows_of(of, start);
-    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(rows * ROW));
-    if (!found) return NULL;
-    lay_out(&columns, (uint8_t *)PyBytes_AsString(found), rows);
+    PyObject *positions = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(rows * ROW));
+    if (!positions) return NULL;
+    lay_out(&columns, (uint8_t *)PyBytes_AsString(positions), rows);
 
     int fault;
     const char *wrong = NULL;
     PyThreadState *state = NULL;
     const int release = of->end - start >= RELEASE_FROM;
     if (release) state = PyEval_SaveThread();
-    const uint8_t *const run_end = find_run(of, &columns, rows, start, &fault, &wrong);
+    const uint8_t *const run_end = locate_run(of, &columns, rows, start, &fault, &wrong);
     if (release) PyEval_RestoreThread(state);
-    if (of->area.found < rows && !(found = shortened(found, &columns, of->area.found))) return NULL;
+    if (of->area.rows < rows && !(positions = shortened(positions, &columns, of->area.rows))) return NULL;
     PyObject *text = fault_text(of, run_end, fault, wrong);
-    if (text) return Py_BuildValue("(NnN)", found, (Py_ssize_t)(run_end - of->bytes), text);
-    Py_DECREF(found);
+    if (text) return Py_BuildValue("(NnN)", positions, (Py_ssize_t)(run_end - of->bytes), text);
+    Py_DECREF(positions);
     return NULL;
 }
 
-PyDoc_STRVAR(run_doc, "find_run(data, start, end, is_checked) -> (columns, where the last right batch ends, what is wrong or None)");
+PyDoc_STRVAR(run_doc, "find_run(data, start, end, is_checked) -> (columns, end of the last valid batch, what is wrong or None)");
 
 static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
@@ -363,19 +363,19 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t count) 
     const Py_ssize_t start = PyLong_AsSsize_t(args[1]), end = PyLong_AsSsize_t(args[2]);
     const int is_checked = PyObject_IsTrue(args[3]);
     if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) return NULL;
-    PyObject *found;
+    PyObject *result;
     if (start < 0 || end < start || end > data.len || end > INT32_MAX) {
-        found = PyErr_Format(PyExc_ValueError, "no such range of bytes, or more than 2 GiB");
+        result = PyErr_Format(PyExc_ValueError, "no such range of bytes, or more than 2 GiB");
     } else {
-        Run of = {.bytes = data.buf, .end = (const uint8_t *)data.buf + end, .is_checked = is_checked, .area = {.before = -1}};
+        Run of = {.bytes = data.buf, .end = (const uint8_t *)data.buf + end, .is_checked = is_checked, .area = {.last_offset = -1}};
         of.area.origin = of.bytes;
-        found = found_in_run(&of, of.bytes + start);
+        result = locate_in_run(&of, of.bytes + start);
     }
     PyBuffer_Release(&data);
-    return found;
+    return result;
 }
 
-/* What records are made of, and of what kind. */
+/* Source and types of the records to build. */
 typedef struct {
     const uint8_t *bytes;
     int64_t size;
@@ -419,8 +419,7 @@ static PyObject *field(const Builder *with, size_t row, int which) {
     }
 }
 
-/* A record without headers holds nothing that could refer to it: the garbage collector need not look at it, as it need not
- * at tuples of numbers. */
+/* Build a record. Without headers it contains nothing that could refer to it, thus the garbage collector need not track it. */
 static PyObject *built(const Builder *with, size_t row) {
     PyObject *record = PyType_GenericAlloc(with->type, with->origins + FIELDS);
     for (Py_ssize_t i = 0; record && i < with->origins; i++) PyTuple_SetItem(record, i, Py_NewRef(PyTuple_GetItem(with->origin, i)));
@@ -434,19 +433,19 @@ static PyObject *built(const Builder *with, size_t row) {
 }
 
 static PyObject *all_built(const Builder *with, Py_ssize_t first, Py_ssize_t last) {
-    PyObject *found = PyList_New(last - first);
-    for (Py_ssize_t row = first; found && row < last; row++) {
+    PyObject *records = PyList_New(last - first);
+    for (Py_ssize_t row = first; records && row < last; row++) {
         PyObject *record = built(with, (size_t)row);
         if (!record) {
-            Py_DECREF(found);
+            Py_DECREF(records);
             return NULL;
         }
-        PyList_SetItem(found, row - first, record);
+        PyList_SetItem(records, row - first, record);
     }
-    return found;
+    return records;
 }
 
-/* Fills the builder from the arguments of `build` and `records`, which it borrows, and gets the buffer of the area. */
+/* Fill the builder from the arguments of `build` and `records`, which it borrows, and get the buffer of the area. */
 static int prepared(Builder *with, Py_buffer *data, PyObject *const *args, Py_ssize_t count, Py_ssize_t *first,
                     Py_ssize_t *last) {
     char *columns;
@@ -484,10 +483,10 @@ static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count
     Builder with;
     Py_ssize_t first, last;
     if (!prepared(&with, &data, args, count, &first, &last)) return NULL;
-    PyObject *found = all_built(&with, first, last);
+    PyObject *records = all_built(&with, first, last);
     PyBuffer_Release(&data);
     Py_DECREF(with.no_headers);
-    return found;
+    return records;
 }
 
 /* ---- iterators ---- */
@@ -500,18 +499,18 @@ typedef struct Records {
     PyObject *columns;
     Py_buffer data;
     Py_ssize_t next, last;
-    struct Records *after; /* what it continues with, or NULL; nothing else refers to it */
+    struct Records *after; /* the iterator to continue with, or NULL; nothing else refers to it */
 } Records;
 
 enum { RECORDS_CONTENT = sizeof(Records) - sizeof(PyObject) };
 INLINE void *content_of(Records *self) { return (char *)self + sizeof(PyObject); }
 
-/* Hands records out to `async for` without a coroutine for each: those of `current`, while `position.moves` is `moves`.
- * Else it awaits what `slow()` returns, which calls `begin`. */
+/* Asynchronous iterator for `async for` without a coroutine per record: it returns those of `current` while `position.moves`
+ * is `moves`. Otherwise it awaits the result of `slow()`, which calls `begin`. */
 typedef struct {
     PyObject_HEAD
     PyObject *slow, *current, *position, *moves;
-    PyObject *record; /* the one that is being handed out */
+    PyObject *record; /* the record being returned */
 } HandedOut;
 
 typedef struct {
@@ -555,11 +554,11 @@ static PyObject *next_record(PyObject *object) {
     return self->next < self->last ? built(&self->with, (size_t)self->next++) : NULL;
 }
 
-static PyObject *records_left(PyObject *object, PyObject *none) {
-    Py_ssize_t left = 0;
+static PyObject *records_remaining(PyObject *object, PyObject *none) {
+    Py_ssize_t remaining = 0;
     (void)none;
-    for (const Records *self = (Records *)object; self; self = self->after) left += self->last - self->next;
-    return PyLong_FromSsize_t(left);
+    for (const Records *self = (Records *)object; self; self = self->after) remaining += self->last - self->next;
+    return PyLong_FromSsize_t(remaining);
 }
 
 PyDoc_STRVAR(records_doc,
@@ -569,13 +568,13 @@ PyDoc_STRVAR(records_doc,
 static PyObject *records(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     const State *state = PyModule_GetState(module);
     if (count != 9) return PyErr_Format(PyExc_TypeError, "9 arguments are needed");
-    Records *given = Py_IsNone(args[8]) ? NULL : (Records *)args[8];
-    if (given && Py_TYPE(args[8]) != state->records) return PyErr_Format(PyExc_TypeError, "no such iterator");
+    Records *continuation = Py_IsNone(args[8]) ? NULL : (Records *)args[8];
+    if (continuation && Py_TYPE(args[8]) != state->records) return PyErr_Format(PyExc_TypeError, "no such iterator");
     Records *self = PyObject_New(Records, state->records);
-    Records *after = given && self ? PyObject_New(Records, state->records) : NULL;
+    Records *after = continuation && self ? PyObject_New(Records, state->records) : NULL;
     if (self) memset(content_of(self), 0, RECORDS_CONTENT);
     if (after) memset(content_of(after), 0, RECORDS_CONTENT);
-    if (!self || (given && !after) || !prepared(&self->with, &self->data, args, 8, &self->next, &self->last)) {
+    if (!self || (continuation && !after) || !prepared(&self->with, &self->data, args, 8, &self->next, &self->last)) {
         if (self) memset(content_of(self), 0, RECORDS_CONTENT); /* it owns nothing yet */
         Py_XDECREF((PyObject *)self);
         Py_XDECREF((PyObject *)after);
@@ -583,15 +582,15 @@ static PyObject *records(PyObject *module, PyObject *const *args, Py_ssize_t cou
     }
     self->columns = Py_NewRef(args[1]);
     for (int i = 4; i < 8; i++) Py_INCREF(args[i]);
-    if (given) { /* its content moves: no other object can refer to it, and no reference cycle can arise */
-        memcpy(content_of(after), content_of(given), RECORDS_CONTENT);
-        memset(content_of(given), 0, RECORDS_CONTENT);
+    if (continuation) { /* its content moves: no other object can refer to it, and no reference cycle can arise */
+        memcpy(content_of(after), content_of(continuation), RECORDS_CONTENT);
+        memset(content_of(continuation), 0, RECORDS_CONTENT);
         self->after = after;
     }
     return (PyObject *)self;
 }
 
-static PyMethodDef records_methods[] = {{"__length_hint__", records_left, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef records_methods[] = {{"__length_hint__", records_remaining, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 static PyType_Slot records_slots[] = {
     {Py_tp_dealloc, (void *)free_records}, {Py_tp_iter, (void *)PyObject_SelfIter},
     {Py_tp_iternext, (void *)next_record}, {Py_tp_methods, records_methods}, {0, NULL}};
@@ -627,7 +626,7 @@ static void free_handed_out(PyObject *object) {
     Py_DECREF((PyObject *)type);
 }
 
-static void put(PyObject **to, PyObject *value) { PyObject *before = *to; *to = Py_NewRef(value); Py_XDECREF(before); }
+static void put(PyObject **to, PyObject *value) { PyObject *previous = *to; *to = Py_NewRef(value); Py_XDECREF(previous); }
 
 static PyObject *begin(PyObject *object, PyObject *args) {
     HandedOut *self = (HandedOut *)object;
@@ -640,7 +639,7 @@ static PyObject *begin(PyObject *object, PyObject *args) {
     return Py_NewRef(Py_None);
 }
 
-/* Takes the next record: 1. 0: `slow` must find it. -1: an exception. */
+/* Get the next record. 1: done; 0: `slow` must get it; -1: exception. */
 static int take_record(HandedOut *self) {
     if (!self->current) return 0;
     const State *state = PyType_GetModuleState(Py_TYPE((PyObject *)self));
@@ -652,9 +651,9 @@ static int take_record(HandedOut *self) {
     PyObject *current = Py_NewRef(self->current), *record = PyIter_Next(current);
     Py_DECREF(current);
     if (!record) return PyErr_Occurred() ? -1 : 0;
-    PyObject *before = self->record;
+    PyObject *previous = self->record;
     self->record = record;
-    Py_XDECREF(before);
+    Py_XDECREF(previous);
     return 1;
 }
 
@@ -663,9 +662,9 @@ static PyObject *wait_for_record(PyObject *object) {
     const int taken = take_record(self);
     if (taken) return taken < 0 ? NULL : Py_NewRef(object);
     PyObject *coroutine = PyObject_CallNoArgs(self->slow);
-    PyObject *found = coroutine ? PyObject_CallMethod(coroutine, "__await__", NULL) : NULL;
+    PyObject *iterator = coroutine ? PyObject_CallMethod(coroutine, "__await__", NULL) : NULL;
     Py_XDECREF(coroutine);
-    return found;
+    return iterator;
 }
 
 static PyObject *taken_record(HandedOut *self) {
@@ -680,7 +679,7 @@ static PySendResult send_record(PyObject *object, PyObject *value, PyObject **re
     return *result ? PYGEN_RETURN : PYGEN_ERROR;
 }
 
-/* As `send_record`, for tracers and for 3.11's other ways: by an exception. */
+/* As `send_record`, but by an exception: for tracers and other callers in Python 3.11. */
 static PyObject *raise_record(PyObject *object) {
     PyObject *record = taken_record((HandedOut *)object);
     PyObject *stop = record ? PyObject_CallFunctionObjArgs(PyExc_StopIteration, record, NULL) : NULL;
@@ -716,8 +715,8 @@ static PyType_Spec handed_out_spec = {
 
 /* ---- one batch ---- */
 
-/* Checks header and checksum of the batch at p. Returns the area of its records, decompressed; NULL: an exception. */
-static PyObject *opened(Run *of, PyObject *data, const uint8_t *p, int is_checked, PyObject *open) {
+/* Check header and checksum of the batch at p. Return its records, decompressed; NULL: exception. */
+static PyObject *checked_payload(Run *of, PyObject *data, const uint8_t *p, int is_checked, PyObject *open) {
     const int codec = of->end - p < HEADER ? 0 : p[ATTRIBUTES_AT] & COMPRESSION_MASK;
     Area *area = &of->area;
     if (!read_header(of, p) || area->bytes + area->size != of->end)
@@ -732,18 +731,18 @@ static PyObject *opened(Run *of, PyObject *data, const uint8_t *p, int is_checke
                             (long long)area->base_offset);
     PyObject *payload = PySequence_GetSlice(data, (p - of->bytes) + HEADER, of->end - of->bytes);
     if (!payload || !codec) return payload;
-    PyObject *whole = PyObject_CallFunction(open, "iO", codec, payload);
+    PyObject *decompressed = PyObject_CallFunction(open, "iO", codec, payload);
     Py_DECREF(payload);
-    return whole;
+    return decompressed;
 }
 
-static PyObject *found_in_opened(Area *area, PyObject *whole) {
+static PyObject *locate_in_opened(Area *area, PyObject *opened_bytes) {
     Py_buffer data;
-    if (PyObject_GetBuffer(whole, &data, PyBUF_SIMPLE) < 0) return NULL;
+    if (PyObject_GetBuffer(opened_bytes, &data, PyBUF_SIMPLE) < 0) return NULL;
     area->bytes = area->origin = data.buf;
     area->size = (size_t)data.len;
-    area->before = -1;
-    PyObject *columns = found_in(area), *type, *value, *trace;
+    area->last_offset = -1;
+    PyObject *columns = locate_in(area), *type, *value, *trace;
     PyBuffer_Release(&data);
     if (columns || !PyErr_ExceptionMatches(PyExc_ValueError)) return columns;
     PyErr_Fetch(&type, &value, &trace);
@@ -765,22 +764,22 @@ static PyObject *open_batch(PyObject *module, PyObject *const *args, Py_ssize_t 
     const Py_ssize_t start = PyLong_AsSsize_t(args[1]), end = PyLong_AsSsize_t(args[2]);
     const int is_checked = PyObject_IsTrue(args[3]);
     if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) return NULL;
-    PyObject *whole = NULL, *columns = NULL;
+    PyObject *decompressed = NULL, *columns = NULL;
     Run of = {.bytes = data.buf};
     if (start < 0 || end < start || end > data.len) {
         PyErr_SetString(PyExc_ValueError, "no such range of bytes");
     } else {
         of.end = of.bytes + end;
-        whole = opened(&of, args[0], of.bytes + start, is_checked, args[4]);
+        decompressed = checked_payload(&of, args[0], of.bytes + start, is_checked, args[4]);
     }
-    if (whole) columns = found_in_opened(&of.area, whole);
+    if (decompressed) columns = locate_in_opened(&of.area, decompressed);
     PyBuffer_Release(&data);
-    if (columns) return Py_BuildValue("(NN)", whole, columns);
-    Py_XDECREF(whole);
+    if (columns) return Py_BuildValue("(NN)", decompressed, columns);
+    Py_XDECREF(decompressed);
     return NULL;
 }
 
-PyDoc_STRVAR(room_doc, "room(size) -> bytearray of so many bytes, which may be anything");
+PyDoc_STRVAR(room_doc, "room(size) -> bytearray of that size, with any content");
 
 static PyObject *room(PyObject *module, PyObject *size) {
     (void)module;
@@ -800,17 +799,17 @@ static PyObject *hashes(PyObject *module, PyObject *const *args, Py_ssize_t coun
     const Py_ssize_t first = PyLong_AsSsize_t(args[2]), last = PyLong_AsSsize_t(args[3]);
     if (PyErr_Occurred() || PyBytes_AsStringAndSize(args[1], &memory, &size) < 0) return NULL;
     if (size % ROW || first < 0 || last < first || last > size / ROW) return PyErr_Format(PyExc_ValueError, "no such rows");
-    PyObject *found = PyBytes_FromStringAndSize(NULL, 4 * (last - first));
-    if (!found || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) {
-        Py_XDECREF(found);
+    PyObject *row_hashes = PyBytes_FromStringAndSize(NULL, 4 * (last - first));
+    if (!row_hashes || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) {
+        Py_XDECREF(row_hashes);
         return NULL;
     }
     Columns columns;
     lay_out(&columns, (uint8_t *)memory, (size_t)(size / ROW));
-    const int fits = hash_keys(data.buf, data.len, &columns, (size_t)first, (size_t)last, (uint8_t *)PyBytes_AsString(found));
+    const int fits = hash_keys(data.buf, data.len, &columns, (size_t)first, (size_t)last, (uint8_t *)PyBytes_AsString(row_hashes));
     PyBuffer_Release(&data);
-    if (fits) return found;
-    Py_DECREF(found);
+    if (fits) return row_hashes;
+    Py_DECREF(row_hashes);
     return outside();
 }
 
@@ -836,10 +835,10 @@ static PyObject *order_keys(PyObject *module, PyObject *const *args, Py_ssize_t 
     lay_out(&columns, (uint8_t *)memory, (size_t)(size / ROW));
     const int64_t keyed = hash_order_keys(data.buf, data.len, &columns, (size_t)first, (size_t)last, room, room + 8 * rows);
     PyBuffer_Release(&data);
-    PyObject *const found = keyed < 0 ? outside()
+    PyObject *const keyed_rows = keyed < 0 ? outside()
         : Py_BuildValue("(y#y#)", (const char *)room, (Py_ssize_t)(8 * keyed), (const char *)(room + 8 * rows), (Py_ssize_t)(8 * keyed));
     PyMem_Free(room);
-    return found;
+    return keyed_rows;
 }
 
 static PyObject *sampled_from(Area *area, Sampling *to) {
@@ -855,11 +854,11 @@ static PyObject *sampled_from(Area *area, Sampling *to) {
     if (release) state = PyEval_SaveThread();
     const char *const wrong = sample_keys(area, to);
     if (release) PyEval_RestoreThread(state);
-    PyObject *found = wrong ? PyErr_Format(PyExc_ValueError, "record %u (from 0): %s", (unsigned)area->at, wrong)
+    PyObject *samples = wrong ? PyErr_Format(PyExc_ValueError, "record %u (from 0): %s", (unsigned)area->at, wrong)
         : Py_BuildValue("(y#y#y#)", (const char *)to->keyed, (Py_ssize_t)(SAMPLE * to->keyed_rows),
                         (const char *)to->null, (Py_ssize_t)(SAMPLE * to->null_rows), (const char *)to->key, (Py_ssize_t)to->key_size);
     PyMem_Free(memory);
-    return found;
+    return samples;
 }
 
 PyDoc_STRVAR(sample_doc, "sample(area, count, base_offset, first, every) -> (samples with keys, samples without, the first one's key or None); raises ValueError");
@@ -878,9 +877,9 @@ static PyObject *sample(PyObject *module, PyObject *const *args, Py_ssize_t coun
     area.size = (size_t)data.len;
     area.count = (uint32_t)records;
     Sampling to = {.first = (uint32_t)first, .every = (uint32_t)every};
-    PyObject *found = sampled_from(&area, &to);
+    PyObject *samples = sampled_from(&area, &to);
     PyBuffer_Release(&data);
-    return found;
+    return samples;
 }
 
 PyDoc_STRVAR(tally_doc, "tally(samples, records, bytes, weight) -> pairs of samples in one bucket; adds samples to arrays of uint32 and of uint64, a number for each bucket");
@@ -888,31 +887,31 @@ PyDoc_STRVAR(tally_doc, "tally(samples, records, bytes, weight) -> pairs of samp
 static PyObject *tally(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
     static const Py_ssize_t SIZES[] = {0, 4 * BUCKETS, 8 * BUCKETS};
-    Py_buffer taken[3];
-    int held = 0, fits = 1;
+    Py_buffer buffers[3];
+    int acquired = 0, fits = 1;
     uint64_t pairs = 0;
     if (count != 4) return PyErr_Format(PyExc_TypeError, "tally takes 4 arguments, not %zd", count);
     const long long weight = PyLong_AsLongLong(args[3]);
     if (weight == -1 && PyErr_Occurred()) return NULL;
-    for (; held < 3; held++) {
-        if (PyObject_GetBuffer(args[held], &taken[held], held ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0) break;
-        fits = fits && (held ? taken[held].len == SIZES[held] : taken[held].len % SAMPLE == 0);
+    for (; acquired < 3; acquired++) {
+        if (PyObject_GetBuffer(args[acquired], &buffers[acquired], acquired ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0) break;
+        fits = fits && (acquired ? buffers[acquired].len == SIZES[acquired] : buffers[acquired].len % SAMPLE == 0);
     }
     fits = fits && weight >= 1 && weight <= UINT32_MAX;
-    uint32_t *seen = held == 3 && fits ? PyMem_Calloc(BUCKETS, sizeof *seen) : NULL;
-    if (seen) pairs = tally_samples(taken[0].buf, (size_t)taken[0].len / SAMPLE, (uint32_t)weight, taken[1].buf, taken[2].buf, seen);
-    else if (held == 3 && fits) PyErr_NoMemory();
-    else if (held == 3) PyErr_SetString(PyExc_ValueError, "no such samples, buckets or weight");
-    const int is_done = seen != NULL;
-    PyMem_Free(seen);
-    while (held) PyBuffer_Release(&taken[--held]);
+    uint32_t *samples_in_bucket = acquired == 3 && fits ? PyMem_Calloc(BUCKETS, sizeof *samples_in_bucket) : NULL;
+    if (samples_in_bucket) pairs = tally_samples(buffers[0].buf, (size_t)buffers[0].len / SAMPLE, (uint32_t)weight, buffers[1].buf, buffers[2].buf, samples_in_bucket);
+    else if (acquired == 3 && fits) PyErr_NoMemory();
+    else if (acquired == 3) PyErr_SetString(PyExc_ValueError, "no such samples, buckets or weight");
+    const int is_done = samples_in_bucket != NULL;
+    PyMem_Free(samples_in_bucket);
+    while (acquired) PyBuffer_Release(&buffers[--acquired]);
     return is_done ? PyLong_FromUnsignedLongLong(pairs) : NULL;
 }
 
 static int prepare(PyObject *module) {
     State *state = PyModule_GetState(module);
-    make_tables();
-    look_around(ALL);
+    fill_tables();
+    detect_processor(ALL);
     state->records = (PyTypeObject *)PyType_FromModuleAndSpec(module, &records_spec, NULL);
     state->handed_out = (PyTypeObject *)PyType_FromModuleAndSpec(module, &handed_out_spec, NULL);
     state->moves_name = PyUnicode_InternFromString("moves");

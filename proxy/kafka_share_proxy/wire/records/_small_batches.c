@@ -18,7 +18,7 @@ static const int64_t LEAST[NUMBERS] = {0, INT32_MIN, INT64_MIN, INT16_MIN, INT32
 static const int64_t MOST[NUMBERS] = {INT64_MAX - INT32_MAX, INT32_MAX, INT64_MAX, INT16_MAX, INT32_MAX, INT16_MAX};
 
 typedef struct {
-    const uint8_t *bytes; /* NULL: it is null */
+    const uint8_t *bytes; /* NULL: null */
     Py_ssize_t size;
 } Field;
 
@@ -35,14 +35,14 @@ static uint64_t zigzag(int64_t value) { return (uint64_t)value << 1 ^ (value < 0
 
 static int size_of_varint(int64_t value) {
     int size = 1;
-    for (uint64_t left = zigzag(value) >> 7; left; left >>= 7) size++;
+    for (uint64_t rest = zigzag(value) >> 7; rest; rest >>= 7) size++;
     return size;
 }
 
 static uint8_t *put_varint(uint8_t *to, int64_t value) {
-    uint64_t left = zigzag(value);
-    for (; left >= 0x80; left >>= 7) *to++ = (uint8_t)(left | 0x80);
-    *to++ = (uint8_t)left;
+    uint64_t rest = zigzag(value);
+    for (; rest >= 0x80; rest >>= 7) *to++ = (uint8_t)(rest | 0x80);
+    *to++ = (uint8_t)rest;
     return to;
 }
 
@@ -86,7 +86,7 @@ static int read_header(Field *name, Field *value, PyObject *header) {
     return name->bytes && read_field(value, PyTuple_GetItem(header, 1));
 }
 
-/* The bytes of all headers of a record with their number, or -1. */
+/* Return the bytes of all headers of a record, their count included; -1: an unusual one. */
 static int64_t size_of_headers(PyObject *headers) {
     const Py_ssize_t count = PyTuple_Size(headers);
     int64_t total = size_of_varint(count);
@@ -109,7 +109,7 @@ static uint8_t *put_headers(uint8_t *to, PyObject *headers) {
     return to;
 }
 
-/* Whether it is a usual one. Timestamps are no less than -1, so that differences do not overflow. */
+/* Read a record. True if it is a usual one. Timestamps are at least -1, so that differences do not overflow. */
 static int read_record(Row *to, PyObject *record) {
     int64_t offset;
     if (!PyTuple_Check(record) || PyTuple_Size(record) < FIELDS) return 0;
@@ -120,7 +120,7 @@ static int read_record(Row *to, PyObject *record) {
         && read_number(&offset, PyTuple_GetItem(record, OFFSET), -1, -1);
 }
 
-/* The bytes of all records; -1: one of them is out of the common, or there are too many. */
+/* Read all records and return their bytes; -1: one of them is unusual, or there are too many. */
 static int64_t read_records(Row *rows, Py_ssize_t count, PyObject *records) {
     int64_t total = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -184,7 +184,7 @@ static PyObject *built(PyObject *records, const int64_t *numbers) {
 
 static const char build_doc[] =
     "build(records, base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes): the batch; None: it is"
-    " out of the common.";
+    " unusual.";
 
 static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
@@ -197,7 +197,7 @@ static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count
 
 /* ---- keys ---- */
 
-/* Whether these are exactly one whole batch, neither compressed nor of a transaction, with its checksum. */
+/* True if the bytes are exactly one batch, neither compressed nor transactional, with a correct checksum. */
 static int is_usual(const uint8_t *batch, size_t size) {
     return size >= HEADER && big32(batch + 8) == size - LOG_OVERHEAD && batch[MAGIC_AT] == MAGIC
         && !(batch[CRC_FROM + 1] & OUT_OF_COMMON)
@@ -227,16 +227,16 @@ static PyObject *has_only(PyObject *module, PyObject *const *args, Py_ssize_t co
         return NULL;
     }
     const uint8_t *p = batch.buf, *const end = p + batch.len;
-    int found = is_usual(p, (size_t)batch.len);
-    uint32_t records = found ? big32(p + COUNT_AT) : 0;
-    for (p += found ? HEADER : 0; records && found; records--) {
+    int has_prefixes = is_usual(p, (size_t)batch.len);
+    uint32_t records = has_prefixes ? big32(p + COUNT_AT) : 0;
+    for (p += has_prefixes ? HEADER : 0; records && has_prefixes; records--) {
         p = after_record(p, end, prefix.buf, prefix.len);
-        found = p != NULL;
+        has_prefixes = p != NULL;
     }
-    found = found && p == end;
+    has_prefixes = has_prefixes && p == end;
     PyBuffer_Release(&prefix);
     PyBuffer_Release(&batch);
-    return PyBool_FromLong(found);
+    return PyBool_FromLong(has_prefixes);
 }
 
 /* ---- last values ---- */
@@ -248,12 +248,12 @@ typedef struct {
     PyObject *values, *writers, *writer; /* borrowed */
     PyObject *last; /* the last value, owned: equal ones share one object */
     int64_t newest;
-} Kept;
+} LastValues;
 
-static int is_kept_type(const Kept *kept, const Field *key) {
+static int is_kept_type(const LastValues *state, const Field *key) {
     if (!key->bytes || key->size < TYPE) return 0;
-    for (Py_ssize_t i = 0; i + TYPE <= kept->types_size; i += TYPE)
-        if (!memcmp(kept->types + i, key->bytes, TYPE)) return 1;
+    for (Py_ssize_t i = 0; i + TYPE <= state->types_size; i += TYPE)
+        if (!memcmp(state->types + i, key->bytes, TYPE)) return 1;
     return 0;
 }
 
@@ -275,47 +275,47 @@ static const uint8_t *split_record(const uint8_t *p, const uint8_t *end, Field *
     return after_headers(p, end, headers) == end ? end : NULL;
 }
 
-/* Whether all records of a usual batch are valid, in ascending order, and of kept types. */
-static int are_kept(const Kept *kept, const uint8_t *batch, const uint8_t *end) {
+/* True if all records of a usual batch are valid, in ascending order, and of kept types. */
+static int are_kept(const LastValues *state, const uint8_t *batch, const uint8_t *end) {
     const int64_t last = (int32_t)big32(batch + LAST_DELTA_AT);
     const uint8_t *p = batch + HEADER;
     Field key, value;
-    int64_t before = -1, offset;
-    for (uint32_t left = big32(batch + COUNT_AT); left; left--, before = offset) {
-        if (!(p = split_record(p, end, &key, &value, &offset)) || offset <= before || offset > last) return 0;
-        if (!is_kept_type(kept, &key)) return 0;
+    int64_t previous = -1, offset;
+    for (uint32_t remaining = big32(batch + COUNT_AT); remaining; remaining--, previous = offset) {
+        if (!(p = split_record(p, end, &key, &value, &offset)) || offset <= previous || offset > last) return 0;
+        if (!is_kept_type(state, &key)) return 0;
     }
     return p == end;
 }
 
-static PyObject *value_object(Kept *kept, const Field *value) {
-    char *last = kept->last ? PyBytes_AsString(kept->last) : NULL;
-    if (!last || PyBytes_Size(kept->last) != value->size || memcmp(last, value->bytes, (size_t)value->size)) {
-        Py_XDECREF(kept->last);
-        kept->last = PyBytes_FromStringAndSize((const char *)value->bytes, value->size);
+static PyObject *value_object(LastValues *state, const Field *value) {
+    char *last = state->last ? PyBytes_AsString(state->last) : NULL;
+    if (!last || PyBytes_Size(state->last) != value->size || memcmp(last, value->bytes, (size_t)value->size)) {
+        Py_XDECREF(state->last);
+        state->last = PyBytes_FromStringAndSize((const char *)value->bytes, value->size);
     }
-    return kept->last;
+    return state->last;
 }
 
-static int keep(Kept *kept, PyObject *key, const Field *value) {
-    if (!key || PyDict_SetItem(kept->writers, key, kept->writer) < 0) return 0;
+static int keep(LastValues *state, PyObject *key, const Field *value) {
+    if (!key || PyDict_SetItem(state->writers, key, state->writer) < 0) return 0;
     if (!value->bytes) {
-        const int is_there = PyDict_Contains(kept->values, key);
-        return is_there == 0 || (is_there > 0 && PyDict_DelItem(kept->values, key) == 0);
+        const int is_there = PyDict_Contains(state->values, key);
+        return is_there == 0 || (is_there > 0 && PyDict_DelItem(state->values, key) == 0);
     }
-    PyObject *object = value_object(kept, value);
-    return object && PyDict_SetItem(kept->values, key, object) == 0;
+    PyObject *object = value_object(state, value);
+    return object && PyDict_SetItem(state->values, key, object) == 0;
 }
 
-/* False: out of memory. */
-static int keep_records(Kept *kept, const uint8_t *batch, const uint8_t *end) {
+/* Keep the last value of each key of a batch. False: out of memory. */
+static int keep_records(LastValues *state, const uint8_t *batch, const uint8_t *end) {
     const uint8_t *p = batch + HEADER;
     Field key, value;
     int64_t offset;
-    for (uint32_t left = big32(batch + COUNT_AT); left; left--) {
+    for (uint32_t remaining = big32(batch + COUNT_AT); remaining; remaining--) {
         p = split_record(p, end, &key, &value, &offset); /* as `are_kept` has read it */
         PyObject *object = PyBytes_FromStringAndSize((const char *)key.bytes, key.size);
-        const int is_kept = keep(kept, object, &value);
+        const int is_kept = keep(state, object, &value);
         Py_XDECREF(object);
         if (!is_kept) return 0;
     }
@@ -323,28 +323,28 @@ static int keep_records(Kept *kept, const uint8_t *batch, const uint8_t *end) {
 }
 
 /* Take in one batch. 1: done; 0: it is another writer's, or unusual; -1: out of memory. */
-static int keep_batch(Kept *kept, const uint8_t *batch, const uint8_t *end) {
+static int keep_batch(LastValues *state, const uint8_t *batch, const uint8_t *end) {
     const int64_t base = (int64_t)big64(batch), last = (int32_t)big32(batch + LAST_DELTA_AT);
-    if (base < 0 || last < 0 || base > INT64_MAX - 1 - last || base > kept->until) return 0;
-    if (base + last < kept->next_offset) return 1; /* taken in before */
-    if ((int64_t)big64(batch + PRODUCER_ID_AT) != kept->producer_id) return 0;
-    if ((int16_t)(batch[EPOCH_AT] << 8 | batch[EPOCH_AT + 1]) != kept->epoch) return 0;
-    if (!is_usual(batch, (size_t)(end - batch)) || !are_kept(kept, batch, end)) return 0;
-    if (!keep_records(kept, batch, end)) return -1;
+    if (base < 0 || last < 0 || base > INT64_MAX - 1 - last || base > state->until) return 0;
+    if (base + last < state->next_offset) return 1; /* taken in before */
+    if ((int64_t)big64(batch + PRODUCER_ID_AT) != state->producer_id) return 0;
+    if ((int16_t)(batch[EPOCH_AT] << 8 | batch[EPOCH_AT + 1]) != state->epoch) return 0;
+    if (!is_usual(batch, (size_t)(end - batch)) || !are_kept(state, batch, end)) return 0;
+    if (!keep_records(state, batch, end)) return -1;
     const int64_t newest = (int64_t)big64(batch + NEWEST_AT);
-    if (newest >= 0) kept->newest = newest;
-    kept->next_offset = base + last + 1;
+    if (newest >= 0) state->newest = newest;
+    state->next_offset = base + last + 1;
     return 1;
 }
 
 /* Position after the batches that were taken in, or -1. */
-static Py_ssize_t keep_batches(Kept *kept, const Py_buffer *data, Py_ssize_t start, Py_ssize_t stop) {
+static Py_ssize_t keep_batches(LastValues *state, const Py_buffer *data, Py_ssize_t start, Py_ssize_t stop) {
     const uint8_t *const begin = data->buf;
     Py_ssize_t at = start;
     while (at < stop && data->len - at >= HEADER) {
         const int64_t size = (int64_t)(int32_t)big32(begin + at + 8) + LOG_OVERHEAD;
         if (size < HEADER || size > data->len - at) break;
-        const int outcome = keep_batch(kept, begin + at, begin + at + size);
+        const int outcome = keep_batch(state, begin + at, begin + at + size);
         if (outcome < 0) return -1;
         if (!outcome) break;
         at += (Py_ssize_t)size;
@@ -359,30 +359,30 @@ static const char keep_last_doc[] =
 
 static PyObject *keep_last(PyObject *module, PyObject *args) {
     (void)module;
-    Kept kept = {.newest = -1};
+    LastValues state = {.newest = -1};
     Py_buffer data, types;
     Py_ssize_t start, stop;
     long long next_offset, until, producer_id;
     int epoch;
     if (!PyArg_ParseTuple(args, "y*nnLLy*O!O!O!", &data, &start, &stop, &next_offset, &until, &types, &PyDict_Type,
-                          &kept.values, &PyDict_Type, &kept.writers, &PyTuple_Type, &kept.writer)) return NULL;
+                          &state.values, &PyDict_Type, &state.writers, &PyTuple_Type, &state.writer)) return NULL;
     PyObject *result = NULL;
-    if (PyArg_ParseTuple(kept.writer, "Li", &producer_id, &epoch)) {
-        kept.producer_id = producer_id, kept.epoch = epoch, kept.next_offset = next_offset, kept.until = until;
-        kept.types = types.buf, kept.types_size = types.len;
-        const Py_ssize_t at = start < 0 ? start : keep_batches(&kept, &data, start, stop);
-        if (at >= 0) result = Py_BuildValue("nLL", at, (long long)kept.next_offset, (long long)kept.newest);
+    if (PyArg_ParseTuple(state.writer, "Li", &producer_id, &epoch)) {
+        state.producer_id = producer_id, state.epoch = epoch, state.next_offset = next_offset, state.until = until;
+        state.types = types.buf, state.types_size = types.len;
+        const Py_ssize_t at = start < 0 ? start : keep_batches(&state, &data, start, stop);
+        if (at >= 0) result = Py_BuildValue("nLL", at, (long long)state.next_offset, (long long)state.newest);
         else if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "start is negative");
     }
-    Py_XDECREF(kept.last);
+    Py_XDECREF(state.last);
     PyBuffer_Release(&types);
     PyBuffer_Release(&data);
     return result;
 }
 
 static int prepare(PyObject *module) {
-    make_tables();
-    look_around(ALL);
+    fill_tables();
+    detect_processor(ALL);
     return PyModule_AddIntConstant(module, "VERSION", VERSION);
 }
 

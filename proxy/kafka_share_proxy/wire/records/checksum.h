@@ -47,14 +47,14 @@ static uint32_t crc_by_table(uint32_t crc, const uint8_t *p, size_t size) {
     return crc;
 }
 
-/* What a register becomes when so many zero bytes follow; linear in its 32 bits. */
-static void make_shift(uint32_t table[4][256], size_t zeros) {
-    static const uint8_t nothing[256];
+/* Fill a table with what a register becomes after `zeros` zero bytes. It is linear in the 32 bits. */
+static void fill_shift(uint32_t table[4][256], size_t zeros) {
+    static const uint8_t zero_bytes[256];
     uint32_t of_bit[32];
     for (int bit = 0; bit < 32; bit++) {
         of_bit[bit] = (uint32_t)1 << bit;
-        for (size_t left = zeros; left; left -= left < 256 ? left : 256)
-            of_bit[bit] = crc_by_table(of_bit[bit], nothing, left < 256 ? left : 256);
+        for (size_t remaining = zeros; remaining; remaining -= remaining < 256 ? remaining : 256)
+            of_bit[bit] = crc_by_table(of_bit[bit], zero_bytes, remaining < 256 ? remaining : 256);
     }
     for (int byte = 0; byte < 4; byte++)
         for (int value = 0; value < 256; value++) {
@@ -64,7 +64,7 @@ static void make_shift(uint32_t table[4][256], size_t zeros) {
         }
 }
 
-static void make_tables(void) {
+static void fill_tables(void) {
     for (int value = 0; value < 256; value++) {
         uint32_t crc = (uint32_t)value;
         for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? POLYNOMIAL : 0);
@@ -73,8 +73,8 @@ static void make_tables(void) {
     for (int row = 1; row < 8; row++)
         for (int value = 0; value < 256; value++)
             crc_table[row][value] = crc_table[row - 1][value] >> 8 ^ crc_table[0][crc_table[row - 1][value] & 255];
-    make_shift(over_long, LONG_RUN);
-    make_shift(over_short, SHORT_RUN);
+    fill_shift(over_long, LONG_RUN);
+    fill_shift(over_short, SHORT_RUN);
     uint32_t power = 0x80000000u; /* 1, and then divided by x */
     for (int i = 0; i < 33; i++) power = power >> 31 ? (power ^ POLYNOMIAL) << 1 | 1 : power << 1;
     for (int bytes = 0; bytes <= PIECE_MAX; bytes++) {
@@ -142,36 +142,36 @@ WITH_CRC static uint32_t crc_by_instruction(uint32_t start, const uint8_t *p, si
     _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(x, by, 0x00), _mm256_clmulepi64_epi128(x, by, 0x11)), y)
 #define TWO_LOADED(p) _mm256_loadu_si256((const __m256i *)(p))
 
-/* The factors for bytes that lie d bits apart: x^(d + 31) and x^(d - 33) modulo the polynomial. */
+/* The factors for bytes at a distance of d bits: x^(d + 31) and x^(d - 33) modulo the polynomial. */
 #define OVER_128 0x0D3B6092, 0x6992CEA2
 #define OVER_64 0x9E4ADDF8, 0x740EEF02
 #define OVER_32 0xBA4FC28E, 0x3DA6D0CB
 #define OVER_16 0x493C7D27, 0xF20C0DFE
 
-/* The register over some bytes and then a piece of at most PIECE_MAX, over which a register of 0 becomes `of_piece`. */
+/* Return the register over some bytes followed by a piece of at most PIECE_MAX. `of_piece`: register over the piece, from 0. */
 MULTIPLYING INLINE uint64_t joined(uint64_t crc, uint64_t of_piece, size_t size) {
     return REDUCED(MOVED(crc, size)) ^ of_piece;
 }
 
-/* What 32 bytes make of a register of 0. */
+/* Return the register over 32 bytes, from 0. */
 MULTIPLYING INLINE uint64_t crc_of_two(__m128i low, __m128i high) {
     high = FOLDED(low, _mm_set_epi64x(OVER_16), high);
     return _mm_crc32_u64(_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(high)), (uint64_t)_mm_extract_epi64(high, 1));
 }
 
-/* A piece of at most PIECE_MAX: turns of FOLD_BYTES at its front are folded onto those that follow, while the instruction
- * takes some of each of three runs behind them. */
+/* A piece of at most PIECE_MAX: blocks of FOLD_BYTES at its front are each folded onto the next one, while the instruction
+ * processes some bytes of each of three runs after them. */
 enum { FOLD_BYTES = 128, PIECE_AHEAD = 4096 };
 typedef struct {
     uint64_t first, second, third; /* registers of the runs */
-    const uint8_t *at, *end;       /* how far the first run has got, and where it ends */
-    size_t run, rest;              /* bytes of a run; less than 24 bytes behind the third one */
+    const uint8_t *at, *end;       /* position in the first run, and its end */
+    size_t run, rest;              /* bytes of a run; fewer than 24 bytes after the third one */
 } Runs;
 
-INLINE Runs runs_of(const uint8_t *p, size_t size, size_t turns) {
-    Runs runs = {.at = p + FOLD_BYTES * turns, .run = (size / 8 - FOLD_BYTES / 8 * turns) / 3 * 8};
+INLINE Runs runs_of(const uint8_t *p, size_t size, size_t folds) {
+    Runs runs = {.at = p + FOLD_BYTES * folds, .run = (size / 8 - FOLD_BYTES / 8 * folds) / 3 * 8};
     runs.end = runs.at + runs.run;
-    runs.rest = size - FOLD_BYTES * turns - 3 * runs.run;
+    runs.rest = size - FOLD_BYTES * folds - 3 * runs.run;
     return runs;
 }
 
@@ -185,7 +185,7 @@ MULTIPLYING INLINE void take_of_runs(Runs *runs, int bytes) {
     runs->at += bytes;
 }
 
-/* What the piece makes of a register of 0, with what its folded front makes of one. */
+/* Return the register over the piece, from 0. `front`: register over its folded front. */
 MULTIPLYING INLINE uint64_t crc_of_runs(Runs runs, uint64_t front) {
     while (runs.at < runs.end) take_of_runs(&runs, 8);
     const uint8_t *at = runs.at + 2 * runs.run;
@@ -198,22 +198,22 @@ MULTIPLYING INLINE uint64_t crc_of_runs(Runs runs, uint64_t front) {
     return REDUCED(product) ^ third;
 }
 
-/* What at most PIECE_MAX bytes make of a register of 0. Prefetches the bytes PIECE_AHEAD after them: pieces follow each
- * other. Where two products are one instruction, a turn takes 31 words of eight bytes, else 25. */
+/* Return the register over at most PIECE_MAX bytes, from 0. Prefetches the bytes PIECE_AHEAD after them, because pieces
+ * follow each other. If two products are one instruction, a step processes 31 words of eight bytes, else 25. */
 enum { WIDE_RUN = 40, NARROW_RUN = 24 };
 
 FOLDING static uint64_t crc_of_piece_wide(const uint8_t *p, size_t size) {
-    const size_t turns = size / (FOLD_BYTES + 3 * WIDE_RUN);
-    const uint8_t *soon = p;
-    Runs runs = runs_of(p, size, turns);
-    if (!turns) return crc_of_runs(runs, 0);
+    const size_t folds = size / (FOLD_BYTES + 3 * WIDE_RUN);
+    const uint8_t *prefetched = p;
+    Runs runs = runs_of(p, size, folds);
+    if (!folds) return crc_of_runs(runs, 0);
     const __m256i by = _mm256_set_epi64x(OVER_128, OVER_128), by_64 = _mm256_set_epi64x(OVER_64, OVER_64);
     __m256i a = TWO_LOADED(p), b = TWO_LOADED(p + 32), c = TWO_LOADED(p + 64), d = TWO_LOADED(p + 96);
-    for (size_t left = turns;;) {
-        for (int i = 0; i < 4; i++) PREFETCH(soon, PIECE_AHEAD + 64 * i);
-        soon += FOLD_BYTES + 3 * WIDE_RUN;
+    for (size_t remaining = folds;;) {
+        for (int i = 0; i < 4; i++) PREFETCH(prefetched, PIECE_AHEAD + 64 * i);
+        prefetched += FOLD_BYTES + 3 * WIDE_RUN;
         take_of_runs(&runs, WIDE_RUN);
-        if (!--left) break;
+        if (!--remaining) break;
         p += FOLD_BYTES;
         a = TWO_FOLDED(a, by, TWO_LOADED(p));
         b = TWO_FOLDED(b, by, TWO_LOADED(p + 32));
@@ -228,16 +228,16 @@ FOLDING static uint64_t crc_of_piece_wide(const uint8_t *p, size_t size) {
 
 MULTIPLYING static uint64_t crc_of_piece_narrow(const uint8_t *p, size_t size) {
     enum { EACH = FOLD_BYTES / 16 };
-    const size_t turns = size / (FOLD_BYTES + 3 * NARROW_RUN);
-    Runs runs = runs_of(p, size, turns);
-    if (!turns) return crc_of_runs(runs, 0);
+    const size_t folds = size / (FOLD_BYTES + 3 * NARROW_RUN);
+    Runs runs = runs_of(p, size, folds);
+    if (!folds) return crc_of_runs(runs, 0);
     const __m128i by = _mm_set_epi64x(OVER_128), by_64 = _mm_set_epi64x(OVER_64), by_32 = _mm_set_epi64x(OVER_32);
     __m128i folded[EACH];
 #pragma GCC unroll 8
     for (int i = 0; i < EACH; i++) folded[i] = LOADED(p + 16 * i);
-    for (size_t left = turns;;) {
+    for (size_t remaining = folds;;) {
         take_of_runs(&runs, NARROW_RUN);
-        if (!--left) break;
+        if (!--remaining) break;
         p += FOLD_BYTES;
 #pragma GCC unroll 8
         for (int i = 0; i < EACH; i++) folded[i] = FOLDED(folded[i], by, LOADED(p + 16 * i));
@@ -250,9 +250,9 @@ MULTIPLYING static uint64_t crc_of_piece_narrow(const uint8_t *p, size_t size) {
 static uint64_t (*crc_of_piece)(const uint8_t *, size_t) = crc_of_piece_narrow;
 
 MULTIPLYING static uint32_t crc_by_pieces(uint32_t crc, const uint8_t *p, size_t size) {
-    for (size_t now; size; p += now, size -= now) {
-        now = size < PIECE_MAX ? size : PIECE_MAX;
-        crc = (uint32_t)joined(crc, crc_of_piece(p, now), now);
+    for (size_t piece_size; size; p += piece_size, size -= piece_size) {
+        piece_size = size < PIECE_MAX ? size : PIECE_MAX;
+        crc = (uint32_t)joined(crc, crc_of_piece(p, piece_size), piece_size);
     }
     return crc;
 }
@@ -263,19 +263,19 @@ MULTIPLYING static uint32_t moved_by_pieces(uint32_t crc, size_t size) {
 }
 #endif
 
-/* ---- what is there ---- */
+/* ---- choice of the implementation ---- */
 
 static uint32_t (*crc_of)(uint32_t, const uint8_t *, size_t) = crc_by_table;
-static int is_wide; /* whether the processor takes eight numbers at a time */
-static int is_new;  /* whether it also takes two products at a time, and picks bits quickly */
+static int is_wide; /* true if the processor has instructions for eight numbers at a time */
+static int has_wide_products;  /* true if it also computes two products at a time, and extracts bits quickly */
 
 enum { PLAIN = 0, INSTRUCTIONS = 1, PRODUCTS = 2, ALL = 3 };
 
-/* Chooses what the processor can do, or less, as an older one would: see `most`. */
-static void look_around(int most) {
+/* Choose the fastest implementation of this processor, or of an older one: see `most`. */
+static void detect_processor(int most) {
     (void)most;
     crc_of = crc_by_table;
-    is_wide = is_new = 0;
+    is_wide = has_wide_products = 0;
 #if defined(HAS_X86)
     __builtin_cpu_init();
     if (most < INSTRUCTIONS || !__builtin_cpu_supports("sse4.2")) return;
@@ -283,14 +283,14 @@ static void look_around(int most) {
     is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
     if (most < PRODUCTS || !__builtin_cpu_supports("pclmul")) return;
     crc_of = crc_by_pieces;
-    is_new = most >= ALL && is_wide && __builtin_cpu_supports("vpclmulqdq");
-    crc_of_piece = is_new ? crc_of_piece_wide : crc_of_piece_narrow;
+    has_wide_products = most >= ALL && is_wide && __builtin_cpu_supports("vpclmulqdq");
+    crc_of_piece = has_wide_products ? crc_of_piece_wide : crc_of_piece_narrow;
 #elif defined(HAS_ARM_CRC)
     if (most >= INSTRUCTIONS) crc_of = crc_by_instruction;
 #endif
 }
 
-/* Whether pieces can be joined. */
+/* True if pieces can be joined. */
 static inline int has_pieces(void) {
 #ifdef HAS_X86
     return crc_of == crc_by_pieces;
@@ -301,7 +301,7 @@ static inline int has_pieces(void) {
 
 static uint32_t crc32c(uint32_t before, const uint8_t *p, size_t size) { return ~crc_of(~before, p, size); }
 
-/* The checksum of two pieces of which the second has so many bytes. */
+/* Return the checksum of two pieces, the second of `size` bytes. */
 static inline uint32_t crc32c_combine(uint32_t first, uint32_t second, size_t size) {
 #ifdef HAS_X86
     if (has_pieces()) return moved_by_pieces(first, size) ^ second;

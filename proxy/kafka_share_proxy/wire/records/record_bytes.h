@@ -30,7 +30,7 @@ INLINE uint64_t big64(const uint8_t *p) { return (uint64_t)big32(p) << 32 | big3
 
 /* ---- varints ---- */
 
-/* A signed varint of at most 64 bits; NULL where `end` or its own length is passed. */
+/* Read a signed varint of at most 64 bits. Return the position after it; NULL: it is longer, or exceeds `end`. */
 static inline const uint8_t *long_varint(const uint8_t *p, const uint8_t *end, int64_t *value) {
     uint64_t zigzag = 0;
     for (int shift = 0; shift < 70 && p < end; shift += 7) {
@@ -61,7 +61,7 @@ INLINE const uint8_t *varint(const uint8_t *p, const uint8_t *end, int64_t *valu
     return long_varint(p, end, value);
 }
 
-/* Behind a varint whose value does not matter. Timestamps vary in length from record to record: no branch on it. */
+/* Return the position after a varint. Timestamps vary in length from record to record, thus there is no branch on it. */
 INLINE const uint8_t *skip_varint(const uint8_t *p, const uint8_t *end) {
     int64_t ignored;
 #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -77,14 +77,15 @@ INLINE const uint8_t *skip_varint(const uint8_t *p, const uint8_t *end) {
 
 enum { HEADER_MIN = 2 }; /* bytes of the smallest record header: two lengths */
 
-/* Behind the length of what may be null (-1) and has so many bytes, which are there; NULL: it is no such length. */
+/* Read the length of a field, -1 for null. Return the position after the length; NULL: not a length, or the field exceeds
+ * `end`. */
 INLINE const uint8_t *sized(const uint8_t *p, const uint8_t *end, int64_t *size) {
     p = varint(p, end, size);
     if (!p || *size < -1 || *size > end - p) return NULL;
     return p;
 }
 
-/* Behind so many record headers; NULL: they do not fit. */
+/* Return the position after `count` record headers; NULL: they do not fit. */
 static inline const uint8_t *after_headers(const uint8_t *p, const uint8_t *end, int64_t count) {
     int64_t size;
     if (count < 0 || count > (end - p) / HEADER_MIN) return NULL;

@@ -282,14 +282,14 @@ def _python_build(
     _check_rows(columns, first, last)
     rows = RecordPositions(columns, first, last)
     data = bytes(area)
-    made = []
+    records = []
     for offset, timestamp, key, key_size, value, value_size, start, count in zip(
         *(rows.column(number) for number in range(len(COLUMNS))), strict=True
     ):
         headers = _headers(data, start, count, headers_type)
         fields = (_content(data, key, key_size), _content(data, value, value_size), headers, timestamp, offset)
-        made.append(tuple.__new__(record_type, (*origin, *fields, timestamp_type)))
-    return made
+        records.append(tuple.__new__(record_type, (*origin, *fields, timestamp_type)))
+    return records
 
 
 def _python_records(

@@ -36,11 +36,11 @@ LETTERS_TOPIC = "errors.deadletterqueue.topic.name"
 
 def two_records() -> bytes:
     """Return a batch of two records with keys, values, headers and an early timestamp."""
-    made = [
+    batch_records = [
         records.Record(key=b"key %d" % n, value=b"value %d" % n, headers=[("origin", b"%d" % n)], timestamp=EARLY_MS)
         for n in range(2)
     ]
-    return records.build_batch(0, made)
+    return records.build_batch(0, batch_records)
 
 
 async def letters_topic(run: CaseRun, partitions: int = 1) -> CaseTopic:

@@ -237,17 +237,17 @@ class SessionFetches:
 async def session(run: CaseRun, partitions: int = 1, count: int = 0) -> SessionFetches:
     """An established fetch session over all partitions, from offset 0."""
     topic = await run.topic(partitions, count=count)
-    made = SessionFetches(run, topic, await run.connect(await run.node(topic.leaders[0])))
-    await made.fetch(*map(fetched, topic.partitions))
-    return made
+    fetch_session = SessionFetches(run, topic, await run.connect(await run.node(topic.leaders[0])))
+    await fetch_session.fetch(*map(fetched, topic.partitions))
+    return fetch_session
 
 
 @case("produce-fetch.sessions.established", SESSIONS)
 async def established(run: CaseRun) -> None:
     """A full Fetch with epoch 0 establishes a session: SessionId is not 0 and every partition is in the response."""
     topic = await run.topic(2, count=1)
-    made = SessionFetches(run, topic, await run.connect(await run.node(topic.leaders[0])))
-    response = await made.fetch(*map(fetched, topic.partitions))
+    fetch_session = SessionFetches(run, topic, await run.connect(await run.node(topic.leaders[0])))
+    response = await fetch_session.fetch(*map(fetched, topic.partitions))
     equal("ErrorCode", response.error_code, ErrorCode.NONE)
     true("SessionId", response.session_id != 0, "not 0", response.session_id)
     equal("partitions", sorted(p.partition_index for p in response.responses[0].partitions), [0, 1])
@@ -262,32 +262,32 @@ async def sessionless(run: CaseRun) -> None:
 @case("produce-fetch.sessions.unchanged-left-out", SESSIONS)
 async def unchanged_left_out(run: CaseRun) -> None:
     """An incremental Fetch returns only partitions with something new."""
-    made = await session(run)
-    equal("topics without anything new", list((await made.fetch()).responses), [])
-    await run.produce(made.topic, 2)
-    response = await made.fetch()
+    fetch_session = await session(run)
+    equal("topics without anything new", list((await fetch_session.fetch()).responses), [])
+    await run.produce(fetch_session.topic, 2)
+    response = await fetch_session.fetch()
     equal("batches", spans_of(response.responses[0].partitions[0].records), [(0, 1, 2)])
 
 
 @case("produce-fetch.sessions.moved-position", SESSIONS)
 async def moved_position(run: CaseRun) -> None:
     """An incremental Fetch that names a partition changes its position in the session."""
-    made = await session(run, count=5)
-    response = await made.fetch(fetched(0, 5))
+    fetch_session = await session(run, count=5)
+    response = await fetch_session.fetch(fetched(0, 5))
     equal("records at the new position", [len(p.records or b"") for t in response.responses for p in t.partitions], [])
-    await run.produce(made.topic, 1)
-    response = await made.fetch()
+    await run.produce(fetch_session.topic, 1)
+    response = await fetch_session.fetch()
     equal("batches", spans_of(response.responses[0].partitions[0].records), [(5, 5, 1)])
 
 
 @case("produce-fetch.sessions.forgotten", SESSIONS)
 async def forgotten(run: CaseRun) -> None:
     """A partition in ForgottenTopicsData is no longer fetched."""
-    made = await session(run, partitions=2)
-    await made.fetch(forgotten_topics_data=[{"topic": made.topic.name, "partitions": [0]}])
+    fetch_session = await session(run, partitions=2)
+    await fetch_session.fetch(forgotten_topics_data=[{"topic": fetch_session.topic.name, "partitions": [0]}])
     for partition in (0, 1):
-        await run.produce(made.topic, 1, partition=partition)
-    response = await made.fetch()
+        await run.produce(fetch_session.topic, 1, partition=partition)
+    response = await fetch_session.fetch()
     actual = [p.partition_index for t in response.responses for p in t.partitions]
     equal("partitions", actual, [1])
 
@@ -295,9 +295,9 @@ async def forgotten(run: CaseRun) -> None:
 @case_for_each({"ahead": (1,), "repeated": (-1,)}, "produce-fetch.sessions.epoch-{name}", SESSIONS)
 async def wrong_epoch(run: CaseRun, difference: int) -> None:
     """An incremental Fetch with an epoch {0:+d} from the expected one gets INVALID_FETCH_SESSION_EPOCH."""
-    made = await session(run)
-    await made.fetch()
-    response = await made.fetch(session_epoch=made.epoch + difference)
+    fetch_session = await session(run)
+    await fetch_session.fetch()
+    response = await fetch_session.fetch(session_epoch=fetch_session.epoch + difference)
     equal("ErrorCode", response.error_code, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     equal("topics", list(response.responses), [])
 
@@ -313,20 +313,20 @@ async def unknown_session(run: CaseRun) -> None:
 @case("produce-fetch.sessions.closed", SESSIONS)
 async def closed(run: CaseRun) -> None:
     """A Fetch with epoch -1 ends the session."""
-    made = await session(run)
-    ended = made.session_id
-    response = await made.fetch(session_epoch=-1)
+    fetch_session = await session(run)
+    ended = fetch_session.session_id
+    response = await fetch_session.fetch(session_epoch=-1)
     equal("SessionId", response.session_id, 0)
-    response = await made.fetch(session_id=ended, session_epoch=1)
+    response = await fetch_session.fetch(session_id=ended, session_epoch=1)
     equal("ErrorCode after the end", response.error_code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
 @case("produce-fetch.sessions.several-connections", SESSIONS)
 async def several_connections(run: CaseRun) -> None:
     """A fetch session is not bound to its connection."""
-    made = await session(run)
-    made.connection = await run.connect(made.connection.address)
-    equal("ErrorCode", (await made.fetch()).error_code, ErrorCode.NONE)
+    fetch_session = await session(run)
+    fetch_session.connection = await run.connect(fetch_session.connection.address)
+    equal("ErrorCode", (await fetch_session.fetch()).error_code, ErrorCode.NONE)
 
 
 # Isolation

@@ -31,8 +31,8 @@ async def timed(run: CaseRun) -> CaseTopic:
     """Return a topic with records at START_MS + 0, 100, 300, 200 ms, each in a separate batch."""
     topic = await run.topic()
     for delay in (0, 100, 300, 200):
-        made = [records.Record(value=b"v", timestamp=START_MS + delay)]
-        await run.append(topic, records.build_batch(0, made))
+        batch_records = [records.Record(value=b"v", timestamp=START_MS + delay)]
+        await run.append(topic, records.build_batch(0, batch_records))
     return topic
 
 

@@ -26,8 +26,8 @@ CACHED_BATCHES = 5
 
 def plain_batch(count: int = 1, **fields: object) -> bytes:
     """Return a batch of a producer without an id."""
-    made = [records.Record(value=b"value %d" % n, timestamp=OLD_MS) for n in range(count)]
-    return records.build_batch(0, made, **fields)  # type: ignore[arg-type]  # passed on as they are
+    batch_records = [records.Record(value=b"value %d" % n, timestamp=OLD_MS) for n in range(count)]
+    return records.build_batch(0, batch_records, **fields)  # type: ignore[arg-type]  # passed on as they are
 
 
 @case_for_each({"leader": (1,), "all": (-1,)}, "produce-fetch.produce.acks-{name}", SCHEMA)
@@ -183,8 +183,8 @@ async def codec_kept(run: CaseRun, _name: str, codec: int) -> None:
     """A batch compressed with {0} is appended and read with the same codec and records."""
     topic = await run.topic()
     values = [b"a compressed value " * 20] * 5
-    made = [records.Record(value=value, timestamp=OLD_MS) for value in values]
-    response = await run.append(topic, records.build_batch(0, made, codec=codec))
+    batch_records = [records.Record(value=value, timestamp=OLD_MS) for value in values]
+    response = await run.append(topic, records.build_batch(0, batch_records, codec=codec))
     equal("ErrorCode", response.error_code, ErrorCode.NONE)
     data = (await read(run, topic)).records
     equal("codec", [each.compression for each in records.iter_batches(data)], [codec])
@@ -247,8 +247,11 @@ async def timestamp_too_old(run: CaseRun) -> None:
 async def compacted_without_key(run: CaseRun) -> None:
     """A record without a key in a compacted topic gets INVALID_RECORD and is named in RecordErrors."""
     topic = await run.topic(configs={"cleanup.policy": "compact"})
-    made = [records.Record(key=b"k", value=b"v", timestamp=OLD_MS), records.Record(value=b"v", timestamp=OLD_MS)]
-    response = await run.append(topic, records.build_batch(0, made))
+    batch_records = [
+        records.Record(key=b"k", value=b"v", timestamp=OLD_MS),
+        records.Record(value=b"v", timestamp=OLD_MS),
+    ]
+    response = await run.append(topic, records.build_batch(0, batch_records))
     equal("ErrorCode", response.error_code, ErrorCode.INVALID_RECORD)
     equal("RecordErrors", [each.batch_index for each in response.record_errors], [1])
     equal("end of the log", await run.end_offset(topic), 0)

@@ -42,8 +42,11 @@ async def append_keys(run: CaseRun, topic: CaseTopic, *batches: Keys, partition:
     """Append one batch for each list of keys. Raises SetUpFailed."""
     now = int(time.time() * 1000)
     for keys in batches:
-        made = [records.Record(key=key, value=b"value %d" % n, timestamp=now) for n, key in enumerate(keys)]
-        check((await run.append(topic, records.build_batch(0, made, codec=codec), partition)).error_code, "Produce")
+        batch_records = [records.Record(key=key, value=b"value %d" % n, timestamp=now) for n, key in enumerate(keys)]
+        check(
+            (await run.append(topic, records.build_batch(0, batch_records, codec=codec), partition)).error_code,
+            "Produce",
+        )
 
 
 async def ordered_member(run: CaseRun, *batches: Keys, **settings: str) -> tuple[CaseTopic, ShareSessionMember]:
@@ -186,9 +189,9 @@ async def abort_key(run: CaseRun, topic: CaseTopic, key: bytes) -> None:
     """
     producer = await begin_transactions(run)
     check(await producer.add_partition(topic), "AddPartitionsToTxn")
-    made = [records.Record(key=key, value=b"aborted", timestamp=int(time.time() * 1000))]
+    batch_records = [records.Record(key=key, value=b"aborted", timestamp=int(time.time() * 1000))]
     ids: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": 0}
-    data = records.build_batch(0, made, is_transactional=True, **ids)
+    data = records.build_batch(0, batch_records, is_transactional=True, **ids)
     check((await run.append(topic, data, transactional_id=producer.transactional_id)).error_code, "Produce")
     await producer.end(committed=False)
 

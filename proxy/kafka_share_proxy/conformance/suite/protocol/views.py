@@ -36,8 +36,8 @@ async def keyed(run: CaseRun, count: int = 40) -> CaseTopic:
     base = await run.topic()
     for start in range(0, count, 10):
         keys = [None if n % 5 == 0 else b"key %d" % n for n in range(start, start + 10)]
-        made = [records.Record(key=key, value=b"value") for key in keys]
-        await run.append(base, records.build_batch(0, made))
+        batch_records = [records.Record(key=key, value=b"value") for key in keys]
+        await run.append(base, records.build_batch(0, batch_records))
     return base
 
 
@@ -136,12 +136,14 @@ async def stripes(run: CaseRun) -> None:
 async def unchanged_records(run: CaseRun) -> None:
     """Records of a view have offset, key, value and timestamp of the base."""
     base = await run.topic()
-    made = [records.Record(b"key %d" % n, b"value %d" % n, (("h", b"x"),), 1_700_000_000_000 + n) for n in range(10)]
-    await run.append(base, records.build_batch(0, made))
+    batch_records = [
+        records.Record(b"key %d" % n, b"value %d" % n, (("h", b"x"),), 1_700_000_000_000 + n) for n in range(10)
+    ]
+    await run.append(base, records.build_batch(0, batch_records))
     view = await view_of(run, base, "r2")
     decoded = [each for slot in (0, 1) for each in await read_slot(run, view, slot, 10)]
     decoded.sort(key=lambda each: each.offset)
-    equal("records", [each[:4] for each in decoded], [each[:4] for each in made])
+    equal("records", [each[:4] for each in decoded], [each[:4] for each in batch_records])
 
 
 @case("views.fetch.filler", f"{RULES} 31, 32", needs=NEEDS)

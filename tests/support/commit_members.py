@@ -118,7 +118,9 @@ class PythonMember:
             except PythonKafkaError as error:
                 if error.errno != ErrorCode.REBALANCE_IN_PROGRESS:
                     raise Refused(error.errno) from None
-                self.consumer.poll(timeout_ms=100)  # it keeps its partitions meanwhile, so these do not show the end
+                # It keeps its partitions meanwhile, so these do not show the end. On a busy machine it needs more than
+                # 100 ms to join, and a poll that ends before may begin it anew.
+                self.consumer.poll(timeout_ms=2000)
                 return False
             return True
 

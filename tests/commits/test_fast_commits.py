@@ -24,12 +24,6 @@ def world() -> CommitWorld:
     return commit_world
 
 
-def is_free(world: CommitWorld) -> bool:
-    """Return True if no partition is locked, the gate remembers no request, and no append waits for one."""
-    services = world.services
-    return not (len(services.locks) or any(door.inside for door in services.gate._doors) or services.journal.coming)
-
-
 @pytest.mark.states("topic", "overflow")
 def test_client_gets_its_response_when_its_ranges_are_stored(world: CommitWorld) -> None:
     world.journal.slow = True
@@ -37,7 +31,7 @@ def test_client_gets_its_response_when_its_ranges_are_stored(world: CommitWorld)
     assert not sent.has_response
     world.journal.confirm()
     assert sent.codes == [0]
-    assert is_free(world)
+    assert world.is_free
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS])
@@ -50,7 +44,7 @@ def test_other_appends_wait_for_it_until_the_coordinator_has_responded(world: Co
     world.commit(43, "ic/1;70-70")
     assert len(coming) == 2
     world.cluster.release()
-    assert is_free(world)
+    assert world.is_free
 
 
 def test_no_request_waits_for_a_commit_that_has_nothing_to_store(world: CommitWorld) -> None:
@@ -84,7 +78,7 @@ def test_ranges_that_cannot_be_stored_are_to_be_committed_again(world: CommitWor
     world.journal.slow = False
     assert world.commit(43, "ic/1;70-70").codes == [0]
     assert world.ranges() == "45-47,50-50,60-60,70-70"
-    assert is_free(world)
+    assert world.is_free
 
 
 @pytest.mark.states("topic", "overflow")
@@ -101,7 +95,7 @@ def test_append_that_takes_too_long_is_reported_and_continues(world: CommitWorld
     assert later[0].codes == [0]
     assert world.ranges() == "45-47,50-50,60-60,62-62"
     world.timers.advance(RESPONSE_MAX_S)
-    assert is_free(world)
+    assert world.is_free
 
 
 @pytest.mark.states("topic", "overflow")
@@ -135,7 +129,7 @@ def test_group_that_moves_to_another_owner_meanwhile(world: CommitWorld, is_acce
     assert sent.codes == NOT_AVAILABLE
     world.cluster.held = set()
     world.cluster.release()
-    assert is_free(world)
+    assert world.is_free
     held = world.services.held.groups["g"].partitions
     assert [each.is_committed_known for each in held.values()] == [is_accepted]
 
@@ -154,7 +148,7 @@ def test_no_response_is_sent_after_the_lease_has_ended(world: CommitWorld, comes
         assert sent.codes == [0]
     world.timers.advance(HOLD_MAX_S + 0.1)
     assert sent.codes == ([0] if comes_back else NOT_AVAILABLE)
-    assert is_free(world)
+    assert world.is_free
 
 
 def test_refused_by_the_broker_it_changes_nothing(world: CommitWorld) -> None:
@@ -165,7 +159,7 @@ def test_refused_by_the_broker_it_changes_nothing(world: CommitWorld) -> None:
         assert world.commit(43, "ic/1;60-60").codes == [code]
         assert held.is_committed_known == is_known
         assert world.ranges() == "45-47,50-50"
-        assert is_free(world)
+        assert world.is_free
 
 
 def test_client_that_disconnects_before_the_broker_responds_leaves_no_state(world: CommitWorld) -> None:
@@ -175,7 +169,7 @@ def test_client_that_disconnects_before_the_broker_responds_leaves_no_state(worl
     connection.close()
     held = next(iter(world.services.held.groups["g"].partitions.values()))
     assert not held.is_committed_known
-    assert is_free(world)
+    assert world.is_free
 
 
 @pytest.mark.states("topic", "overflow")
@@ -186,4 +180,4 @@ def test_client_that_leaves_before_its_ranges_are_stored_has_them_stored(world: 
     connection.close()
     world.journal.confirm()
     assert world.ranges() == "45-47,50-50,60-60"
-    assert is_free(world)
+    assert world.is_free

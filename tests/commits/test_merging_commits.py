@@ -38,11 +38,6 @@ def repeating(world: CommitWorld) -> Connection:
     return connection
 
 
-def is_free(world: CommitWorld) -> bool:
-    """Return True if no partition is locked, and the gate remembers no request."""
-    return not (len(world.services.locks) or any(door.inside for door in world.services.gate._doors))
-
-
 def test_commonest_commit_merges_one_range_into_the_text(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model plans none of these: a new range, a repeated one, one that touches others."""
     world.commit(43, "ic/1;60-60")
@@ -103,7 +98,7 @@ def test_repeated_commits_have_the_same_effect_as_those_of_the_handler(seed: int
         assert fast.topic == slow.topic
         assert fast.services.held.groups == slow.services.held.groups
         assert fast.services.figures.commits == slow.services.figures.commits
-        assert is_free(fast)
+        assert fast.is_free
     assert worlds[0].repeated > 5
 
 
@@ -146,7 +141,7 @@ def test_locked_partition_is_not_entered_by_a_repeated_commit(world: CommitWorld
     waiting = world.commit(43, "ic/1;62-62", connection=repeating)
     world.cluster.held = set()
     world.cluster.release()
-    assert (first.codes, waiting.codes, is_free(world)) == ([0], [0], True)
+    assert (first.codes, waiting.codes, world.is_free) == ([0], [0], True)
     assert world.ranges().endswith("60-60,62-62")
     assert world.repeated == 1
 
@@ -158,7 +153,7 @@ def test_group_that_moves_to_another_owner_during_a_repeated_commit(world: Commi
     assert sent.codes == NOT_AVAILABLE
     world.cluster.held = set()
     world.cluster.release()
-    assert is_free(world)
+    assert world.is_free
     assert not world.services.held.groups["g"].partitions[TopicPartition("t", 0)].is_committed_known
 
 
@@ -178,7 +173,7 @@ def test_merged_commit_is_not_confirmed_without_a_lease(
         gate.wake()
     world.timers.advance(HOLD_MAX_S + 0.1)
     assert sent.codes == ([0] if is_renewed else NOT_AVAILABLE)
-    assert is_free(world)
+    assert world.is_free
 
 
 def test_client_that_disconnects_during_a_repeated_commit_leaves_no_state(
@@ -188,7 +183,7 @@ def test_client_that_disconnects_during_a_repeated_commit_leaves_no_state(
     world.commit(43, "ic/1;60-60", connection=repeating)
     repeating.close()
     assert not world.services.held.groups["g"].partitions[TopicPartition("t", 0)].is_committed_known
-    assert is_free(world)
+    assert world.is_free
 
 
 def test_deleted_group_leaves_nothing_that_merges(world: CommitWorld, repeating: Connection) -> None:

@@ -291,6 +291,12 @@ class CommitWorld:
         self.services = replace(self.services, locks=PartitionLocks(), gate=commit_gate())
         await self.restart(state)
 
+    @property
+    def is_free(self) -> bool:
+        """True if no partition is locked, the gate remembers no request, and no append waits for one."""
+        services = self.services
+        return not (len(services.locks) or any(door.inside for door in services.gate._doors) or services.journal.coming)
+
     # What clients do
 
     def connect(self) -> Connection:

@@ -52,8 +52,10 @@ class FastPath:
         if parts is None:
             return False
         _, group_id, member_id, entries = parts
+        if not (self._serves_all or self._services.serves(group_id)):
+            return False
         group = self._services.held.groups.get(group_id)
-        if group is None or not self._may_serve(group) or is_selected_before(group_id):
+        if group is None or not self._services.admits(group) or is_selected_before(group_id):
             return False
         if self._in_metadata and len(entries) == 1:
             merging = self._merging(group, entries[0])
@@ -81,15 +83,6 @@ class FastPath:
         commit = FastCommit(self._services, self._overdue, connection, group, request, member_id, locks, planned)
         commit.send(frame)
         return True
-
-    def _may_serve(self, group: CommittingGroup) -> bool:
-        """True if this proxy owns a group that all proxies know to be marked."""
-        services, gate = self._services, self._services.gate
-        if gate.refused or gate.denied or services.followed.off:
-            return False
-        if not (group.is_marker_stored and group.is_marker_seen):
-            return False
-        return (self._serves_all or services.serves(group.group_id)) and gate.lets_in(group.doors)
 
     def _merging(self, group: CommittingGroup, entry: CommittedEntry) -> MergingPartition | None:
         """None if the commit has no ranges, another request is needed first, or commits are reported one by one."""

@@ -32,7 +32,6 @@ from kafka_share_proxy.wire.values import TopicPartition
 REPEATED_MAX_S = 0.1
 """Seconds after which a repeated commit is read and checked completely again."""
 
-
 InFlight = tuple[SynchronousFastPath, Request, bytes, bytes, MergedRange, int]
 """Connection, request, the client's frame, the frame for the coordinator, effect on the ranges, leader epoch."""
 
@@ -183,11 +182,8 @@ class RepeatedCommit:
     def take(self, connection: SynchronousFastPath, frame: memoryview) -> bool:
         """Return False if the request does not repeat it, or the group has to be checked completely again."""
         services, group, merging = self._services, self._group, self._merging
-        gate = services.gate
-        if gate.refused or gate.denied or services.followed.off or services.audit is not None:
+        if services.audit is not None or self._now() >= self._until or not services.admits(group):
             return False
-        if not (group.is_marker_stored and group.is_marker_seen) or group.merging.get(merging.place) is not merging:
+        if services.held.groups.get(group.group_id) is not group or group.merging.get(merging.place) is not merging:
             return False
-        if self._now() >= self._until or services.held.groups.get(group.group_id) is not group:
-            return False
-        return gate.lets_in(group.doors) and merging.send(connection, frame, self._request, self._entry, self._frame)
+        return merging.send(connection, frame, self._request, self._entry, self._frame)

@@ -10,7 +10,7 @@ from typing import Any
 from kafka_share_proxy.commits.audit_events import CommitAudit
 from kafka_share_proxy.commits.counters import CommitFigures
 from kafka_share_proxy.commits.followed_groups import FollowedGroups
-from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.commits.held_state import CommittingGroup, HeldCommits
 from kafka_share_proxy.commits.metadata_limit import MetadataLimit
 from kafka_share_proxy.commits.partition_locks import PartitionLocks
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey
@@ -101,6 +101,12 @@ class CommitServices:
     @property
     def knows_any(self) -> bool:
         return bool(self.held.groups or self.followed.groups or self.followed.uncertain)
+
+    def admits(self, group: CommittingGroup) -> bool:
+        """Return True if this proxy owns a group that all proxies know to be marked."""
+        if self.gate.refused or self.off:
+            return False
+        return group.is_marker_stored and group.is_marker_seen and self.gate.lets_in(group.doors)
 
     @property
     def off(self) -> str:

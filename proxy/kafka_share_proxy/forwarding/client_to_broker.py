@@ -99,22 +99,27 @@ class ClientToBroker(ClientRequests):
         self._connection.client_left(OSError(code, strerror(code)) if code else None)
 
     def walked(self, upto: int, count: int) -> None:
+        if upto or not self._on_fast_path(count):
+            self._walk(self._buffer, upto, count)
+
+    def _on_fast_path(self, count: int) -> bool:
         """Serve the commonest local request synchronously: one whole request, alone in the buffer and in flight."""
-        buffer = self._buffer
-        if not upto and count >= REQUEST_HEAD.size:
-            size, name, _ = _head(buffer, 0)
-            route = self._connection.plane.routes.get(name)
-            if size + SIZE.size == count and route is not None and route.at_once is not None:
-                fast = self._at_once
-                if fast is None:
-                    fast = self._at_once = SynchronousFastPath(self._connection, self)
-                if fast.may_take:
-                    self._connection.plane.reactor.iterations.doing = self._connection, route
-                    self.flows = False  # until the response is sent, or the request is left to the slow path
-                    frame, again = buffer[:count], fast.again
-                    if (again is not None and again(fast, frame)) or route.at_once(fast, frame, route):
-                        return
-        self._walk(buffer, upto, count)
+        if count < REQUEST_HEAD.size:
+            return False
+        buffer, connection = self._buffer, self._connection
+        size, name, _ = _head(buffer, 0)
+        route = connection.plane.routes.get(name)
+        if size + SIZE.size != count or route is None or route.at_once is None:
+            return False
+        fast = self._at_once
+        if fast is None:
+            fast = self._at_once = SynchronousFastPath(connection, self)
+        if not fast.may_take:
+            return False
+        connection.plane.reactor.iterations.doing = connection, route
+        self.flows = False  # until the response is sent, or the request is left to the slow path
+        frame, again = buffer[:count], fast.again
+        return (again is not None and again(fast, frame)) or route.at_once(fast, frame, route)
 
     def sent(self, sent: int, count: int) -> None:
         if sent < 0:

@@ -109,7 +109,7 @@ def test_a_response_in_pieces_is_awaited_too() -> None:
 
 
 def test_a_request_that_repeats_the_last_one_is_offered_to_what_served_it_first() -> None:
-    """What it leaves goes to the API's fast path."""
+    """A request that it leaves goes to the fast path of the API."""
     taken = Taken()
     taken.forwards = True
     w = taking(taken)

@@ -293,7 +293,9 @@ class PartitionCommits:
         records = self.records
         if records is None or not records.is_bound or records.stored.starts:
             return None
-        if not self.is_committed_known or self.unsure or not self.topic_id == topic_id != ZERO_UUID:  # `is_settled`
+        if (
+            not self.is_committed_known or self.unsure or not self.topic_id == topic_id != ZERO_UUID
+        ):  # no call of `is_settled`: every commit reads it
             return None
         return self.ranges.starts, self.ranges.ends
 
@@ -309,7 +311,7 @@ class PartitionCommits:
         self.ranges.replace(*merged)
         self.is_text_foreign, self.committed_epoch, self.is_committed_known = False, leader_epoch, True
         if self.committed < self.stored_committed:
-            self.stored_committed = self.committed  # as `_is_committed` does
+            self.stored_committed = self.committed  # as `_is_committed` does, which every commit would call
         return True
 
     def after_text(self, plan: TextPlan, change: RangeChange) -> TopicChange:

@@ -79,7 +79,7 @@ def _unless_claimed(earlier: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
         for group in groups:
             if group_id in group:
                 return True
-        return bool(unless) and any(unless)
+        return any(unless)
 
     def take(
         connection: SynchronousFastPath,

@@ -52,6 +52,7 @@ _DEFAULTS = {
     "transaction.state.log.num.partitions": "3",
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
+    "metadata.max.idle.interval.ms": "0",  # a record each 500 ms is half of the CPU of an idle broker
 }
 _KAFKA_3 = {"group.coordinator.rebalance.protocols": "classic,consumer"}  # the default of Kafka 4
 _SHARE_DEFAULTS = {"share.coordinator.state.topic.num.partitions": "3"}

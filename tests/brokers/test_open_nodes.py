@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -89,3 +89,57 @@ async def test_refusal_says_why(autojump_clock: MockClock, code: ErrorCode, requ
     with pytest.raises(CoordinatorRefused, match=code.name):
         await OpenNodes(client).coordinator(CoordinatorOf.GROUP, "g")
     assert client.requests == requests
+
+
+class Coordinator(OpenNodes):
+    """Coordinator that responds to OffsetFetch with these codes, of the group and of its only partition."""
+
+    def __init__(self, *codes: tuple[ErrorCode, ErrorCode]) -> None:
+        super().__init__(cast("ClusterClient", Client(ErrorCode.NONE)))
+        self.codes, self.requests = list(codes), 0
+
+    async def send_request(self, address: Address, key: int, request: Any, version: int) -> Any:
+        assert (address, key, request.groups[0].group_id) == (Address("outer-2", 9092), ApiKey.OFFSET_FETCH, "g")
+        group_code, code = self.codes[min(self.requests, len(self.codes) - 1)]
+        self.requests += 1
+        response = messages.OffsetFetchResponse
+        entry = response.OffsetFetchResponsePartitions(partition_index=0, committed_offset=7, error_code=code)
+        topic = response.OffsetFetchResponseTopics(name="t", partitions=[entry])
+        group = response.OffsetFetchResponseGroup(group_id="g", topics=[topic], error_code=group_code)
+        return response(groups=[group])
+
+
+def offsets_of_g() -> messages.OffsetFetchRequest:
+    message = messages.OffsetFetchRequest
+    return message(groups=[message.OffsetFetchRequestGroup(group_id="g", topics=None)])
+
+
+async def test_committed_offsets_wait_for_their_coordinator_and_for_an_open_transaction(
+    autojump_clock: MockClock,
+) -> None:
+    nodes = Coordinator(
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NONE),
+        (ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT),
+        (ErrorCode.NONE, ErrorCode.NONE),
+    )
+    group = await nodes.committed_offsets(offsets_of_g())
+    assert (nodes.requests, group.topics[0].partitions[0].committed_offset) == (4, 7)
+
+
+@pytest.mark.parametrize(
+    ("code", "requests"), [(ErrorCode.GROUP_AUTHORIZATION_FAILED, 1), (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TRIES)]
+)
+async def test_a_refused_group_is_named_with_the_reason(
+    autojump_clock: MockClock, code: ErrorCode, requests: int
+) -> None:
+    nodes = Coordinator((code, ErrorCode.NONE))
+    with pytest.raises(CoordinatorRefused, match=f"offsets of group g: {code.name}"):
+        await nodes.committed_offsets(offsets_of_g())
+    assert nodes.requests == requests
+
+
+async def test_the_error_of_a_partition_is_returned_with_it(autojump_clock: MockClock) -> None:
+    nodes = Coordinator((ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    group = await nodes.committed_offsets(offsets_of_g())
+    assert (nodes.requests, group.topics[0].partitions[0].error_code) == (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

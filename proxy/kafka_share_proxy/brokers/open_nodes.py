@@ -11,6 +11,7 @@ from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
 from kafka_share_proxy.brokers.idle_connections import IdleConnections
 from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators, about_topics
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
@@ -19,11 +20,26 @@ from kafka_share_proxy.wire.values import Address, TopicPartition
 R = TypeVar("R", bound=Message)
 
 TRIES, PAUSE_S = 20, 0.3
-"""Attempts to look up a coordinator, and seconds between them: the first makes the brokers create its topic."""
+"""Attempts to look up a coordinator, and seconds between them: the first makes the brokers create its topic.
+
+Also attempts to read committed offsets.
+"""
+OFFSET_FETCH_VERSION = 8
+_UNSETTLED = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+"""The coordinator of a group moves or loads, or a transaction is open."""
+
+GroupOffsets = messages.OffsetFetchResponse.OffsetFetchResponseGroup
 
 
 class CoordinatorRefused(ProxyError):
-    """The brokers refuse to name a coordinator. The text has the reason."""
+    """The brokers refuse to name a coordinator, or the coordinator refuses a request. The text has the reason."""
 
 
 class OpenNodes:
@@ -77,6 +93,25 @@ class OpenNodes:
         if entry.error_code != ErrorCode.NONE:
             raise CoordinatorRefused(f"cannot find the coordinator of {name}: {error_name(entry.error_code)}")
         return self.client.address_of(entry.node_id, Address(entry.host, entry.port))
+
+    async def committed_offsets(self, request: messages.OffsetFetchRequest) -> GroupOffsets:
+        """Return the offsets of the only group in the request. Waits for a moving coordinator and open transactions.
+
+        Raises CoordinatorRefused if the whole group is refused, and as `send_request`.
+        """
+        (requested,) = request.groups
+        for _ in range(TRIES):
+            coordinator = await self.coordinator(CoordinatorOf.GROUP, requested.group_id)
+            response = await self.send_request(coordinator, ApiKey.OFFSET_FETCH, request, OFFSET_FETCH_VERSION)
+            (group,) = response.groups
+            codes = {entry.error_code for topic in group.topics for entry in topic.partitions}
+            if _UNSETTLED.isdisjoint({group.error_code, *codes}):
+                break
+            await trio.sleep(PAUSE_S)
+        if group.error_code != ErrorCode.NONE:
+            reason = error_name(group.error_code)
+            raise CoordinatorRefused(f"cannot read the offsets of group {requested.group_id}: {reason}")
+        return group
 
     def forget_leaders(self) -> None:
         """Look all leaders up again."""

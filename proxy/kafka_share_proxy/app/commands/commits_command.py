@@ -39,16 +39,8 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.topic_ids import topic_id_text
-from kafka_share_proxy.wire.values import ZERO_UUID, Address, TopicPartition
+from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
-OFFSET_FETCH_VERSION = 8
-ATTEMPTS, RETRY_S = 20, 0.25
-"""Attempts while brokers move or load the coordinator of the group, and the seconds between them."""
-MOVING = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
 RECORD_BYTES = 1 << 20
 """Bytes fetched to find out when the record at a hole was written."""
 LEADER_TRIES, LEADER_PAUSE_S = 10, 0.5
@@ -110,14 +102,12 @@ class _GroupReader:
     async def exists(self) -> bool:
         """Raises ProxyError."""
         request = messages.ListGroupsRequest(states_filter=[], types_filter=[])
-        async with self._nodes.connection(await self._coordinator()) as opened:
+        coordinator = await self._nodes.coordinator(CoordinatorOf.GROUP, self._group)
+        async with self._nodes.connection(coordinator) as opened:
             response = await opened.send_request(ApiKey.LIST_GROUPS, request)
         if response.error_code != ErrorCode.NONE:
             raise CoordinatorRefused(f"cannot list groups: {error_name(response.error_code)}")
         return any(each.group_id == self._group for each in response.groups or ())
-
-    async def _coordinator(self) -> Address:
-        return await self._nodes.coordinator(CoordinatorOf.GROUP, self._group)
 
     async def _stored(self) -> Mapping[TopicPartition, PartitionCommits]:
         """Look the leader up again while it moves, as in rolling restarts."""
@@ -155,15 +145,7 @@ class _GroupReader:
         """Return the brokers' committed offsets and their metadata."""
         message = messages.OffsetFetchRequest
         request = message(groups=[message.OffsetFetchRequestGroup(group_id=self._group, topics=None)])
-        for _ in range(ATTEMPTS):
-            coordinator = await self._coordinator()
-            response = await self._nodes.send_request(coordinator, ApiKey.OFFSET_FETCH, request, OFFSET_FETCH_VERSION)
-            (group,) = response.groups
-            if group.error_code not in MOVING:
-                break
-            await trio.sleep(RETRY_S)
-        if group.error_code != ErrorCode.NONE:
-            raise CoordinatorRefused(f"cannot read the offsets of group {self._group}: {error_name(group.error_code)}")
+        group = await self._nodes.committed_offsets(request)
         return {
             TopicPartition(topic.name, entry.partition_index): (entry.committed_offset, entry.metadata or "")
             for topic in group.topics

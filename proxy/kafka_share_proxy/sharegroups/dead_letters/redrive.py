@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from kafka_share_proxy.brokers.committing_producer import CommittingProducer
 from kafka_share_proxy.brokers.open_nodes import OpenNodes
-from kafka_share_proxy.brokers.queries import CoordinatorOf
 from kafka_share_proxy.offsets.commit_text import CommitText, CommitTextError, commit_text_version, parse_commit_text
 from kafka_share_proxy.offsets.ranges import OffsetRanges
 from kafka_share_proxy.sharegroups.dead_letters.letter_log import (
@@ -26,7 +25,6 @@ from kafka_share_proxy.sharegroups.dead_letters.letter_log import (
 )
 from kafka_share_proxy.sharegroups.dead_letters.letter_records import source_headers
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
 from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import TopicPartition
@@ -34,7 +32,6 @@ from kafka_share_proxy.wire.values import TopicPartition
 GROUP_PREFIX = "kafka-share-proxy-redrive."
 """Prefix of the consumer group that has the progress for a share group."""
 TRANSACTIONAL_PREFIX = "__proxy-redrive-"
-OFFSET_FETCH_VERSION = 8
 METADATA_MAX = 4_000
 """Maximum characters of the ranges committed (offset.metadata.max.bytes is 4,096 by default)."""
 
@@ -210,16 +207,13 @@ class Redrive:
             groups=[message.OffsetFetchRequestGroup(group_id=self._consumer_group, topics=topics)],
             require_stable=not self._is_dry,
         )
-        coordinator = await self._nodes.coordinator(CoordinatorOf.GROUP, self._consumer_group)
-        response = await self._nodes.send_request(coordinator, ApiKey.OFFSET_FETCH, request, OFFSET_FETCH_VERSION)
-        (group,) = response.groups
+        group = await self._nodes.committed_offsets(request)
         committed: dict[TopicPartition, RedriveProgress] = {}
-        codes = [group.error_code, *(entry.error_code for topic in group.topics for entry in topic.partitions)]
-        for code in codes:
-            if code != ErrorCode.NONE:
-                raise UpstreamLost(f"cannot read the progress of {self._consumer_group}: {error_name(code)}")
         for topic in group.topics:
             for entry in topic.partitions:
+                if entry.error_code != ErrorCode.NONE:
+                    reason = error_name(entry.error_code)
+                    raise UpstreamLost(f"cannot read the progress of {self._consumer_group}: {reason}")
                 if entry.committed_offset >= 0:
                     progress = RedriveProgress(entry.committed_offset, _ranges_of(entry.metadata))
                     committed[TopicPartition(topic.name, entry.partition_index)] = progress

@@ -146,7 +146,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """See tests/support/left_out.py and tests/support/sharing.py."""
-    file = item.path.relative_to(CHECKOUT).as_posix()
+    file = item.nodeid.partition("::")[0]
     if is_left_out(file, item.name):
         item.add_marker(pytest.mark.long)
     if item.get_closest_marker("xdist_group") is None:
@@ -163,6 +163,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if any("@" not in item.nodeid for item in items):
         raise pytest.UsageError("this pytest-xdist and this pytest do not agree about groups (see pyproject.toml)")
     items.sort(key=lambda item: rank_of(item.nodeid.rpartition("@")[2], item.keywords))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End what the tests of a group share, after the last of them: brokers take CPU while nobody needs them."""
+    if nextitem is not None and _group(item) != _group(nextitem):
+        item.session._setupstate.teardown_exact(None)
+
+
+def _group(item: pytest.Item) -> str:
+    """Return the group of a test; "" if one process runs all tests."""
+    return item.nodeid.rpartition("@")[2] if item.config.getoption("loadgroup", False) else ""
 
 
 _RUNNING = pytest.StashKey[list[Running]]()

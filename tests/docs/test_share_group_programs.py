@@ -19,7 +19,7 @@ from kafka_share_proxy.localkafka.java import QUICK_START, find_java
 from tests.support import documents, shell_examples
 from tests.support.java_programs import COMPILER, QUIET
 from tests.support.java_tools import tool
-from tests.support.programs import CLIENTS, built, need
+from tests.support.programs import CLIENTS, QUICK_BUILD, built, need
 from tests.support.raw import Raw, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
@@ -48,7 +48,7 @@ def go(text: str, folder: Path) -> list[str]:
     (folder / "main.go").write_text(text)
     for name in ("go.mod", "go.sum"):
         (folder / name).write_bytes((CLIENTS / "franzgo" / name).read_bytes())
-    compile_in(folder, compiler, "build", "-o", "worker", ".")
+    compile_in(folder, compiler, "build", *QUICK_BUILD, "-o", "worker", ".")
     return [str(folder / "worker")]
 
 

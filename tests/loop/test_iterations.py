@@ -1,4 +1,4 @@
-"""How long turns of the loop take: what counts, what does not, and what is said about long ones."""
+"""Durations of iterations of the loop: what counts, what does not, and what is logged about long ones."""
 
 from __future__ import annotations
 
@@ -36,14 +36,22 @@ class Watched:
         )
         self.reactor.iterations.begin()
         self.reactor.iterate(0)
+        self._durations_s: list[float] = []
 
-    def turns(self, count: int = 3) -> None:
+    def iterate(self, count: int = 3) -> None:
         for _ in range(count):
+            began = time.monotonic()
             self.reactor.iterate(0.001)
+            self._durations_s.append(time.monotonic() - began)
 
     @property
     def over(self) -> dict[str, float]:
         return dict(self.reactor.iterations.over())
+
+    @property
+    def long_at_most(self) -> int:
+        """Iterations that were long from outside: more than one if the machine was busy with something else."""
+        return sum(duration_s >= LONG_S for duration_s in self._durations_s)
 
 
 class Owner:
@@ -76,14 +84,14 @@ def serve_once(watched: Watched, pair: tuple[socket.socket, socket.socket], seco
     ours, theirs = pair
     watched.reactor.register(ours.fileno(), READ, Owner(ours, seconds).ready)
     theirs.send(b"x")
-    watched.turns()
+    watched.iterate()
     watched.reactor.unregister(ours.fileno())
 
 
 def test_waiting_does_not_count(watched: Watched) -> None:
     watched.reactor.call_at(watched.reactor.now() + SLOW_S, lambda: None)
     watched.reactor.iterate(1.0)
-    watched.turns()
+    watched.iterate()
     assert watched.over == {"0.02": 0, "0.1": 0}
     assert watched.reactor.iterations.take_longest() < SLOW_S
 
@@ -92,7 +100,7 @@ def test_a_long_iteration_is_counted_and_is_the_longest_until_read(
     watched: Watched, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     serve_once(watched, pair, SLOW_S)
-    assert watched.over == {"0.02": 1, "0.1": 0}
+    assert 1 <= watched.over["0.02"] <= watched.long_at_most
     assert SLOW_S <= watched.reactor.iterations.take_longest() < LOGGED_S
     assert watched.reactor.iterations.take_longest() == 0
     assert watched.noted == []
@@ -121,7 +129,7 @@ def test_calls_that_wait_count_as_well(watched: Watched, pair: tuple[socket.sock
         watched.reactor.call_from_thread(slow)
     else:
         watched.reactor.call_soon(owner, slow)
-    watched.turns()
+    watched.iterate()
     (line,) = watched.noted
     assert "slow" in line["reason"]
     assert line.get("connection") == (7 if kind == "guarded" else None)
@@ -130,7 +138,7 @@ def test_calls_that_wait_count_as_well(watched: Watched, pair: tuple[socket.sock
 def test_many_short_calls_are_one_long_iteration(watched: Watched) -> None:
     for _ in range(100):
         watched.reactor.call_from_thread(partial(time.sleep, VERY_SLOW_S / 100))
-    watched.turns()
+    watched.iterate()
     (line,) = watched.noted
     assert line["took_s"] >= LOGGED_S
 
@@ -160,7 +168,7 @@ def test_a_collection_of_garbage_is_named(watched: Watched, monkeypatch: pytest.
         gc.collect()
 
     watched.reactor.call_from_thread(collect)
-    watched.turns()
+    watched.iterate()
     assert watched.noted[0]["reason"] == "collection of garbage, generation 2"
 
 
@@ -178,7 +186,7 @@ def test_a_thread_that_keeps_the_lock_counts(watched: Watched) -> None:
     thread.start()
     while thread.is_alive():
         watched.reactor.iterate(0.001)
-    watched.turns()
+    watched.iterate()
     assert watched.over["0.1"] >= 1
 
 
@@ -229,15 +237,15 @@ def test_a_failing_owner_is_still_timed(watched: Watched, pair: tuple[socket.soc
     owner = Fails(ours, SLOW_S)
     watched.reactor.register(ours.fileno(), READ, owner.ready)
     theirs.send(b"x")
-    watched.turns()
+    watched.iterate()
     assert isinstance(owner.error, ValueError)
-    assert watched.over["0.02"] == 1
+    assert 1 <= watched.over["0.02"] <= watched.long_at_most
 
 
 def test_a_long_call_on_behalf_of_a_connection_is_reported_with_it(
     watched: Watched, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    """Also where another connection's request was looked into in the same turn."""
+    """Also where another connection's request was looked into in the same iteration."""
     owner = Owner(pair[0], 0)
 
     def slow() -> None:
@@ -245,7 +253,7 @@ def test_a_long_call_on_behalf_of_a_connection_is_reported_with_it(
         time.sleep(VERY_SLOW_S)
 
     watched.reactor.call_on_behalf_of(owner, slow)  # type: ignore[arg-type]
-    watched.turns()
+    watched.iterate()
     (line,) = watched.noted
     assert "slow" in line["reason"]
     assert "Metadata" not in line["reason"]

@@ -139,5 +139,5 @@ async def test_a_share_consumer_releases_what_cannot_be_deserialized_and_returns
             await consumer.commit()
         assert sorted(got.items()) == GOOD
         assert {(each.partition, each.offset) for each in errors} == {(partition, 2)}
-        reported = [kind for result in results for offset, kind in result.said.items() if offset == 2]
+        reported = [kind for result in results for offset, kind in result.types.items() if offset == 2]
         assert set(reported) == {AcknowledgeType.RELEASE}

@@ -55,7 +55,7 @@ async def test_records_are_settled_as_the_application_says(autojump_clock: Clock
             assert consumer.acknowledge(record, kind) is True
         assert results == []
         assert await consumer.commit() == {A0: None}
-        assert [dict(result.said) for result in results] == [{0: ACCEPT, 1: RELEASE, 2: REJECT}]
+        assert [dict(result.types) for result in results] == [{0: ACCEPT, 1: RELEASE, 2: REJECT}]
         (again,) = await consumer.poll()
         assert (again.offset, again.delivery_count) == (1, 2)
         with pytest.raises(ValueError, match="is not held"):

@@ -167,7 +167,7 @@ async def test_what_is_accepted_rejected_and_released(bootstrap: str, fresh: Fre
         consumer.acknowledge(again)
         assert await consumer.poll(1.5) == []
         assert consumer.state().held == 0
-    assert [dict(result.said) for result in results] == [{0: 1, 1: 2, 2: 3}, {1: 1}]
+    assert [dict(result.types) for result in results] == [{0: 1, 1: 2, 2: 3}, {1: 1}]
     assert [result.error for result in results] == [None, None]
 
 

@@ -101,7 +101,7 @@ class Ours:
         error = result.error
         word = None if error is None else error.code.name if isinstance(error, BrokerRefused) else type(error).__name__
         outcome = Reported(self.name, word, time.monotonic_ns())
-        for offset, kind in result.said.items():
+        for offset, kind in result.types.items():
             self.renewed += kind is AcknowledgeType.RENEW
             if kind is AcknowledgeType.ACCEPT:
                 where = self._ledger.confirmed if error is None else self._ledger.failed

@@ -40,10 +40,10 @@ def note_results(observe: Observe) -> Callable[[AcknowledgementResult], None]:
                 result.partition,
             )
         partition, error = str(result.partition), None if result.error is None else str(result.error)
-        for kind, count in sorted(Counter(result.said.values()).items()):
+        for kind, count in sorted(Counter(result.types.values()).items()):
             facts = {"partition": partition, "type": kind.name.lower(), "records": count, "error": error}
             observe(ConsumerNote(RECORDS_ACKNOWLEDGED, facts))
-        renewed = [offset for offset, kind in result.said.items() if kind is AcknowledgeType.RENEW]
+        renewed = [offset for offset, kind in result.types.items() if kind is AcknowledgeType.RENEW]
         if renewed:
             facts = {
                 "partition": partition,

@@ -156,14 +156,14 @@ class BrokerToClient(BrokerResponses):
     @property
     def owes_client(self) -> bool:
         gathering = self.gathering
-        return self.left > 0 or (
+        return self.missing > 0 or (
             gathering is not None and not isinstance(gathering.subject, response_dispatch.OwnResponse)
         )
 
     @property
     def is_busy(self) -> bool:
         """True while a response is not processed completely, also one to a request of the proxy."""
-        return bool(self.left or self._kept or self.gathering is not None or self.is_paused)
+        return bool(self.missing or self._kept or self.gathering is not None or self.is_paused)
 
     def _event(self, mask: int) -> None:
         connection = self._connection

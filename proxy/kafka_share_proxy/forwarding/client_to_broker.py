@@ -179,7 +179,7 @@ class ClientToBroker(ClientRequests):
 
     @property
     def at_boundary(self) -> bool:
-        return not (self.left or self.gathering is not None or self._kept)
+        return not (self.missing or self.gathering is not None or self._kept)
 
     @property
     def is_straight(self) -> bool:

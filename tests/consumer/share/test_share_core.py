@@ -74,7 +74,7 @@ def test_a003_1_a_renewed_record_is_not_delivered_to_others_and_keeps_its_count(
     play.world.run(1)
     assert lost == []
     assert (play.kafka.share.shares[P0].settled, play.kafka.share.shares[P0].counts) == ({0}, {0: 1})
-    renewals = [result.renewals for result in one.results if RENEW in result.said.values()]
+    renewals = [result.renewals for result in one.results if RENEW in result.types.values()]
     assert renewals == list(range(1, len(renewals) + 1))
     assert 7 / 2 < len(renewals) < 12
 

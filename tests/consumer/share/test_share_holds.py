@@ -59,7 +59,8 @@ def test_a_settled_record_is_no_longer_held() -> None:
     play.sent()
     play.respond()
     assert play.held.count == 9
-    assert [(result.said, result.error) for result in play.results] == [({0: ACCEPT}, None)]
+    assert [(result.types, result.error) for result in play.results] == [({0: ACCEPT}, None)]
+    assert play.results[0].said == play.results[0].types, "the earlier name"
     with pytest.raises(ValueError, match="is not held"):
         play.held.find(P0, 0, play.delivery)
     with pytest.raises(ValueError, match="is not held"):
@@ -115,7 +116,7 @@ def test_what_is_late_by_our_clock_takes_nothing_else_with_it() -> None:
     assert play.sent() == {50: ACCEPT}
     play.respond(LATE)
     assert play.errors == [None, LATE]
-    assert all(20 not in result.said for result in play.results)
+    assert all(20 not in result.types for result in play.results)
 
 
 def test_what_the_broker_could_not_store_is_sent_again_while_the_lock_lasts() -> None:
@@ -164,7 +165,7 @@ def test_a_session_that_ends_takes_all_locks_with_it() -> None:
     play.held.lose(play.session, ConsumerError("the connection ended"))
     assert play.held.count == 0
     assert received == [5]
-    assert [dict(result.said) for result in play.results] == [{0: ACCEPT}, {1: ACCEPT, 2: RENEW}]
+    assert [dict(result.types) for result in play.results] == [{0: ACCEPT}, {1: ACCEPT, 2: RENEW}]
     assert all("connection ended" in str(result.error) for result in play.results)
     assert play.acknowledge(7, ACCEPT) is False
 

@@ -199,7 +199,7 @@ def test_a_renewal_that_is_confirmed_after_the_lock_has_ended_renews_nothing() -
     play.held.responded(play.session, P0, ErrorCode.NONE, DUE_AT, NOW + LOCK_S)
     assert play.lost == [3]
     (result,) = play.results
-    assert (result.said, type(result.error)) == ({3: RENEW}, LockLostError)
+    assert (result.types, type(result.error)) == ({3: RENEW}, LockLostError)
 
 
 def test_late_acknowledgements_of_the_work_are_judged_by_the_broker() -> None:

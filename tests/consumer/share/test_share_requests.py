@@ -188,7 +188,7 @@ def test_locks_end_with_a_lost_session() -> None:
     assert [(offset, count) for _, offset, count in member.offsets()] == [(offset, 2) for offset in range(10)]
     (result,) = member.results
     assert result.error is not None
-    assert dict(result.said) == {0: AcknowledgeType.ACCEPT, 1: AcknowledgeType.ACCEPT}
+    assert dict(result.types) == {0: AcknowledgeType.ACCEPT, 1: AcknowledgeType.ACCEPT}
     assert taken(kafka) == []
 
 
@@ -234,7 +234,7 @@ def test_the_result_reports_a_broker_without_renewals_and_the_rest_is_sent() -> 
     respond_once(kafka, "ShareAcknowledge", lambda _: RequestFailure(FailureKind.UNSUPPORTED_VERSION, "version 1"))
     member.poll(1)
     assert taken(kafka) == [(4, ACCEPT)]
-    assert [(dict(r.said), getattr(r.error, "code", None)) for r in member.results] == [
+    assert [(dict(r.types), getattr(r.error, "code", None)) for r in member.results] == [
         ({3: 4}, ErrorCode.UNSUPPORTED_VERSION),
         ({4: 1}, None),
     ]

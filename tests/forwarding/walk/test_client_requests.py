@@ -136,7 +136,7 @@ def test_the_body_of_a_frame_is_forwarded_as_it_is_received() -> None:
     frame = request(1, 11, 5, bytes(5000))
     walk.receive(frame[:100])
     assert walk.passed == frame[:100]
-    assert walk.frames.left == len(frame) - 100
+    assert walk.frames.missing == len(frame) - 100
 
 
 def test_produce_without_acks_is_not_waited_for() -> None:

@@ -180,7 +180,7 @@ def walked(walk: Any, module: Any, data: bytes, cuts: list[int]) -> tuple[list[i
                     break
                 upto = at + size + 4
             at = upto
-    return stops, list(walk.pending), walk.left
+    return stops, list(walk.pending), walk.missing
 
 
 @pytest.mark.parametrize("seed", range(300))

@@ -42,9 +42,9 @@ class ShareCalls:
     def responded(self, result: AcknowledgementResult) -> None:
         for call in self._calls:
             waiting = call.waiting.get(result.partition)
-            if waiting is None or not (waiting & result.said.keys()):
+            if waiting is None or not (waiting & result.types.keys()):
                 continue
-            waiting.difference_update(result.said)
+            waiting.difference_update(result.types)
             call.results[result.partition] = call.results.get(result.partition) or result.error
             if not waiting:
                 del call.waiting[result.partition]

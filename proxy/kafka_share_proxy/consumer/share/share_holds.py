@@ -44,12 +44,17 @@ class AcknowledgementResult(NamedTuple):
     """Outcome of sent acknowledgements (AcknowledgementCommitCallback of KIP-932)."""
 
     partition: TopicPartition
-    said: TypesByOffset
+    types: TypesByOffset
     error: ConsumerError | None
     """None if the broker accepted."""
     renewals: int = 0
     is_delay_ignored: bool = False
     """True if a delay was named for a record, and the broker did not confirm it."""
+
+    @property
+    def said(self) -> TypesByOffset:
+        """Earlier name of `types`."""
+        return self.types
 
 
 @dataclass(slots=True, eq=False)

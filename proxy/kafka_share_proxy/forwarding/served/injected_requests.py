@@ -53,7 +53,7 @@ class InjectedRequests:
     def send(self) -> None:
         """Send the waiting requests, if the client's stream is at a frame boundary."""
         connection = self._connection
-        if connection.requests.left or connection.state.now is ClientState.HANDSHAKING:
+        if connection.requests.missing or connection.state.now is ClientState.HANDSHAKING:
             return
         waiting, self._waiting = self._waiting, []
         for correlation_id, expected, frame in waiting:

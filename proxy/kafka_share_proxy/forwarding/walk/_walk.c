@@ -19,7 +19,7 @@
 
 #define KEYS 128
 #define VERSIONS 32
-enum { VERSION = 1 }; /* walking.BUILT_VERSION */
+enum { VERSION = 2 }; /* walking.BUILT_VERSION */
 #define PENDING_MIN 4 /* first size of a ring: most connections have one request in flight */
 
 #define WORDS 4
@@ -955,14 +955,14 @@ static int is_gathered(const struct entry *entry, const unsigned char *buffer, P
 
 static Py_ssize_t rest(Walk *self, Py_ssize_t at, Py_ssize_t end)
 {
-    self->left = at >= end ? at - end : 0;
+    self->missing = at >= end ? at - end : 0;
     return at >= end ? end : at;
 }
 
 static Py_ssize_t receive_requests(
     Walk *self, const unsigned char *buffer, PyObject *view, Py_ssize_t start, Py_ssize_t end)
 {
-    Py_ssize_t at = start + (Py_ssize_t)self->left;
+    Py_ssize_t at = start + (Py_ssize_t)self->missing;
     self->inspections = 0;
     while (at + REQUEST_HEAD <= end) {
         int size = int32_at(buffer + at);
@@ -980,7 +980,7 @@ static Py_ssize_t receive_requests(
 
 static Py_ssize_t receive_responses(Walk *self, const unsigned char *buffer, Py_ssize_t start, Py_ssize_t end)
 {
-    Py_ssize_t at = start + (Py_ssize_t)self->left;
+    Py_ssize_t at = start + (Py_ssize_t)self->missing;
     Pending *pending = self->pending;
     while (at + RESPONSE_HEAD <= end && pending->count) {
         int size = int32_at(buffer + at);
@@ -1002,7 +1002,7 @@ static Py_ssize_t receive(Walk *self, const unsigned char *buffer, PyObject *vie
 static int recall(Walk *self, const unsigned char *buffer, Py_ssize_t end, Py_ssize_t most, struct rewritten *response)
 {
     Pending *pending = self->pending;
-    if (self->table || self->left || end < RESPONSE_HEAD || !pending->count || int32_at(buffer) != end - 4)
+    if (self->table || self->missing || end < RESPONSE_HEAD || !pending->count || int32_at(buffer) != end - 4)
         return 0;
     struct entry *next = &pending->ring[pending->first];
     if (!next->known || next->correlation_id != int32_at(buffer + 4))
@@ -1113,7 +1113,7 @@ static void walk_dealloc(PyObject *self)
 
 static PyMemberDef walk_members[] = {
     {"pending", T_OBJECT_EX, offsetof(Walk, pending), READONLY, "Requests that wait for a response."},
-    {"left", T_LONGLONG, offsetof(Walk, left), 0, "Bytes of a forwarded frame that are not received yet."},
+    {"missing", T_LONGLONG, offsetof(Walk, missing), 0, "Bytes of a forwarded frame that are not received yet."},
     {"bytes", T_LONGLONG, offsetof(Walk, bytes), 0, "Bytes forwarded so far."},
     {"flows", T_BOOL, offsetof(Walk, flows), 0, "True if the fast path may be used."},
     {"quiet_s", T_INT, offsetof(Walk, quiet_s), 0, "Sweeps (seconds) since the last byte."},

@@ -63,6 +63,6 @@ class BrokerResponses(ResponseWalk):
         self.pending.popleft()
         behind = at + size + SIZE.size
         if behind > end:
-            self.left = behind - end
+            self.missing = behind - end
             return end
         return behind

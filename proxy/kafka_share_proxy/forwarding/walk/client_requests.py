@@ -83,6 +83,6 @@ class ClientRequests(RequestWalk):
         """Forward the frame at `at`. Return the end of its bytes received so far."""
         behind = at + size + SIZE.size
         if behind > end:
-            self.left = behind - end
+            self.missing = behind - end
             return end
         return behind

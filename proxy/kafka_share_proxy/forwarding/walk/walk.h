@@ -38,7 +38,7 @@ typedef struct {
     Pending *pending;
     Table *table;    /* of requests; NULL in a walk over responses */
     PyObject *group; /* strong, or NULL: group id of the last request with one */
-    long long left, bytes;
+    long long missing, bytes;
     int frame_max, quiet_s, in_flight_max, inspections;
     char flows;
 } Walk;

@@ -63,12 +63,12 @@ class Table:
 class _Walk:
     """Walk over the bytes of one connection, in both directions."""
 
-    __slots__ = ("bytes", "flows", "frame_max", "in_flight_max", "left", "pending", "quiet_s")
+    __slots__ = ("bytes", "flows", "frame_max", "in_flight_max", "missing", "pending", "quiet_s")
 
     def __init__(self, pending: Pending, frame_max: int) -> None:
         self.pending = pending
         self.frame_max = frame_max
-        self.left = 0
+        self.missing = 0
         self.bytes = 0
         self.flows = False
         self.quiet_s = 0
@@ -92,7 +92,7 @@ class RequestWalk(_Walk):
         """Return up to where the bytes can be forwarded unchanged. After a position beyond `start`, call again from
         there.
         """
-        at = start + self.left
+        at = start + self.missing
         table, frame_max, inspections = self._table, self.frame_max, 0
         while at + 12 <= end:
             size, name, correlation_id = _request_head(buffer, at)
@@ -112,7 +112,7 @@ class RequestWalk(_Walk):
             if expected is not table.silent:
                 self.pending.append((correlation_id, expected))
             at += size + 4
-        self.left = max(at - end, 0)
+        self.missing = max(at - end, 0)
         return min(at, end)
 
 
@@ -123,7 +123,7 @@ class ResponseWalk(_Walk):
 
     def receive(self, buffer: memoryview, start: int, end: int) -> int:
         """Return up to where the bytes can be forwarded unchanged."""
-        at = start + self.left
+        at = start + self.missing
         pending, frame_max = self.pending, self.frame_max
         while at + 8 <= end and pending:
             size, correlation_id = _response_head(buffer, at)
@@ -132,5 +132,5 @@ class ResponseWalk(_Walk):
                 break
             pending.popleft()
             at += size + 4
-        self.left = max(at - end, 0)
+        self.missing = max(at - end, 0)
         return min(at, end)

@@ -83,7 +83,7 @@ def user_rendered(*words: str) -> str:
 
 def documents(text: str) -> list[dict[str, Any]]:
     """Return the manifests of a text."""
-    return [document for document in yaml.safe_load_all(text) if document]
+    return [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document]
 
 
 def one(documents_: Sequence[Mapping[str, Any]], kind: str, name: str | None = None) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def value_of(message: Any, field: FieldSpec, value: Any, version: int, flexible:
 def cases() -> Iterator[Case]:
     """All cases of all files."""
     for path in sorted(FOLDER.glob("*.yaml")):
-        document = yaml.safe_load(path.read_text())
+        document = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
         key = KEYS[document["api"]]
         for entry in document["cases"]:
             yield from expanded(key, entry)

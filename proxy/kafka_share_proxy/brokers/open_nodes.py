@@ -35,8 +35,6 @@ _UNSETTLED = frozenset(
 )
 """The coordinator of a group moves or loads, or a transaction is open."""
 
-GroupOffsets = messages.OffsetFetchResponse.OffsetFetchResponseGroup
-
 
 class CoordinatorRefused(ProxyError):
     """The brokers refuse to name a coordinator, or the coordinator refuses a request. The text has the reason."""
@@ -94,7 +92,9 @@ class OpenNodes:
             raise CoordinatorRefused(f"cannot find the coordinator of {name}: {error_name(entry.error_code)}")
         return self.client.address_of(entry.node_id, Address(entry.host, entry.port))
 
-    async def committed_offsets(self, request: messages.OffsetFetchRequest) -> GroupOffsets:
+    async def committed_offsets(
+        self, request: messages.OffsetFetchRequest
+    ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
         """Return the offsets of the only group in the request. Waits for a moving coordinator and open transactions.
 
         Raises CoordinatorRefused if the whole group is refused, and as `send_request`.

@@ -141,9 +141,9 @@ class Plane:
         if connection.id in self._connections:
             connection.guarded(connection.drain)
 
-    def give(self, given: Iterable[Given], send: Callable[[int, ForwardedConnection], bool]) -> None:
+    def give(self, placements: Iterable[Given], send: Callable[[int, ForwardedConnection], bool]) -> None:
         """Let other workers continue connections. `send`: see ForwardedConnection.give_way, for a place."""
-        for number, (place, connection) in enumerate(given):
+        for number, (place, connection) in enumerate(placements):
             at = self.reactor.now() + number * GIVE_EVERY_S
             self.reactor.call_at(at, partial(self._give_one, connection, partial(send, place)))
 

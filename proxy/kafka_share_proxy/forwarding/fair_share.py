@@ -87,12 +87,12 @@ def share_of(new: int, connections: Iterable[ForwardedConnection], places: Worke
 
 def surplus(connections: Iterable[ForwardedConnection], workers: int) -> list[ForwardedConnection]:
     """Return one of `workers` connections of each client, and of clients with fewer one in total, if they can move."""
-    given: list[ForwardedConnection] = []
+    surplus_connections: list[ForwardedConnection] = []
     due = 0
     for own in by_client(connections):
         due += len(own)
         movable = list(filter(moved_connection.can_be_given, own))
         count = min(due // workers, ceil(len(own) / workers), len(movable))
-        given += movable[:count]
+        surplus_connections += movable[:count]
         due -= count * workers
-    return given
+    return surplus_connections

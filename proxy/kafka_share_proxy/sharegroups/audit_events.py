@@ -112,8 +112,8 @@ class ShareAudit:
         if isinstance(transition, DeadLetterWrite):
             self._dead_letters(key, transition, ending)
             return
-        for given in transition.given_back:
-            self._settled(key, given, LOCK_TIMEOUT, ending)
+        for expired_lock in transition.given_back:
+            self._settled(key, expired_lock, LOCK_TIMEOUT, ending)
         kinds = transition.kinds
         for index, run in enumerate(transition.runs):
             if run.pending is transition and run.partition is partition:
@@ -125,8 +125,8 @@ class ShareAudit:
     def reverted(self, key: ShareKey, partition: SharePartition, transition: Transition, lock_s: float) -> None:
         """Record a change that the store refused: locks that expired in the meantime are free again."""
         ending = self._ending(key, partition, lock_s)
-        for given in transition.given_back:
-            self._settled(key, given, LOCK_TIMEOUT, ending)
+        for expired_lock in transition.given_back:
+            self._settled(key, expired_lock, LOCK_TIMEOUT, ending)
 
     def renewed(self, key: ShareKey) -> None:
         if len(self._renewed) < RENEWED_MAX:

@@ -155,9 +155,9 @@ class DemoMember(Client):
             acknowledgement_mode="explicit",
         ) as consumer:
             while not self._ending.is_set():
-                if given := await consumer.poll(POLL_S):
+                if records := await consumer.poll(POLL_S):
                     self.polls += 1
-                    await self.accept(consumer, await self._habit(self, consumer, given))
+                    await self.accept(consumer, await self._habit(self, consumer, records))
 
 
 def _is_lost_lock(error: ConsumerError) -> bool:
@@ -165,30 +165,30 @@ def _is_lost_lock(error: ConsumerError) -> bool:
     return isinstance(error, BrokerRefused | LockLostError) and error.code == ErrorCode.INVALID_RECORD_STATE
 
 
-async def accepts(_member: DemoMember, _consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
-    return given
+async def accepts(_member: DemoMember, _consumer: ShareConsumer, records: list[ShareRecord]) -> list[ShareRecord]:
+    return records
 
 
-async def releases(member: DemoMember, consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
+async def releases(member: DemoMember, consumer: ShareConsumer, records: list[ShareRecord]) -> list[ShareRecord]:
     """Release every tenth record, for delivery to any member."""
-    returned = given[::10] if member.polls <= ODD_POLLS else []
+    returned = records[::10] if member.polls <= ODD_POLLS else []
     for record in returned:
         consumer.acknowledge(record, AcknowledgeType.RELEASE)
-    return [record for record in given if record not in returned]
+    return [record for record in records if record not in returned]
 
 
-async def forgets(member: DemoMember, _consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
+async def forgets(member: DemoMember, _consumer: ShareConsumer, records: list[ShareRecord]) -> list[ShareRecord]:
     """Pause until the records are delivered to other members."""
     if member.polls > ODD_POLLS:
-        return given
+        return records
     await member.wait(LOCK_S * 1.5)
     return []
 
 
-async def renews(member: DemoMember, consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
-    slow, later = given[:1], given[1:]
+async def renews(member: DemoMember, consumer: ShareConsumer, records: list[ShareRecord]) -> list[ShareRecord]:
+    slow, later = records[:1], records[1:]
     if member.polls > ODD_POLLS:
-        return given
+        return records
     await member.accept(consumer, later)
     for _ in range(2 * RENEWED_LOCKS):
         await member.wait(LOCK_S / 2)

@@ -102,7 +102,7 @@ def plan(
 ) -> None:
     """Cut the space of key hashes into ranges of about equal load. `views plan` stores the plan."""
     config = _guarded(settings.load) if store is not None else None
-    given = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
+    option_values = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
 
     def work() -> tuple[str, str]:
         from kafka_share_proxy.pipeline import session
@@ -112,12 +112,12 @@ def plan(
 
         is_lake = "/" in source or Path(source).is_dir()
         if not is_lake:
-            read_options(given)
+            read_options(option_values)
         with session.session_of("pipeline plan", master, _assignments("--conf", conf), verbose=verbose) as spark:
             if is_lake:
                 planned = plan_job.plan_of_lake(Lake(spark, source), topic, ranges, weight)
             else:
-                planned = plan_job.plan_of_topic(spark, given, ranges, weight, sample)
+                planned = plan_job.plan_of_topic(spark, option_values, ranges, weight, sample)
         for line in plan_job.report_lines(planned):
             typer.echo(line)
         return planned.topic, key_range_planner.written(planned.plan, planned.topic, planned.made_from)
@@ -141,7 +141,7 @@ def audit(
     verbose: Verbose = False,
 ) -> None:
     """Make tables of audit events: deliveries, members by hour, renewals, load by key range, hot keys."""
-    given = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
+    option_values = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
     _check_day(day)
 
     def work() -> None:
@@ -154,7 +154,7 @@ def audit(
             if "/" in source:
                 fail(f"--in {source}: there is no such folder", FAILED)
             try:
-                read_options(given)
+                read_options(option_values)
             except BadOption as error:
                 raise BadOption(f"--in {source} is no folder here, and to read a topic of that name: {error}") from None
         quick = is_folder and small_input.is_small(Path(source), Path(out, audit_job.EVENTS))
@@ -163,7 +163,7 @@ def audit(
             lines = (
                 audit_job.event_lines_in_folder(spark, source)
                 if is_folder
-                else audit_job.event_lines_in_topic(spark, given)
+                else audit_job.event_lines_in_topic(spark, option_values)
             )
             for line in audit_job.report_lines(audit_job.run(spark, lines, out, day, _note)):
                 typer.echo(line)
@@ -186,7 +186,7 @@ def ingest(
     verbose: Verbose = False,
 ) -> None:
     """Load a topic into a table, each record once. Continues from its checkpoint, also with other ranges."""
-    given = {"bootstrap": bootstrap, "topic": topic, **_assignments("--option", option)}
+    option_values = {"bootstrap": bootstrap, "topic": topic, **_assignments("--option", option)}
     _check_format(table_format)
 
     def work() -> None:
@@ -194,10 +194,12 @@ def ingest(
         from kafka_share_proxy.pipeline.source.options import read_options
         from kafka_share_proxy.pipeline.tables import ingest_job
 
-        read_options(given | ({"keyRanges": ranges} if ranges.isdecimal() else {"rangePlan": ranges}))
+        read_options(option_values | ({"keyRanges": ranges} if ranges.isdecimal() else {"rangePlan": ranges}))
         settings = _assignments("--conf", conf)
         with session.session_of("pipeline ingest", master, settings, streaming=True, verbose=verbose) as spark:
-            done = ingest_job.run(spark, given, ranges, out, checkpoint, _note, once=once, table_format=table_format)
+            done = ingest_job.run(
+                spark, option_values, ranges, out, checkpoint, _note, once=once, table_format=table_format
+            )
         typer.echo(f"{done.rows} rows in {done.batches} batches")
 
     _guarded(work, verbose=verbose)
@@ -218,7 +220,7 @@ def share(
     verbose: Verbose = False,
 ) -> None:
     """Load what a share group delivers into a table, next to its other members, and acknowledge what is written."""
-    given = {"bootstrap": bootstrap, "topic": topic, "group": group, **_assignments("--option", option)}
+    option_values = {"bootstrap": bootstrap, "topic": topic, "group": group, **_assignments("--option", option)}
     _check_format(table_format)
 
     def work() -> None:
@@ -226,10 +228,12 @@ def share(
         from kafka_share_proxy.pipeline.share import share_job
         from kafka_share_proxy.pipeline.share.share_options import read_share_options
 
-        read_share_options(given)
+        read_share_options(option_values)
         settings = _assignments("--conf", conf)
         with session.session_of("pipeline share", master, settings, streaming=True, verbose=verbose) as spark:
-            done, totals = share_job.run(spark, given, out, checkpoint, _note, once=once, table_format=table_format)
+            done, totals = share_job.run(
+                spark, option_values, out, checkpoint, _note, once=once, table_format=table_format
+            )
         typer.echo(f"{done.rows} rows in {done.batches} batches; {totals.acknowledged} offsets acknowledged")
 
     _guarded(work, verbose=verbose)
@@ -252,7 +256,7 @@ def backfill(
     verbose: Verbose = False,
 ) -> None:
     """Load what a group has skipped into the same table as `ingest`."""
-    given = {"bootstrap": bootstrap, **_assignments("--option", option)}
+    option_values = {"bootstrap": bootstrap, **_assignments("--option", option)}
     _check_format(table_format)
 
     def work() -> None:
@@ -264,7 +268,7 @@ def backfill(
         except OSError as error:
             fail(f"cannot read {tokens}: {error.strerror}", MISUSED)
         with session.session_of("pipeline backfill", master, _assignments("--conf", conf), verbose=verbose) as spark:
-            done = backfill_job.run(spark, given, holes, out, _note, commit=commit, table_format=table_format)
+            done = backfill_job.run(spark, option_values, holes, out, _note, commit=commit, table_format=table_format)
         more = f"; {done.remaining} holes are left: run it again" if done.remaining else ""
         typer.echo(f"{done.rows} rows of {done.offsets} offsets that were not done{more}")
 

@@ -150,10 +150,12 @@ def _audit(config: Config) -> Found:
 def _fleet(config: Config) -> Found:
     peer, here = config.cluster.peer, ("cluster", "peer")
     if config.cluster.mode != "fleet":
-        given = [name for name in ("listen", "advertise", "secret", "secret_file") if getattr(peer, name) is not None]
-        given += ["tls"] if peer.tls.is_set else []
-        if given:
-            yield (*here, given[0]), "set, but cluster.mode is single; say fleet, or take it out"
+        fleet_settings = [
+            name for name in ("listen", "advertise", "secret", "secret_file") if getattr(peer, name) is not None
+        ]
+        fleet_settings += ["tls"] if peer.tls.is_set else []
+        if fleet_settings:
+            yield (*here, fleet_settings[0]), "set, but cluster.mode is single; say fleet, or take it out"
         return
     if peer.listen is None:
         yield (*here, "listen"), "needed in a fleet; give HOST:PORT, the address other proxies reach this one by"

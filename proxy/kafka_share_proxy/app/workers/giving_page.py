@@ -52,16 +52,16 @@ class GivingPage:
 
     def _give(self, plane: Plane, links: FleetLinks, numbers: list[int], new: int | None) -> Page:
         of_all = WorkerPlaces(numbers.index(self._number), len(numbers), plane.ports.node_ids)
-        given = self._share.misplaced(plane.connections(), of_all, plane.reactor.now())
+        placements = self._share.misplaced(plane.connections(), of_all, plane.reactor.now())
         if new is not None:
-            given += fair_share.share_of(new, plane.connections(), of_all)
+            placements += fair_share.share_of(new, plane.connections(), of_all)
         paths = [places.links(self._folder, number) for number in numbers]
 
         def send(place: int, connection: ForwardedConnection) -> bool:
             return links.give(paths[place], connection)
 
-        plane.give(given, send)
-        return HTTPStatus.OK, {"given": len(given)}
+        plane.give(placements, send)
+        return HTTPStatus.OK, {"given": len(placements)}
 
 
 def _numbers(parts: Sequence[str]) -> list[int]:

@@ -113,22 +113,22 @@ def _choice(name: str, default: str, *names: str) -> ConfigKey:
 
 def _choices(name: str, default: str, *names: str) -> ConfigKey:
     def parse(text: str) -> str:
-        given = list(dict.fromkeys(each.strip() for each in text.split(","))) if text else []
-        if "" in given:
+        values = list(dict.fromkeys(each.strip() for each in text.split(","))) if text else []
+        if "" in values:
             raise ValueError("Values must not be empty")
-        if not set(given) <= set(names):
+        if not set(values) <= set(names):
             raise ValueError(f"String must be one of: {', '.join(names)}")
-        return ",".join(given)
+        return ",".join(values)
 
     return ConfigKey(name, ConfigKind.LIST, default, parse)
 
 
 def _replicas(name: str) -> ConfigKey:
     def parse(text: str) -> str:
-        given = ",".join(each.strip() for each in text.split(",")).removesuffix(",")
-        if not _THROTTLED.fullmatch(given):
+        replica_list = ",".join(each.strip() for each in text.split(",")).removesuffix(",")
+        if not _THROTTLED.fullmatch(replica_list):
             raise ValueError("It must be the literal '*' or a list of replicas, [partitionId]:[brokerId],...")
-        return given
+        return replica_list
 
     return ConfigKey(name, ConfigKind.LIST, "", parse)
 

@@ -111,23 +111,23 @@ class MemberLoads:
                    each[0][1]), default=None)  # fmt: skip
         if best is None or not self._negligible < _gain(best) < gap - self._negligible:
             return False
-        given, returned = best
-        self._remove(giver, given)
-        self._add(taker, given)
-        if returned is not None:
-            self._remove(taker, returned)
-            self._add(giver, returned)
+        giver_partition, taker_partition = best
+        self._remove(giver, giver_partition)
+        self._add(taker, giver_partition)
+        if taker_partition is not None:
+            self._remove(taker, taker_partition)
+            self._add(giver, taker_partition)
         return True
 
     def _exchanges(self, giver: str, taker: str) -> Iterator[Exchange]:
         """Yield moves, and the swaps whose gain is nearest to half the gap."""
         half = (self._loads[giver] - self._loads[taker]) / 2
         back = [each for each in self._owned[taker] if each[1].topic in self._topics[giver]]
-        for given in self._owned[giver]:
-            if given[1].topic in self._topics[taker]:
-                yield given, None
-                position = bisect_left(back, (given[0] - half,))
-                yield from ((given, each) for each in back[max(0, position - 1) : position + 1])
+        for giver_partition in self._owned[giver]:
+            if giver_partition[1].topic in self._topics[taker]:
+                yield giver_partition, None
+                position = bisect_left(back, (giver_partition[0] - half,))
+                yield from ((giver_partition, each) for each in back[max(0, position - 1) : position + 1])
 
     def _add(self, member_id: str, each: WeightedPartition) -> None:
         insort(self._owned[member_id], each)
@@ -143,8 +143,8 @@ class MemberLoads:
 
 
 def _gain(exchange: Exchange) -> float:
-    given, returned = exchange
-    return given[0] - (0.0 if returned is None else returned[0])
+    giver_partition, taker_partition = exchange
+    return giver_partition[0] - (0.0 if taker_partition is None else taker_partition[0])
 
 
 def _weight(each: WeightedPartition) -> float:

@@ -94,12 +94,12 @@ class _Receiver:
         group: str,
         load: tuple[int, int, float],
         requests: int,
-        given: tuple[int, int, int, int],
+        response_content: tuple[int, int, int, int],
         untold: int,
     ) -> None:
         """Add rows, bytes and milliseconds, and the content of `requests` responses.
 
-        `given`: first offset, last offset, rows, bytes.
+        `response_content`: first offset, last offset, rows, bytes.
         """
         self._audit.keys.passed(place, untold)
         rows, size, hold_ms = load
@@ -109,7 +109,7 @@ class _Receiver:
             to.bytes += size
             to.hold_ms += hold_ms
         if requests:
-            first, last, count, read = given
+            first, last, count, read = response_content
             self._audit.fetches.add(
                 Reader("share", place, group), GivenRecords(first, last, count, count, read, read), requests
             )

@@ -34,7 +34,7 @@ TABLE = "share_records"
 
 def run(
     spark: SparkSession,
-    given: Mapping[str, str],
+    option_values: Mapping[str, str],
     out: str,
     checkpoint: str,
     progress: Callable[[str], None],
@@ -44,15 +44,15 @@ def run(
 ) -> tuple[Ingested, Totals]:
     """Join a share group and write its records until interrupted.
 
-    `given` are options of `sharegroup`. With `once`, the job ends at the current end of the topics, without records
-    that other members hold. `table_format` is used if the table is created; see Lake. Raises ProxyError, and Spark's
-    StreamingQueryException if a batch failed for good.
+    `option_values` are options of `sharegroup`. With `once`, the job ends at the current end of the topics, without
+    records that other members hold. `table_format` is used if the table is created; see Lake. Raises ProxyError, and
+    Spark's StreamingQueryException if a batch failed for good.
     """
     lake = Lake(spark, out, table_format)
     lake.check_writable(TABLE)
     Files(spark).check_writable(checkpoint)
     columns = {"includeTopicId": KEPT_COLUMNS["includeTopicId"]}
-    with ShareStream(spark, {**given, **columns}, checkpoint, progress) as stream:
+    with ShareStream(spark, {**option_values, **columns}, checkpoint, progress) as stream:
         writer = _writer(lake, stream.kept.stream_id, partial(files_of_batch, Files(spark), checkpoint))
         query = stream.start(writer, name=f"share {stream.kept.group}", once=once)
 

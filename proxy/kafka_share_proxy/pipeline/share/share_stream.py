@@ -43,7 +43,7 @@ class ShareStream:
         """
         self.options = read_share_options(given)
         self.kept = kept_share(spark, self.options, checkpoint)
-        self._spark, self._given, self._checkpoint, self._note = spark, dict(given), checkpoint, note
+        self._spark, self._option_values, self._checkpoint, self._note = spark, dict(given), checkpoint, note
         self._open = ExitStack()
         self._is_started = False
 
@@ -67,7 +67,7 @@ class ShareStream:
     @property
     def rows(self) -> DataFrame:
         """Stream of the records, for transformations by the caller."""
-        options = self._given | {ACQUIRER: self._handover.path}
+        options = self._option_values | {ACQUIRER: self._handover.path}
         return self._spark.readStream.format("sharegroup").options(**options).load()
 
     def start(

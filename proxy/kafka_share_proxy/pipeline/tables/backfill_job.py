@@ -74,7 +74,7 @@ def read_tokens(text: str) -> Tokens:
 
 def run(
     spark: SparkSession,
-    given: Mapping[str, str],
+    option_values: Mapping[str, str],
     tokens: Tokens,
     out: str,
     progress: Callable[[str], None],
@@ -90,7 +90,7 @@ def run(
     if not tokens.holes:
         return Backfilled(0, 0, 0, False)
     topics = ",".join(dict.fromkeys(partition.topic for partition in tokens.holes))
-    settings = read_options({**given, "topic": topics})
+    settings = read_options({**option_values, "topic": topics})
     lake = Lake(spark, out, table_format)
     lake.check_writable(TABLE)
     claims = RecordClaims(spark, lake)
@@ -106,7 +106,7 @@ def run(
         divided = claims.divided(chosen, ids)
         for line in _report_lines(divided):
             progress(line)
-        rows = _write(spark, given, divided.mine, ids, lake) if divided.mine else 0
+        rows = _write(spark, option_values, divided.mine, ids, lake) if divided.mine else 0
         progress(f"{rows} records of {_count(divided.mine)} offsets are written")
         done = _joined(divided.mine, divided.loaded)
         if commit and done:
@@ -162,10 +162,12 @@ def batch_of(partition: TopicPartition, spans: list[OffsetSpan]) -> str:
     return f"backfill-{partition.topic}-{partition.partition}-{digest}"
 
 
-def _write(spark: SparkSession, given: Mapping[str, str], chosen: Holes, ids: Mapping[str, bytes], lake: Lake) -> int:
+def _write(
+    spark: SparkSession, option_values: Mapping[str, str], chosen: Holes, ids: Mapping[str, bytes], lake: Lake
+) -> int:
     from pyspark.sql import functions
 
-    frame = _records(spark, given, chosen, ids)
+    frame = _records(spark, option_values, chosen, ids)
     names = [(partition.topic, partition.partition, batch_of(partition, spans)) for partition, spans in chosen.items()]
     batches = spark.createDataFrame(names, "topic string, partition int, batch string")
     day = functions.date_format("timestamp", "yyyy-MM-dd")
@@ -193,12 +195,14 @@ def _rows_of_other_batches(table: DataFrame, chosen: Holes, ids: Mapping[str, by
     return rows.where(between & ~functions.col("batch").isin(mine)).select("topic", "partition", "offset")
 
 
-def _records(spark: SparkSession, given: Mapping[str, str], chosen: Holes, ids: Mapping[str, bytes]) -> DataFrame:
+def _records(
+    spark: SparkSession, option_values: Mapping[str, str], chosen: Holes, ids: Mapping[str, bytes]
+) -> DataFrame:
     ranges: list[dict[str, Any]] = [
         {"topic": partition.topic, "partition": partition.partition, "first": span.start, "last": span.last}
         for partition, spans in chosen.items()
         for span in spans
     ]
     texts = {topic: topic_id_text(topic_id) for topic, topic_id in ids.items() if topic_id != ZERO_UUID}
-    options = {**given, **KEPT_COLUMNS, "offsetRanges": json.dumps(ranges), "topicIds": json.dumps(texts)}
+    options = {**option_values, **KEPT_COLUMNS, "offsetRanges": json.dumps(ranges), "topicIds": json.dumps(texts)}
     return spark.read.format("keyrange").options(**options).load()

@@ -39,7 +39,7 @@ class Ingested(NamedTuple):
 
 def run(
     spark: SparkSession,
-    given: Mapping[str, str],
+    option_values: Mapping[str, str],
     ranges: str,
     out: str,
     checkpoint: str,
@@ -57,8 +57,8 @@ def run(
     lake = Lake(spark, out, table_format)
     lake.check_writable(TABLE)
     Files(spark).check_writable(checkpoint)
-    start = kept_start(spark, given, checkpoint)
-    options = start.options(given) | cut | KEPT_COLUMNS
+    start = kept_start(spark, option_values, checkpoint)
+    options = start.options(option_values) | cut | KEPT_COLUMNS
     excepted = RecordClaims(spark, lake).excepted(start, checkpoint, is_whole=True)
     if excepted:
         options["exceptOffsets"] = json.dumps(excepted)

@@ -91,8 +91,8 @@ def _renew_mistake(call: Call[messages.ShareFetchRequest]) -> str | None:
     if call.version < 2 or not request.is_renew_ack:
         return None
     limits = ("max_wait_ms", "min_bytes", "max_bytes", "max_records")
-    given = [name.title().replace("_", "") for name in limits if getattr(request, name) != 0]
-    return f"{', '.join(given)} must be 0 when IsRenewAck is set." if given else None
+    nonzero_limits = [name.title().replace("_", "") for name in limits if getattr(request, name) != 0]
+    return f"{', '.join(nonzero_limits)} must be 0 when IsRenewAck is set." if nonzero_limits else None
 
 
 def _refusal(call: Call[messages.ShareFetchRequest], code: ErrorCode, text: str | None = None) -> bytes:

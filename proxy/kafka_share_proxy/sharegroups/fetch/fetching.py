@@ -56,9 +56,9 @@ async def fetch(fetching: ShareFetching, acknowledging: Acknowledging | None) ->
             fetching.judged = {}
         await _fetch(fetching)
     figures = fetching.services.figures.of(fetching.group_id)
-    given = sum(1 for result in fetching.results.values() if result.acquired)
-    figures.fetch_ratio.observe(given / len(fetching.order))
-    if given:
+    acquired_count = sum(1 for result in fetching.results.values() if result.acquired)
+    figures.fetch_ratio.observe(acquired_count / len(fetching.order))
+    if acquired_count:
         figures.acquire_s.observe(fetching.services.timers.now() - fetching.begun)
 
 

@@ -165,12 +165,12 @@ def _exchange(
     for donor in members:
         if donor in holders[partition]:
             continue
-        given = min(held[donor] - held[unfilled], default=None)
-        if given is not None:
-            held[donor].remove(given)
-            holders[given].remove(donor)
-            held[unfilled].add(given)
-            holders[given].add(unfilled)
+        donor_partition = min(held[donor] - held[unfilled], default=None)
+        if donor_partition is not None:
+            held[donor].remove(donor_partition)
+            holders[donor_partition].remove(donor)
+            held[unfilled].add(donor_partition)
+            holders[donor_partition].add(unfilled)
             held[donor].add(partition)
             holders[partition].add(donor)
             return

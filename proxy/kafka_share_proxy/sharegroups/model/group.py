@@ -362,17 +362,19 @@ class ShareGroup:
         holds: Holds,
     ) -> list[Partition]:
         """Note the partitions that the member loses. Return those that it keeps until their records are settled."""
-        given = set(_partitions(target))
+        target_partitions = set(_partitions(target))
         lost = [
             partition
             for partition in _partitions(member.assigned)
-            if partition not in given and partition[0] in subscribed
+            if partition not in target_partitions and partition[0] in subscribed
         ]
         if not lost and not member.withdrawn:
             return []
         until = now + settings.lock_duration_s
         withdrawn = {
-            partition: end for partition, end in member.withdrawn.items() if partition not in given and now < end
+            partition: end
+            for partition, end in member.withdrawn.items()
+            if partition not in target_partitions and now < end
         }
         withdrawn.update({partition: member.withdrawn.get(partition, until) for partition in lost})
         member.withdrawn = withdrawn

@@ -29,10 +29,10 @@ async def member_id_required(run: CaseRun) -> None:
     response = await member.try_join()
     equal("error of the first join", response.error_code, ErrorCode.MEMBER_ID_REQUIRED)
     true("MemberId", response.member_id, "not empty", response.member_id)
-    given = response.member_id
+    member_id = response.member_id
     response = await member.try_join()
     equal("error of the second join", response.error_code, ErrorCode.NONE)
-    equal("MemberId", response.member_id, given)
+    equal("MemberId", response.member_id, member_id)
     await member.leave()
 
 
@@ -132,7 +132,7 @@ async def assignments(run: CaseRun) -> None:
     """Each member gets from SyncGroup the assignment that the leader gave for it."""
     first = await stable_member(run)
     second = await second_member(run, first)
-    given = [(first.member_id, b"one"), (second.member_id, b"two")]
+    member_assignments = [(first.member_id, b"one"), (second.member_id, b"two")]
     actual: dict[str, bytes] = {}
 
     async def sync_second() -> None:
@@ -140,7 +140,7 @@ async def assignments(run: CaseRun) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync_second)
-        actual["first"] = bytes((await first.sync(given)).assignment)
+        actual["first"] = bytes((await first.sync(member_assignments)).assignment)
     equal("assignments", actual, {"first": b"one", "second": b"two"})
 
 

@@ -74,10 +74,10 @@ def _change(resource: ConfigResource, stored: dict[str, str], change: _Request.A
         text = f"Can't {ConfigOperation(operation).name} to key {name} because its type is not LIST."
         return ConfigRefused(ErrorCode.INVALID_CONFIG, text)
     present = [each for each in stored.get(name, resource.defaults(name)).split(",") if each]
-    given = change.value.split(",")
+    values = change.value.split(",")
     if operation == ConfigOperation.APPEND:
-        present += [each for each in given if each not in present]
+        present += [each for each in values if each not in present]
     else:
-        present = [each for each in present if each not in given]
+        present = [each for each in present if each not in values]
     stored[name] = ",".join(present)
     return None

@@ -63,8 +63,8 @@ def _mistake(call: TargetCall[_Request]) -> str | None:
     if mistake is not None or not _renews(call):
         return mistake
     limits = ("max_wait_ms", "min_bytes", "max_bytes", "max_records")
-    given = [name.title().replace("_", "") for name in limits if getattr(request, name) != 0]
-    return f"{', '.join(given)} must be 0 when IsRenewAck is set." if given else None
+    nonzero_limits = [name.title().replace("_", "") for name in limits if getattr(request, name) != 0]
+    return f"{', '.join(nonzero_limits)} must be 0 when IsRenewAck is set." if nonzero_limits else None
 
 
 async def _fetch(call: TargetCall[_Request], session: Session, fetcher: ShareFetcher, changes: list[Change]) -> None:
